@@ -1,0 +1,130 @@
+from visavis.v1 import control_pb2 as _control_pb2
+from visavis.v1 import media_pb2 as _media_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FaceConfig(_message.Message):
+    __slots__ = ("avatar", "source", "codecs", "blendshapes", "seed")
+    class Source(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        SOURCE_MEL: _ClassVar[FaceConfig.Source]
+        SOURCE_VOICE: _ClassVar[FaceConfig.Source]
+    SOURCE_MEL: FaceConfig.Source
+    SOURCE_VOICE: FaceConfig.Source
+    AVATAR_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CODECS_FIELD_NUMBER: _ClassVar[int]
+    BLENDSHAPES_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    avatar: str
+    source: FaceConfig.Source
+    codecs: _containers.RepeatedScalarFieldContainer[_media_pb2.VideoCodec]
+    blendshapes: bool
+    seed: int
+    def __init__(self, avatar: _Optional[str] = ..., source: _Optional[_Union[FaceConfig.Source, str]] = ..., codecs: _Optional[_Iterable[_Union[_media_pb2.VideoCodec, str]]] = ..., blendshapes: _Optional[bool] = ..., seed: _Optional[int] = ...) -> None: ...
+
+class AnimateRequest(_message.Message):
+    __slots__ = ("config", "mel", "voice")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    MEL_FIELD_NUMBER: _ClassVar[int]
+    VOICE_FIELD_NUMBER: _ClassVar[int]
+    config: FaceConfig
+    mel: _media_pb2.MelChunk
+    voice: _media_pb2.PcmChunk
+    def __init__(self, config: _Optional[_Union[FaceConfig, _Mapping]] = ..., mel: _Optional[_Union[_media_pb2.MelChunk, _Mapping]] = ..., voice: _Optional[_Union[_media_pb2.PcmChunk, _Mapping]] = ...) -> None: ...
+
+class AnimateResponse(_message.Message):
+    __slots__ = ("video", "face")
+    VIDEO_FIELD_NUMBER: _ClassVar[int]
+    FACE_FIELD_NUMBER: _ClassVar[int]
+    video: _media_pb2.VideoChunk
+    face: _media_pb2.BlendshapeChunk
+    def __init__(self, video: _Optional[_Union[_media_pb2.VideoChunk, _Mapping]] = ..., face: _Optional[_Union[_media_pb2.BlendshapeChunk, _Mapping]] = ...) -> None: ...
+
+class FaceAttachRequest(_message.Message):
+    __slots__ = ("config", "keyframe", "codecs")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    KEYFRAME_FIELD_NUMBER: _ClassVar[int]
+    CODECS_FIELD_NUMBER: _ClassVar[int]
+    config: FaceAttachConfig
+    keyframe: KeyframeRequest
+    codecs: SetCodecs
+    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ...) -> None: ...
+
+class FaceAttachConfig(_message.Message):
+    __slots__ = ("session", "face")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    FACE_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    face: FaceConfig
+    def __init__(self, session: _Optional[str] = ..., face: _Optional[_Union[FaceConfig, _Mapping]] = ...) -> None: ...
+
+class KeyframeRequest(_message.Message):
+    __slots__ = ("codec",)
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    codec: _media_pb2.VideoCodec
+    def __init__(self, codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ...) -> None: ...
+
+class SetCodecs(_message.Message):
+    __slots__ = ("codecs",)
+    CODECS_FIELD_NUMBER: _ClassVar[int]
+    codecs: _containers.RepeatedScalarFieldContainer[_media_pb2.VideoCodec]
+    def __init__(self, codecs: _Optional[_Iterable[_Union[_media_pb2.VideoCodec, str]]] = ...) -> None: ...
+
+class ListAvatarsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListAvatarsResponse(_message.Message):
+    __slots__ = ("avatars",)
+    AVATARS_FIELD_NUMBER: _ClassVar[int]
+    avatars: _containers.RepeatedCompositeFieldContainer[Avatar]
+    def __init__(self, avatars: _Optional[_Iterable[_Union[Avatar, _Mapping]]] = ...) -> None: ...
+
+class Avatar(_message.Message):
+    __slots__ = ("name", "width", "height", "builtin", "licence", "portrait_jpeg")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    BUILTIN_FIELD_NUMBER: _ClassVar[int]
+    LICENCE_FIELD_NUMBER: _ClassVar[int]
+    PORTRAIT_JPEG_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    width: int
+    height: int
+    builtin: bool
+    licence: str
+    portrait_jpeg: bytes
+    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., portrait_jpeg: _Optional[bytes] = ...) -> None: ...
+
+class CreateAvatarRequest(_message.Message):
+    __slots__ = ("name", "image")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    image: bytes
+    def __init__(self, name: _Optional[str] = ..., image: _Optional[bytes] = ...) -> None: ...
+
+class DeleteAvatarRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteAvatarResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FaceStatus(_message.Message):
+    __slots__ = ("service", "blendshapes")
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    BLENDSHAPES_FIELD_NUMBER: _ClassVar[int]
+    service: _control_pb2.ServiceStatus
+    blendshapes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, service: _Optional[_Union[_control_pb2.ServiceStatus, _Mapping]] = ..., blendshapes: _Optional[_Iterable[str]] = ...) -> None: ...

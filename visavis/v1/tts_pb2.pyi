@@ -1,0 +1,81 @@
+from visavis.v1 import control_pb2 as _control_pb2
+from visavis.v1 import media_pb2 as _media_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SynthesisConfig(_message.Message):
+    __slots__ = ("language", "voice", "speed", "volume")
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    VOICE_FIELD_NUMBER: _ClassVar[int]
+    SPEED_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_FIELD_NUMBER: _ClassVar[int]
+    language: str
+    voice: str
+    speed: float
+    volume: float
+    def __init__(self, language: _Optional[str] = ..., voice: _Optional[str] = ..., speed: _Optional[float] = ..., volume: _Optional[float] = ...) -> None: ...
+
+class SynthesizeRequest(_message.Message):
+    __slots__ = ("config", "text")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    config: SynthesisConfig
+    text: str
+    def __init__(self, config: _Optional[_Union[SynthesisConfig, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
+
+class SynthesizeResponse(_message.Message):
+    __slots__ = ("voice", "mel")
+    VOICE_FIELD_NUMBER: _ClassVar[int]
+    MEL_FIELD_NUMBER: _ClassVar[int]
+    voice: _media_pb2.PcmChunk
+    mel: _media_pb2.MelChunk
+    def __init__(self, voice: _Optional[_Union[_media_pb2.PcmChunk, _Mapping]] = ..., mel: _Optional[_Union[_media_pb2.MelChunk, _Mapping]] = ...) -> None: ...
+
+class TtsAttachRequest(_message.Message):
+    __slots__ = ("config", "synthesis")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    SYNTHESIS_FIELD_NUMBER: _ClassVar[int]
+    config: TtsAttachConfig
+    synthesis: SynthesisConfig
+    def __init__(self, config: _Optional[_Union[TtsAttachConfig, _Mapping]] = ..., synthesis: _Optional[_Union[SynthesisConfig, _Mapping]] = ...) -> None: ...
+
+class TtsAttachConfig(_message.Message):
+    __slots__ = ("session", "synthesis")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SYNTHESIS_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    synthesis: SynthesisConfig
+    def __init__(self, session: _Optional[str] = ..., synthesis: _Optional[_Union[SynthesisConfig, _Mapping]] = ...) -> None: ...
+
+class ListVoicesRequest(_message.Message):
+    __slots__ = ("language",)
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    language: str
+    def __init__(self, language: _Optional[str] = ...) -> None: ...
+
+class ListVoicesResponse(_message.Message):
+    __slots__ = ("voices",)
+    VOICES_FIELD_NUMBER: _ClassVar[int]
+    voices: _containers.RepeatedCompositeFieldContainer[Voice]
+    def __init__(self, voices: _Optional[_Iterable[_Union[Voice, _Mapping]]] = ...) -> None: ...
+
+class Voice(_message.Message):
+    __slots__ = ("name", "languages", "gender", "sample_rate_hz", "licence", "description")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGES_FIELD_NUMBER: _ClassVar[int]
+    GENDER_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
+    LICENCE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    languages: _containers.RepeatedScalarFieldContainer[str]
+    gender: str
+    sample_rate_hz: int
+    licence: str
+    description: str
+    def __init__(self, name: _Optional[str] = ..., languages: _Optional[_Iterable[str]] = ..., gender: _Optional[str] = ..., sample_rate_hz: _Optional[int] = ..., licence: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
