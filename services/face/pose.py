@@ -1,0 +1,71 @@
+"""What a face does at one instant: the coefficients between the animator and the renderer."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class FacePose:
+    """One instant of a face. All zeros is the avatar at rest: lips closed, eyes open, looking at the camera.
+
+    Left and right are the person's own, as in ARKit; x grows to the right and y downwards in the picture.
+    Coefficients outside their range are clipped by the renderer.
+    """
+
+    jaw_open: float = 0.0
+    """0 closed, 1 as wide as it goes. Vowels of calm speech lie between 0.1 and 0.55."""
+    mouth_wide: float = 0.0
+    """0..1, corners drawn apart ("ee", "s"). Parts the lips a little."""
+    pucker: float = 0.0
+    """0..1, corners drawn together and lips rounded ("oo", "w"). Parts the lips a little."""
+    lips_closed: float = 0.0
+    """0..1, lips pressed together ("m", "b", "p"). At 1 they stay shut, whatever the jaw does."""
+    lower_lip_under_teeth: float = 0.0
+    """0..1, lower lip raised to the upper teeth ("f", "v")."""
+    smile: float = 0.0
+    """-0.5..1, corners up and out; negative turns them down."""
+    tongue_up: float = 0.0
+    """0..1, tongue raised to the teeth ("l", "th", "n"). Seen only through parted lips."""
+    blink_left: float = 0.0
+    """0 open, 1 shut."""
+    blink_right: float = 0.0
+    """0 open, 1 shut."""
+    brow_raise: float = 0.0
+    """-0.5..1; negative lowers the brows."""
+    brow_frown: float = 0.0
+    """0..1, brows drawn together and down."""
+    gaze_x: float = 0.0
+    """-1..1, positive looks to the right of the picture; 1 is about 20 degrees."""
+    gaze_y: float = 0.0
+    """-1..1, positive looks down. The upper lids follow."""
+    yaw: float = 0.0
+    """Radians, positive turns the face to the right of the picture; looks good up to 0.2."""
+    pitch: float = 0.0
+    """Radians, positive nods down; looks good up to 0.15."""
+    roll: float = 0.0
+    """Radians, positive tilts clockwise in the picture; looks good up to 0.15."""
+    shift_x: float = 0.0
+    """Head carried to the right, in picture widths; up to 0.02."""
+    shift_y: float = 0.0
+    """Head carried down, in picture heights; up to 0.02."""
+    breath: float = 0.0
+    """0 breathed out .. 1 breathed in: shoulders rise by about two pixels."""
+
+    def vector(self) -> NDArray[np.float32]:
+        """The coefficients in the order of `POSE_NAMES`: [len(POSE_NAMES)] float32."""
+        return np.array(astuple(self), np.float32)
+
+    @classmethod
+    def from_vector(cls, vector: NDArray[np.floating]) -> FacePose:
+        """Inverse of `vector`. ValueError when the length is wrong."""
+        if vector.shape != (len(POSE_NAMES),):
+            raise ValueError(f"a pose has {len(POSE_NAMES)} coefficients, not shape {vector.shape}")
+        return cls(*(float(value) for value in vector))
+
+
+POSE_NAMES: tuple[str, ...] = tuple(field.name for field in fields(FacePose))
+POSE_INDEX: dict[str, int] = {name: index for index, name in enumerate(POSE_NAMES)}
