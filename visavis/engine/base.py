@@ -1,0 +1,115 @@
+"""What every engine is: named tensors in, named tensors out, on one device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visavis.errors import EngineError, InvalidInputError
+
+Tensors = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, dtype and shape of one input or output; None is a free dimension."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...]
+
+    def check(self, array: NDArray[Any]) -> None:
+        """Raise InvalidInputError unless `array` fits."""
+        if array.dtype != self.dtype:
+            raise InvalidInputError(f"{self.name}: dtype {array.dtype} instead of {self.dtype}")
+        fits = array.ndim == len(self.shape) and all(
+            want in (None, have) for want, have in zip(self.shape, array.shape, strict=True)
+        )
+        if not fits:
+            want = [d if d is not None else "any" for d in self.shape]
+            raise InvalidInputError(f"{self.name}: shape {list(array.shape)} instead of {want}")
+
+    def dummy(self, free: int = 1) -> NDArray[Any]:
+        """Zeros of this shape, free dimensions set to `free`."""
+        return np.zeros([free if d is None else d for d in self.shape], self.dtype)
+
+
+class Engine(ABC):
+    """One network on one device.
+
+    Public methods check state and inputs once; backends fill the `_` methods.
+    Not safe for concurrent `infer`: put an EngineLane in front of it. Output
+    arrays belong to the caller.
+    """
+
+    backend: str
+
+    def __init__(self, model: Path, *, device: str, threads: int) -> None:
+        self.model = model
+        self.device = device
+        self.threads = threads
+        self._specs: tuple[dict[str, TensorSpec], dict[str, TensorSpec]] | None = None
+
+    @property
+    def inputs(self) -> Mapping[str, TensorSpec]:
+        return self._loaded()[0]
+
+    @property
+    def outputs(self) -> Mapping[str, TensorSpec]:
+        return self._loaded()[1]
+
+    def load(self) -> None:
+        """Make the engine ready. Idempotent. Raises EngineLoadError."""
+        if self._specs is None:
+            self._specs = self._load()
+
+    def infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
+        """Run once. Raises InvalidInputError for inputs that do not fit, EngineError else."""
+        specs = self._loaded()[0]
+        if inputs.keys() != specs.keys():
+            missing = sorted(specs.keys() - inputs.keys())
+            unknown = sorted(inputs.keys() - specs.keys())
+            raise InvalidInputError(f"inputs: missing {missing}, unknown {unknown}")
+        for name, array in inputs.items():
+            specs[name].check(array)
+        return self._infer(inputs)
+
+    def close(self) -> None:
+        """Free what the engine holds. Idempotent; `load` may follow."""
+        if self._specs is not None:
+            self._specs = None
+            self._close()
+
+    def __enter__(self) -> Self:
+        self.load()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _loaded(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
+        if self._specs is None:
+            raise EngineError(f"{self.model.name}: not loaded; call load() first")
+        return self._specs
+
+    @abstractmethod
+    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
+        """Load and return (inputs, outputs) by name."""
+
+    @abstractmethod
+    def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...

@@ -1,0 +1,53 @@
+"""One worker thread in front of engine work, so that the event loop never blocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from visavis.errors import EngineError
+
+_END = object()
+
+
+class EngineLane:
+    """Runs engine work one piece after the other, first come first served."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"lane-{name}")
+        self._closed = False
+
+    async def run[**P, T](
+        self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Result of work(*args). Work that has not begun is dropped on cancellation."""
+        if self._closed:
+            raise EngineError(f"lane {self.name} is closed")
+        return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
+
+    async def stream[**P, T](
+        self, work: Callable[P, Iterator[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncIterator[T]:
+        """Items of the generator work(*args), each made on the lane when asked for.
+
+        Between two items other work may use the lane, so a long synthesis of one
+        session does not hold up the first phrase of another. Leaving the loop
+        early closes the generator.
+        """
+        items = await self.run(work, *args, **kwargs)
+        try:
+            while (item := await self.run(next, items, _END)) is not _END:
+                yield item  # type: ignore[misc]  # _END is the only other type
+        finally:
+            close = getattr(items, "close", None)
+            if close is not None and not self._closed:
+                with suppress(RuntimeError):  # the interpreter is shutting down
+                    self._thread.submit(close)
+
+    def close(self) -> None:
+        """Finish what has begun, drop the rest. Blocks until the thread is free."""
+        self._closed = True
+        self._thread.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,99 @@
+"""ONNX Runtime backend: the embedded default on a CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from visavis.engine.base import Engine, Tensors, TensorSpec
+from visavis.errors import EngineError, EngineLoadError
+
+_DTYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+    "tensor(bool)": np.bool_,
+}
+
+
+class OnnxRuntimeEngine(Engine):
+    backend = "onnxruntime"
+
+    def __init__(self, model: Path, *, device: str, threads: int) -> None:
+        super().__init__(model, device=device, threads=threads)
+        self._session: ort.InferenceSession | None = None
+
+    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
+        if not self.model.is_file():
+            raise EngineLoadError(f"{self.model}: no such model; run `visavis models pull`")
+        provider = _provider(self.device)
+        try:
+            session = ort.InferenceSession(
+                self.model, _options(self.threads), providers=[provider]
+            )
+        except Exception as error:  # onnxruntime raises a type of its own per status code
+            raise EngineLoadError(f"{self.model}: {error}") from error
+        active = session.get_providers()[0]
+        wanted = provider if isinstance(provider, str) else provider[0]
+        if active != wanted:
+            raise EngineLoadError(
+                f"{self.model.name}: onnxruntime fell back from {wanted} to {active}"
+            )
+        self._session = session
+        return _specs(session.get_inputs()), _specs(session.get_outputs())
+
+    def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
+        assert self._session is not None
+        try:
+            results = self._session.run(None, dict(inputs))
+        except Exception as error:  # as above
+            raise EngineError(f"{self.model.name}: {error}") from error
+        return dict(zip(self.outputs, results, strict=True))
+
+    def _close(self) -> None:
+        self._session = None
+
+
+def _options(threads: int) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Spinning threads steal the cores of the other services on a small machine.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # The arena keeps its high-water mark for ever; variable shapes make it large.
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    return options
+
+
+def _provider(device: str) -> str | tuple[str, dict[str, str]]:
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return "CPUExecutionProvider"
+    if kind == "cuda" and (index or "0").isdigit():
+        if "CUDAExecutionProvider" not in ort.get_available_providers():
+            raise EngineLoadError(
+                f"device: {device!r} needs onnxruntime-gpu; "
+                f"this onnxruntime offers {', '.join(ort.get_available_providers())}"
+            )
+        return "CUDAExecutionProvider", {"device_id": index or "0"}
+    raise EngineLoadError(f"device: {device!r} is neither cpu nor cuda:N")
+
+
+def _specs(tensors: list[ort.NodeArg]) -> dict[str, TensorSpec]:
+    return {
+        t.name: TensorSpec(
+            t.name,
+            np.dtype(_DTYPES[t.type]),
+            tuple(d if isinstance(d, int) and d > 0 else None for d in t.shape),
+        )
+        for t in tensors
+    }

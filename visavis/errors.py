@@ -1,0 +1,82 @@
+"""Typed errors, and the one table that maps them to gRPC status codes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+
+class VisavisError(Exception):
+    """Base of every error that visavis raises on purpose. The message is for a person."""
+
+
+class InvalidInputError(VisavisError):
+    """A request's field is wrong; the message names it and what is allowed."""
+
+
+class UnknownNameError(VisavisError):
+    """No such session, voice, avatar, language or bundle; the message lists what exists."""
+
+
+class AlreadyExistsError(VisavisError):
+    """The name or the lease is taken."""
+
+
+class OutOfOrderError(VisavisError):
+    """Messages came in the wrong order, for example sound before the config."""
+
+
+class AtCapacityError(VisavisError):
+    """Every slot is taken: try another replica, or later."""
+
+
+class EngineError(VisavisError):
+    """The engine failed while working."""
+
+
+class EngineLoadError(EngineError):
+    """The engine could not be made ready."""
+
+
+class BusError(VisavisError):
+    """The bus cannot be reached or refused a message."""
+
+
+class StageLostError(VisavisError):
+    """A service that took part in the turn went away."""
+
+
+class SettingsError(VisavisError):
+    """A setting is unknown or its value is not allowed; the message names it."""
+
+
+class ModelStoreError(VisavisError):
+    """A bundle is missing, damaged or cannot be fetched; the message says what to do."""
+
+
+_STATUS: tuple[tuple[type[BaseException], grpc.StatusCode], ...] = (
+    (InvalidInputError, grpc.StatusCode.INVALID_ARGUMENT),
+    (UnknownNameError, grpc.StatusCode.NOT_FOUND),
+    (AlreadyExistsError, grpc.StatusCode.ALREADY_EXISTS),
+    (OutOfOrderError, grpc.StatusCode.FAILED_PRECONDITION),
+    (AtCapacityError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (EngineError, grpc.StatusCode.UNAVAILABLE),
+    (BusError, grpc.StatusCode.UNAVAILABLE),
+    (StageLostError, grpc.StatusCode.UNAVAILABLE),
+    (ModelStoreError, grpc.StatusCode.UNAVAILABLE),
+    (TimeoutError, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (asyncio.CancelledError, grpc.StatusCode.CANCELLED),
+)
+
+
+def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
+    """Status code and message that a client sees for `error`.
+
+    Errors that are not ours become INTERNAL with a neutral message: their text
+    may hold what a client should not see, and belongs into the log.
+    """
+    for kind, code in _STATUS:
+        if isinstance(error, kind):
+            return code, str(error) or type(error).__name__
+    return grpc.StatusCode.INTERNAL, "internal error; see the service's log"

@@ -1,0 +1,49 @@
+"""Every NATS subject of the product: `vv.<session>.<turn>.<kind>`."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from visavis.errors import InvalidInputError
+
+PREFIX = "vv"
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Kind(StrEnum):
+    """What a subject carries; see protos/visavis/v1/media.proto for the message of each."""
+
+    MIC = "mic"
+    TRANSCRIPT = "transcript"
+    TURN = "turn"
+    TOKENS = "tokens"
+    VOICE = "voice"
+    MEL = "mel"
+    VIDEO = "video"
+    FACE = "face"
+    CLOCK = "clock"
+
+
+def check_session(session: str) -> str:
+    """`session` itself. Raises InvalidInputError if it cannot be part of a subject."""
+    if not _SESSION.fullmatch(session):
+        raise InvalidInputError(
+            f"session: {session[:80]!r} is not 1 to 64 characters of A-Z, a-z, 0-9, _ and -"
+        )
+    return session
+
+
+def chunk_subject(session: str, turn: int, kind: Kind) -> str:
+    """Subject of one turn's chunks of one kind."""
+    return f"{PREFIX}.{session}.{turn}.{kind}"
+
+
+def all_turns(session: str, kind: Kind) -> str:
+    """Pattern that matches one kind's chunks of every turn of a session."""
+    return f"{PREFIX}.{check_session(session)}.*.{kind}"
+
+
+def turn_of(subject: str) -> int:
+    """The turn that stands in a chunk's subject, read without decoding the chunk."""
+    return int(subject.split(".", 3)[2])
