@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, ClassVar, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from visavis.errors import InvalidInputError
 from visavis.subjects import Kind, check_session
 from visavis.v1 import media_pb2 as pb
+
+E = TypeVar("E", bound=IntEnum)
 
 MIN_SAMPLE_RATE_HZ = 8_000
 MAX_SAMPLE_RATE_HZ = 48_000
@@ -282,9 +284,7 @@ class VideoChunk:
     @classmethod
     def of(cls, m: pb.VideoChunk) -> Self:
         codec = _enum(VideoCodec, m.codec, "codec")
-        return cls(
-            Place.of(m.header), m.live, codec, m.keyframe, m.width, m.height, m.fps, m.data
-        )
+        return cls(Place.of(m.header), m.live, codec, m.keyframe, m.width, m.height, m.fps, m.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +382,7 @@ def decode(kind: Kind, payload: bytes) -> Chunk:
     return chunk
 
 
-def _enum[E: IntEnum](enum: type[E], value: int, name: str) -> E:
+def _enum(enum: type[E], value: int, name: str) -> E:
     try:
         return enum(value)
     except ValueError:

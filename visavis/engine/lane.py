@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import ParamSpec, TypeVar
 
 from visavis.errors import EngineError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _END = object()
 
@@ -20,15 +24,13 @@ class EngineLane:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"lane-{name}")
         self._closed = False
 
-    async def run[**P, T](
-        self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Result of work(*args). Work that has not begun is dropped on cancellation."""
         if self._closed:
             raise EngineError(f"lane {self.name} is closed")
         return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
 
-    async def stream[**P, T](
+    async def stream(
         self, work: Callable[P, Iterator[T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncIterator[T]:
         """Items of the generator work(*args), each made on the lane when asked for.

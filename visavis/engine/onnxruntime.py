@@ -36,9 +36,7 @@ class OnnxRuntimeEngine(Engine):
             raise EngineLoadError(f"{self.model}: no such model; run `visavis models pull`")
         provider = _provider(self.device)
         try:
-            session = ort.InferenceSession(
-                self.model, _options(self.threads), providers=[provider]
-            )
+            session = ort.InferenceSession(self.model, _options(self.threads), providers=[provider])
         except Exception as error:  # onnxruntime raises a type of its own per status code
             raise EngineLoadError(f"{self.model}: {error}") from error
         active = session.get_providers()[0]

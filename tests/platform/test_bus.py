@@ -1,0 +1,116 @@
+import asyncio
+
+import numpy as np
+import pytest
+
+from tests.fakes import ManualClock
+from visavis.bus import Bus
+from visavis.errors import BusError, InvalidInputError
+from visavis.media import PcmChunk, Place, TokenChunk
+from visavis.stack.nats_server import NatsServer
+from visavis.subjects import Kind
+
+
+def token(turn: int, seq: int, text: str, session: str = "s1") -> TokenChunk:
+    return TokenChunk(Place(session, turn, seq, pts=0), text)
+
+
+async def take(subscription, count):
+    return [await asyncio.wait_for(anext(subscription), 5) for _ in range(count)]
+
+
+async def test_chunks_arrive_in_order_and_whole(bus: Bus) -> None:
+    pcm = np.array([0, 1, -32768, 32767], np.int16)
+    async with bus.subscribe("s1", Kind.VOICE) as voice:
+        for seq in range(5):
+            await bus.publish(Kind.VOICE, PcmChunk(Place("s1", 3, seq, seq * 4), 24_000, pcm))
+        chunks = await take(voice, 5)
+    assert [c.place.seq for c in chunks] == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(chunks[4].pcm, pcm)
+    assert chunks[4].sample_rate_hz == 24_000
+
+
+async def test_sessions_are_apart(bus: Bus) -> None:
+    async with bus.subscribe("s1", Kind.TOKENS) as mine:
+        await bus.publish(Kind.TOKENS, token(1, 0, "theirs", session="s2"))
+        await bus.publish(Kind.TOKENS, token(1, 0, "mine"))
+        assert [c.text for c in await take(mine, 1)] == ["mine"]
+
+
+async def test_older_turns_vanish_wherever_they_wait(bus: Bus) -> None:
+    async with bus.subscribe("s1", Kind.TOKENS) as tokens:
+        await bus.publish(Kind.TOKENS, token(1, 0, "old, in the queue"))
+        await bus.publish(Kind.TOKENS, token(0, 0, "the session's own"))
+        await bus.flush()
+        tokens.advance(2)
+        await bus.publish(Kind.TOKENS, token(1, 1, "old, late"))
+        await bus.publish(Kind.TOKENS, token(2, 0, "new"))
+        texts = [c.text for c in await take(tokens, 2)]
+    assert texts == ["the session's own", "new"]
+    assert tokens.dropped == 2
+
+
+async def test_full_queue_drops_the_oldest_and_counts(bus: Bus) -> None:
+    async with bus.subscribe("s1", Kind.TOKENS, limit=3) as tokens:
+        for seq in range(10):
+            await bus.publish(Kind.TOKENS, token(1, seq, str(seq)))
+        await bus.flush()
+        texts = [c.text for c in await take(tokens, 3)]
+    assert texts == ["7", "8", "9"]
+    assert tokens.dropped == 7
+
+
+async def test_holes_are_counted(bus: Bus) -> None:
+    async with bus.subscribe("s1", Kind.TOKENS) as tokens:
+        for seq in (0, 1, 4):
+            await bus.publish(Kind.TOKENS, token(1, seq, "x"))
+        await take(tokens, 3)
+    assert tokens.lost == 2
+
+
+@pytest.mark.parametrize("garbage", [b"\xff\xff\xff", b"\x0a\xff\x01", b""])
+async def test_garbage_is_skipped(bus: Bus, garbage: bytes) -> None:
+    async with bus.subscribe("s1", Kind.VOICE) as voice:
+        await bus.client.publish("vv.s1.1.voice", garbage)
+        good = PcmChunk(Place("s1", 1, 0, 0), 16_000, np.zeros(2, np.int16))
+        await bus.publish(Kind.VOICE, good)
+        (chunk,) = await take(voice, 1)
+    assert chunk.sample_rate_hz == 16_000
+    assert voice.dropped == 1
+
+
+async def test_session_that_would_break_a_subject_is_refused(bus: Bus) -> None:
+    for session in ("", "a.b", "*", ">", "x" * 65, "a b"):
+        with pytest.raises(InvalidInputError, match="session"):
+            bus.subscribe(session, Kind.MIC)
+
+
+async def test_iteration_ends_when_the_subscription_is_left(bus: Bus) -> None:
+    tokens = bus.subscribe("s1", Kind.TOKENS)
+    async with tokens:
+        pass
+    assert [c async for c in tokens] == []
+
+
+async def test_survives_a_restart_of_the_server(tmp_path) -> None:
+    with NatsServer(tmp_path) as server:
+        bus = await Bus.connect(server.url, name="test")
+        async with bus.subscribe("s1", Kind.TOKENS) as tokens:
+            await asyncio.to_thread(server.restart)
+            while not bus.connected:  # noqa: ASYNC110  # the client offers no event to wait for
+                await asyncio.sleep(0.01)
+            await bus.publish(Kind.TOKENS, token(1, 0, "after"))
+            assert (await take(tokens, 1))[0].text == "after"
+        await bus.close()
+
+
+async def test_no_server_is_a_clear_error() -> None:
+    with pytest.raises(BusError, match=r"nats://127\.0\.0\.1:1\b"):
+        await Bus.connect("nats://127.0.0.1:1", name="test")
+
+
+def test_manual_clock_stands_still() -> None:
+    clock = ManualClock(5.0)
+    assert clock.now() == clock.now() == 5.0
+    clock.advance(0.25)
+    assert clock.now() == 5.25

@@ -1,0 +1,106 @@
+"""Around every gRPC call: our errors become status codes, and the call is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+
+from visavis import metrics
+from visavis.errors import VisavisError, status_of
+
+log = logging.getLogger(__name__)
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Aborts a call that raised with the status of the one table in `visavis.errors`."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        if handler is None or handler_call_details.method.startswith("/grpc."):
+            return handler
+        method = handler_call_details.method
+        if handler.response_streaming:
+            inner = handler.unary_stream or handler.stream_stream
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_stream_rpc_method_handler
+            )
+            behaviour = _guard_stream(inner, method)
+        else:
+            inner = handler.unary_unary or handler.stream_unary
+            make = (
+                grpc.stream_unary_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_unary_rpc_method_handler
+            )
+            behaviour = _guard_unary(inner, method)
+        return make(
+            behaviour,
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+
+def _guard_unary(inner: Any, method: str) -> Any:
+    async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        call = _Call(method)
+        try:
+            response = await inner(request, context)
+        except BaseException as error:
+            await call.fail(error, context)
+            raise
+        call.finish(grpc.StatusCode.OK)
+        return response
+
+    return behaviour
+
+
+def _guard_stream(inner: Any, method: str) -> Any:
+    async def behaviour(
+        request: Any, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        call = _Call(method)
+        try:
+            async for response in inner(request, context):
+                yield response
+        except BaseException as error:
+            await call.fail(error, context)
+            raise
+        call.finish(grpc.StatusCode.OK)
+
+    return behaviour
+
+
+class _Call:
+    def __init__(self, method: str) -> None:
+        self._method = method.rsplit("/", 1)[-1]
+        self._started = time.monotonic()
+
+    def finish(self, code: grpc.StatusCode) -> None:
+        metrics.grpc_requests.labels(self._method, code.name).inc()
+        metrics.grpc_request_seconds.labels(self._method).observe(time.monotonic() - self._started)
+
+    async def fail(self, error: BaseException, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        if isinstance(error, (grpc.aio.AbortError, GeneratorExit)):
+            self.finish(grpc.StatusCode.CANCELLED)
+            return
+        code, message = status_of(error)
+        self.finish(code)
+        if isinstance(error, asyncio.CancelledError):
+            return
+        if not isinstance(error, (VisavisError, TimeoutError)):
+            log.exception("%s failed", self._method, exc_info=error)
+        await context.abort(code, message)

@@ -1,0 +1,55 @@
+"""JSON logs, one object a line, that carry session and turn."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+
+_context: ContextVar[dict[str, str | int] | None] = ContextVar("log_context", default=None)
+
+
+@contextlib.contextmanager
+def log_context(**fields: str | int) -> Iterator[None]:
+    """Every log line written inside carries `fields`, for example session and turn.
+
+    Tasks started inside inherit them.
+    """
+    token = _context.set({**(_context.get() or {}), **fields})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+class JsonFormatter(logging.Formatter):
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, str | int] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "service": self._service,
+            "logger": record.name,
+            **(_context.get() or {}),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def configure_logging(service: str, level: str) -> None:
+    """Write all logs of this process to standard error as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(service))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # These report every connection attempt and packet at INFO.
+    for noisy in ("nats", "aioice", "aiortc", "httpx", "httpcore", "grpc"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

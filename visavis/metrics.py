@@ -1,0 +1,66 @@
+"""Every metric of the platform and the services, with the buckets of each.
+
+Buckets are chosen per stage: fine where the target lies, coarse beyond.
+The gateway's own metrics stand in gateway/metrics.py.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_FAST_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0)
+_CALL_S = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0)
+
+# Bus
+bus_published_chunks = Counter("bus_published_chunks_total", "Chunks handed to the bus.", ["kind"])
+bus_received_chunks = Counter(
+    "bus_received_chunks_total", "Chunks delivered to a consumer.", ["kind"]
+)
+bus_dropped_chunks = Counter(
+    "bus_dropped_chunks_total",
+    "Chunks received and not delivered: queue full, turn stale, or not decodable.",
+    ["kind", "reason"],
+)
+bus_lost_chunks = Counter(
+    "bus_lost_chunks_total", "Holes in the sequence numbers of received chunks.", ["kind"]
+)
+bus_reconnects = Counter("bus_reconnects_total", "Times that the bus connection came back.")
+
+# gRPC
+grpc_requests = Counter(
+    "grpc_requests_total", "gRPC calls by method and final status.", ["method", "code"]
+)
+grpc_request_seconds = Histogram(
+    "grpc_request_seconds", "Length of a gRPC call.", ["method"], buckets=_CALL_S
+)
+attached_sessions = Gauge("attached_sessions", "Sessions that hold a lease on this service.")
+slots = Gauge("slots", "Sessions that this service takes at once.")
+
+# Stages
+asr_final_seconds = Histogram(
+    "asr_final_seconds",
+    "From the end of the visitor's speech being certain to the final transcript.",
+    buckets=_FAST_S,
+)
+asr_partial_seconds = Histogram(
+    "asr_partial_seconds", "Compute of one partial transcript.", buckets=_FAST_S
+)
+asr_audio_seconds = Counter("asr_audio_seconds_total", "Sound listened to.")
+llm_queue_seconds = Histogram(
+    "llm_queue_seconds", "From the request to its first work.", buckets=_FAST_S
+)
+llm_ttft_seconds = Histogram(
+    "llm_ttft_seconds", "From the request to the first token.", buckets=_FAST_S
+)
+llm_tokens = Counter("llm_tokens_total", "Tokens read and written.", ["direction"])
+tts_ttfa_seconds = Histogram(
+    "tts_ttfa_seconds", "From a speakable phrase to its first sound.", buckets=_FAST_S
+)
+tts_audio_seconds = Counter("tts_audio_seconds_total", "Voice made.", ["language"])
+face_frame_seconds = Histogram(
+    "face_frame_seconds", "Pose, picture and encoding of one frame.", buckets=_FAST_S
+)
+face_frames = Counter("face_frames_total", "Frames made.", ["mode"])
+face_late_frames = Counter(
+    "face_late_frames_total", "Idle frames skipped because their time had passed."
+)

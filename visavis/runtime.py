@@ -1,0 +1,182 @@
+"""Runs one service: load, warm, serve, drain.
+
+settings -> bus -> gRPC server (NOT_SERVING) -> load -> SERVING -> registered
+SIGTERM or SIGINT: unregistered -> NOT_SERVING -> grace -> closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Protocol, TypeVar
+
+import grpc.aio
+import nats.micro
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from nats.micro.service import Service as MicroService
+from prometheus_client import start_http_server
+
+from visavis.bus import Bus
+from visavis.errors import BusError, VisavisError
+from visavis.interceptor import ErrorInterceptor
+from visavis.logs import configure_logging
+from visavis.settings import ServiceSettings, load_settings
+
+log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=ServiceSettings)
+
+# A photo of 20 MB is the largest single message.
+MAX_MESSAGE_BYTES = 24 * 1024 * 1024
+_BUS_WAIT_S = 30.0
+_BUS_RETRY_S = 0.25
+# Name of a service in the NATS micro protocol is "visavis-<service>".
+MICRO_PREFIX = "visavis-"
+
+
+class Service(Protocol):
+    """One deployable: an engine and the servicer in front of it."""
+
+    name: str
+    languages: Sequence[str]
+
+    async def load(self) -> None:
+        """Load engines and warm them with dummy input."""
+
+    def register(self, server: grpc.aio.Server) -> Sequence[str]:
+        """Add servicers; return their full gRPC service names."""
+
+    async def close(self) -> None:
+        """Free everything."""
+
+
+ServiceFactory = Callable[[S, Bus | None, str], Service]
+"""Settings, bus (None: plain gRPC only) and instance id to a service."""
+
+
+def main(
+    service_factory: ServiceFactory[S],
+    settings_class: type[S],
+    argv: Sequence[str] | None = None,
+) -> None:
+    """Entry point of `python -m services.<name>`. Exits with 1 and one line on an error."""
+    name = settings_class.section
+    try:
+        settings = load_settings(
+            settings_class,
+            sys.argv[1:] if argv is None else argv,
+            prog=f"python -m services.{name}",
+        )
+        configure_logging(name, settings.log_level)
+        asyncio.run(_serve(service_factory, settings))
+    except VisavisError as error:
+        sys.exit(f"{name}: {error}")
+
+
+async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
+    name = settings.section
+    instance = f"{name}-{secrets.token_hex(4)}"
+    stop = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    bus = await _connect_bus(settings.nats_url, instance, stop) if settings.nats_url else None
+    service = service_factory(settings, bus, instance)
+    server = grpc.aio.server(
+        interceptors=[ErrorInterceptor()],
+        options=[
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.so_reuseport", 0),
+        ],
+    )
+    health_servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    grpc_names = list(service.register(server))
+    reflection.enable_server_reflection(
+        [*grpc_names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
+    )
+    port = _bind(server, settings)
+    await _set_health(health_servicer, grpc_names, serving=False)
+    await server.start()
+    micro: MicroService | None = None
+    try:
+        await service.load()
+        metrics_port = _serve_metrics(settings)
+        await _set_health(health_servicer, grpc_names, serving=True)
+        reach = settings.advertise or settings.host
+        if bus is not None:
+            addresses = {"grpc": f"{reach}:{port}", "device": settings.device}
+            if metrics_port is not None:
+                addresses["metrics"] = f"{reach}:{metrics_port}"
+            micro = await _register(bus, name, instance, addresses)
+        log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
+        await stop.wait()
+    finally:
+        log.info("%s is stopping", instance)
+        if micro is not None:
+            await micro.stop()
+        await _set_health(health_servicer, grpc_names, serving=False)
+        await server.stop(settings.grace_s)
+        await service.close()
+        if bus is not None:
+            await bus.close()
+
+
+async def _connect_bus(url: str, instance: str, stop: asyncio.Event) -> Bus:
+    """Connect; a server that is not there yet may come up within half a minute."""
+    attempts = int(_BUS_WAIT_S / _BUS_RETRY_S)
+    for attempt in range(attempts):
+        try:
+            return await Bus.connect(url, name=instance)
+        except BusError:
+            if attempt == attempts - 1 or stop.is_set():
+                raise
+            await asyncio.sleep(_BUS_RETRY_S)
+    raise BusError(f"no NATS server answers at {url}")
+
+
+def _bind(server: grpc.aio.Server, settings: ServiceSettings) -> int:
+    address = f"{settings.host}:{settings.port}"
+    try:
+        port: int = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise VisavisError(f"port: cannot listen on {address}; is it taken?") from error
+    return port
+
+
+def _serve_metrics(settings: ServiceSettings) -> int | None:
+    if settings.metrics_port < 0:
+        return None
+    try:
+        http_server, _thread = start_http_server(settings.metrics_port, settings.host)
+    except OSError as error:
+        raise VisavisError(
+            f"metrics_port: cannot listen on {settings.host}:{settings.metrics_port}: "
+            f"{error.strerror}"
+        ) from error
+    return int(http_server.server_port)
+
+
+async def _set_health(
+    servicer: health.aio.HealthServicer, grpc_names: Sequence[str], *, serving: bool
+) -> None:
+    status = health_pb2.HealthCheckResponse.ServingStatus
+    for grpc_name in ("", *grpc_names):
+        await servicer.set(grpc_name, status.SERVING if serving else status.NOT_SERVING)
+
+
+async def _register(bus: Bus, name: str, instance: str, addresses: dict[str, str]) -> MicroService:
+    """Answer $SRV.PING and $SRV.INFO; the gateway finds replicas by them."""
+    return await nats.micro.add_service(
+        bus.client,
+        name=f"{MICRO_PREFIX}{name}",
+        version=version("visavis"),
+        description=f"visavis {name} service",
+        metadata={"instance": instance, **addresses},
+    )

