@@ -9,7 +9,6 @@ import pytest
 
 from visavis.bus import Bus
 from visavis.errors import ModelStoreError
-from visavis.models import bundle_path
 from visavis.stack.nats_server import NatsServer
 
 
@@ -30,6 +29,8 @@ async def bus(nats_server: NatsServer) -> AsyncIterator[Bus]:
 @pytest.fixture(scope="session")
 def bundle() -> Callable[[str], Path]:
     """Folder of a pulled bundle by name; skips the test, saying so, if it is not pulled."""
+
+    from visavis.models import bundle_path
 
     def path_of(name: str) -> Path:
         try:

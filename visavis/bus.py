@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 # Reconnects for as long as the process lives: the supervisor or the cluster
 # decides when to give up, not a stage in the middle of a conversation.
 _RECONNECT_WAIT_S = 0.1
-_CONNECT_TIMEOUT_S = 2
+_CONNECT_TIMEOUT_S = 2  # of one attempt
 
 
 class Bus:
@@ -40,24 +40,27 @@ class Bus:
         self._closing = False
 
     @classmethod
-    async def connect(cls, url: str, *, name: str) -> Self:
-        """Connect, or raise BusError if no server answers at `url`."""
+    async def connect(cls, url: str, *, name: str, wait_s: float = 1.0) -> Self:
+        """Connect, or raise BusError if no server answers at `url` within `wait_s`."""
         client = Client()
         bus = cls(client)
         try:
-            await client.connect(
-                [url],
-                name=name,
-                connect_timeout=_CONNECT_TIMEOUT_S,
-                allow_reconnect=True,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # a float works
-                error_cb=bus._on_error,
-                disconnected_cb=bus._on_disconnected,
-                reconnected_cb=bus._on_reconnected,
-            )
+            async with asyncio.timeout(wait_s):
+                await client.connect(
+                    [url],
+                    name=name,
+                    connect_timeout=_CONNECT_TIMEOUT_S,
+                    allow_reconnect=True,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # a float works
+                    error_cb=bus._on_error,
+                    disconnected_cb=bus._on_disconnected,
+                    reconnected_cb=bus._on_reconnected,
+                )
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise BusError(f"no NATS server answers at {url}: {error}") from error
+            bus._closing = True
+            await client.close()
+            raise BusError(f"no NATS server answers at {url}") from error
         return bus
 
     @property
@@ -95,7 +98,8 @@ class Bus:
         await self._client.close()
 
     async def _on_error(self, error: Exception) -> None:
-        log.warning("bus error: %s", error or type(error).__name__)
+        level = logging.WARNING if self.connected else logging.DEBUG
+        log.log(level, "bus error: %s", error or type(error).__name__)
 
     async def _on_disconnected(self) -> None:
         if not self._closing:

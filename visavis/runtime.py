@@ -23,7 +23,7 @@ from nats.micro.service import Service as MicroService
 from prometheus_client import start_http_server
 
 from visavis.bus import Bus
-from visavis.errors import BusError, VisavisError
+from visavis.errors import VisavisError
 from visavis.interceptor import ErrorInterceptor
 from visavis.logs import configure_logging
 from visavis.settings import ServiceSettings, load_settings
@@ -35,7 +35,6 @@ S = TypeVar("S", bound=ServiceSettings)
 # A photo of 20 MB is the largest single message.
 MAX_MESSAGE_BYTES = 24 * 1024 * 1024
 _BUS_WAIT_S = 30.0
-_BUS_RETRY_S = 0.25
 # Name of a service in the NATS micro protocol is "visavis-<service>".
 MICRO_PREFIX = "visavis-"
 
@@ -85,7 +84,10 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
-    bus = await _connect_bus(settings.nats_url, instance, stop) if settings.nats_url else None
+    bus = None
+    if settings.nats_url:
+        # Where all parts start together, the bus may be up a little later.
+        bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
     service = service_factory(settings, bus, instance)
     server = grpc.aio.server(
         interceptors=[ErrorInterceptor()],
@@ -126,19 +128,6 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         await service.close()
         if bus is not None:
             await bus.close()
-
-
-async def _connect_bus(url: str, instance: str, stop: asyncio.Event) -> Bus:
-    """Connect; a server that is not there yet may come up within half a minute."""
-    attempts = int(_BUS_WAIT_S / _BUS_RETRY_S)
-    for attempt in range(attempts):
-        try:
-            return await Bus.connect(url, name=instance)
-        except BusError:
-            if attempt == attempts - 1 or stop.is_set():
-                raise
-            await asyncio.sleep(_BUS_RETRY_S)
-    raise BusError(f"no NATS server answers at {url}")
 
 
 def _bind(server: grpc.aio.Server, settings: ServiceSettings) -> int:
