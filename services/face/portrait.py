@@ -1,0 +1,132 @@
+"""An uploaded picture becomes a square portrait with a measured face, or a reason why it will not do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face import topology
+from services.face.crop import crop_head
+from services.face.detector import FaceDetector
+from services.face.image_header import image_size
+from services.face.landmarks import FaceLandmarker, Landmarks
+from services.face.matte import Segmenter
+from services.face.tflite import TfliteModel
+from visavis.errors import InvalidInputError
+
+MAX_IMAGE_BYTES = 20_000_000
+MAX_IMAGE_PIXELS = 50_000_000
+MIN_FACE_PIXELS = 80
+"""From the brows to the chin; below it the mouth is too coarse to move."""
+_RIVAL_SHARE = 0.5
+"""A second face this wide, in widths of the first, makes the picture ambiguous."""
+_MAX_YAW = math.radians(28)
+_MAX_PITCH = math.radians(28)
+_MAX_ROLL = math.radians(35)
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """A face ready to be made an avatar."""
+
+    rgb: NDArray[np.uint8]
+    """[size, size, 3]"""
+    landmarks: Landmarks
+    """In pixels of `rgb`."""
+    person: NDArray[np.float32]
+    """[size, size], 0..1: how much of a pixel is the person."""
+
+
+class PortraitStudio:
+    """Holds the nets that read portraits. Not thread-safe."""
+
+    def __init__(self, bundle: Path) -> None:
+        """Loads the nets of the bundle folder "face-landmarks". EngineLoadError when a file is missing or broken."""
+        self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
+        self._landmarker = FaceLandmarker(
+            TfliteModel(bundle / "face_landmark.tflite"), TfliteModel(bundle / "iris_landmark.tflite")
+        )
+        self._segmenter = Segmenter(TfliteModel(bundle / "selfie_segmentation.tflite"))
+
+    def take(self, content: bytes, size: int = 512) -> Portrait:
+        """Reads a JPEG, PNG or WebP. InvalidInputError says why a picture will not do."""
+        picture = decode_image(content)
+        landmarks = self._find_face(picture)
+        check_face(landmarks)
+        rgb, to_crop = crop_head(picture, landmarks.points, size)
+        # Measured again in the crop: there the face has the size that the nets like best.
+        measured = self._find_face(rgb, largest=True)
+        return Portrait(rgb, measured, self._segmenter.person(rgb))
+
+    def _find_face(self, rgb: NDArray[np.uint8], *, largest: bool = False) -> Landmarks:
+        boxes = sorted(self._detector.detect(rgb), key=lambda box: box.width, reverse=True)
+        if not boxes:
+            raise InvalidInputError("no face found: use a photo with one face, seen from the front and well lit")
+        rivals = [box for box in boxes[1:] if box.width >= _RIVAL_SHARE * boxes[0].width]
+        if rivals and not largest:
+            raise InvalidInputError(
+                f"{1 + len(rivals)} faces of similar size found: crop the picture to the one that is wanted"
+            )
+        landmarks = self._landmarker.measure(rgb, boxes[0])
+        if landmarks is None:
+            raise InvalidInputError("no face found: what looks like one is covered or too strongly turned")
+        return landmarks
+
+
+def decode_image(content: bytes) -> NDArray[np.uint8]:
+    """RGB [H, W, 3], turned upright as its EXIF data says. InvalidInputError for anything but a fair-sized picture."""
+    if len(content) > MAX_IMAGE_BYTES:
+        raise InvalidInputError(
+            f"the picture has {len(content) / 1e6:.1f} MB, allowed are {MAX_IMAGE_BYTES / 1e6:.0f} MB"
+        )
+    declared = image_size(content)
+    if declared is None:
+        raise InvalidInputError("not a picture: JPEG, PNG and WebP are read")
+    width, height = declared
+    if width * height > MAX_IMAGE_PIXELS:
+        raise InvalidInputError(
+            f"the picture has {width} x {height} pixels, allowed are {MAX_IMAGE_PIXELS / 1e6:.0f} megapixels"
+        )
+    try:
+        bgr = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    except cv2.error:
+        bgr = None
+    if bgr is None:
+        raise InvalidInputError("the picture is damaged: it cannot be decoded")
+    return np.ascontiguousarray(bgr[..., ::-1])
+
+
+def check_face(landmarks: Landmarks) -> None:
+    """InvalidInputError when the face is too small or turned too far to be animated."""
+    points = landmarks.points
+    found = float(np.linalg.norm(points[topology.CHIN, :2] - points[topology.BROW_CENTRE, :2]))
+    if found < MIN_FACE_PIXELS:
+        raise InvalidInputError(
+            f"the face is too small: {found:.0f} pixels from brows to chin, {MIN_FACE_PIXELS} are needed"
+        )
+    yaw, pitch, roll = head_angles(points)
+    for name, angle, limit in (
+        ("sideways", yaw, _MAX_YAW),
+        ("up or down", pitch, _MAX_PITCH),
+        ("over", roll, _MAX_ROLL),
+    ):
+        if abs(angle) > limit:
+            raise InvalidInputError(
+                f"the head is turned {name} by {math.degrees(abs(angle)):.0f} degrees, "
+                f"at most {math.degrees(limit):.0f} work: use a photo taken from the front"
+            )
+
+
+def head_angles(points: NDArray[np.floating]) -> tuple[float, float, float]:
+    """(yaw, pitch, roll) in radians from landmarks [468, 3], from the plane of eyes, temples and chin."""
+    across = points[topology.LEFT_EAR] - points[topology.RIGHT_EAR]
+    down = points[topology.CHIN] - points[topology.FOREHEAD]
+    roll = math.atan2(across[1], across[0])
+    yaw = math.atan2(across[2], math.hypot(across[0], across[1]))
+    pitch = math.atan2(down[2], math.hypot(down[0], down[1]))
+    return yaw, pitch, roll
