@@ -23,6 +23,7 @@ from nats.micro.service import Service as MicroService
 from prometheus_client import start_http_server
 
 from visavis.bus import Bus
+from visavis.discovery import MICRO_PREFIX
 from visavis.errors import VisavisError
 from visavis.interceptor import ErrorInterceptor
 from visavis.logs import configure_logging
@@ -35,8 +36,6 @@ S = TypeVar("S", bound=ServiceSettings)
 # A photo of 20 MB is the largest single message.
 MAX_MESSAGE_BYTES = 24 * 1024 * 1024
 _BUS_WAIT_S = 30.0
-# Name of a service in the NATS micro protocol is "visavis-<service>".
-MICRO_PREFIX = "visavis-"
 
 
 class Service(Protocol):

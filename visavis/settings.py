@@ -70,6 +70,9 @@ class ServiceSettings(Settings):
     slots: int = Field(4, ge=1, le=1024, description="Sessions served at once")
     device: str = Field("cpu", description="cpu or cuda:N")
     threads: int = Field(1, ge=1, le=256, description="Compute threads of each engine")
+    profile: str = Field(
+        "default", description="Set of weights: tiny, default or better; see `visavis models list`"
+    )
     model_dir: Path | None = Field(
         None, description="Where the bundles are; empty: the user's cache"
     )

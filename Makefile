@@ -1,0 +1,55 @@
+# visavis: `make run` talks, `make test` proves. Needs Python >= 3.11, pip and make.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+RUN_LOCK  := requirements/run.lock
+TEST_LOCK := requirements/test.lock
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: run test check protos lock clean help
+
+help:
+	@echo "make run    set everything up, pull the weights, start the avatar"
+	@echo "make test   set everything up, run every check and test"
+	@echo "make check  format, lint and types only"
+	@echo "make protos regenerate visavis/v1 from protos/"
+	@echo "make lock   resolve the locked requirements anew"
+
+run: $(VENV)/.run
+	@$(BIN)/visavis up $(ARGS)
+
+test: $(VENV)/.test
+	@VENV=$(VENV) bash tests/run.sh
+
+check: $(VENV)/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy visavis services gateway training
+
+# The locks carry the digest of every file; --no-deps because they are complete.
+$(VENV)/bin/python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'visavis needs Python 3.11 or newer')"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(RUN_LOCK) pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --quiet --progress-bar on --require-hashes --no-deps -r $(RUN_LOCK)
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.test: $(TEST_LOCK) pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --quiet --progress-bar on --require-hashes --no-deps -r $(TEST_LOCK)
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.run
+
+protos: $(VENV)/.test
+	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. protos/visavis/v1/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(addprefix protos/visavis/v1/,asr.proto llm.proto tts.proto face.proto)
+
+lock: | $(VENV)/bin/python
+	$(PIP) install --quiet uv
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra up --no-header pyproject.toml -o $(RUN_LOCK)
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev --no-header pyproject.toml -o $(TEST_LOCK)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,39 @@
+"""The `visavis` command: one module per command, mounted here."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from visavis.cli.ask import ask
+from visavis.cli.avatar import avatar_app
+from visavis.cli.doctor import doctor
+from visavis.cli.models import models_app
+from visavis.cli.script import script
+from visavis.cli.up import up
+from visavis.errors import VisavisError
+
+app = typer.Typer(
+    name="visavis",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="A real-time digital human: speak or type to a face, and it answers "
+    "with voice and lips in step. Start with `visavis up`.",
+)
+app.command()(up)
+app.command()(ask)
+app.command()(script)
+app.add_typer(avatar_app, name="avatar")
+app.add_typer(models_app, name="models")
+app.command()(doctor)
+
+
+def main() -> None:
+    """Run the command; an error that we know ends in one line and status 1."""
+    try:
+        app()
+    except VisavisError as error:
+        Console(stderr=True).print(f"[red]visavis:[/red] {error}", highlight=False)
+        sys.exit(1)

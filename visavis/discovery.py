@@ -1,0 +1,76 @@
+"""Finds the replicas of every service by the NATS micro protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from visavis.errors import BusError
+
+log = logging.getLogger(__name__)
+
+# Name of a service in the micro protocol is this and its short name.
+MICRO_PREFIX = "visavis-"
+_INFO_SUBJECT = "$SRV.INFO"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One running instance of a service; addresses are "host:port"."""
+
+    service: str
+    instance: str
+    version: str
+    grpc_address: str
+    metrics_address: str
+    device: str
+
+
+async def discover(client: Client, *, wait_s: float = 0.3) -> list[Replica]:
+    """Every replica that answers within `wait_s`, ordered by service and instance.
+
+    The protocol does not say how many will answer, so the full time is waited.
+    Raises BusError if the bus is down.
+    """
+    found: dict[str, Replica] = {}
+
+    async def collect(message: Msg) -> None:
+        replica = parse_info(message.data)
+        if replica is not None:
+            found[replica.instance] = replica
+
+    inbox = client.new_inbox()
+    try:
+        subscription = await client.subscribe(inbox, cb=collect)
+        await client.publish(_INFO_SUBJECT, reply=inbox)
+        await asyncio.sleep(wait_s)
+        await subscription.unsubscribe()
+    except (nats.errors.Error, OSError) as error:
+        raise BusError(f"discovery: {error}") from error
+    return sorted(found.values(), key=lambda r: (r.service, r.instance))
+
+
+def parse_info(payload: bytes) -> Replica | None:
+    """Replica from a $SRV.INFO answer; None if it is not one of ours."""
+    try:
+        info = json.loads(payload)
+        name, metadata = str(info["name"]), dict(info.get("metadata") or {})
+        if not name.startswith(MICRO_PREFIX):
+            return None
+        return Replica(
+            service=name.removeprefix(MICRO_PREFIX),
+            instance=metadata["instance"],
+            version=str(info["version"]),
+            grpc_address=metadata["grpc"],
+            metrics_address=metadata.get("metrics", ""),
+            device=metadata.get("device", ""),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("discovery: an answer is not readable: %r", error)
+        return None

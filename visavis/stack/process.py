@@ -1,0 +1,107 @@
+"""One child process of a stack: started, watched, restarted, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from visavis.clock import Clock
+
+# A process that dies this often within the window is broken, not unlucky.
+_MAX_DEATHS = 5
+_DEATH_WINDOW_S = 60.0
+_KILL_AFTER_S = 10.0
+_TAIL_BYTES = 2_000
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class Child:
+    """`python -m <module> <arguments>` with its log in a file of its own."""
+
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str], log_dir: Path, clock: Clock
+    ) -> None:
+        self.name = name
+        self.state = State.STOPPED
+        self.log_path = log_dir / f"{name}.log"
+        self._command = [sys.executable, "-m", module, *arguments]
+        self._clock = clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._deaths: deque[float] = deque(maxlen=_MAX_DEATHS)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def memory_bytes(self) -> int:
+        """Resident set of the process, 0 if it is gone."""
+        try:
+            return 0 if self.pid is None else int(psutil.Process(self.pid).memory_info().rss)
+        except psutil.NoSuchProcess:
+            return 0
+
+    async def start(self, environ: Mapping[str, str] | None = None) -> None:
+        """Start the process; it is not ready before it says so on the bus."""
+        self.state = State.STARTING
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            # A session of its own: Ctrl-C reaches the supervisor alone, which
+            # then ends its children in order.
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(environ or {})},
+                start_new_session=True,
+            )
+
+    async def wait(self) -> int:
+        """Exit status, once the process has ended."""
+        assert self._process is not None, "not started"
+        return await self._process.wait()
+
+    def died(self) -> bool:
+        """Note a death. False if it has died too often and must not be started again."""
+        now = self._clock.now()
+        self._deaths.append(now)
+        hopeless = len(self._deaths) == _MAX_DEATHS and now - self._deaths[0] < _DEATH_WINDOW_S
+        self.state = State.FAILED if hopeless else State.RESTARTING
+        return not hopeless
+
+    def restart_delay_s(self) -> float:
+        """Doubles with every recent death, from a tenth of a second."""
+        return 0.1 * 2.0 ** (len(self._deaths) - 1)
+
+    async def stop(self) -> None:
+        """Ask the process to end; kill it if it has not after ten seconds."""
+        self.state = State.STOPPED
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._process.terminate()
+        try:
+            async with asyncio.timeout(_KILL_AFTER_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    def log_tail(self) -> str:
+        """The end of the log, for an error message."""
+        if not self.log_path.is_file():
+            return ""
+        return self.log_path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
