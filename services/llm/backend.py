@@ -1,0 +1,84 @@
+"""What a language model backend offers: a conversation in, text out, streamed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Role = Literal["system", "user", "assistant"]
+
+# Tokens in a text: exact where the backend has the tokenizer, else an estimate from above.
+TokenCounter = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message of a conversation, oldest first in every list."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is drawn. `temperature` 0 takes the likeliest one always."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float = 1.0
+    repeat_penalty: float = 1.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackendRequest:
+    """`slot` binds the request to one sequence of the backend, whose cached prefix it reuses."""
+
+    messages: tuple[ChatMessage, ...]
+    sampling: Sampling
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One step of an answer.
+
+    The first delta comes when the backend takes up the request and may be empty.
+    `finish_reason` ("stop" or "length") and then the counts come with the last
+    ones; the counts are 0 in all others, and never come from some servers.
+    """
+
+    text: str = ""
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class TextBackend(Protocol):
+    """A language model. One instance serves `slots` requests at once."""
+
+    name: str
+    model: str
+    slots: int
+    context_tokens: int
+    # A prompt that continues the one before it in the same slot costs only what is new.
+    keeps_prefix: bool
+
+    async def load(self) -> None:
+        """Make ready. Raises EngineLoadError with what is wrong and what to do."""
+
+    def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
+        """Deltas of the answer.
+
+        Closing the generator, or cancelling the task that iterates it, stops
+        the work and frees the slot. Raises EngineError, AtCapacityError, or
+        InvalidInputError where the model refuses the request.
+        """
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens in `text`. May block: call it off the event loop."""
+
+    async def close(self) -> None:
+        """Stop every request and release the model. A second call does nothing."""

@@ -1,0 +1,186 @@
+"""A conversation to an answer: the whole path from request to clean text pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+from services.llm.backend import (
+    BackendRequest,
+    ChatMessage,
+    Delta,
+    Sampling,
+    TextBackend,
+)
+from services.llm.loop_guard import LoopGuard
+from services.llm.prompt import build_prompt, fits_surely
+from services.llm.text_stream import TextStream
+from visavis.clock import Clock
+from visavis.errors import InvalidInputError
+
+MAX_TOKENS = 2048
+MAX_TEMPERATURE = 2.0
+MAX_STOPS = 8
+MAX_STOP_CHARS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a request that does not say gets."""
+
+    persona: str
+    max_tokens: int
+    temperature: float
+    top_p: float
+    repeat_penalty: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """`max_tokens` 0 and `temperature` None: the defaults."""
+
+    messages: tuple[ChatMessage, ...]
+    max_tokens: int = 0
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def check(self) -> None:
+        """Raises InvalidInputError naming the field that is out of bounds."""
+        if not 0 <= self.max_tokens <= MAX_TOKENS:
+            raise InvalidInputError(f"max_tokens: {self.max_tokens} is not between 1 and 2048")
+        if self.temperature is not None and not 0 <= self.temperature <= MAX_TEMPERATURE:
+            raise InvalidInputError(f"temperature: {self.temperature:g} is not between 0 and 2")
+        if len(self.stop) > MAX_STOPS:
+            raise InvalidInputError(f"stop: {len(self.stop)} strings, at most {MAX_STOPS}")
+        for index, stop in enumerate(self.stop):
+            if not 1 <= len(stop) <= MAX_STOP_CHARS:
+                raise InvalidInputError(
+                    f"stop[{index}]: {len(stop)} characters is not between 1 and {MAX_STOP_CHARS}"
+                )
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What one answer took. Seconds count from the request; tokens are the backend's."""
+
+    queue_s: float | None = None
+    first_token_s: float | None = None
+    total_s: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    finish_reason: str = ""
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer being made: iterate `pieces`, then read the `ledger`."""
+
+    pieces: AsyncGenerator[str, None]
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+class Generator:
+    """Answers over one backend. Holds no state of any conversation."""
+
+    def __init__(self, backend: TextBackend, defaults: Defaults, clock: Clock) -> None:
+        self._backend = backend
+        self._defaults = defaults
+        self._clock = clock
+
+    def answer(self, request: AnswerRequest, slot: int) -> Answer:
+        """Text pieces that are never empty. Closing them stops the work and frees the slot.
+
+        Raises InvalidInputError at once for values out of bounds; the pieces
+        raise it for a conversation that is not one, and what the backend raises.
+        """
+        request.check()
+        ledger = Ledger()
+        return Answer(self._pieces(request, slot, ledger), ledger)
+
+    async def read_ahead(self, slot: int) -> None:
+        """Let the slot read the persona, so that the first question need not wait for it."""
+        if not self._backend.keeps_prefix or not self._defaults.persona:
+            return
+        hello = AnswerRequest((ChatMessage("user", "."),), max_tokens=1)
+        async for _ in self.answer(hello, slot).pieces:
+            pass
+
+    async def _pieces(
+        self, request: AnswerRequest, slot: int, ledger: Ledger
+    ) -> AsyncGenerator[str, None]:
+        started = self._clock.now()
+        backend_request = await self._plan(request, slot)
+        text = TextStream(request.stop)
+        guard = LoopGuard()
+        try:
+            async with contextlib.aclosing(self._backend.stream(backend_request)) as deltas:
+                async for delta in deltas:
+                    self._note(ledger, delta, started)
+                    if piece := guard.feed(text.feed(delta.text)):
+                        yield piece
+                    if text.stopped or guard.looping:
+                        ledger.finish_reason = "stop"
+                        break
+            if piece := guard.feed(text.finish()) + guard.finish():
+                yield piece
+            ledger.finish_reason = ledger.finish_reason or "stop"
+        finally:
+            ledger.total_s = self._clock.now() - started
+
+    def _note(self, ledger: Ledger, delta: Delta, started: float) -> None:
+        elapsed = self._clock.now() - started
+        if ledger.queue_s is None:
+            ledger.queue_s = elapsed
+        if delta.text:
+            if ledger.first_token_s is None:
+                ledger.first_token_s = elapsed
+            # Until the backend says how many there were, each delta counts as one.
+            ledger.completion_tokens += 1
+        if delta.completion_tokens:
+            ledger.completion_tokens = delta.completion_tokens
+            ledger.prompt_tokens = delta.prompt_tokens
+            ledger.cached_tokens = delta.cached_tokens
+        ledger.finish_reason = delta.finish_reason or ledger.finish_reason
+
+    async def _plan(self, request: AnswerRequest, slot: int) -> BackendRequest:
+        defaults = self._defaults
+        context = self._backend.context_tokens
+        # At least half of the context stays for the conversation.
+        max_tokens = min(request.max_tokens or defaults.max_tokens, context // 2)
+        temperature = defaults.temperature if request.temperature is None else request.temperature
+        return BackendRequest(
+            await self._prompt(request.messages, context - max_tokens),
+            Sampling(
+                max_tokens=max_tokens,
+                temperature=temperature,
+                top_p=defaults.top_p,
+                repeat_penalty=defaults.repeat_penalty,
+                seed=request.seed,
+            ),
+            slot,
+        )
+
+    async def _prompt(
+        self, messages: tuple[ChatMessage, ...], budget_tokens: int
+    ) -> tuple[ChatMessage, ...]:
+        persona = self._defaults.persona
+        if fits_surely(messages, persona, budget_tokens):
+            return build_prompt(
+                messages, persona=persona, budget_tokens=budget_tokens, count_tokens=_bytes_in
+            )
+        # Counting asks the backend, which may block.
+        return await asyncio.to_thread(
+            build_prompt,
+            messages,
+            persona=persona,
+            budget_tokens=budget_tokens,
+            count_tokens=self._backend.count_tokens,
+        )
+
+
+def _bytes_in(text: str) -> int:
+    return len(text.encode())

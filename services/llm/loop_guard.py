@@ -1,0 +1,95 @@
+"""Ends an answer in which a small model goes round in circles."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SENTENCE = re.compile(r"[^.!?。！？；\n]*[.!?。！？；\n]+[\"'”’)）]*\s*")
+# "Yes." and "No, thanks!" may be said twice.
+_SHORTEST_REPEAT_CHARS = 12
+_SHORTEST_REPEAT_WIDE_CHARS = 5
+_LONGEST_PERIOD_CHARS = 80
+_FEWEST_ROUNDS = 4
+_SHORTEST_LOOP_CHARS = 32
+
+
+class LoopGuard:
+    """Passes text through; `looping` turns True when it repeats, and what repeats is dropped.
+
+    A sentence that begins like an earlier one is held back until it differs, so
+    a repeated sentence is never heard; all other text passes at once. Within a
+    sentence, a phrase said four times in a row ends the answer.
+    """
+
+    def __init__(self) -> None:
+        self.looping = False
+        self._said: set[str] = set()
+        self._sentence = ""  # the sentence at work, as far as it is known
+        self._passed = 0  # characters of it that were let through
+        self._tail = ""
+
+    def feed(self, text: str) -> str:
+        """The part of `text`, and of what was held back, that is new."""
+        if self.looping:
+            return ""
+        self._sentence += text
+        ready = ""
+        while not self.looping and (match := _SENTENCE.match(self._sentence)):
+            # The sentence's closing marks may still be coming.
+            if match.end() == len(self._sentence) and not match.group().endswith((" ", "\n")):
+                break
+            ready += self._close(match.group())
+        if not self.looping and not self._may_repeat(self._sentence):
+            ready += self._sentence[self._passed :]
+            self._passed = len(self._sentence)
+        self._watch(ready)
+        return ready
+
+    def finish(self) -> str:
+        """What was held back, unless it is a repetition."""
+        if self.looping:
+            return ""
+        rest = self._sentence
+        return self._close(rest) if rest else ""
+
+    def _close(self, sentence: str) -> str:
+        key = _key(sentence)
+        held = sentence[self._passed :]
+        self._sentence = self._sentence[len(sentence) :]
+        self._passed = 0
+        if key in self._said:
+            self.looping = True
+            return ""
+        if _is_long(key):
+            self._said.add(key)
+        return held
+
+    def _may_repeat(self, beginning: str) -> bool:
+        if _key(beginning[: self._passed]):
+            return False  # A part of it is out already: it cannot be dropped whole.
+        key = _key(beginning)
+        return bool(key) and any(said.startswith(key) for said in self._said)
+
+    def _watch(self, text: str) -> None:
+        if text:
+            self._tail = (self._tail + text)[-_FEWEST_ROUNDS * _LONGEST_PERIOD_CHARS :]
+            self.looping = self.looping or _goes_round(self._tail)
+
+
+def _goes_round(tail: str) -> bool:
+    """Whether `tail` ends in one phrase said over and over."""
+    for period in range(2, _LONGEST_PERIOD_CHARS + 1):
+        rounds = max(_FEWEST_ROUNDS, -(-_SHORTEST_LOOP_CHARS // period))
+        if tail.endswith(tail[-period:] * rounds):
+            return True
+    return False
+
+
+def _key(sentence: str) -> str:
+    return "".join(char for char in sentence.casefold() if char.isalnum())
+
+
+def _is_long(key: str) -> bool:
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in key)
+    return len(key) >= _SHORTEST_REPEAT_CHARS or wide >= _SHORTEST_REPEAT_WIDE_CHARS

@@ -1,0 +1,227 @@
+"""Any server that speaks OpenAI's chat completions: by URL, streamed.
+
+Tried against llama.cpp's server; vLLM, TensorRT-LLM's trtllm-serve and hosted
+services speak the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+
+from services.llm.backend import BackendRequest, Delta
+from services.llm.sse import SseParser
+from visavis.errors import (
+    AtCapacityError,
+    EngineError,
+    EngineLoadError,
+    InvalidInputError,
+    SettingsError,
+    VisavisError,
+)
+
+_DONE = "[DONE]"
+_MAX_ERROR_BYTES = 64 * 1024
+_MAX_ERROR_CHARS = 300
+# No tokenizer at hand: English takes about 4 characters a token, Chinese up to one
+# and a half tokens a character. Estimates from above only shorten old history.
+_ASCII_CHARS_PER_TOKEN = 3.0
+_TOKENS_PER_OTHER_CHAR = 1.5
+
+
+class OpenAiCompatibleBackend:
+    """`url` is the API's base, for example http://127.0.0.1:8000/v1.
+
+    `model` empty: the first that the server lists.
+    """
+
+    name = "openai"
+    # Whether the server keeps prefixes is its own affair, and reading one ahead may cost money.
+    keeps_prefix = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str = "",
+        api_key: str = "",
+        slots: int,
+        context_tokens: int,
+        connect_timeout_s: float = 5.0,
+        read_timeout_s: float = 30.0,
+    ) -> None:
+        self.model = model
+        self.slots = slots
+        self.context_tokens = context_tokens
+        self._url = _base_url(url)
+        self._read_timeout_s = read_timeout_s
+        self._client = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
+            limits=httpx.Limits(max_connections=2 * slots, max_keepalive_connections=slots),
+        )
+
+    async def load(self) -> None:
+        """Asks the server for its models, so that a wrong address or key is known at once."""
+        try:
+            answer = await self._client.get(f"{self._url}/models")
+            if answer.status_code in (404, 405):
+                models: list[str] = []  # Not every server has a list.
+            elif answer.is_success:
+                models = [str(entry["id"]) for entry in answer.json().get("data") or []]
+            else:
+                raise self._status_error(answer.status_code, answer.text)
+        except httpx.HTTPError as error:
+            raise EngineLoadError(f"{self._explain(error)}; check `url`") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EngineLoadError(
+                f"{self._url}/models did not answer with a list of models; "
+                "is `url` the base of an OpenAI-compatible API (it mostly ends in /v1)?"
+            ) from error
+        except VisavisError as error:
+            raise EngineLoadError(str(error)) from error
+        if not self.model:
+            if not models:
+                raise EngineLoadError(f"{self._url} lists no models: set `model`")
+            self.model = models[0]
+
+    async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
+        try:
+            async with self._client.stream(
+                "POST", f"{self._url}/chat/completions", json=self._body(request)
+            ) as answer:
+                if not answer.is_success:
+                    raise self._status_error(answer.status_code, await _error_text(answer))
+                yield Delta()
+                # Closing the generator closes the connection: the server stops then.
+                async with contextlib.aclosing(_deltas(answer)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+        except httpx.HTTPError as error:
+            raise EngineError(self._explain(error)) from error
+
+    def count_tokens(self, text: str) -> int:
+        ascii_chars = sum(char.isascii() for char in text)
+        others = len(text) - ascii_chars
+        return math.ceil(ascii_chars / _ASCII_CHARS_PER_TOKEN + others * _TOKENS_PER_OTHER_CHAR)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    def _body(self, request: BackendRequest) -> dict[str, Any]:
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        return body
+
+    def _explain(self, error: httpx.HTTPError) -> str:
+        if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+            return f"no language model server answers at {self._url}"
+        if isinstance(error, httpx.PoolTimeout):
+            return f"every connection to {self._url} is busy"
+        if isinstance(error, httpx.TimeoutException):
+            return f"{self._url} sent nothing for {self._read_timeout_s:g} s"
+        return f"the connection to {self._url} broke: {error or type(error).__name__}"
+
+    def _status_error(self, status: int, text: str) -> VisavisError:
+        reason = f"{self._url} answered {status}: {_message_in(text)}"
+        if status in (401, 403):
+            return EngineError(f"{reason}; check `api_key`")
+        if status == 404:
+            return EngineError(f"{reason}; check `url` and `model` ({self.model!r})")
+        if status == 429:
+            return AtCapacityError(reason)
+        if status in (400, 413, 422):
+            return InvalidInputError(reason)
+        return EngineError(reason)
+
+
+def _base_url(url: str) -> str:
+    base = url.rstrip("/").removesuffix("/chat/completions")
+    parsed = httpx.URL(base) if base.startswith(("http://", "https://")) else None
+    if parsed is None or not parsed.host:
+        raise SettingsError(
+            f"url: {url!r} is not an address such as http://127.0.0.1:8000/v1 "
+            "(needed by the openai backend)"
+        )
+    return base
+
+
+async def _error_text(answer: httpx.Response) -> str:
+    """The beginning of an error's body: a server may send any amount."""
+    body = b""
+    async for piece in answer.aiter_bytes():
+        body += piece
+        if len(body) > _MAX_ERROR_BYTES:
+            break
+    return body[:_MAX_ERROR_BYTES].decode(errors="replace")
+
+
+async def _deltas(answer: httpx.Response) -> AsyncGenerator[Delta, None]:
+    parser = SseParser()
+    finished = False
+    async for piece in answer.aiter_bytes():
+        for event in parser.feed(piece):
+            if event.strip() == _DONE:
+                return
+            delta = _delta_of(event)
+            finished = finished or bool(delta.finish_reason)
+            yield delta
+    if not finished:
+        raise EngineError("the language model server ended in the middle of the answer")
+
+
+def _delta_of(event: str) -> Delta:
+    try:
+        content = json.loads(event)
+        if content.get("error"):
+            raise EngineError(f"the language model server failed: {_message_in(event)}")
+        choice = (content.get("choices") or [{}])[0]
+        usage = content.get("usage") or {}
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        text = (choice.get("delta") or {}).get("content") or ""
+        if not isinstance(text, str):
+            raise TypeError(f"content is {type(text).__name__}")
+        return Delta(
+            text,
+            _finish_reason(choice.get("finish_reason")),
+            int(usage.get("prompt_tokens") or 0),
+            int(usage.get("completion_tokens") or 0),
+            int(cached),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise EngineError(
+            f"the language model server sent what is no chat completion: {event[:80]!r}"
+        ) from error
+
+
+def _finish_reason(reason: str | None) -> str:
+    """Ours are "stop" and "length"; whatever else ends an answer is a stop."""
+    if reason is None or reason == "length":
+        return reason or ""
+    return "stop"
+
+
+def _message_in(text: str) -> str:
+    """The message in an error body, whatever its shape, on one short line."""
+    try:
+        content = json.loads(text)
+        error = content.get("error", content)
+        message = error.get("message", error) if isinstance(error, dict) else error
+    except (ValueError, AttributeError):
+        message = text
+    return " ".join(str(message).split())[:_MAX_ERROR_CHARS] or "(no message)"

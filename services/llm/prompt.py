@@ -1,0 +1,170 @@
+"""A conversation to the messages that the model reads, within a token budget."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from services.llm.backend import ChatMessage, TokenCounter
+from services.llm.text_stream import SPECIAL_TOKEN
+from visavis.errors import InvalidInputError
+
+# What a chat template writes around each message, and once before the answer.
+TEMPLATE_TOKENS = 8
+CUT_MARK = " […] "
+# The visitor's question keeps at least this share of the budget.
+_QUESTION_SHARE = 0.25
+# When history overflows it is cut down to this share at once: cutting a little
+# on every turn would change the prompt's beginning every time, and the model
+# would have to read all of it again (seconds on a CPU) instead of what is new.
+_KEEP_SHARE = 0.6
+# More than any context holds; bounds what one request costs to clean and count.
+_MOST_MESSAGES = 1_000
+_LONGEST_MESSAGE_CHARS = 32_768
+# Unicode's Cc, Cf (but the joiners of Indic scripts and emoji), Cs and Co; \n stays.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b\u200e"
+    "\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\ue000-\uf8ff"
+    "\U000e0000-\U000e007f\U000f0000-\U0010ffff]"
+)
+_SPACE = re.compile("[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
+
+
+def build_prompt(
+    messages: Sequence[ChatMessage],
+    *,
+    persona: str,
+    budget_tokens: int,
+    count_tokens: TokenCounter,
+) -> tuple[ChatMessage, ...]:
+    """The system message, then as much of the newest history as fits.
+
+    `persona` stands in where the conversation brings no system message. Oldest
+    pairs go first, always in the same places as the conversation grows. A
+    question that is too long loses its middle, with a mark in its place.
+
+    Raises InvalidInputError for roles in a wrong order, an empty question, or
+    a system message that leaves no room.
+    """
+    if len(messages) > _MOST_MESSAGES:
+        system = messages[:1] if messages[0].role == "system" else ()
+        messages = (*system, *messages[-_MOST_MESSAGES:])
+    clean = tuple(ChatMessage(m.role, clean_text(m.content)) for m in messages)
+    _check_order(clean)
+    has_system = clean[0].role == "system"
+    system = clean[:1] if has_system else _persona(persona)
+    system_tokens = sum(_cost(m, count_tokens) for m in system)
+    room = budget_tokens - system_tokens
+    if room < budget_tokens * _QUESTION_SHARE:
+        raise InvalidInputError(
+            f"messages: the system message takes {system_tokens} tokens; at most "
+            f"{int(budget_tokens * (1 - _QUESTION_SHARE))} of {budget_tokens} may be its"
+        )
+    *history, question = _merge(clean[1:] if has_system else clean)
+    question = _fit(question, room, count_tokens)
+    return (*system, *_newest((*history, question), room, count_tokens))
+
+
+def fits_surely(messages: Sequence[ChatMessage], persona: str, budget_tokens: int) -> bool:
+    """True if no tokenizer could make too many tokens of this: no need to count.
+
+    A byte-level tokenizer makes at most one token of a byte.
+    """
+    texts = [persona, *(m.content for m in messages)]
+    if sum(map(len, texts)) > budget_tokens:
+        return False
+    size = sum(len(text.encode()) + TEMPLATE_TOKENS for text in texts)
+    system_size = max(len(persona.encode()), len(messages[0].content.encode()) if messages else 0)
+    return size <= budget_tokens and system_size + TEMPLATE_TOKENS <= budget_tokens * (
+        1 - _QUESTION_SHARE
+    )
+
+
+def clean_text(text: str) -> str:
+    """Without control characters and chat template tokens, with plain white space.
+
+    A template token inside a message would let its author speak as somebody else.
+    """
+    if len(text) > _LONGEST_MESSAGE_CHARS:
+        text = _without_middle(text, _LONGEST_MESSAGE_CHARS)
+    text = _SPACE.sub(" ", _CONTROL.sub("", text))
+    while (stripped := SPECIAL_TOKEN.sub("", text)) != text:
+        text = stripped
+    return text.strip()
+
+
+def _check_order(messages: Sequence[ChatMessage]) -> None:
+    if not messages:
+        raise InvalidInputError("messages: none given; the last one must be the user's")
+    for index, message in enumerate(messages):
+        if message.role == "system" and index:
+            raise InvalidInputError(
+                f"messages[{index}].role: SYSTEM is allowed only as the first message"
+            )
+    last = messages[-1]
+    if last.role != "user":
+        raise InvalidInputError(
+            f"messages[{len(messages) - 1}].role: the last message must be USER, "
+            f"not {last.role.upper()}"
+        )
+    if not last.content:
+        raise InvalidInputError(f"messages[{len(messages) - 1}].content: nothing to answer in it")
+
+
+def _persona(persona: str) -> tuple[ChatMessage, ...]:
+    return (ChatMessage("system", persona),) if persona else ()
+
+
+def _merge(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Roles taking turns, as chat templates want it: empty ones dropped, neighbours joined."""
+    merged: list[ChatMessage] = []
+    for message in messages:
+        if not message.content:
+            continue
+        if merged and merged[-1].role == message.role:
+            joined = f"{merged[-1].content}\n{message.content}"
+            merged[-1] = ChatMessage(message.role, joined)
+        else:
+            merged.append(message)
+    return merged
+
+
+def _cost(message: ChatMessage, count_tokens: TokenCounter) -> int:
+    return count_tokens(message.content) + TEMPLATE_TOKENS
+
+
+def _newest(
+    messages: Sequence[ChatMessage], room: int, count_tokens: TokenCounter
+) -> Sequence[ChatMessage]:
+    """Replays the conversation's growth, so that a longer one is cut at the same places."""
+    costs = [_cost(message, count_tokens) for message in messages]
+    start = total = 0
+    for end, cost in enumerate(costs):
+        total += cost
+        if total > room:
+            while start < end and total > room * _KEEP_SHARE:
+                total -= costs[start]
+                start += 1
+    # Begin with a question, not with the answer to one that is gone.
+    while messages[start].role != "user":
+        start += 1
+    return messages[start:]
+
+
+def _fit(message: ChatMessage, room: int, count_tokens: TokenCounter) -> ChatMessage:
+    """`message`, or its beginning and end. People ask at either end of a long text."""
+    text = message.content
+    keep = len(text)
+    while (tokens := count_tokens(text) + TEMPLATE_TOKENS) > room:
+        # In proportion, and a little less so that it comes to an end.
+        keep = min(int(keep * 0.95 * room / tokens), keep - 1)
+        if keep < 2:
+            raise InvalidInputError(f"messages: no room for the question in {room} tokens")
+        text = _without_middle(message.content, keep)
+    return ChatMessage(message.role, text)
+
+
+def _without_middle(text: str, keep_chars: int) -> str:
+    tail = keep_chars // 3
+    head = keep_chars - tail
+    return text[:head].rstrip() + CUT_MARK + text[len(text) - tail :].lstrip()

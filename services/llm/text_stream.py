@@ -1,0 +1,117 @@
+"""Raw pieces from a model to clean text pieces.
+
+A piece never ends inside a UTF-8 character nor inside an emoji sequence, holds
+no stop string and no control token of a chat template.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+# Control tokens that models are trained on, as they look when one slips through as text.
+SPECIAL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]{1,32}\|>|</?s>")
+_SPECIAL_START = re.compile(r"<(?:\|(?:[A-Za-z0-9_]{1,32}\|?)?|/?s?)?$")
+# Those that mean that the answer is over, whatever comes after them.
+_END_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "</s>")
+_THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
+
+_ZERO_WIDTH_JOINER = "\u200d"
+_EMOJI_EXTENDERS = (_ZERO_WIDTH_JOINER, "\ufe0f", "\u20e3")
+
+
+class TextStream:
+    """Assembles one answer. `stopped` turns True when a stop string was met: end it there."""
+
+    def __init__(self, stop: tuple[str, ...] = ()) -> None:
+        self.stopped = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._stops = (*stop, *_END_TOKENS)
+        self._held = ""
+        self._thinking = False
+        self._begun = False
+
+    def feed(self, piece: str | bytes) -> str:
+        """What can be said for sure after `piece`; "" while it is undecided."""
+        if self.stopped:
+            return ""
+        text = self._decoder.decode(piece) if isinstance(piece, bytes) else piece
+        self._held += text
+        return self._release(final=False)
+
+    def finish(self) -> str:
+        """What was held back until now, once no more pieces come."""
+        if self.stopped:
+            return ""
+        self._held += self._decoder.decode(b"", True)
+        return self._release(final=True)
+
+    def _release(self, *, final: bool) -> str:
+        self._drop_thoughts(final=final)
+        if self._thinking:
+            return ""
+        cut = _first_of(self._held, self._stops)
+        if cut >= 0:
+            self.stopped = True
+            ready, self._held = self._held[:cut], ""
+        else:
+            keep = 0 if final else self._undecided()
+            split = len(self._held) - keep
+            ready, self._held = self._held[:split], self._held[split:]
+        ready = SPECIAL_TOKEN.sub("", ready)
+        if not self._begun:
+            ready = ready.lstrip()
+            self._begun = bool(ready)
+        return ready
+
+    def _drop_thoughts(self, *, final: bool) -> None:
+        """Reasoning models think aloud between two marks; that is not part of the answer."""
+        if not self._thinking and not self._begun and self._held.lstrip().startswith(_THINK_OPEN):
+            self._thinking = True
+        if self._thinking:
+            _, closed, rest = self._held.partition(_THINK_CLOSE)
+            if closed:
+                self._thinking = False
+                self._held = rest
+            else:
+                self._held = "" if final else self._held[-len(_THINK_CLOSE) :]
+
+    def _undecided(self) -> int:
+        """Characters at the end that may yet become something else."""
+        keep = max((_overlap(self._held, stop) for stop in self._stops), default=0)
+        if not self._begun:
+            keep = max(keep, _overlap(self._held.lstrip(), _THINK_OPEN))
+        special = _SPECIAL_START.search(self._held)
+        if special:
+            keep = max(keep, len(self._held) - special.start())
+        return max(keep, _open_emoji(self._held))
+
+
+def _first_of(text: str, needles: tuple[str, ...]) -> int:
+    places = [place for needle in needles if (place := text.find(needle)) >= 0]
+    return min(places, default=-1)
+
+
+def _overlap(text: str, needle: str) -> int:
+    """Length of the longest end of `text` that begins `needle`."""
+    for size in range(min(len(text), len(needle) - 1), 0, -1):
+        if text.endswith(needle[:size]):
+            return size
+    return 0
+
+
+def _open_emoji(text: str) -> int:
+    """Length of an emoji sequence at the end of `text` that the next piece may extend."""
+    start = len(text)
+    while start and _in_emoji(text[start - 1]):
+        start -= 1
+    return len(text) - start
+
+
+def _in_emoji(char: str) -> bool:
+    # Pictographs with skin tones and regional indicators; misc. symbols and dingbats.
+    return (
+        char in _EMOJI_EXTENDERS
+        or "\U0001f000" <= char <= "\U0001faff"
+        or "\u2600" <= char <= "\u27bf"
+    )
