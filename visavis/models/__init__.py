@@ -1,0 +1,94 @@
+"""The model store: bundles of weights with manifests, pulled from where packages come from.
+
+A bundle is a folder of files that one model needs. `bundle_path(name)` says where a
+pulled one lies; `pull(names)` brings it; `verify(names)` reads every file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visavis.errors import ModelStoreError
+from visavis.models.installed import Standing, State, inspect, verify_files
+from visavis.models.listing import Catalog, default_catalog
+from visavis.models.location import model_dir as default_model_dir
+from visavis.models.manifest import BundleManifest
+from visavis.models.progress import PullProgress, SilentProgress
+
+if TYPE_CHECKING:
+    from visavis.models.store import Pulled, PullSetup
+
+__all__ = [
+    "BundleManifest",
+    "Catalog",
+    "PullProgress",
+    "SilentProgress",
+    "Standing",
+    "State",
+    "bundle_path",
+    "load_manifest",
+    "profile",
+    "pull",
+    "verify",
+]
+
+
+def bundle_path(
+    name: str, model_dir: Path | None = None, *, catalog: Catalog | None = None
+) -> Path:
+    """The folder of a pulled bundle, complete and current by its record.
+
+    Cheap: sizes are compared, contents are not read. Raises ModelStoreError, with the
+    command to run, if the bundle is unknown, not pulled, outdated or incomplete.
+    """
+    manifest = (catalog or default_catalog()).manifest(name)
+    folder = default_model_dir(model_dir) / name
+    standing = inspect(manifest, folder)
+    if standing.state is State.READY:
+        return folder
+    what = {
+        State.MISSING: "is not pulled",
+        State.OUTDATED: "is pulled, but an older version of it",
+        State.DAMAGED: f"is damaged ({'; '.join(standing.problems)})",
+    }[standing.state]
+    raise ModelStoreError(f"bundle {name} {what}: run `visavis models pull {name}`")
+
+
+def load_manifest(name: str, *, catalog: Catalog | None = None) -> BundleManifest:
+    """The manifest of `name`; ModelStoreError with near names if it is unknown."""
+    return (catalog or default_catalog()).manifest(name)
+
+
+def profile(name: str, *, catalog: Catalog | None = None) -> dict[str, list[str]]:
+    """Bundles by role (asr, llm, tts, face) of the profile `name`."""
+    return (catalog or default_catalog()).profile(name)
+
+
+def pull(
+    names: Sequence[str],
+    *,
+    model_dir: Path | None = None,
+    catalog: Catalog | None = None,
+    progress: PullProgress | None = None,
+    repair: bool = False,
+    setup: PullSetup | None = None,
+) -> list[Pulled]:
+    """Make bundles ready, in the order given; see `visavis.models.store.pull`."""
+    # Services only ask for paths: the downloader and its HTTP client load on first use.
+    from visavis.models import store
+
+    return store.pull(
+        names, model_dir=model_dir, catalog=catalog, progress=progress, repair=repair, setup=setup
+    )
+
+
+def verify(
+    names: Sequence[str], *, model_dir: Path | None = None, catalog: Catalog | None = None
+) -> list[Standing]:
+    """Read every file of the bundles and compare its sha256; raises only for unknown names."""
+    catalog = catalog or default_catalog()
+    folder = default_model_dir(model_dir)
+    manifests = [catalog.manifest(name) for name in names]
+    return [verify_files(manifest, folder / manifest.name) for manifest in manifests]

@@ -1,0 +1,122 @@
+"""What is on this machine: the record beside each pulled bundle, and whether it still holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from visavis.models.manifest import BundleManifest
+
+RECORD_NAME = "bundle.lock.json"
+
+
+class FileRecord(BaseModel):
+    """One file as it was when the bundle was made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sha256: str
+    size_bytes: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileRecord:
+        """Read `path` and describe it."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return cls(sha256=digest, size_bytes=path.stat().st_size)
+
+
+class BundleRecord(BaseModel):
+    """`bundle.lock.json`: written last, so its presence says that the bundle is complete."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    version: str
+    files: dict[str, FileRecord]
+    prepared: dict[str, FileRecord]
+    steps: dict[str, int]
+    """Version of each prepare step that ran."""
+
+
+class State(StrEnum):
+    """How a bundle stands on this machine."""
+
+    READY = "ready"
+    MISSING = "missing"
+    OUTDATED = "outdated"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A bundle's state, and what is wrong with it."""
+
+    name: str
+    state: State
+    problems: tuple[str, ...] = ()
+
+
+def inspect(manifest: BundleManifest, folder: Path) -> Standing:
+    """Compare record, manifest and file sizes; contents are not read (see `verify_files`)."""
+    record = _read_record(folder)
+    if record is None:
+        return Standing(manifest.name, State.MISSING)
+    expected = {file.path: file.sha256 for file in manifest.files}
+    steps = {step.name: step.version for step in manifest.prepare}
+    outputs = {path for step in manifest.prepare for path in step.outputs}
+    if (
+        {path: file.sha256 for path, file in record.files.items()} != expected
+        or record.steps != steps
+        or not outputs <= set(record.prepared)
+    ):
+        return Standing(manifest.name, State.OUTDATED, ("the catalogue has a newer version",))
+    return _standing(manifest, folder, record, _size_problem)
+
+
+def verify_files(manifest: BundleManifest, folder: Path) -> Standing:
+    """Like `inspect`, but reads every file and compares its sha256."""
+    standing = inspect(manifest, folder)
+    record = _read_record(folder)
+    if record is None or standing.state is not State.READY:
+        return standing
+    return _standing(manifest, folder, record, _content_problem)
+
+
+def _standing(
+    manifest: BundleManifest,
+    folder: Path,
+    record: BundleRecord,
+    check: Callable[[Path, FileRecord], str | None],
+) -> Standing:
+    found = [
+        f"{path} {problem}"
+        for path, file in {**record.files, **record.prepared}.items()
+        if (problem := check(folder / path, file)) is not None
+    ]
+    return Standing(manifest.name, State.DAMAGED if found else State.READY, tuple(found))
+
+
+def _size_problem(path: Path, record: FileRecord) -> str | None:
+    if not path.is_file():
+        return "is missing"
+    if path.stat().st_size != record.size_bytes:
+        return f"has {path.stat().st_size} bytes instead of {record.size_bytes}"
+    return None
+
+
+def _content_problem(path: Path, record: FileRecord) -> str | None:
+    found = FileRecord.of(path)
+    return None if found == record else f"has sha256 {found.sha256} instead of {record.sha256}"
+
+
+def _read_record(folder: Path) -> BundleRecord | None:
+    try:
+        return BundleRecord.model_validate_json((folder / RECORD_NAME).read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,99 @@
+"""Which bundles and profiles exist: the catalogue that ships with visavis, and the user's own."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from visavis.errors import ModelStoreError
+from visavis.models.manifest import BundleManifest, parse_manifest
+
+PROFILES_FILE = "profiles.toml"
+ROLES = ("asr", "llm", "tts", "face")
+
+
+class Catalog:
+    """Manifests of one or more folders; a later folder replaces bundles of the same name."""
+
+    def __init__(self, folders: Sequence[Traversable]) -> None:
+        self._entries: dict[str, Traversable] = {}
+        self._profiles: dict[str, dict[str, list[str]]] = {}
+        for folder in folders:
+            self._add(folder)
+
+    def _add(self, folder: Traversable) -> None:
+        if not folder.is_dir():
+            raise ModelStoreError(f"the catalogue folder {folder} does not exist")
+        for entry in sorted(folder.iterdir(), key=lambda item: item.name):
+            if entry.name == PROFILES_FILE:
+                self._profiles.update(_read_profiles(entry))
+            elif entry.name.endswith(".toml"):
+                self._entries[entry.name.removesuffix(".toml")] = entry
+
+    @property
+    def names(self) -> list[str]:
+        """Every bundle, sorted."""
+        return sorted(self._entries)
+
+    @property
+    def profile_names(self) -> list[str]:
+        """Every profile, in the order of the file."""
+        return list(self._profiles)
+
+    def manifest(self, name: str) -> BundleManifest:
+        """The manifest of `name`; ModelStoreError with near names if there is none."""
+        entry = self._entries.get(name)
+        if entry is None:
+            raise ModelStoreError(_unknown("bundle", name, self.names))
+        manifest = parse_manifest(entry.read_text(encoding="utf-8"), entry.name)
+        if manifest.name != name:
+            raise ModelStoreError(
+                f"{entry.name} says name = {manifest.name!r}; file name and name must agree"
+            )
+        return manifest
+
+    def profile(self, name: str) -> dict[str, list[str]]:
+        """Bundles by role (asr, llm, tts, face) of a profile."""
+        if name not in self._profiles:
+            raise ModelStoreError(_unknown("profile", name, self.profile_names))
+        return {role: list(bundles) for role, bundles in self._profiles[name].items()}
+
+    def profile_bundles(self, name: str) -> list[str]:
+        """Every bundle of a profile once, in role order."""
+        return list(dict.fromkeys(b for role in self.profile(name).values() for b in role))
+
+
+def _read_profiles(entry: Traversable) -> dict[str, dict[str, list[str]]]:
+    profiles = tomllib.loads(entry.read_text(encoding="utf-8"))
+    for name, roles in profiles.items():
+        if not isinstance(roles, dict) or set(roles) != set(ROLES):
+            raise ModelStoreError(
+                f"{entry.name}: profile {name} must list bundles for {', '.join(ROLES)}"
+            )
+    return profiles
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
+    return f"there is no {what} named {name!r}. {hint} `visavis models list` shows all."
+
+
+@cache
+def _catalog(own: str) -> Catalog:
+    folders: list[Traversable] = [files("visavis.models") / "catalog"]
+    if own:
+        folders.append(Path(own).expanduser())
+    return Catalog(folders)
+
+
+def default_catalog() -> Catalog:
+    """The shipped catalogue, with the folder in VISAVIS_CATALOG_DIR (if set) laid over it."""
+    return _catalog(os.environ.get("VISAVIS_CATALOG_DIR", ""))

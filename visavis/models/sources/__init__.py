@@ -1,0 +1,1 @@
+"""Where archives come from: each kind of source turns its key into something to download."""

@@ -1,0 +1,222 @@
+"""Bring bundles onto this machine. A bundle appears complete or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from visavis.errors import ModelStoreError
+from visavis.models.build import PrepareStepRunner, build_bundle, reusable
+from visavis.models.download import Downloader, as_store_error, free_bytes, require_space
+from visavis.models.fetch import Fetcher, archives_of
+from visavis.models.installed import Standing, State, inspect, verify_files
+from visavis.models.listing import Catalog, default_catalog
+from visavis.models.location import model_dir as default_model_dir
+from visavis.models.manifest import Archive, BundleManifest
+from visavis.models.prepare import run_step as run_prepare_step
+from visavis.models.progress import PullProgress, SilentProgress
+from visavis.models.sources.npm_settings import NpmSettings
+from visavis.models.sources.pip_settings import PipSettings
+from visavis.models.sources.resolver import Resolver
+from visavis.models.web import Patience, Web, open_client
+
+# Archives hold more than the members that we take.
+_ARCHIVE_SLACK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class PullSetup:
+    """Everything a pull needs from outside; the defaults are the user's own."""
+
+    threads: int = 3
+    lock_timeout_s: float = -1.0
+    """How long to wait for another pull on the same folder; below 0: as long as it takes."""
+    pip: PipSettings | None = None
+    npm: NpmSettings | None = None
+    attempts: int = 5
+    sleep: Callable[[float], object] | None = None
+    free: Callable[[Path], int] = free_bytes
+    run_step: PrepareStepRunner = run_prepare_step
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What a pull did with one bundle."""
+
+    name: str
+    path: Path
+    size_bytes: int
+    seconds: float
+    """0.0 where the bundle was there already."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    manifest: BundleManifest
+    reuse: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def archives(self) -> list[Archive]:
+        """What has to be downloaded, if every first source answers."""
+        wanted = [file for file in self.manifest.files if file.path not in self.reuse]
+        return [archive for file in wanted for archive in archives_of(file, 0)]
+
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes written at the worst moment: archives and files side by side."""
+        fresh = sum(f.size_bytes for f in self.manifest.files if f.path not in self.reuse)
+        made = sum(step.outputs_size_bytes for step in self.manifest.prepare)
+        return 2 * fresh + made + (_ARCHIVE_SLACK_BYTES if fresh else 0)
+
+
+def pull(
+    names: Sequence[str],
+    *,
+    model_dir: Path | None = None,
+    catalog: Catalog | None = None,
+    progress: PullProgress | None = None,
+    repair: bool = False,
+    setup: PullSetup | None = None,
+) -> list[Pulled]:
+    """Make every bundle in `names` ready, in that order; those that are ready cost nothing.
+
+    No network is touched when all are ready. `repair` reads every file and makes
+    damaged bundles anew. Raises ModelStoreError with what to do; bundles that were
+    finished before the error stay, nothing else does but partial downloads.
+    """
+    catalog = catalog or default_catalog()
+    setup = setup or PullSetup()
+    progress = progress or SilentProgress()
+    folder = default_model_dir(model_dir)
+    manifests = [catalog.manifest(name) for name in dict.fromkeys(names)]
+    check = verify_files if repair else inspect
+    done: dict[str, Pulled] = {}
+    if any(not _ready(manifest, folder, check) for manifest in manifests):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with _locked(folder, setup, progress):
+                jobs = [
+                    _Job(m, _reuse(m, folder)) for m in manifests if not _ready(m, folder, check)
+                ]
+                done = _pull_locked(jobs, folder, setup, progress)
+        except OSError as error:
+            raise as_store_error(error, folder) from error
+    return [
+        done.get(m.name, Pulled(m.name, folder / m.name, _size(folder / m.name), 0.0))
+        for m in manifests
+    ]
+
+
+def _ready(
+    manifest: BundleManifest, folder: Path, check: Callable[[BundleManifest, Path], Standing]
+) -> bool:
+    return check(manifest, folder / manifest.name).state is State.READY
+
+
+def _reuse(manifest: BundleManifest, folder: Path) -> dict[str, Path]:
+    """Files of an older or damaged copy that are still exactly right."""
+    old = folder / manifest.name
+    return {file.path: old / file.path for file in manifest.files if reusable(file, old)}
+
+
+@contextmanager
+def _locked(folder: Path, setup: PullSetup, progress: PullProgress) -> Iterator[None]:
+    """Hold the folder against other processes and threads."""
+    lock = FileLock(folder / ".pull.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        progress.say("another pull is running on this folder; waiting for it")
+        try:
+            lock.acquire(timeout=setup.lock_timeout_s)
+        except Timeout as error:
+            raise ModelStoreError(
+                f"another pull has held {folder} for {setup.lock_timeout_s:g} s; "
+                "let it finish and run this again"
+            ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _pull_locked(
+    jobs: list[_Job], folder: Path, setup: PullSetup, progress: PullProgress
+) -> dict[str, Pulled]:
+    if not jobs:
+        return {}
+    _sweep(folder)
+    require_space(folder, sum(job.needed_bytes for job in jobs), setup.free)
+    pip = setup.pip or PipSettings.read()
+    patience = Patience(attempts=setup.attempts, sleep=setup.sleep)
+    done: dict[str, Pulled] = {}
+    with open_client(pip) as client:
+        web = Web(client, patience)
+        downloader = Downloader(web, folder / ".downloads", progress, setup.free)
+        resolver = Resolver(web, pip=pip, npm=setup.npm)
+        with Fetcher(resolver, downloader, patience.cancel) as fetcher:
+            fetcher.start((a for job in jobs for a in job.archives), setup.threads)
+            for job in jobs:
+                done[job.manifest.name] = _make(job, folder, fetcher, setup, progress)
+                fetcher.release(job.archives)
+    return done
+
+
+def _make(
+    job: _Job, folder: Path, fetcher: Fetcher, setup: PullSetup, progress: PullProgress
+) -> Pulled:
+    started = time.monotonic()
+    name = job.manifest.name
+    staging = folder / f".staging-{name}"
+    staging.mkdir()
+    try:
+        build_bundle(
+            job.manifest,
+            staging,
+            reuse=job.reuse,
+            fetcher=fetcher,
+            run_step=setup.run_step,
+            progress=progress,
+        )
+        _swap_in(staging, folder / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    seconds = time.monotonic() - started
+    size = _size(folder / name)
+    progress.say(f"{name} is ready ({size / 1e6:,.1f} MB)")
+    return Pulled(name, folder / name, size, seconds)
+
+
+def _swap_in(staging: Path, target: Path) -> None:
+    """Put the finished bundle in place; an older one goes only when the new one stands."""
+    old = target.with_name(f".old-{target.name}")
+    if target.exists():
+        os.replace(target, old)
+    try:
+        os.replace(staging, target)
+    except OSError:
+        if old.exists():
+            os.replace(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed pull left; only under the lock."""
+    for old in folder.glob(".old-*"):
+        target = folder / old.name.removeprefix(".old-")
+        if not target.exists():
+            os.replace(old, target)
+    for left in (*folder.glob(".staging-*"), *folder.glob(".old-*")):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
