@@ -1,0 +1,163 @@
+"""The conformance suite that every engine backend must pass."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from visavis.engine import BACKENDS, EngineLane, TensorSpec, open_engine
+from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+
+
+@pytest.fixture(params=sorted(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """y = x + b and n = 2 * n0, with a free first dimension."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])
+    n0 = helper.make_tensor_value_info("n0", TensorProto.INT64, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3])
+    n = helper.make_tensor_value_info("n", TensorProto.INT64, [1])
+    bias = helper.make_tensor("b", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
+    nodes = [
+        helper.make_node("Add", ["x", "b"], ["y"]),
+        helper.make_node("Add", ["n0", "n0"], ["n"]),
+    ]
+    graph = helper.make_graph(nodes, "add", [x, n0], [y, n], [bias])
+    path = tmp_path / "add.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
+    return path
+
+
+def inputs(batch: int = 2) -> dict[str, np.ndarray]:
+    return {"x": np.ones((batch, 3), np.float32), "n0": np.array([21])}
+
+
+def test_computes_and_describes_itself(backend: str, model: Path) -> None:
+    with open_engine(model, backend=backend) as engine:
+        assert engine.inputs["x"] == TensorSpec("x", np.dtype(np.float32), (None, 3))
+        assert set(engine.outputs) == {"y", "n"}
+        outputs = engine.infer(inputs())
+    np.testing.assert_array_equal(outputs["y"], [[2, 3, 4], [2, 3, 4]])
+    assert outputs["n"].tolist() == [42]
+
+
+def test_outputs_belong_to_the_caller(backend: str, model: Path) -> None:
+    with open_engine(model, backend=backend) as engine:
+        first = engine.infer(inputs())["y"]
+        kept = first.copy()
+        engine.infer({**inputs(), "x": np.zeros((2, 3), np.float32)})
+        np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"x": np.ones((2, 4), np.float32)}, "x: shape"),
+        ({"x": np.ones(3, np.float32)}, "x: shape"),
+        ({"x": np.ones((2, 3), np.float64)}, "x: dtype"),
+        ({"z": np.ones(1)}, "unknown.*z"),
+    ],
+)
+def test_input_that_does_not_fit_is_named(
+    backend: str, model: Path, change: dict[str, np.ndarray], named: str
+) -> None:
+    with open_engine(model, backend=backend) as engine:
+        with pytest.raises(InvalidInputError, match=named):
+            engine.infer({**inputs(), **change})
+        with pytest.raises(InvalidInputError, match=r"missing.*n0"):
+            engine.infer({"x": inputs()["x"]})
+        assert engine.infer(inputs())["n"].tolist() == [42]  # and it still works
+
+
+def test_life_cycle(backend: str, model: Path) -> None:
+    engine = open_engine(model, backend=backend)
+    with pytest.raises(EngineError, match="load"):
+        engine.infer(inputs())
+    engine.load()
+    engine.load()
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineError, match="load"):
+        engine.infer(inputs())
+    engine.load()
+    assert engine.infer(inputs())["n"].tolist() == [42]
+
+
+def test_missing_or_junk_model(backend: str, tmp_path: Path) -> None:
+    with pytest.raises(EngineLoadError, match="no such model"):
+        open_engine(tmp_path / "none.onnx", backend=backend).load()
+    junk = tmp_path / "junk.onnx"
+    junk.write_bytes(b"not a model")
+    with pytest.raises(EngineLoadError, match=r"junk\.onnx"):
+        open_engine(junk, backend=backend).load()
+
+
+def test_device_that_is_not_there(backend: str, model: Path) -> None:
+    with pytest.raises(EngineLoadError, match="device"):
+        open_engine(model, backend=backend, device="tpu").load()
+    with pytest.raises(EngineLoadError, match="device"):
+        open_engine(model, backend=backend, device="cuda:7").load()
+
+
+def test_unknown_backend_lists_what_exists(model: Path) -> None:
+    with pytest.raises(EngineLoadError, match="onnxruntime"):
+        open_engine(model, backend="abacus")
+
+
+async def test_lane_runs_on_one_other_thread() -> None:
+    lane = EngineLane("t")
+    threads = await asyncio.gather(*(lane.run(threading.get_ident) for _ in range(5)))
+    lane.close()
+    assert len(set(threads)) == 1
+    assert threads[0] != threading.get_ident()
+
+
+async def test_lane_lets_others_in_between_two_items() -> None:
+    order: list[str] = []
+
+    def count(name: str, items: int) -> Iterator[int]:
+        for i in range(items):
+            order.append(f"{name}{i}")
+            yield i
+
+    lane = EngineLane("t")
+
+    async def consume(name: str) -> list[int]:
+        return [i async for i in lane.stream(count, name, 3)]
+
+    assert await asyncio.gather(consume("a"), consume("b")) == [[0, 1, 2], [0, 1, 2]]
+    lane.close()
+    assert order.index("b0") < order.index("a2")
+
+
+async def test_leaving_a_stream_early_closes_the_generator() -> None:
+    closed = threading.Event()
+
+    def endless() -> Iterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    lane = EngineLane("t")
+    stream = lane.stream(endless)
+    async for _ in stream:
+        break
+    await stream.aclose()
+    await lane.run(lambda: None)
+    assert closed.is_set()
+    lane.close()
+    with pytest.raises(EngineError, match="closed"):
+        await lane.run(lambda: None)
