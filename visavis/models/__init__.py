@@ -73,6 +73,7 @@ def pull(
     catalog: Catalog | None = None,
     progress: PullProgress | None = None,
     repair: bool = False,
+    force: bool = False,
     setup: PullSetup | None = None,
 ) -> list[Pulled]:
     """Make bundles ready, in the order given; see `visavis.models.store.pull`."""
@@ -80,7 +81,13 @@ def pull(
     from visavis.models import store
 
     return store.pull(
-        names, model_dir=model_dir, catalog=catalog, progress=progress, repair=repair, setup=setup
+        names,
+        model_dir=model_dir,
+        catalog=catalog,
+        progress=progress,
+        repair=repair,
+        force=force,
+        setup=setup,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -87,6 +88,11 @@ class Downloader:
         target = self.target(archive)
         for path in (target, _part(target), _note(target)):
             path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove the folder, unless partial downloads are kept there for the next pull."""
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
 
     def fetch(self, archive: Archive, remote: Remote) -> Path:
         """Download `archive` and return its path; ModelStoreError when it cannot be had."""

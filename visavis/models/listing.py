@@ -46,15 +46,18 @@ class Catalog:
         """Every profile, in the order of the file."""
         return list(self._profiles)
 
+    def text(self, name: str) -> str:
+        """The manifest of `name` as it is written; ModelStoreError if there is none."""
+        if name not in self._entries:
+            raise ModelStoreError(_unknown("bundle", name, self.names))
+        return self._entries[name].read_text(encoding="utf-8")
+
     def manifest(self, name: str) -> BundleManifest:
         """The manifest of `name`; ModelStoreError with near names if there is none."""
-        entry = self._entries.get(name)
-        if entry is None:
-            raise ModelStoreError(_unknown("bundle", name, self.names))
-        manifest = parse_manifest(entry.read_text(encoding="utf-8"), entry.name)
+        manifest = parse_manifest(self.text(name), f"{name}.toml")
         if manifest.name != name:
             raise ModelStoreError(
-                f"{entry.name} says name = {manifest.name!r}; file name and name must agree"
+                f"{name}.toml says name = {manifest.name!r}; file name and name must agree"
             )
         return manifest
 

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -60,7 +60,9 @@ class Pulled:
 @dataclass(frozen=True)
 class _Job:
     manifest: BundleManifest
-    reuse: dict[str, Path] = field(default_factory=dict)
+    manifest_text: str
+    reuse: dict[str, Path]
+    """Files of an older or damaged copy that are still exactly right."""
 
     @property
     def archives(self) -> list[Archive]:
@@ -83,12 +85,14 @@ def pull(
     catalog: Catalog | None = None,
     progress: PullProgress | None = None,
     repair: bool = False,
+    force: bool = False,
     setup: PullSetup | None = None,
 ) -> list[Pulled]:
     """Make every bundle in `names` ready, in that order; those that are ready cost nothing.
 
     No network is touched when all are ready. `repair` reads every file and makes
-    damaged bundles anew. Raises ModelStoreError with what to do; bundles that were
+    damaged bundles anew; `force` makes all anew, out of files that are here and right
+    where it can. Raises ModelStoreError with what to do; bundles that were
     finished before the error stay, nothing else does but partial downloads.
     """
     catalog = catalog or default_catalog()
@@ -97,14 +101,17 @@ def pull(
     folder = default_model_dir(model_dir)
     manifests = [catalog.manifest(name) for name in dict.fromkeys(names)]
     check = verify_files if repair else inspect
+
+    def missing() -> list[BundleManifest]:
+        return [m for m in manifests if force or not _ready(m, folder, check)]
+
     done: dict[str, Pulled] = {}
-    if any(not _ready(manifest, folder, check) for manifest in manifests):
+    if missing():
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with _locked(folder, setup, progress):
-                jobs = [
-                    _Job(m, _reuse(m, folder)) for m in manifests if not _ready(m, folder, check)
-                ]
+                # Asked again under the lock: another pull may have brought them meanwhile.
+                jobs = [_Job(m, catalog.text(m.name), _reuse(m, folder)) for m in missing()]
                 done = _pull_locked(jobs, folder, setup, progress)
         except OSError as error:
             raise as_store_error(error, folder) from error
@@ -121,7 +128,6 @@ def _ready(
 
 
 def _reuse(manifest: BundleManifest, folder: Path) -> dict[str, Path]:
-    """Files of an older or damaged copy that are still exactly right."""
     old = folder / manifest.name
     return {file.path: old / file.path for file in manifest.files if reusable(file, old)}
 
@@ -166,6 +172,7 @@ def _pull_locked(
             for job in jobs:
                 done[job.manifest.name] = _make(job, folder, fetcher, setup, progress)
                 fetcher.release(job.archives)
+    downloader.close()
     return done
 
 
@@ -185,6 +192,7 @@ def _make(
             run_step=setup.run_step,
             progress=progress,
         )
+        (staging / "bundle.toml").write_text(job.manifest_text, encoding="utf-8")
         _swap_in(staging, folder / name)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
