@@ -1,0 +1,75 @@
+"""Log-mel spectrogram as Whisper defines it (Radford et al. 2022, arXiv:2212.04356).
+
+16 kHz, 25 ms periodic Hann window every 10 ms, power spectrum, triangular
+filters on Slaney's mel scale (Auditory Toolbox, 1998) of equal area, log10
+floored 8 below the loudest value, then (x + 4) / 4.
+"""
+
+from functools import cache
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+SAMPLE_RATE_HZ = 16_000
+HOP_SAMPLES = 160
+WINDOW_SAMPLES = 400
+N_MELS = 80
+
+_FLOOR = 1e-10
+_RANGE = 8.0
+_LINEAR_HZ_PER_MEL = 200.0 / 3.0
+_LOG_FROM_HZ = 1000.0
+_LOG_STEP = np.log(6.4) / 27.0
+
+
+def mel_to_hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Slaney's scale: linear below 1 kHz (15 mel), logarithmic above."""
+    knee = _LOG_FROM_HZ / _LINEAR_HZ_PER_MEL
+    above = _LOG_FROM_HZ * np.exp(_LOG_STEP * (mel - knee))
+    return np.where(mel < knee, mel * _LINEAR_HZ_PER_MEL, above)
+
+
+def hz_to_mel(frequency_hz: float) -> float:
+    """Inverse of mel_to_hz."""
+    if frequency_hz < _LOG_FROM_HZ:
+        return frequency_hz / _LINEAR_HZ_PER_MEL
+    return float(
+        _LOG_FROM_HZ / _LINEAR_HZ_PER_MEL + np.log(frequency_hz / _LOG_FROM_HZ) / _LOG_STEP
+    )
+
+
+@cache
+def mel_filters() -> NDArray[np.float32]:
+    """[N_MELS, WINDOW_SAMPLES / 2 + 1] float32: power bins -> mel bands."""
+    corners_hz = mel_to_hz(np.linspace(0.0, hz_to_mel(SAMPLE_RATE_HZ / 2), N_MELS + 2))
+    bins_hz = np.linspace(0.0, SAMPLE_RATE_HZ / 2, WINDOW_SAMPLES // 2 + 1)
+    low, centre, high = (corners_hz[i : i + N_MELS, None] for i in range(3))
+    rising = (bins_hz - low) / (centre - low)
+    falling = (high - bins_hz) / (high - centre)
+    triangles = np.maximum(0.0, np.minimum(rising, falling)) * (2.0 / (high - low))
+    return triangles.astype(np.float32)
+
+
+@cache
+def _window() -> NDArray[np.float32]:
+    return np.hanning(WINDOW_SAMPLES + 1)[:-1].astype(np.float32)
+
+
+def log_mel(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+    """pcm: [N] float32 in -1..1 at 16 kHz -> [N_MELS, N // HOP_SAMPLES] float32.
+
+    Raises ValueError for another rank, or fewer samples than the window needs.
+    """
+    if pcm.ndim != 1:
+        raise ValueError(f"log_mel takes [N] samples, got shape {pcm.shape}")
+    if len(pcm) < WINDOW_SAMPLES:
+        raise ValueError(f"log_mel takes at least {WINDOW_SAMPLES} samples, got {len(pcm)}")
+    padded = np.pad(pcm.astype(np.float32), WINDOW_SAMPLES // 2, mode="reflect")
+    frames = sliding_window_view(padded, WINDOW_SAMPLES)[::HOP_SAMPLES][: len(pcm) // HOP_SAMPLES]
+    spectrum = np.fft.rfft(frames * _window(), axis=-1)
+    power = spectrum.real**2 + spectrum.imag**2
+    mel = np.log10(np.maximum(mel_filters() @ power.astype(np.float32).T, _FLOOR))
+    loud = np.maximum(mel, mel.max() - _RANGE)
+    scaled: NDArray[np.float32] = ((loud + 4.0) / 4.0).astype(np.float32)
+    return scaled

@@ -1,0 +1,56 @@
+"""What a recogniser says about a piece of sound."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Languages that put no space between words; their pieces are joined without one.
+_UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Words spoken in one go. Times are 16 kHz samples from the start of the sound."""
+
+    text: str
+    start_samples: int
+    end_samples: int
+
+    def shifted(self, offset_samples: int) -> "Segment":
+        return replace(
+            self,
+            start_samples=self.start_samples + offset_samples,
+            end_samples=self.end_samples + offset_samples,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Empty text: nothing was said."""
+
+    text: str
+    language: str
+    segments: tuple[Segment, ...] = ()
+
+    def shifted(self, offset_samples: int) -> "Transcript":
+        return replace(self, segments=tuple(s.shifted(offset_samples) for s in self.segments))
+
+
+class Transcriber(Protocol):
+    """Speech of at most MAX_PIECE_SAMPLES to text."""
+
+    def transcribe(self, pcm: NDArray[np.float32], language: str) -> Transcript:
+        """pcm: [N] float32 in -1..1 at 16 kHz."""
+        ...
+
+
+def join(parts: Iterable[Transcript], language: str) -> Transcript:
+    """One transcript of consecutive pieces, whose times are already on one axis."""
+    spoken = [part for part in parts if part.text]
+    language = spoken[0].language if spoken else language
+    space = "" if language in _UNSPACED else " "
+    segments = tuple(segment for part in spoken for segment in part.segments)
+    return Transcript(space.join(part.text for part in spoken), language, segments)
