@@ -192,9 +192,12 @@ def pull_bundles(
 ) -> None:
     """Bring bundles onto this machine; without a name, those of the default profile.
 
-    What is here already costs nothing and needs no network. An interrupted pull goes on
-    where it was. Examples: `visavis models pull`, `visavis models pull --profile better`,
-    `visavis models pull whisper-base hibari-en`.
+    What is here already costs nothing and needs no network.
+    An interrupted pull goes on where it was.
+
+    Examples: visavis models pull --profile better
+
+    visavis models pull whisper-base hibari-en
     """
     console = Console()
     try:

@@ -28,7 +28,7 @@ def run_step(name: str, bundle_dir: Path, progress: Callable[[str, float], None]
     except ImportError as error:
         raise ModelStoreError(
             f"the prepare step {name} needs a package that is not installed ({error}); "
-            'run `pip install "visavis[onnx]"` and pull again'
+            'run `pip install -e ".[onnx]"` and pull again'
         ) from error
     try:
         return list(module.prepare(bundle_dir, progress))
