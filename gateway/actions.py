@@ -1,0 +1,65 @@
+"""What the turn state machine asks its session to do, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gateway.events import ServerEvent
+
+Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close"]
+Role: TypeAlias = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of the conversation that the language model reads."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceTurn:
+    """Make `turn` the epoch everywhere: what is older falls silent and is dropped.
+
+    opens: an answer follows under this number; held until ConfirmTurn where `held`.
+    """
+
+    turn: int
+    reason: Reason
+    opens: bool = False
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAnswer:
+    """Let the language model answer. messages: oldest first, the last is the visitor's."""
+
+    turn: int
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmTurn:
+    """The visitor has finished: the turn may be heard."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseTurn:
+    """The turn is over; nothing more will be counted for it."""
+
+    turn: int
+    outcome: Literal["finished", "interrupted", "failed", "discarded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Tell everybody who listens to the session's events."""
+
+    event: ServerEvent
+
+
+Action: TypeAlias = AnnounceTurn | BeginAnswer | ConfirmTurn | CloseTurn | Emit

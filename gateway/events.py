@@ -1,0 +1,176 @@
+"""Every message of the events WebSocket, `/v1/sessions/{id}/events`.
+
+Each is one JSON object with a `type`. The server never closes the socket over a bad
+message: it answers with an `error` event that says what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from visavis.errors import InvalidInputError
+
+MAX_TEXT_CHARACTERS = 8000
+MAX_MESSAGE_CHARACTERS = 64_000
+
+
+class Event(BaseModel):
+    """Base of all messages: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ---------------------------------------------------------------- server -> client
+
+
+class SessionEvent(Event):
+    """The session as it is now: first after connecting, and after each change."""
+
+    type: Literal["session"] = "session"
+    id: str
+    language: str = Field(description="BCP 47, for example en or zh")
+    voice: str = Field(description="Empty: the best voice of the language")
+    avatar: str = Field(description="Empty: the default avatar")
+    speed: float = 1.0
+
+
+class StateEvent(Event):
+    """What the face is doing."""
+
+    type: Literal["state"] = "state"
+    state: Literal["idle", "listening", "thinking", "speaking"]
+
+
+class TranscriptEvent(Event):
+    """What the visitor says or typed; replaces the earlier text of the same utterance."""
+
+    type: Literal["transcript"] = "transcript"
+    utterance: int = Field(description="Counts what was spoken from 1; 0: typed")
+    text: str
+    final: bool
+    turn: int | None = Field(default=None, description="The turn that answers it; set where final")
+
+
+class AnswerEvent(Event):
+    """A piece of the answer's text, to be appended; the last one has `final` and may be empty."""
+
+    type: Literal["answer"] = "answer"
+    turn: int
+    text: str
+    final: bool = False
+
+
+class TurnEvent(Event):
+    """A turn's life: opened, speaking, then one of finished, interrupted, failed."""
+
+    type: Literal["turn"] = "turn"
+    turn: int
+    event: Literal["opened", "speaking", "finished", "interrupted", "failed"]
+    reason: str | None = Field(default=None, description="Why it was interrupted or failed")
+    heard: str | None = Field(default=None, description="What was audible of it, where interrupted")
+
+
+class StageTime(Event):
+    """One stage's share of a turn, relative to the end of the visitor's speech or text."""
+
+    name: str
+    start_ms: float
+    end_ms: float
+
+
+class LatencyEvent(Event):
+    """Where the time of a turn went; sent when its sound starts and again when it is over."""
+
+    type: Literal["latency"] = "latency"
+    turn: int
+    stages: list[StageTime]
+    voice_to_voice_ms: float | None = Field(
+        default=None,
+        description="End of the visitor's speech or text to the first sample that leaves",
+    )
+
+
+class ErrorEvent(Event):
+    """Something went wrong; the session lives on unless `code` is `session_closed`."""
+
+    type: Literal["error"] = "error"
+    code: str
+    message: str
+
+
+class PongEvent(Event):
+    """Answer to a ping."""
+
+    type: Literal["pong"] = "pong"
+
+
+ServerEvent: TypeAlias = (
+    SessionEvent
+    | StateEvent
+    | TranscriptEvent
+    | AnswerEvent
+    | TurnEvent
+    | LatencyEvent
+    | ErrorEvent
+    | PongEvent
+)
+
+
+# ---------------------------------------------------------------- client -> server
+
+
+class TextCommand(Event):
+    """The visitor typed this; it interrupts what is being said."""
+
+    type: Literal["text"]
+    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)
+
+
+class InterruptCommand(Event):
+    """Be silent now."""
+
+    type: Literal["interrupt"]
+
+
+class UpdateCommand(Event):
+    """Change the session from the next turn on; what is left out stays."""
+
+    type: Literal["update"]
+    language: str | None = Field(default=None, max_length=35)
+    voice: str | None = Field(default=None, max_length=64)
+    avatar: str | None = Field(default=None, max_length=64)
+    speed: float | None = Field(default=None, ge=0.5, le=2.0)
+
+
+class PingCommand(Event):
+    """Keeps a session without media alive; answered by `pong`."""
+
+    type: Literal["ping"]
+
+
+Command: TypeAlias = TextCommand | InterruptCommand | UpdateCommand | PingCommand
+
+_COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
+
+
+def parse_command(text: str) -> Command:
+    """One client message. Raises InvalidInputError that says what is wrong with it."""
+    if len(text) > MAX_MESSAGE_CHARACTERS:
+        raise InvalidInputError(
+            f"message: {len(text)} characters, at most {MAX_MESSAGE_CHARACTERS} are allowed"
+        )
+    try:
+        return _COMMAND.validate_json(text)
+    except ValidationError as error:
+        raise InvalidInputError(explain(error)) from None
+
+
+def explain(error: ValidationError) -> str:
+    """One line about everything that is wrong, without the input itself."""
+    parts = []
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        where = ".".join(str(p) for p in problem["loc"]) or "message"
+        parts.append(f"{where}: {problem['msg']}")
+    return "; ".join(parts)

@@ -1,0 +1,51 @@
+"""Every metric of the gateway, with the buckets of each."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_ANSWER_S = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.0, 1.5, 2.5, 5.0, 10.0)
+_BARGE_IN_S = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0)
+_SKEW_S = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.04, 0.08, 0.16, 0.32)
+_LATE_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+
+sessions = Gauge("gateway_sessions", "Sessions that are open.")
+sessions_ended = Counter("gateway_sessions_ended_total", "Sessions that ended, by why.", ["reason"])
+viewers = Gauge("gateway_viewers", "Viewers connected.", ["transport"])
+viewer_drops = Counter(
+    "gateway_viewer_drops_total", "Times that a slow viewer lost media.", ["transport"]
+)
+turns = Counter("gateway_turns_total", "Turns that ended, by how.", ["outcome"])
+voice_to_voice_seconds = Histogram(
+    "voice_to_voice_seconds",
+    "End of the visitor's speech or text to the first sample of the answer that leaves.",
+    ["origin"],
+    buckets=_ANSWER_S,
+)
+first_frame_seconds = Histogram(
+    "first_frame_seconds",
+    "End of the visitor's speech or text to the first lip-synced picture that leaves.",
+    ["origin"],
+    buckets=_ANSWER_S,
+)
+barge_in_seconds = Histogram(
+    "barge_in_to_silence_seconds",
+    "Interruption known to the gateway to the last voice sample that leaves.",
+    buckets=_BARGE_IN_S,
+)
+av_skew_seconds = Histogram(
+    "av_skew_seconds",
+    "Sound minus picture at the moment of release, absolute.",
+    buckets=_SKEW_S,
+)
+tick_late_seconds = Histogram(
+    "gateway_tick_late_seconds", "How late the pacing clock's ticks run.", buckets=_LATE_S
+)
+underruns = Counter("gateway_voice_underruns_total", "Gaps in the voice during an answer.")
+late_pictures = Counter("gateway_late_pictures_total", "Pictures that left after their time.")
+dropped_pictures = Counter(
+    "gateway_dropped_pictures_total", "Pictures that no viewer could have decoded or were void."
+)
+stage_attach = Counter(
+    "gateway_stage_attach_total", "Leases on a stage, by result.", ["stage", "result"]
+)

@@ -1,0 +1,170 @@
+"""Which replicas of each service exist, how loaded they are, and the channels to them.
+
+The one thing that sessions share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from visavis.bus import Bus
+from visavis.discovery import Replica, discover
+from visavis.errors import AtCapacityError, BusError
+from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+SERVICES = ("asr", "llm", "tts", "face")
+REFRESH_S = 2.0
+STATUS_TIMEOUT_S = 1.0
+MAX_MESSAGE_BYTES = 24 * 1024 * 1024
+
+_STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
+    "asr": asr_pb2_grpc.SpeechRecognitionStub,
+    "llm": llm_pb2_grpc.LanguageModelStub,
+    "tts": tts_pb2_grpc.SpeechSynthesisStub,
+    "face": face_pb2_grpc.FaceAnimationStub,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """A replica and what it last said of itself; status None: it did not answer."""
+
+    replica: Replica
+    status: control_pb2.ServiceStatus | None = None
+
+    @property
+    def healthy(self) -> bool:
+        return self.status is not None
+
+    @property
+    def free_slots(self) -> int:
+        return self.status.free_slots if self.status is not None else 0
+
+
+class Registry:
+    """Keeps an eye on all replicas. `start` it, `close` it."""
+
+    def __init__(self, bus: Bus, *, refresh_s: float = REFRESH_S) -> None:
+        self._bus = bus
+        self._refresh_s = refresh_s
+        self._states: dict[str, ReplicaState] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._refreshing = asyncio.Lock()
+
+    async def start(self) -> None:
+        await self.refresh()
+        self._watch = asyncio.create_task(self._keep_watching(), name="registry")
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+    def replicas(self, service: str | None = None) -> list[ReplicaState]:
+        """Those known now, of one service or of all."""
+        return [s for s in self._states.values() if service in (None, s.replica.service)]
+
+    async def choose(self, service: str, *, avoid: frozenset[str] = frozenset()) -> Replica:
+        """The least loaded replica with a free slot, instances in `avoid` last of all.
+
+        Raises AtCapacityError where there is none.
+        """
+        candidates = self._candidates(service)
+        if not candidates:
+            await self.refresh()
+            candidates = self._candidates(service)
+        if not candidates:
+            known = len(self.replicas(service))
+            raise AtCapacityError(
+                f"{service}: no free slot on any of its {known} replicas; try again later"
+                if known
+                else f"{service}: no replica is running"
+            )
+        best = min(candidates, key=lambda s: (s.replica.instance in avoid, -s.free_slots))
+        self._take_slot(best)
+        return best.replica
+
+    def stub(self, replica: Replica) -> Any:
+        """gRPC stub of the replica's service, on a channel that all sessions share."""
+        channel = self._channels.get(replica.grpc_address)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(
+                replica.grpc_address,
+                options=[
+                    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                    ("grpc.initial_reconnect_backoff_ms", 100),
+                    ("grpc.min_reconnect_backoff_ms", 100),
+                    ("grpc.max_reconnect_backoff_ms", 2000),
+                ],
+            )
+            self._channels[replica.grpc_address] = channel
+        return _STUBS[replica.service](channel)
+
+    def lost(self, replica: Replica) -> None:
+        """A lease on this replica died: it is not chosen before it answers again."""
+        state = self._states.get(replica.instance)
+        if state is not None:
+            self._states[replica.instance] = replace(state, status=None)
+
+    async def refresh(self) -> None:
+        """Ask the bus who is there, and each one how loaded it is."""
+        async with self._refreshing:
+            try:
+                found = await discover(self._bus.client)
+            except BusError as error:
+                log.warning("registry: %s", error)
+                return
+            statuses = await asyncio.gather(*(self._status(r) for r in found))
+            self._states = {
+                r.instance: ReplicaState(r, status)
+                for r, status in zip(found, statuses, strict=True)
+            }
+        await self._close_unused()
+
+    def _candidates(self, service: str) -> list[ReplicaState]:
+        return [s for s in self.replicas(service) if s.free_slots > 0]
+
+    def _take_slot(self, state: ReplicaState) -> None:
+        """Count the slot as taken until the replica says so itself."""
+        assert state.status is not None
+        status = control_pb2.ServiceStatus()
+        status.CopyFrom(state.status)
+        status.free_slots -= 1
+        self._states[state.replica.instance] = replace(state, status=status)
+
+    async def _status(self, replica: Replica) -> control_pb2.ServiceStatus | None:
+        if replica.service not in _STUBS:
+            return None
+        try:
+            answer = await self.stub(replica).GetStatus(
+                control_pb2.GetStatusRequest(), timeout=STATUS_TIMEOUT_S
+            )
+        except grpc.aio.AioRpcError as error:
+            log.warning("registry: %s: %s", replica.instance, error.details())
+            return None
+        status: control_pb2.ServiceStatus = getattr(answer, "service", answer)
+        return status if isinstance(status, control_pb2.ServiceStatus) else answer
+
+    async def _close_unused(self) -> None:
+        used = {s.replica.grpc_address for s in self._states.values()}
+        for address in [a for a in self._channels if a not in used]:
+            await self._channels.pop(address).close()
+
+    async def _keep_watching(self) -> None:
+        while True:
+            await asyncio.sleep(self._refresh_s)
+            await self.refresh()

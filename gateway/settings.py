@@ -1,0 +1,81 @@
+"""Settings of the gateway."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from visavis.errors import SettingsError
+from visavis.settings import Settings
+
+DEFAULT_PERSONA = (
+    "You are a friendly person in a live spoken conversation. Answer in one to three short, "
+    "plain sentences, in the language of the question. Write words only: no lists, no markup, "
+    "no emoji."
+)
+
+
+class GatewaySettings(Settings):
+    """`python -m gateway`."""
+
+    section: ClassVar[str] = "gateway"
+
+    port: int = Field(8080, ge=0, le=65535, description="HTTP port; 0: any free one")
+    nats_url: str = Field(
+        "nats://127.0.0.1:4222", description="NATS server, e.g. nats://127.0.0.1:4222"
+    )
+    api_key: str = Field(
+        "", description="Clients must send it; required where host is not this machine's own"
+    )
+    persona: str = Field(
+        DEFAULT_PERSONA, max_length=8000, description="What the language model is told it is"
+    )
+    ice_servers: list[str] = Field(
+        default_factory=list, description="STUN and TURN servers for WebRTC, as JSON list of URLs"
+    )
+    max_sessions: int = Field(16, ge=1, le=10_000, description="Sessions open at once")
+    max_viewers: int = Field(64, ge=1, le=10_000, description="Viewers of one session")
+    session_idle_s: float = Field(
+        120.0, ge=1, description="A session that nobody is connected to ends after so long"
+    )
+    answer_timeout_s: float = Field(
+        20.0, gt=0, description="An answer that makes no progress for so long has failed"
+    )
+    speculate_above: float = Field(
+        0.2,
+        ge=0,
+        le=1.01,
+        description="Probability of having finished from which an answer is prepared while the "
+        "visitor pauses; above 1: never",
+    )
+    max_tokens: int = Field(200, ge=1, le=2048, description="Longest answer")
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="Of the language model; empty: the service's default"
+    )
+    recording_dir: Path | None = Field(
+        None, description="Where recordings are written; empty: a temporary folder"
+    )
+    recording_limit_s: float = Field(7200.0, gt=0, description="Longest recording")
+    upload_limit_mb: float = Field(20.0, gt=0, le=20, description="Largest photo")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the gateway."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def check_exposure(settings: GatewaySettings) -> None:
+    """Raises SettingsError if others could reach the gateway and no key protects it."""
+    if not settings.loopback and not settings.api_key:
+        raise SettingsError(
+            f"host: {settings.host} can be reached from other machines, so an API key is needed: "
+            "set VISAVIS_GATEWAY_API_KEY, or listen on 127.0.0.1"
+        )

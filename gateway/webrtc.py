@@ -1,0 +1,250 @@
+"""WebRTC viewers: encoded packets pass through, a microphone comes back.
+
+aiortc packs an `av.Packet` that a track returns into RTP as it is; nothing is encoded
+here a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+import av
+import numpy as np
+from aiortc import (
+    MediaStreamTrack,
+    RTCConfiguration,
+    RTCIceServer,
+    RTCPeerConnection,
+    RTCRtpSender,
+    RTCSessionDescription,
+)
+from aiortc.mediastreams import MediaStreamError
+from numpy.typing import NDArray
+
+from gateway import metrics
+from gateway.pictures import ReleasedPicture
+from gateway.timeline import VIDEO_TIME_BASE
+from visavis.errors import InvalidInputError
+from visavis.media import VideoCodec
+
+log = logging.getLogger(__name__)
+
+Role = Literal["speaker", "viewer"]
+
+MIC_RATE_HZ = 16_000
+MIC_CHUNK_SAMPLES = 320
+CONNECT_TIMEOUT_S = 20.0
+# Half a second waits for a slow connection, then it loses up to the next key frame.
+SOUND_LIMIT = 25
+PICTURE_LIMIT = 25
+
+_MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
+
+
+class PassTrack(MediaStreamTrack):  # type: ignore[misc]  # aiortc is not annotated for mypy
+    """Hands encoded packets to the RTP sender; bounded, and whole up to the next key frame."""
+
+    def __init__(self, kind: Literal["audio", "video"], on_drop: Callable[[], None]) -> None:
+        super().__init__()
+        self.kind = kind
+        self.dropped = 0
+        self._on_drop = on_drop
+        self._needs_keyframe = kind == "video"
+        self._limit = PICTURE_LIMIT if kind == "video" else SOUND_LIMIT
+        self._waiting: deque[Any] = deque()
+        self._arrived = asyncio.Event()
+
+    def push(self, packet: Any, *, keyframe: bool = True) -> None:
+        """Queue one packet. Never waits."""
+        if self.readyState != "live" or (self._needs_keyframe and not keyframe):
+            return
+        if len(self._waiting) >= self._limit:
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+            self._needs_keyframe = self.kind == "video"
+            self._on_drop()
+            if self._needs_keyframe and not keyframe:
+                return
+        self._needs_keyframe = False
+        self._waiting.append(packet)
+        self._arrived.set()
+
+    async def recv(self) -> Any:
+        """Next packet, once there is one."""
+        while not self._waiting:
+            if self.readyState != "live":
+                raise MediaStreamError
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._waiting.popleft()
+
+    def stop(self) -> None:
+        super().stop()
+        self._arrived.set()
+
+
+class Peer:
+    """One browser's connection to a session.
+
+    on_mic: gets the speaker's sound, [320] int16 at 16 kHz.
+    on_keyframe: the browser has lost the picture, or is new.
+    on_closed: the connection is gone; called once.
+    """
+
+    def __init__(
+        self,
+        peer_id: str,
+        role: Role,
+        *,
+        ice_servers: list[str],
+        on_mic: Callable[[NDArray[np.int16]], None],
+        on_keyframe: Callable[[VideoCodec], None],
+        on_closed: Callable[[Peer], None],
+    ) -> None:
+        self.id = peer_id
+        self.role = role
+        self.codec = VideoCodec.H264
+        self.heard_at_s: float | None = None
+        self._on_mic = on_mic
+        self._on_keyframe = on_keyframe
+        self._on_closed = on_closed
+        self._sound = PassTrack("audio", self._dropped)
+        self._pictures = PassTrack("video", self._lost_picture)
+        # Without this, aiortc would ask a public STUN server.
+        servers = [RTCIceServer(url) for url in ice_servers]
+        self._pc = RTCPeerConnection(RTCConfiguration(iceServers=servers))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        return str(self._pc.connectionState) == "connected"
+
+    async def answer(self, sdp: str, kind: str) -> tuple[str, str]:
+        """SDP and type that answer a browser's offer. Raises InvalidInputError."""
+        if kind != "offer":
+            raise InvalidInputError(f"type: {kind[:20]!r} is not 'offer'")
+        if not re.search(r"^m=audio ", sdp, re.M) or not re.search(r"^m=video ", sdp, re.M):
+            raise InvalidInputError("sdp: the offer needs one audio and one video section")
+        self._add_tracks()
+        self._pc.on("connectionstatechange", self._state_changed)
+        self._pc.on("track", self._track_arrived)
+        try:
+            await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
+            await self._pc.setLocalDescription(await self._pc.createAnswer())
+        except Exception as error:  # aiortc raises whatever its parser met
+            await self.close()
+            raise InvalidInputError(f"sdp: not an offer that can be answered: {error}") from error
+        local = self._pc.localDescription
+        self.codec = negotiated_codec(local.sdp)
+        self._start(self._give_up())
+        return local.sdp, local.type
+
+    def push_sound(self, packet: Any) -> None:
+        """One Opus packet in session media time."""
+        if self.connected:
+            self._sound.push(packet)
+
+    def push_picture(self, released: ReleasedPicture) -> None:
+        """Queue a picture, if it is in this viewer's codec."""
+        if released.picture.codec is not self.codec or not self.connected:
+            return
+        packet: Any = av.Packet(released.picture.payload)
+        packet.pts = released.time
+        packet.time_base = VIDEO_TIME_BASE
+        self._pictures.push(packet, keyframe=released.picture.keyframe)
+
+    async def close(self) -> None:
+        """Close the connection and end all tasks of it. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._sound.stop()
+        self._pictures.stop()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        await self._pc.close()
+        self._on_closed(self)
+
+    # ------------------------------------------------------------ inside
+
+    def _add_tracks(self) -> None:
+        for track in (self._sound, self._pictures):
+            sender = self._pc.addTrack(track)
+            if track.kind == "video":
+                # aiortc keeps a loss report from the browser to itself, where it would
+                # force its own encoder; ours sits in the face service.
+                sender._send_keyframe = self._lost_picture
+        for transceiver in self._pc.getTransceivers():
+            receives = self.role == "speaker" and transceiver.kind == "audio"
+            transceiver.direction = "sendrecv" if receives else "sendonly"
+            if transceiver.kind == "video":
+                transceiver.setCodecPreferences(_preferred_codecs())
+
+    def _lost_picture(self) -> None:
+        self._on_keyframe(self.codec)
+
+    def _dropped(self) -> None:
+        metrics.viewer_drops.labels("webrtc").inc()
+
+    def _track_arrived(self, track: Any) -> None:
+        if track.kind == "audio" and self.role == "speaker":
+            self._start(self._listen(track))
+
+    async def _state_changed(self) -> None:
+        state = self._pc.connectionState
+        if state == "connected":
+            self._on_keyframe(self.codec)
+        elif state in ("failed", "closed"):
+            await self.close()
+
+    async def _give_up(self) -> None:
+        await asyncio.sleep(CONNECT_TIMEOUT_S)
+        if not self.connected:
+            log.info("peer %s did not connect within %g s", self.id, CONNECT_TIMEOUT_S)
+            await self.close()
+
+    async def _listen(self, track: Any) -> None:
+        resampler = av.AudioResampler("s16", "mono", MIC_RATE_HZ, MIC_CHUNK_SAMPLES)
+        try:
+            while True:
+                frame = await track.recv()
+                for piece in resampler.resample(frame):
+                    self._on_mic(piece.to_ndarray()[0].astype(np.int16, copy=False))
+        except MediaStreamError:
+            log.debug("peer %s: the microphone ended", self.id)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work, name=f"peer-{self.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _preferred_codecs() -> list[Any]:
+    """H.264 first (one encode serves the mp4 path too), then VP8, each with its rtx."""
+    known = RTCRtpSender.getCapabilities("video").codecs
+
+    def rank(codec: Any) -> int:
+        name = codec.mimeType.lower()
+        return {"video/h264": 0, "video/vp8": 1}.get(name, 2)
+
+    return sorted((c for c in known if rank(c) < 2 or c.mimeType.endswith("rtx")), key=rank)
+
+
+def negotiated_codec(sdp: str) -> VideoCodec:
+    """Codec of the first payload type of the video section. Raises InvalidInputError."""
+    section = sdp.partition("m=video ")[2].partition("\nm=")[0]
+    if section:
+        payload_type = section.split()[2]
+        found = re.search(rf"^a=rtpmap:{payload_type} ([^/\s]+)/", section, re.M)
+        codec = _MIME_TYPES.get(f"video/{found[1].lower()}") if found else None
+        if codec is not None:
+            return codec
+    raise InvalidInputError("sdp: neither H264 nor VP8 is offered for the video")

@@ -1,0 +1,71 @@
+"""Encoded pictures and sound for the gateway's tests, made by real encoders."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.pictures import Picture
+from visavis.media import VideoCodec
+
+_ENCODERS = {
+    VideoCodec.H264: (
+        "libx264",
+        {"preset": "ultrafast", "tune": "zerolatency", "profile": "baseline"},
+    ),
+    VideoCodec.VP8: ("libvpx", {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "0"}),
+}
+
+
+class PictureEncoder:
+    """Encodes grey pictures whose brightness tells which one they are."""
+
+    def __init__(self, codec: VideoCodec = VideoCodec.H264, size: int = 64, fps: int = 25) -> None:
+        name, options = _ENCODERS[codec]
+        self.codec, self.size, self.fps = codec, size, fps
+        self._context = av.CodecContext.create(name, "w")
+        self._context.width = self._context.height = size
+        self._context.pix_fmt = "yuv420p"
+        self._context.time_base = Fraction(1, fps)
+        self._context.framerate = Fraction(fps, 1)
+        self._context.gop_size = 1000
+        self._context.thread_count = 1
+        self._context.options = options
+        self._count = 0
+
+    def encode(self, brightness: int = 128, *, keyframe: bool = False) -> tuple[bytes, bool]:
+        """One picture: its bytes, and whether it is a key frame."""
+        plane = np.full((self.size * 3 // 2, self.size), 128, np.uint8)
+        plane[: self.size] = brightness
+        frame = av.VideoFrame.from_ndarray(plane, format="yuv420p")
+        frame.pts = self._count
+        frame.time_base = Fraction(1, self.fps)
+        if keyframe:
+            frame.pict_type = av.video.frame.PictureType.I
+        self._count += 1
+        (packet,) = self._context.encode(frame)
+        return bytes(packet), packet.is_keyframe
+
+    def picture(
+        self,
+        turn: int = 0,
+        index: int = 0,
+        *,
+        brightness: int = 128,
+        keyframe: bool = False,
+        last: bool = False,
+    ) -> Picture:
+        """A picture of `turn`, or an idle one of turn 0."""
+        payload, key = self.encode(brightness, keyframe=keyframe)
+        return Picture(
+            turn, index, turn == 0, self.codec, key, self.size, self.size, self.fps, payload, last
+        )
+
+
+def tone(samples: int, *, rate_hz: int = 48_000, frequency_hz: float = 440.0) -> NDArray[np.int16]:
+    """A sine of half the full scale. [samples] int16."""
+    wave = np.sin(np.arange(samples) * 2 * np.pi * frequency_hz / rate_hz)
+    return (wave * 16_000).astype(np.int16)

@@ -1,0 +1,99 @@
+"""The muxer's output, read back by an independent demuxer."""
+
+from __future__ import annotations
+
+import io
+
+import av
+import numpy as np
+import pytest
+
+from gateway.fmp4 import Muxer, init_segment
+from gateway.h264 import parameter_sets, split_units
+from gateway.pictures import ReleasedPicture
+from gateway.sound import AacEncoder
+from tests.gateway.media import PictureEncoder, tone
+
+START = 48_000
+FRAMES = 50
+
+
+def movie(times: list[int], *, priming: bool = False) -> bytes:
+    """Pictures at `times` (90 kHz) and a tone of the same length."""
+    encoder, muxer = PictureEncoder(), Muxer(START)
+    origin = START * 90_000 // 48_000
+    parts = []
+    for i, time in enumerate(times):
+        fragment = muxer.picture(
+            ReleasedPicture(encoder.picture(1, i, brightness=i), origin + time)
+        )
+        assert (fragment is None) == (i == 0)
+        parts += [fragment] if fragment else []
+    end = START + (times[-1] + 3600) * 48_000 // 90_000
+    parts.append(muxer.finish(end))
+    shift = AacEncoder.PRIMING_SAMPLES
+    aac = AacEncoder(START + shift if priming else START)
+    packets = aac.encode(tone(end - START)) + aac.finish()
+    if not priming:
+        packets = packets[1:]
+    parts += [muxer.sound(p) for p in packets]
+    assert muxer.sets is not None
+    head = init_segment(
+        muxer.sets, muxer.width, muxer.height, aac.config, priming_samples=shift if priming else 0
+    )
+    return head + b"".join(p.payload for p in parts if p)
+
+
+def regular(count: int = FRAMES) -> list[int]:
+    return [i * 3600 for i in range(count)]
+
+
+def test_every_picture_decodes_at_its_own_time() -> None:
+    times = [0, 3600, 7200, 9000, 14_400, 18_000]
+    with av.open(io.BytesIO(movie(times))) as container:
+        frames = list(container.decode(video=0))
+        assert [f.pts for f in frames] == times
+        assert container.streams.video[0].time_base.denominator == 90_000
+        assert [round(float(f.to_ndarray(format="gray").mean())) for f in frames] == pytest.approx(
+            range(6), abs=2
+        )
+
+
+def test_sound_and_picture_have_the_same_length() -> None:
+    with av.open(io.BytesIO(movie(regular(), priming=True))) as container:
+        sound = sum(f.samples for f in container.decode(audio=0)) / 48_000
+    with av.open(io.BytesIO(movie(regular(), priming=True))) as container:
+        last = list(container.decode(video=0))[-1]
+        picture = float((last.pts + last.duration) * last.time_base)
+    assert picture == pytest.approx(FRAMES / 25)
+    assert sound == pytest.approx(picture, abs=0.04)
+
+
+def test_sound_is_where_it_was_put() -> None:
+    with av.open(io.BytesIO(movie(regular(), priming=True))) as container:
+        decoded = np.concatenate([f.to_ndarray()[0] for f in container.decode(audio=0)])
+    expected = tone(24_000).astype(np.float32) / 32768
+    lag = np.argmax(np.correlate(decoded[4800:20_000], expected[4800:14_800], "valid"))
+    assert min(lag % 109, 109 - lag % 109) <= 2  # a period of the tone has 109 samples
+
+
+def test_a_key_frame_carries_its_parameter_sets() -> None:
+    payload, keyframe = PictureEncoder().encode()
+    sets = parameter_sets(split_units(payload))
+    assert keyframe and sets is not None
+    assert sets.codec_string.startswith("avc1.42")
+
+
+def test_units_are_split_at_both_start_codes() -> None:
+    assert split_units(b"\0\0\0\1ab\0\0\1cd\0\0\0\1e") == [b"ab", b"cd", b"e"]
+    assert split_units(b"") == []
+
+
+def test_new_parameters_are_reported_once() -> None:
+    muxer, small, large = Muxer(), PictureEncoder(size=64), PictureEncoder(size=128)
+    changed = []
+    for i, picture in enumerate([small.picture(), small.picture(), large.picture()]):
+        muxer.picture(ReleasedPicture(picture, 3600 * i))
+        changed.append(muxer.parameters_changed)
+    assert changed == [True, False, True]
+    assert muxer.width == 128
