@@ -1,0 +1,210 @@
+/**
+ * One conversation with the gateway: a session, its event socket and its
+ * media, brought back whenever any of them is lost. WebRTC is tried first;
+ * where it cannot connect the media go over a WebSocket.
+ *
+ * Events: every event of the gateway under its type, and
+ *   "connection" {status: "offline" | "connecting" | "live" | "reconnecting", transport}
+ *   "notice" {key} something the visitor should know, a key of i18n.js
+ */
+import { ApiError } from "./api.js";
+import { EventChannel } from "./events.js";
+import { SocketMedia } from "./media_ws.js";
+import { WebRtcMedia } from "./webrtc.js";
+
+const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency", "error"];
+const FIRST_RETRY_MS = 500;
+const LAST_RETRY_MS = 8000;
+
+export class Connection extends EventTarget {
+  sessionId = null;
+  #api;
+  #video;
+  #options;
+  #joined;
+  #preference;
+  #events = null;
+  #media = null;
+  #microphone = null;
+  #abort = null;
+  #status = "offline";
+
+  /**
+   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string}} settings
+   *   join: the session to look at, as a viewer, instead of a new one
+   */
+  constructor(api, video, { preference, join = "" }) {
+    super();
+    this.#api = api;
+    this.#video = video;
+    this.#preference = preference;
+    this.#joined = join;
+  }
+
+  get status() {
+    return this.#status;
+  }
+
+  get transport() {
+    return this.#media?.kind ?? "none";
+  }
+
+  get #role() {
+    return this.#joined ? "viewer" : "speaker";
+  }
+
+  /** Starts, or throws what the gateway said. */
+  async start(options) {
+    this.#options = options;
+    this.#abort = new AbortController();
+    this.#become("connecting");
+    try {
+      await this.#connect();
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
+  async #connect() {
+    const { signal } = this.#abort;
+    await this.#ensureSession(signal);
+    this.#events = this.#openEvents();
+    await this.#events.open(this.#api.eventsUrl(this.sessionId), signal);
+    this.#media = await this.#openMedia(signal);
+    this.#media.addEventListener("lost", () => this.#restore());
+    await this.#media.setMicrophone(this.#microphone);
+    this.#become("live");
+  }
+
+  async #ensureSession(signal) {
+    if (this.#joined) {
+      this.sessionId = this.#joined;
+      return;
+    }
+    if (this.sessionId && (await this.#stillThere(signal))) return;
+    this.sessionId = (await this.#api.createSession(this.#options, signal)).id;
+  }
+
+  /** After a lost connection the gateway may still hold the session, or may have been restarted. */
+  async #stillThere(signal) {
+    try {
+      await this.#api.updateSession(this.sessionId, {}, signal);
+      return true;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) return false;
+      throw error;
+    }
+  }
+
+  #openEvents() {
+    const events = new EventChannel();
+    for (const type of FORWARDED) {
+      events.addEventListener(type, ({ detail }) => this.#tell(type, detail));
+    }
+    events.addEventListener("lost", () => this.#restore());
+    return events;
+  }
+
+  async #openMedia(signal) {
+    if (this.#preference !== "websocket" && window.RTCPeerConnection) {
+      const media = new WebRtcMedia();
+      const exchange = (offer) => this.#api.exchangeSdp(this.sessionId, offer, signal);
+      try {
+        await media.connect(this.#video, exchange, this.#role, signal);
+        return media;
+      } catch (error) {
+        if (this.#preference === "webrtc" || signal.aborted || error.status === 404) throw error;
+        console.info("visavis: WebRTC did not connect, using the WebSocket instead:", error.message);
+        this.#preference = "websocket"; // on this network it will not connect next time either
+        this.#tell("notice", { key: "notice.fallback" });
+      }
+    }
+    const media = new SocketMedia();
+    await media.connect(this.#video, this.#api.mediaUrl(this.sessionId, this.#role), signal);
+    return media;
+  }
+
+  /** Brings back what was lost; keeps trying until it works or stop() is called. */
+  async #restore() {
+    if (this.#status !== "live") return;
+    const abort = this.#abort;
+    this.#become("reconnecting");
+    for (let wait_ms = FIRST_RETRY_MS; !abort.signal.aborted; wait_ms *= 2) {
+      this.#closeLinks();
+      await pause(Math.min(wait_ms, LAST_RETRY_MS) * (0.75 + Math.random() / 2), abort.signal);
+      if (abort.signal.aborted) return;
+      try {
+        await this.#connect();
+        return;
+      } catch (error) {
+        console.info("visavis: not back yet:", error.message);
+      }
+    }
+  }
+
+  /** @param {import("./microphone.js").Microphone | null} microphone */
+  async setMicrophone(microphone) {
+    this.#microphone = microphone;
+    await this.#media?.setMicrophone(microphone);
+  }
+
+  /** False when there is no connection. */
+  send(message) {
+    return this.#events?.send(message) ?? false;
+  }
+
+  /** Language, voice or avatar; kept for a session that has to be made anew. */
+  async update(change) {
+    this.#options = { ...this.#options, ...change };
+    if (this.sessionId && !this.#joined) await this.#api.updateSession(this.sessionId, change);
+  }
+
+  /** Takes effect by connecting again. */
+  prefer(preference) {
+    this.#preference = preference;
+    void this.#restore();
+  }
+
+  voiceLevel() {
+    return this.#media?.voiceLevel() ?? 0;
+  }
+
+  async stop() {
+    this.#abort?.abort(new Error("stopped"));
+    this.#closeLinks();
+    const id = this.sessionId;
+    this.sessionId = null;
+    this.#become("offline");
+    if (id && !this.#joined) await this.#api.deleteSession(id);
+  }
+
+  #closeLinks() {
+    this.#events?.close();
+    this.#media?.close();
+    this.#events = this.#media = null;
+  }
+
+  #become(status) {
+    this.#status = status;
+    this.#tell("connection", { status, transport: this.transport });
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+/** Ends early when aborted, or when the network comes back. */
+function pause(duration_ms, signal) {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      removeEventListener("online", end);
+      resolve();
+    };
+    const timer = setTimeout(end, duration_ms);
+    signal.addEventListener("abort", end, { once: true });
+    addEventListener("online", end, { once: true });
+  });
+}

@@ -1,0 +1,55 @@
+/**
+ * The session's event socket. Every message of the gateway becomes a
+ * CustomEvent of its type, with the message as detail; "lost" follows when
+ * the socket closes without close() having been called.
+ */
+export class EventChannel extends EventTarget {
+  #socket = null;
+
+  /** Resolves when open; rejects when the socket cannot be opened. */
+  open(url, signal) {
+    return new Promise((resolve, reject) => {
+      const socket = new WebSocket(url);
+      this.#socket = socket;
+      const refuse = () => reject(new Error("the event connection could not be opened"));
+      signal?.addEventListener("abort", () => socket.close(), { once: true });
+      socket.addEventListener("close", refuse, { once: true });
+      socket.addEventListener("open", () => {
+        socket.removeEventListener("close", refuse);
+        socket.addEventListener("close", (event) => this.#closed(socket, event));
+        resolve();
+      });
+      socket.addEventListener("message", (event) => this.#received(event.data));
+    });
+  }
+
+  #received(text) {
+    let message;
+    try {
+      message = JSON.parse(text);
+    } catch {
+      console.warn("visavis: an event that is not JSON was ignored");
+      return;
+    }
+    this.dispatchEvent(new CustomEvent(message.type, { detail: message }));
+  }
+
+  #closed(socket, event) {
+    if (socket !== this.#socket) return; // close() was called, or a newer socket took over
+    this.#socket = null;
+    this.dispatchEvent(new CustomEvent("lost", { detail: { code: event.code, reason: event.reason } }));
+  }
+
+  /** False when there is no connection to say it over. */
+  send(message) {
+    if (this.#socket?.readyState !== WebSocket.OPEN) return false;
+    this.#socket.send(JSON.stringify(message));
+    return true;
+  }
+
+  close() {
+    const socket = this.#socket;
+    this.#socket = null;
+    socket?.close();
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * Media over one WebSocket, where WebRTC cannot connect: fragmented MP4 comes
+ * in and plays through Media Source Extensions, 16 kHz PCM goes out.
+ */
+
+const MIME = 'video/mp4; codecs="avc1.42E01F, mp4a.40.2"';
+const FIRST_PICTURE_LIMIT_MS = 8000;
+/** Further behind the newest picture than this, playback jumps; a little behind, it hurries. */
+const JUMP_BEHIND_S = 1.5;
+const HURRY_BEHIND_S = 0.35;
+const KEEP_S = 8;
+const QUEUE_LIMIT_FRAGMENTS = 256;
+/** Two seconds of PCM waiting in the socket: the uplink is stuck, so newer sound is dropped. */
+const UPLINK_LIMIT_BYTES = 64_000;
+
+export class SocketMedia extends EventTarget {
+  kind = "websocket";
+  #socket;
+  #video;
+  #source;
+  #buffer = null;
+  #queue = [];
+  #microphone = null;
+  #closed = false;
+
+  async connect(video, url, signal) {
+    // iPhones have ManagedMediaSource only, and only with remote playback off.
+    const Source = window.ManagedMediaSource ?? window.MediaSource;
+    if (!Source?.isTypeSupported(MIME)) throw new Error("this browser cannot play H.264 streams");
+    this.#video = video;
+    this.#source = new Source();
+    video.disableRemotePlayback = true;
+    video.srcObject = null;
+    video.src = URL.createObjectURL(this.#source);
+    await this.#opened(signal);
+    URL.revokeObjectURL(video.src);
+    this.#buffer = this.#source.addSourceBuffer(MIME);
+    this.#buffer.addEventListener("updateend", () => this.#append());
+    this.#socket = new WebSocket(url);
+    this.#socket.binaryType = "arraybuffer";
+    this.#socket.addEventListener("message", ({ data }) => this.#received(data));
+    await this.#firstPicture(signal);
+    this.#socket.addEventListener("close", () => this.#lost());
+  }
+
+  #opened(signal) {
+    return new Promise((resolve, reject) => {
+      this.#source.addEventListener("sourceopen", resolve, { once: true });
+      signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+    });
+  }
+
+  #firstPicture(signal) {
+    return new Promise((resolve, reject) => {
+      const fail = (error) => {
+        clearTimeout(timer);
+        this.close();
+        reject(error);
+      };
+      const timer = setTimeout(() => fail(new Error("no picture came")), FIRST_PICTURE_LIMIT_MS);
+      signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
+      this.#socket.addEventListener("close", () => fail(new Error("the media connection was refused")));
+      this.#buffer.addEventListener("updateend", () => {
+        if (!this.#buffer.buffered.length) return;
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+
+  #received(data) {
+    if (typeof data === "string") return;
+    this.#queue.push(data);
+    if (this.#queue.length > QUEUE_LIMIT_FRAGMENTS) this.#lost();
+    else this.#append();
+  }
+
+  /** A SourceBuffer takes one operation at a time; this runs the next one. */
+  #append() {
+    if (this.#closed || this.#buffer.updating || this.#source.readyState !== "open") return;
+    const { buffered } = this.#buffer;
+    if (buffered.length) this.#keepUp(buffered.start(0), buffered.end(buffered.length - 1));
+    const stale = this.#video.currentTime - KEEP_S;
+    try {
+      if (buffered.length && stale - buffered.start(0) > KEEP_S) this.#buffer.remove(0, stale);
+      else if (this.#queue.length) this.#buffer.appendBuffer(this.#queue.shift());
+    } catch (error) {
+      console.warn("visavis: the stream could not be decoded", error);
+      this.#lost();
+    }
+  }
+
+  /** Stay close to the newest picture: a conversation has no use for old ones. */
+  #keepUp(start_s, end_s) {
+    const behind_s = end_s - this.#video.currentTime;
+    if (this.#video.currentTime < start_s || behind_s > JUMP_BEHIND_S) {
+      this.#video.currentTime = Math.max(start_s, end_s - HURRY_BEHIND_S / 2);
+    }
+    this.#video.playbackRate = behind_s > HURRY_BEHIND_S ? 1.08 : 1;
+  }
+
+  #lost() {
+    if (this.#closed) return;
+    this.close();
+    this.dispatchEvent(new Event("lost"));
+  }
+
+  /** @param {import("./microphone.js").Microphone | null} microphone null: nothing is sent */
+  async setMicrophone(microphone) {
+    this.#microphone?.stopPcm();
+    this.#microphone = microphone;
+    await microphone?.startPcm((pcm) => this.#sendPcm(pcm));
+  }
+
+  #sendPcm(pcm) {
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
+    if (this.#socket.bufferedAmount < UPLINK_LIMIT_BYTES) this.#socket.send(pcm);
+  }
+
+  /** The stream's loudness is not known here without rerouting its sound. */
+  voiceLevel() {
+    return 0;
+  }
+
+  close() {
+    this.#closed = true;
+    this.#microphone?.stopPcm();
+    this.#queue.length = 0;
+    this.#socket?.close();
+    this.#video.playbackRate = 1;
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * The visitor's microphone: opening it with a clear reason when that fails,
+ * its level, muting for push to talk, and its PCM for the WebSocket path.
+ */
+
+/** After the button, silence goes on this long, so that the end of speech is heard. */
+const LINGER_MS = 1500;
+
+const REASONS = {
+  NotAllowedError: "mic.denied",
+  SecurityError: "mic.denied",
+  NotFoundError: "mic.none",
+  OverconstrainedError: "mic.none",
+  NotReadableError: "mic.busy",
+  AbortError: "mic.busy",
+};
+
+/** `reason` is the key of a text in i18n.js. */
+export class MicrophoneError extends Error {
+  constructor(reason, cause) {
+    super(reason, { cause });
+    this.name = "MicrophoneError";
+    this.reason = reason;
+  }
+}
+
+export class Microphone extends EventTarget {
+  #stream = null;
+  #context = null;
+  #source = null;
+  #analyser = null;
+  #samples = null;
+  #pcmNode = null;
+  #linger = 0;
+
+  get open() {
+    return this.#stream !== null;
+  }
+
+  get track() {
+    return this.#stream?.getAudioTracks()[0] ?? null;
+  }
+
+  /** Asks for permission where needed. @throws {MicrophoneError} */
+  async start(deviceId = "") {
+    clearTimeout(this.#linger);
+    if (this.#stream) return;
+    if (!navigator.mediaDevices?.getUserMedia) throw new MicrophoneError("mic.insecure");
+    const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+    if (deviceId) audio.deviceId = { ideal: deviceId };
+    try {
+      this.#stream = await navigator.mediaDevices.getUserMedia({ audio });
+    } catch (error) {
+      throw new MicrophoneError(REASONS[error.name] ?? "mic.failed", error);
+    }
+    // Unplugged, or the permission was taken back.
+    this.track.addEventListener("ended", () => this.#ended());
+    this.#measure();
+  }
+
+  #measure() {
+    this.#context = new AudioContext();
+    this.#source = this.#context.createMediaStreamSource(this.#stream);
+    this.#analyser = new AnalyserNode(this.#context, { fftSize: 1024 });
+    this.#samples = new Float32Array(this.#analyser.fftSize);
+    this.#source.connect(this.#analyser);
+    if (this.#context.state === "suspended") this.#resumeOnGesture();
+  }
+
+  #resumeOnGesture() {
+    const resume = () => this.#context?.resume();
+    void resume();
+    for (const type of ["pointerdown", "keydown"]) addEventListener(type, resume, { once: true });
+  }
+
+  /** Loudness now, 0..1 on a decibel scale from -60 dB to -10 dB. */
+  level() {
+    if (!this.#analyser || !this.track.enabled) return 0;
+    this.#analyser.getFloatTimeDomainData(this.#samples);
+    const power = this.#samples.reduce((sum, x) => sum + x * x, 0) / this.#samples.length;
+    const level_db = 10 * Math.log10(power + 1e-9);
+    return Math.max(0, Math.min(1, (level_db + 60) / 50));
+  }
+
+  /** Muted, the microphone stays open and gives silence. */
+  setMuted(muted) {
+    if (this.track) this.track.enabled = !muted;
+  }
+
+  /** Sends 20 ms of s16le 16 kHz mono at a time to onPacket(ArrayBuffer). */
+  async startPcm(onPacket) {
+    const context = this.#context;
+    await context.audioWorklet.addModule(new URL("./mic_worklet.js", import.meta.url));
+    if (context !== this.#context) return; // stopped while the module was loading
+    this.#pcmNode = new AudioWorkletNode(context, "visavis-microphone", {
+      numberOfOutputs: 0,
+      channelCount: 1,
+      channelCountMode: "explicit",
+    });
+    this.#pcmNode.port.onmessage = ({ data }) => onPacket(data);
+    this.#source.connect(this.#pcmNode);
+  }
+
+  stopPcm() {
+    if (!this.#pcmNode) return;
+    this.#source?.disconnect(this.#pcmNode);
+    this.#pcmNode.port.close();
+    this.#pcmNode = null;
+  }
+
+  /** Mutes now; `onClosed` follows when the silence that ends the speech has been sent. */
+  stopGently(onClosed) {
+    this.setMuted(true);
+    clearTimeout(this.#linger);
+    this.#linger = setTimeout(() => {
+      onClosed();
+      this.stop();
+    }, LINGER_MS);
+  }
+
+  stop() {
+    clearTimeout(this.#linger);
+    this.stopPcm();
+    this.#stream?.getTracks().forEach((track) => track.stop());
+    void this.#context?.close();
+    this.#stream = this.#context = this.#source = this.#analyser = null;
+  }
+
+  #ended() {
+    this.stop();
+    this.dispatchEvent(new Event("ended"));
+  }
+
+  /** Names are empty until permission has been given once. */
+  static async devices() {
+    const all = (await navigator.mediaDevices?.enumerateDevices()) ?? [];
+    return all.filter(({ kind, deviceId }) => kind === "audioinput" && deviceId);
+  }
+}

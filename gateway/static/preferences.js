@@ -1,0 +1,54 @@
+/** What the visitor has chosen: the page's address first, then the last visit, then the browser. */
+
+const STORE = "visavis.preferences";
+
+const DEFAULTS = {
+  language: navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en",
+  voice: "",
+  avatar: "",
+  transport: "auto",
+  microphoneMode: "hands-free",
+  microphoneDevice: "",
+  captions: true,
+  latency: true,
+};
+
+const FROM_ADDRESS = {
+  language: ["en", "zh"],
+  transport: ["auto", "webrtc", "websocket"],
+};
+
+export class Preferences {
+  #saved = stored();
+  #values;
+
+  constructor(query) {
+    this.#values = { ...DEFAULTS, ...this.#saved };
+    for (const [name, allowed] of Object.entries(FROM_ADDRESS)) {
+      if (allowed.includes(query.get(name))) this.#values[name] = query.get(name);
+    }
+    for (const name of ["voice", "avatar"]) {
+      if (query.get(name)) this.#values[name] = query.get(name);
+    }
+  }
+
+  get(name) {
+    return this.#values[name];
+  }
+
+  set(name, value) {
+    this.#values[name] = value;
+    this.#saved[name] = value; // what only the address says is not kept
+    localStorage.setItem(STORE, JSON.stringify(this.#saved));
+  }
+}
+
+/** Only names that we know, with the type that we expect: the store may be of an older page. */
+function stored() {
+  try {
+    const entries = Object.entries(JSON.parse(localStorage.getItem(STORE)) ?? {});
+    return Object.fromEntries(entries.filter(([name, value]) => typeof value === typeof DEFAULTS[name]));
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,71 @@
+/** Records the conversation on the gateway and downloads it as an mp4. */
+import { label, text } from "./i18n.js";
+
+export class RecordButton {
+  #since_ms = 0;
+  #timer = 0;
+
+  /** @param {object} parts button, elapsed, api, sessionId(), toasts */
+  constructor({ button, elapsed, api, sessionId, toasts }) {
+    Object.assign(this, { button, elapsed, api, sessionId, toasts });
+    button.addEventListener("click", () => void this.#toggle());
+  }
+
+  async #toggle() {
+    const recording = document.body.dataset.recording === "on";
+    this.button.disabled = true;
+    try {
+      if (recording) await this.#finish();
+      else await this.#begin();
+    } catch (error) {
+      this.reset();
+      this.toasts.error(error.message);
+    } finally {
+      this.button.disabled = false;
+    }
+  }
+
+  async #begin() {
+    await this.api.startRecording(this.sessionId());
+    this.#show("on");
+    this.#since_ms = performance.now();
+    this.#timer = setInterval(() => this.#tick(), 500);
+    this.#tick();
+  }
+
+  async #finish() {
+    const id = this.sessionId();
+    this.#show("working");
+    clearInterval(this.#timer);
+    this.toasts.show(text("record.working"));
+    await this.api.stopRecording(id);
+    const url = URL.createObjectURL(await this.api.recordingFile(id));
+    const link = document.createElement("a");
+    link.href = url;
+    link.download = `visavis-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}.mp4`;
+    link.click();
+    // The download has its own hold on the file once it has begun.
+    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    this.reset();
+    this.toasts.show(text("record.saved"));
+  }
+
+  #tick() {
+    const seconds = Math.floor((performance.now() - this.#since_ms) / 1000);
+    const two = (number) => String(number).padStart(2, "0");
+    this.elapsed.textContent = `${two(Math.floor(seconds / 60))}:${two(seconds % 60)}`;
+  }
+
+  /** Also when the session it belonged to has gone. */
+  reset() {
+    clearInterval(this.#timer);
+    this.#show("off");
+  }
+
+  #show(state) {
+    document.body.dataset.recording = state;
+    this.elapsed.hidden = state !== "on";
+    this.button.setAttribute("aria-pressed", String(state === "on"));
+    label(this.button, state === "on" ? "record.stop" : "record.start");
+  }
+}

@@ -1,0 +1,94 @@
+/** The avatar on the stage: portrait, video, state, and the light around it. */
+import { text } from "./i18n.js";
+
+const STATES = ["idle", "listening", "thinking", "speaking"];
+/** Twenty times a second is smooth for the eye and light on a small machine. */
+const LEVEL_PERIOD_MS = 50;
+
+export class Stage {
+  #painted_ms = 0;
+
+  constructor(root) {
+    this.root = root;
+    this.video = root.querySelector("video");
+    this.portrait = root.querySelector("#portrait");
+    this.ambient = document.querySelector("#ambient");
+    this.sound = root.querySelector("#sound");
+    this.sound.addEventListener("click", () => this.#unmute());
+    this.#watchVideo();
+  }
+
+  #watchVideo() {
+    const body = document.body;
+    this.video.addEventListener("playing", () => {
+      const show = () => (body.dataset.video = "playing");
+      if (this.video.requestVideoFrameCallback) this.video.requestVideoFrameCallback(show);
+      else show();
+    });
+    // A new source starts with nothing: the portrait bridges the gap.
+    this.video.addEventListener("emptied", () => (body.dataset.video = "waiting"));
+    this.video.addEventListener("loadedmetadata", () => this.play());
+  }
+
+  /** Browsers refuse sound without a gesture: then without it, and a button asks for one. */
+  async play() {
+    try {
+      await this.video.play();
+    } catch (error) {
+      if (error.name !== "NotAllowedError") return;
+      this.video.muted = true;
+      this.sound.hidden = false;
+      await this.video.play().catch(() => null);
+    }
+  }
+
+  #unmute() {
+    this.video.muted = false;
+    this.sound.hidden = true;
+    void this.play();
+  }
+
+  state(name) {
+    const state = STATES.includes(name) ? name : "idle";
+    document.body.dataset.state = state;
+    const words = this.root.querySelector("#state span:last-child");
+    words.dataset.i18n = `state.${state}`;
+    words.textContent = text(words.dataset.i18n);
+  }
+
+  /** @param {string} url of the portrait */
+  async show(title, url) {
+    this.root.querySelector("#avatar-name span").textContent = title;
+    if (!url) return;
+    this.portrait.src = url;
+    this.portrait.alt = `${text("avatar.portrait")} ${title}`;
+    await this.portrait.decode().catch(() => null);
+    this.#paintAmbient();
+  }
+
+  /** The room takes the portrait's colours: a handful of pixels, stretched, is a blur for free. */
+  #paintAmbient() {
+    if (!this.portrait.naturalWidth) return;
+    const brush = this.ambient.getContext("2d");
+    brush.filter = "saturate(1.6)";
+    brush.drawImage(this.portrait, 0, 0, this.ambient.width, this.ambient.height);
+    document.body.dataset.ambient = "on";
+  }
+
+  /** Follows two levels (0..1), asked for each time, for as long as the page lives. */
+  animate(microphoneLevel, voiceLevel) {
+    const meter = document.querySelector("#meter");
+    const paint = (now_ms) => {
+      requestAnimationFrame(paint);
+      if (now_ms - this.#painted_ms < LEVEL_PERIOD_MS) return;
+      this.#painted_ms = now_ms;
+      const heard = microphoneLevel();
+      const { state } = document.body.dataset;
+      const level = state === "speaking" ? voiceLevel() : heard;
+      this.root.style.setProperty("--level", level.toFixed(2));
+      meter.parentElement.style.setProperty("--level", heard.toFixed(2));
+      meter.setAttribute("aria-valuenow", String(Math.round(100 * heard)));
+    };
+    requestAnimationFrame(paint);
+  }
+}

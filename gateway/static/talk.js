@@ -1,0 +1,133 @@
+/**
+ * The microphone button: a switch when hands-free, a key to hold in push to
+ * talk. body[data-microphone] tells off, opening, on, muted or denied.
+ */
+import { label, text } from "./i18n.js";
+import { Microphone, MicrophoneError } from "./microphone.js";
+
+export class TalkButton {
+  #microphone = new Microphone();
+  #held = false;
+
+  /**
+   * @param {object} parts button, connection() (the running one or null),
+   *   preferences, onError(message)
+   */
+  constructor({ button, connection, preferences, onError }) {
+    this.button = button;
+    this.connection = connection;
+    this.preferences = preferences;
+    this.onError = onError;
+    this.#listen();
+    this.#microphone.addEventListener("ended", () => {
+      this.#show("off");
+      void this.connection()?.setMicrophone(null);
+      onError(text("mic.ended"));
+    });
+  }
+
+  get #push() {
+    return this.preferences.get("microphoneMode") === "push";
+  }
+
+  level() {
+    return this.#microphone.level();
+  }
+
+  #listen() {
+    this.button.addEventListener("click", () => {
+      if (!this.#push) void this.toggle();
+    });
+    this.button.addEventListener("pointerdown", (event) => {
+      if (!this.#push) return;
+      this.button.setPointerCapture(event.pointerId);
+      void this.#hold();
+    });
+    for (const type of ["pointerup", "pointercancel", "blur"]) {
+      this.button.addEventListener(type, () => this.#release());
+    }
+    this.button.addEventListener("contextmenu", (event) => event.preventDefault());
+    addEventListener("keydown", (event) => this.#key(event));
+    addEventListener("keyup", ({ code }) => {
+      if (code === "Space" || code === "Enter") this.#release();
+    });
+    addEventListener("blur", () => this.#release());
+  }
+
+  /** The space bar talks from anywhere that has no other use for it. */
+  #key(event) {
+    const here = event.target === this.button;
+    const free = !event.target.closest("input, textarea, select, button, a, summary, dialog, [tabindex]");
+    const wanted = event.code === "Space" ? here || free : event.code === "Enter" && here;
+    if (!this.#push || !wanted || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    if (!event.repeat) void this.#hold();
+  }
+
+  async toggle() {
+    const state = document.body.dataset.microphone;
+    if (state === "on" || state === "muted") this.close();
+    else await this.open();
+  }
+
+  /** Opens the microphone and says in plain words why that fails, if it does. */
+  async open() {
+    if (!this.connection() || document.body.dataset.microphone === "opening") return;
+    this.#show("opening");
+    try {
+      await this.#microphone.start(this.preferences.get("microphoneDevice"));
+      await this.connection()?.setMicrophone(this.#microphone);
+    } catch (error) {
+      this.#show(error.reason === "mic.denied" ? "denied" : "off");
+      this.#microphone.stop();
+      this.onError(text(error instanceof MicrophoneError ? error.reason : "mic.failed"));
+      return;
+    }
+    this.#mute(this.#push && !this.#held);
+  }
+
+  /** Gives the microphone back after a moment of silence that ends the speech. */
+  close() {
+    if (!this.#microphone.open) return;
+    this.#show("off");
+    this.#microphone.stopGently(() => void this.connection()?.setMicrophone(null));
+  }
+
+  /** At once, without the silence. */
+  stop() {
+    this.#microphone.stop();
+    this.#show("off");
+  }
+
+  /** After the mode or the device has been changed in the settings. */
+  async reopen() {
+    if (!this.#microphone.open) return this.#show(document.body.dataset.microphone);
+    this.#microphone.stop();
+    document.body.dataset.microphone = "off";
+    return this.open();
+  }
+
+  async #hold() {
+    this.#held = true;
+    if (this.#microphone.open) this.#mute(false);
+    else await this.open();
+  }
+
+  #release() {
+    if (!this.#held) return;
+    this.#held = false;
+    if (this.#push && this.#microphone.open) this.#mute(true);
+  }
+
+  #mute(muted) {
+    this.#microphone.setMuted(muted);
+    this.#show(muted ? "muted" : "on");
+  }
+
+  #show(state) {
+    document.body.dataset.microphone = state;
+    this.button.setAttribute("aria-pressed", String(state === "on"));
+    if (this.#push) label(this.button, "mic.hold");
+    else label(this.button, state === "on" ? "mic.off" : "mic.on");
+  }
+}

@@ -1,0 +1,37 @@
+/** Short messages that leave by themselves; errors stay longer and are announced at once. */
+
+const STAY_MS = { info: 4000, error: 9000 };
+const SHOWN = 3;
+
+export class Toasts {
+  /** @param {HTMLElement} region */
+  constructor(region) {
+    this.region = region;
+  }
+
+  show(message, kind = "info") {
+    for (const toast of this.region.children) {
+      if (toast.firstChild.textContent === message) toast.remove();
+    }
+    const toast = document.createElement("div");
+    toast.className = "toast";
+    toast.dataset.kind = kind;
+    toast.setAttribute("role", kind === "error" ? "alert" : "status");
+    const words = document.createElement("span");
+    words.textContent = message;
+    const close = document.createElement("button");
+    close.className = "toast-close";
+    close.type = "button";
+    close.setAttribute("aria-label", "×");
+    close.textContent = "×";
+    close.addEventListener("click", () => toast.remove());
+    toast.append(words, close);
+    this.region.append(toast);
+    while (this.region.childElementCount > SHOWN) this.region.firstElementChild.remove();
+    setTimeout(() => toast.remove(), STAY_MS[kind]);
+  }
+
+  error(message) {
+    this.show(message, "error");
+  }
+}

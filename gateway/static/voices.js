@@ -1,0 +1,47 @@
+/** The voices of the chosen language, as a radio group. */
+import { titleOf } from "./avatars.js";
+import { text } from "./i18n.js";
+
+export class VoicePicker {
+  #voices = [];
+
+  /** @param {(name: string) => void} onChoose */
+  constructor(root, api, onChoose) {
+    this.root = root;
+    this.api = api;
+    root.addEventListener("change", ({ target }) => onChoose(target.value));
+  }
+
+  async load() {
+    this.#voices = await this.api.voices();
+  }
+
+  /** The wanted one where it speaks the language, else the first that does. */
+  resolve(wanted, language) {
+    const able = this.#able(language);
+    return (able.find(({ name }) => name === wanted) ?? able[0])?.name ?? "";
+  }
+
+  #able(language) {
+    return this.#voices.filter(({ languages }) =>
+      languages.some((code) => code === language || code.startsWith(`${language}-`)),
+    );
+  }
+
+  render(chosen, language) {
+    this.root.replaceChildren(...this.#able(language).map((voice) => row(voice, voice.name === chosen)));
+  }
+}
+
+function row({ name, gender, description }, checked) {
+  const line = document.createElement("label");
+  line.className = "voice";
+  const input = document.createElement("input");
+  Object.assign(input, { type: "radio", name: "voice", value: name, checked });
+  const title = document.createElement("strong");
+  title.textContent = titleOf(name);
+  const about = document.createElement("small");
+  about.textContent = [gender && text(`voice.gender.${gender}`, gender), description].filter(Boolean).join(" · ");
+  line.append(input, title, about);
+  return line;
+}

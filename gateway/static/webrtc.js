@@ -1,0 +1,110 @@
+/**
+ * Media over WebRTC. One offer, no trickle: the gateway answers once. The
+ * microphone's place is in the offer from the start, so that the microphone
+ * can be switched on and off later without a second negotiation.
+ */
+
+const GATHERING_LIMIT_MS = 1000;
+const CONNECT_LIMIT_MS = 6000;
+/** A Wi-Fi change shows up as "disconnected" and often heals by itself. */
+const HEALING_LIMIT_MS = 3000;
+
+/** H.264 first: the avatar is encoded as H.264 once for every kind of viewer. */
+function preferH264(transceiver) {
+  const codecs = RTCRtpReceiver.getCapabilities?.("video")?.codecs;
+  if (!codecs || !transceiver.setCodecPreferences) return;
+  const rank = (codec) => {
+    if (codec.mimeType !== "video/H264") return 2;
+    return /packetization-mode=1.*profile-level-id=42e0/.test(codec.sdpFmtpLine ?? "") ? 0 : 1;
+  };
+  transceiver.setCodecPreferences([...codecs].sort((a, b) => rank(a) - rank(b)));
+}
+
+function gathered(pc) {
+  if (pc.iceGatheringState === "complete") return Promise.resolve();
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, GATHERING_LIMIT_MS);
+    pc.addEventListener("icegatheringstatechange", () => {
+      if (pc.iceGatheringState !== "complete") return;
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
+function connected(pc, signal) {
+  return new Promise((resolve, reject) => {
+    const give = (settle, value) => {
+      clearTimeout(timer);
+      pc.removeEventListener("connectionstatechange", check);
+      settle(value);
+    };
+    const check = () => {
+      if (pc.connectionState === "connected") give(resolve);
+      if (["failed", "closed"].includes(pc.connectionState)) {
+        give(reject, new Error(`WebRTC ${pc.connectionState}`));
+      }
+    };
+    const timer = setTimeout(() => give(reject, new Error("WebRTC timed out")), CONNECT_LIMIT_MS);
+    signal?.addEventListener("abort", () => give(reject, signal.reason), { once: true });
+    pc.addEventListener("connectionstatechange", check);
+    check();
+  });
+}
+
+export class WebRtcMedia extends EventTarget {
+  kind = "webrtc";
+  #pc = new RTCPeerConnection();
+  #stream = new MediaStream();
+  #microphone;
+  #healing = 0;
+
+  /**
+   * @param {HTMLVideoElement} video shows and sounds what arrives
+   * @param {(offer: object) => Promise<RTCSessionDescriptionInit>} exchange offer to answer
+   */
+  async connect(video, exchange, role, signal) {
+    const direction = role === "viewer" ? "recvonly" : "sendrecv";
+    this.#microphone = this.#pc.addTransceiver("audio", { direction }).sender;
+    preferH264(this.#pc.addTransceiver("video", { direction: "recvonly" }));
+    this.#pc.addEventListener("track", ({ track }) => this.#stream.addTrack(track));
+    try {
+      await this.#pc.setLocalDescription(await this.#pc.createOffer());
+      await gathered(this.#pc);
+      const { sdp, type } = this.#pc.localDescription;
+      const answer = await exchange({ sdp, type, role });
+      await this.#pc.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
+      video.removeAttribute("src");
+      video.srcObject = this.#stream;
+      await connected(this.#pc, signal);
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+    this.#pc.addEventListener("connectionstatechange", () => this.#watch());
+  }
+
+  #watch() {
+    clearTimeout(this.#healing);
+    const state = this.#pc.connectionState;
+    const lost = () => this.dispatchEvent(new Event("lost"));
+    if (state === "failed" || state === "closed") lost();
+    if (state === "disconnected") this.#healing = setTimeout(lost, HEALING_LIMIT_MS);
+  }
+
+  /** @param {import("./microphone.js").Microphone | null} microphone null: nothing is sent */
+  async setMicrophone(microphone) {
+    await this.#microphone.replaceTrack(microphone?.track ?? null);
+  }
+
+  /** Loudness of the avatar's voice now, 0..1. */
+  voiceLevel() {
+    const receiver = this.#pc.getReceivers().find(({ track }) => track.kind === "audio");
+    return receiver?.getSynchronizationSources()[0]?.audioLevel ?? 0;
+  }
+
+  close() {
+    clearTimeout(this.#healing);
+    this.#pc.close();
+  }
+}

@@ -1,0 +1,255 @@
+"""A stub of the gateway for tests of the page alone: it speaks the public API and thinks nothing.
+
+The real gateway, with everything behind it, is met in test_conversation.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from aiortc import RTCPeerConnection, RTCSessionDescription
+from fastapi import FastAPI, Form, Request, Response, UploadFile, WebSocket, WebSocketDisconnect
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from gateway import __file__ as gateway_file
+from tests.browser.stub_media import (
+    AudioStreamTrack,
+    FaceClip,
+    Picture,
+    StubVideo,
+    drawn_face,
+    fmp4,
+    jpeg,
+)
+
+STATIC = gateway_file.replace("__init__.py", "static")
+VOICES = [
+    {"name": "hibari", "languages": ["en"], "gender": "female", "description": "Clear and calm"},
+    {"name": "joe", "languages": ["en"], "gender": "male", "description": "Warm"},
+    {"name": "baker", "languages": ["zh"], "gender": "female", "description": "标准普通话"},
+]
+
+
+@dataclass
+class Script:
+    """How the stub behaves; a test changes it before or while the page is open."""
+
+    api_key: str = ""
+    webrtc_status: int = 200
+    refuse_avatar: str = ""
+    avatars: list[str] = field(default_factory=lambda: ["eileen", "grandma-gu"])
+    portrait: Picture = field(default_factory=drawn_face)
+
+
+@dataclass
+class Seen:
+    """What the page has done."""
+
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+    updates: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    uploads: list[tuple[str, int]] = field(default_factory=list)
+    recording: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    pcm: bytearray = field(default_factory=bytearray)
+
+
+def _error(status: int, code: str, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"code": code, "message": message}}, status)
+
+
+class StubGateway:
+    """Runs in a thread of its own, on a free port of the loopback interface."""
+
+    def __init__(self, script: Script | None = None) -> None:
+        self.script = script or Script()
+        self.seen = Seen()
+        self._speaking = False
+        self._sockets: dict[str, set[WebSocket]] = {"events": set(), "media": set()}
+        self._peers: set[RTCPeerConnection] = set()
+        self._live: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        config = uvicorn.Config(self._app(), log_config=None, ws="websockets-sansio")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="stub-gateway")
+
+    def __enter__(self) -> StubGateway:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._server.serve([self._socket])
+        await self._close_peers()
+
+    # ---------------------------------------------------------------- what tests do
+
+    def push(self, *events: dict[str, Any]) -> None:
+        """Sends events to the page, in order; returns when they are sent."""
+        self._speaking = next((e["state"] == "speaking" for e in events if "state" in e), False)
+        self._do(lambda: self._push(events))
+
+    def drop(self, *, forget: bool = False) -> None:
+        """Cuts every connection; forget: as after a restart, the session is unknown too."""
+        if forget:
+            self._live.clear()
+        self._do(self._drop)
+
+    def _do(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(make(), self._loop).result(10)
+
+    async def _push(self, events: tuple[dict[str, Any], ...]) -> None:
+        for peer in list(self._sockets["events"]):
+            for event in events:
+                await peer.send_json(event)
+
+    async def _drop(self) -> None:
+        for kind in self._sockets.values():
+            for peer in list(kind):
+                with suppress(RuntimeError):  # it has gone by itself
+                    await peer.close(1012)
+        await self._close_peers()
+
+    async def _close_peers(self) -> None:
+        while self._peers:
+            await self._peers.pop().close()
+
+    # ---------------------------------------------------------------- the API
+
+    def _app(self) -> FastAPI:
+        app = FastAPI()
+        app.middleware("http")(self._check_key)
+        app.get("/")(self._page)
+        app.mount("/static", StaticFiles(directory=STATIC))
+        app.get("/v1/voices")(self._voices)
+        app.get("/v1/avatars")(self._avatars)
+        app.post("/v1/avatars")(self._create_avatar)
+        app.get("/v1/avatars/{name}/portrait.jpg")(self._portrait)
+        app.post("/v1/sessions")(self._create)
+        app.patch("/v1/sessions/{session}")(self._update)
+        app.delete("/v1/sessions/{session}")(self._delete)
+        app.post("/v1/sessions/{session}/webrtc")(self._webrtc)
+        app.post("/v1/sessions/{session}/recording")(self._record)
+        app.post("/v1/sessions/{session}/recording/stop")(self._record_stop)
+        app.get("/v1/sessions/{session}/recording.mp4")(self._recording)
+        app.websocket("/v1/sessions/{session}/events")(self._events)
+        app.websocket("/v1/sessions/{session}/media")(self._media)
+        return app
+
+    async def _check_key(self, request: Request, forward: Any) -> Any:
+        key, path = self.script.api_key, request.url.path
+        if key and path.startswith("/v1/"):
+            if request.headers.get("authorization") != f"Bearer {key}":
+                return _error(401, "unauthenticated", "this gateway needs an API key")
+        return await forward(request)
+
+    async def _page(self) -> FileResponse:
+        return FileResponse(f"{STATIC}/index.html")
+
+    async def _voices(self) -> dict[str, Any]:
+        return {"voices": VOICES}
+
+    async def _avatars(self) -> dict[str, Any]:
+        return {"avatars": [{"name": name, "builtin": True} for name in self.script.avatars]}
+
+    async def _create_avatar(self, photo: UploadFile, name: str = Form()) -> Any:
+        if self.script.refuse_avatar:
+            return _error(422, "invalid_input", self.script.refuse_avatar)
+        self.seen.uploads.append((name, len(await photo.read())))
+        self.script.avatars.append(name)
+        return JSONResponse({"name": name}, 201)
+
+    async def _portrait(self, name: str) -> Response:
+        return Response(jpeg(self.script.portrait), media_type="image/jpeg")
+
+    async def _create(self, request: Request) -> Any:
+        self.seen.sessions.append(await request.json())
+        session = f"session{len(self.seen.sessions)}"
+        self._live.add(session)
+        return JSONResponse({"id": session, **self.seen.sessions[-1]}, 201)
+
+    async def _update(self, session: str, request: Request) -> Any:
+        if session not in self._live:
+            return _error(404, "unknown_session", f"no session {session}")
+        if change := await request.json():
+            self.seen.updates.append(change)
+        return {"id": session}
+
+    async def _delete(self, session: str) -> Response:
+        self.seen.deleted.append(session)
+        return Response(status_code=204)
+
+    async def _webrtc(self, session: str, request: Request) -> Any:
+        if self.script.webrtc_status != 200:
+            return _error(self.script.webrtc_status, "unavailable", "no WebRTC here")
+        offer = await request.json()
+        peer = RTCPeerConnection()
+        self._peers.add(peer)
+        peer.addTrack(AudioStreamTrack())
+        peer.addTrack(StubVideo(self._clip()))
+        await peer.setRemoteDescription(RTCSessionDescription(offer["sdp"], offer["type"]))
+        await peer.setLocalDescription(await peer.createAnswer())
+        answer = peer.localDescription
+        return {"sdp": answer.sdp, "type": answer.type, "peer_id": "p1"}
+
+    def _clip(self) -> FaceClip:
+        return FaceClip(self.script.portrait, lambda: self._speaking)
+
+    async def _record(self, session: str) -> dict[str, Any]:
+        self.seen.recording.append("start")
+        return {"id": session}
+
+    async def _record_stop(self, session: str) -> dict[str, Any]:
+        self.seen.recording.append("stop")
+        return {"id": session}
+
+    async def _recording(self, session: str) -> Response:
+        return Response(b"not a real film", media_type="video/mp4")
+
+    async def _events(self, peer: WebSocket, session: str) -> None:
+        await peer.accept()
+        self._sockets["events"].add(peer)
+        try:
+            await peer.send_json({"type": "state", "state": "idle"})
+            while True:
+                self.seen.events.append(await peer.receive_json())
+        except WebSocketDisconnect:
+            pass
+        finally:
+            self._sockets["events"].discard(peer)
+
+    async def _media(self, peer: WebSocket, session: str) -> None:
+        await peer.accept()
+        self._sockets["media"].add(peer)
+        sender = asyncio.create_task(self._send_film(peer))
+        try:
+            while True:
+                self.seen.pcm += await peer.receive_bytes()
+        except WebSocketDisconnect:
+            pass
+        finally:
+            self._sockets["media"].discard(peer)
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+    async def _send_film(self, peer: WebSocket) -> None:
+        async for piece in fmp4(self._clip()):
+            await peer.send_bytes(piece)
