@@ -26,7 +26,7 @@ from visavis.v1 import control_pb2 as visavis_dot_v1_dot_control__pb2
 from visavis.v1 import media_pb2 as visavis_dot_v1_dot_media__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15visavis/v1/face.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\x1a\x16visavis/v1/media.proto\"\xc2\x01\n\nFaceConfig\x12\x0e\n\x06\x61vatar\x18\x01 \x01(\t\x12-\n\x06source\x18\x02 \x01(\x0e\x32\x1d.visavis.v1.FaceConfig.Source\x12&\n\x06\x63odecs\x18\x03 \x03(\x0e\x32\x16.visavis.v1.VideoCodec\x12\x13\n\x0b\x62lendshapes\x18\x04 \x01(\x08\x12\x0c\n\x04seed\x18\x05 \x01(\x04\"*\n\x06Source\x12\x0e\n\nSOURCE_MEL\x10\x00\x12\x10\n\x0cSOURCE_VOICE\x10\x01\"\x91\x01\n\x0e\x41nimateRequest\x12(\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x16.visavis.v1.FaceConfigH\x00\x12#\n\x03mel\x18\x02 \x01(\x0b\x32\x14.visavis.v1.MelChunkH\x00\x12%\n\x05voice\x18\x03 \x01(\x0b\x32\x14.visavis.v1.PcmChunkH\x00\x42\t\n\x07request\"s\n\x0f\x41nimateResponse\x12\'\n\x05video\x18\x01 \x01(\x0b\x32\x16.visavis.v1.VideoChunkH\x00\x12+\n\x04\x66\x61\x63\x65\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.BlendshapeChunkH\x00\x42\n\n\x08response\"\xa8\x01\n\x11\x46\x61\x63\x65\x41ttachRequest\x12.\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1c.visavis.v1.FaceAttachConfigH\x00\x12/\n\x08keyframe\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.KeyframeRequestH\x00\x12\'\n\x06\x63odecs\x18\x03 \x01(\x0b\x32\x15.visavis.v1.SetCodecsH\x00\x42\t\n\x07request\"I\n\x10\x46\x61\x63\x65\x41ttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12$\n\x04\x66\x61\x63\x65\x18\x02 \x01(\x0b\x32\x16.visavis.v1.FaceConfig\"8\n\x0fKeyframeRequest\x12%\n\x05\x63odec\x18\x01 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\"3\n\tSetCodecs\x12&\n\x06\x63odecs\x18\x01 \x03(\x0e\x32\x16.visavis.v1.VideoCodec\"\x14\n\x12ListAvatarsRequest\":\n\x13ListAvatarsResponse\x12#\n\x07\x61vatars\x18\x01 \x03(\x0b\x32\x12.visavis.v1.Avatar\"n\n\x06\x41vatar\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05width\x18\x02 \x01(\r\x12\x0e\n\x06height\x18\x03 \x01(\r\x12\x0f\n\x07\x62uiltin\x18\x04 \x01(\x08\x12\x0f\n\x07licence\x18\x05 \x01(\t\x12\x15\n\rportrait_jpeg\x18\x06 \x01(\x0c\"2\n\x13\x43reateAvatarRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05image\x18\x02 \x01(\x0c\"#\n\x13\x44\x65leteAvatarRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteAvatarResponse\"M\n\nFaceStatus\x12*\n\x07service\x18\x01 \x01(\x0b\x32\x19.visavis.v1.ServiceStatus\x12\x13\n\x0b\x62lendshapes\x18\x02 \x03(\t2\xc8\x03\n\rFaceAnimation\x12\x46\n\x07\x41nimate\x12\x1a.visavis.v1.AnimateRequest\x1a\x1b.visavis.v1.AnimateResponse(\x01\x30\x01\x12\x44\n\x06\x41ttach\x12\x1d.visavis.v1.FaceAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12N\n\x0bListAvatars\x12\x1e.visavis.v1.ListAvatarsRequest\x1a\x1f.visavis.v1.ListAvatarsResponse\x12\x43\n\x0c\x43reateAvatar\x12\x1f.visavis.v1.CreateAvatarRequest\x1a\x12.visavis.v1.Avatar\x12Q\n\x0c\x44\x65leteAvatar\x12\x1f.visavis.v1.DeleteAvatarRequest\x1a .visavis.v1.DeleteAvatarResponse\x12\x41\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x16.visavis.v1.FaceStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15visavis/v1/face.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\x1a\x16visavis/v1/media.proto\"\xd7\x01\n\nFaceConfig\x12\x0e\n\x06\x61vatar\x18\x01 \x01(\t\x12-\n\x06source\x18\x02 \x01(\x0e\x32\x1d.visavis.v1.FaceConfig.Source\x12&\n\x06\x63odecs\x18\x03 \x03(\x0e\x32\x16.visavis.v1.VideoCodec\x12\x13\n\x0b\x62lendshapes\x18\x04 \x01(\x08\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x13\n\x0bstart_frame\x18\x06 \x01(\x04\"*\n\x06Source\x12\x0e\n\nSOURCE_MEL\x10\x00\x12\x10\n\x0cSOURCE_VOICE\x10\x01\"\x91\x01\n\x0e\x41nimateRequest\x12(\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x16.visavis.v1.FaceConfigH\x00\x12#\n\x03mel\x18\x02 \x01(\x0b\x32\x14.visavis.v1.MelChunkH\x00\x12%\n\x05voice\x18\x03 \x01(\x0b\x32\x14.visavis.v1.PcmChunkH\x00\x42\t\n\x07request\"s\n\x0f\x41nimateResponse\x12\'\n\x05video\x18\x01 \x01(\x0b\x32\x16.visavis.v1.VideoChunkH\x00\x12+\n\x04\x66\x61\x63\x65\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.BlendshapeChunkH\x00\x42\n\n\x08response\"\xa8\x01\n\x11\x46\x61\x63\x65\x41ttachRequest\x12.\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1c.visavis.v1.FaceAttachConfigH\x00\x12/\n\x08keyframe\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.KeyframeRequestH\x00\x12\'\n\x06\x63odecs\x18\x03 \x01(\x0b\x32\x15.visavis.v1.SetCodecsH\x00\x42\t\n\x07request\"I\n\x10\x46\x61\x63\x65\x41ttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12$\n\x04\x66\x61\x63\x65\x18\x02 \x01(\x0b\x32\x16.visavis.v1.FaceConfig\"8\n\x0fKeyframeRequest\x12%\n\x05\x63odec\x18\x01 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\"3\n\tSetCodecs\x12&\n\x06\x63odecs\x18\x01 \x03(\x0e\x32\x16.visavis.v1.VideoCodec\"\x14\n\x12ListAvatarsRequest\":\n\x13ListAvatarsResponse\x12#\n\x07\x61vatars\x18\x01 \x03(\x0b\x32\x12.visavis.v1.Avatar\"n\n\x06\x41vatar\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05width\x18\x02 \x01(\r\x12\x0e\n\x06height\x18\x03 \x01(\r\x12\x0f\n\x07\x62uiltin\x18\x04 \x01(\x08\x12\x0f\n\x07licence\x18\x05 \x01(\t\x12\x15\n\rportrait_jpeg\x18\x06 \x01(\x0c\"2\n\x13\x43reateAvatarRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05image\x18\x02 \x01(\x0c\"#\n\x13\x44\x65leteAvatarRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteAvatarResponse\"M\n\nFaceStatus\x12*\n\x07service\x18\x01 \x01(\x0b\x32\x19.visavis.v1.ServiceStatus\x12\x13\n\x0b\x62lendshapes\x18\x02 \x03(\t2\xc8\x03\n\rFaceAnimation\x12\x46\n\x07\x41nimate\x12\x1a.visavis.v1.AnimateRequest\x1a\x1b.visavis.v1.AnimateResponse(\x01\x30\x01\x12\x44\n\x06\x41ttach\x12\x1d.visavis.v1.FaceAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12N\n\x0bListAvatars\x12\x1e.visavis.v1.ListAvatarsRequest\x1a\x1f.visavis.v1.ListAvatarsResponse\x12\x43\n\x0c\x43reateAvatar\x12\x1f.visavis.v1.CreateAvatarRequest\x1a\x12.visavis.v1.Avatar\x12Q\n\x0c\x44\x65leteAvatar\x12\x1f.visavis.v1.DeleteAvatarRequest\x1a .visavis.v1.DeleteAvatarResponse\x12\x41\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x16.visavis.v1.FaceStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,35 +34,35 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'visavis.v1.face_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FACECONFIG']._serialized_start=88
-  _globals['_FACECONFIG']._serialized_end=282
-  _globals['_FACECONFIG_SOURCE']._serialized_start=240
-  _globals['_FACECONFIG_SOURCE']._serialized_end=282
-  _globals['_ANIMATEREQUEST']._serialized_start=285
-  _globals['_ANIMATEREQUEST']._serialized_end=430
-  _globals['_ANIMATERESPONSE']._serialized_start=432
-  _globals['_ANIMATERESPONSE']._serialized_end=547
-  _globals['_FACEATTACHREQUEST']._serialized_start=550
-  _globals['_FACEATTACHREQUEST']._serialized_end=718
-  _globals['_FACEATTACHCONFIG']._serialized_start=720
-  _globals['_FACEATTACHCONFIG']._serialized_end=793
-  _globals['_KEYFRAMEREQUEST']._serialized_start=795
-  _globals['_KEYFRAMEREQUEST']._serialized_end=851
-  _globals['_SETCODECS']._serialized_start=853
-  _globals['_SETCODECS']._serialized_end=904
-  _globals['_LISTAVATARSREQUEST']._serialized_start=906
-  _globals['_LISTAVATARSREQUEST']._serialized_end=926
-  _globals['_LISTAVATARSRESPONSE']._serialized_start=928
-  _globals['_LISTAVATARSRESPONSE']._serialized_end=986
-  _globals['_AVATAR']._serialized_start=988
-  _globals['_AVATAR']._serialized_end=1098
-  _globals['_CREATEAVATARREQUEST']._serialized_start=1100
-  _globals['_CREATEAVATARREQUEST']._serialized_end=1150
-  _globals['_DELETEAVATARREQUEST']._serialized_start=1152
-  _globals['_DELETEAVATARREQUEST']._serialized_end=1187
-  _globals['_DELETEAVATARRESPONSE']._serialized_start=1189
-  _globals['_DELETEAVATARRESPONSE']._serialized_end=1211
-  _globals['_FACESTATUS']._serialized_start=1213
-  _globals['_FACESTATUS']._serialized_end=1290
-  _globals['_FACEANIMATION']._serialized_start=1293
-  _globals['_FACEANIMATION']._serialized_end=1749
+  _globals['_FACECONFIG']._serialized_end=303
+  _globals['_FACECONFIG_SOURCE']._serialized_start=261
+  _globals['_FACECONFIG_SOURCE']._serialized_end=303
+  _globals['_ANIMATEREQUEST']._serialized_start=306
+  _globals['_ANIMATEREQUEST']._serialized_end=451
+  _globals['_ANIMATERESPONSE']._serialized_start=453
+  _globals['_ANIMATERESPONSE']._serialized_end=568
+  _globals['_FACEATTACHREQUEST']._serialized_start=571
+  _globals['_FACEATTACHREQUEST']._serialized_end=739
+  _globals['_FACEATTACHCONFIG']._serialized_start=741
+  _globals['_FACEATTACHCONFIG']._serialized_end=814
+  _globals['_KEYFRAMEREQUEST']._serialized_start=816
+  _globals['_KEYFRAMEREQUEST']._serialized_end=872
+  _globals['_SETCODECS']._serialized_start=874
+  _globals['_SETCODECS']._serialized_end=925
+  _globals['_LISTAVATARSREQUEST']._serialized_start=927
+  _globals['_LISTAVATARSREQUEST']._serialized_end=947
+  _globals['_LISTAVATARSRESPONSE']._serialized_start=949
+  _globals['_LISTAVATARSRESPONSE']._serialized_end=1007
+  _globals['_AVATAR']._serialized_start=1009
+  _globals['_AVATAR']._serialized_end=1119
+  _globals['_CREATEAVATARREQUEST']._serialized_start=1121
+  _globals['_CREATEAVATARREQUEST']._serialized_end=1171
+  _globals['_DELETEAVATARREQUEST']._serialized_start=1173
+  _globals['_DELETEAVATARREQUEST']._serialized_end=1208
+  _globals['_DELETEAVATARRESPONSE']._serialized_start=1210
+  _globals['_DELETEAVATARRESPONSE']._serialized_end=1232
+  _globals['_FACESTATUS']._serialized_start=1234
+  _globals['_FACESTATUS']._serialized_end=1311
+  _globals['_FACEANIMATION']._serialized_start=1314
+  _globals['_FACEANIMATION']._serialized_end=1770
 # @@protoc_insertion_point(module_scope)

@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FaceConfig(_message.Message):
-    __slots__ = ("avatar", "source", "codecs", "blendshapes", "seed")
+    __slots__ = ("avatar", "source", "codecs", "blendshapes", "seed", "start_frame")
     class Source(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         SOURCE_MEL: _ClassVar[FaceConfig.Source]
@@ -22,12 +22,14 @@ class FaceConfig(_message.Message):
     CODECS_FIELD_NUMBER: _ClassVar[int]
     BLENDSHAPES_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
+    START_FRAME_FIELD_NUMBER: _ClassVar[int]
     avatar: str
     source: FaceConfig.Source
     codecs: _containers.RepeatedScalarFieldContainer[_media_pb2.VideoCodec]
     blendshapes: bool
     seed: int
-    def __init__(self, avatar: _Optional[str] = ..., source: _Optional[_Union[FaceConfig.Source, str]] = ..., codecs: _Optional[_Iterable[_Union[_media_pb2.VideoCodec, str]]] = ..., blendshapes: _Optional[bool] = ..., seed: _Optional[int] = ...) -> None: ...
+    start_frame: int
+    def __init__(self, avatar: _Optional[str] = ..., source: _Optional[_Union[FaceConfig.Source, str]] = ..., codecs: _Optional[_Iterable[_Union[_media_pb2.VideoCodec, str]]] = ..., blendshapes: _Optional[bool] = ..., seed: _Optional[int] = ..., start_frame: _Optional[int] = ...) -> None: ...
 
 class AnimateRequest(_message.Message):
     __slots__ = ("config", "mel", "voice")

@@ -1,0 +1,1 @@
+"""A whole script to one video, in parts that survive an interruption."""

@@ -1,0 +1,71 @@
+"""One service alone, with no bus: for commands that need just its plain gRPC API."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from visavis.clock import MonotonicClock
+from visavis.errors import VisavisError
+from visavis.runtime import MAX_MESSAGE_BYTES
+from visavis.stack.nats_server import free_port
+from visavis.stack.process import Child
+
+_READY_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+
+
+@contextlib.asynccontextmanager
+async def plain_service(
+    name: str, arguments: Sequence[str], log_dir: Path
+) -> AsyncIterator[grpc.aio.Channel]:
+    """Channel to `python -m services.<name>`, serving; the process ends with the context.
+
+    Raises VisavisError with the end of its log if it does not come up.
+    """
+    port = free_port()
+    flags = ["--port", str(port), "--metrics-port", "-1", *arguments]
+    child = Child(name, f"services.{name}", flags, log_dir, MonotonicClock())
+    await child.start()
+    options = [
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ]
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) as channel:
+            await _until_serving(channel, child)
+            yield channel
+    finally:
+        await child.stop()
+
+
+async def _until_serving(channel: grpc.aio.Channel, child: Child) -> None:
+    stub = health_pb2_grpc.HealthStub(channel)
+    ended = asyncio.create_task(child.wait())
+    try:
+        async with asyncio.timeout(_READY_TIMEOUT_S):
+            while not ended.done():
+                if await _serving(stub):
+                    return
+                await asyncio.sleep(_POLL_S)
+        raise VisavisError(f"the {child.name} service ended:\n{child.log_tail()}")
+    except TimeoutError:
+        raise VisavisError(
+            f"the {child.name} service is not ready after {_READY_TIMEOUT_S:.0f} s:\n"
+            f"{child.log_tail()}"
+        ) from None
+    finally:
+        ended.cancel()
+
+
+async def _serving(stub: health_pb2_grpc.HealthStub) -> bool:
+    try:
+        answer = await stub.Check(health_pb2.HealthCheckRequest())
+    except grpc.aio.AioRpcError:
+        return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
