@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,10 +75,10 @@ class PartStore:
     def load(self, key: str) -> Part | None:
         """The part, or None if it is not there or was cut off while being written."""
         try:
-            with np.load(self._path(key)) as stored:
+            with self._path(key).open("rb") as file, np.load(file) as stored:
                 pcm, sizes, keys = stored["pcm"], stored["sizes"], stored["keyframes"]
                 payload = stored["payload"].tobytes()
-        except (OSError, ValueError, KeyError, EOFError):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
         ends = np.cumsum(sizes)
         pictures = [
