@@ -31,9 +31,10 @@ class Mp4Writer:
         self._frames = 0
         self._samples = 0
         try:
-            self._file = av.open(str(self._part), "w", format="mp4")
+            self._part.touch()  # FFmpeg would open it only when the first packet comes
         except OSError as error:
             raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from error
+        self._file = av.open(str(self._part), "w", format="mp4")
         self._video = self._file.add_mux_stream("h264", rate=fps, width=width, height=height)
         self._video_base = Fraction(1, fps)
         self._sound = self._file.add_stream("aac", rate=sample_rate_hz)
