@@ -1,0 +1,97 @@
+"""The English voice: text -> phonemes -> spectra -> sound, with the duration of every phoneme."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from hibari import dsp
+from hibari.g2p import G2P
+from hibari.tts import ASSETS
+from numpy.typing import NDArray
+
+from services.tts.phonemes_en import arpabet_spans
+from services.tts.sound import (
+    HOP_SAMPLES,
+    Block,
+    Span,
+    cut_spans,
+    fade,
+    log_mel,
+    place_spans,
+    spoken_hops,
+)
+from services.tts.spoken_urls import say_addresses
+from visavis.engine import Engine
+
+_SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
+# Longer than this the network was not trained on.
+_MAX_LETTERS = 380
+_PADDING_ID = 0
+_NOISE_SEED = 24_000
+_SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
+_ENDINGS = frozenset(".,;:!?…—")
+# Brings the voice's speech to the loudness that both voices share.
+_GAIN = 1.75
+
+
+class EnglishVoice:
+    """`engine`: hibari-durations.onnx, loaded."""
+
+    language = "en"
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._letters_to_phonemes = G2P()
+        self._ids: dict[str, int] = json.loads((Path(ASSETS) / "vocab.json").read_text("utf-8"))
+
+    def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
+        """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
+        for letters in self._phonemes(text):
+            block = self._synthesise(letters, speed)
+            if block is not None:
+                yield block
+
+    def _phonemes(self, text: str) -> list[str]:
+        """The voice's phoneme letters of `text`, in parts that the network can take."""
+        letters = self._letters_to_phonemes(say_addresses(text))
+        known = "".join(letter for letter in letters if letter in self._ids).strip()
+        if not any(letter.isalpha() for letter in known):
+            return []
+        if known[-1] not in _ENDINGS:
+            known += ","  # goes on: without it the voice drops as at the end of a sentence
+        parts, current = [], ""
+        for word in _SPLIT.split(known):
+            for start in range(0, len(word), _MAX_LETTERS):
+                piece = word[start : start + _MAX_LETTERS]
+                if current and len(current) + 1 + len(piece) > _MAX_LETTERS:
+                    parts.append(current)
+                    current = piece
+                else:
+                    current = f"{current} {piece}" if current else piece
+        return [*parts, current] if current else parts
+
+    def _synthesise(self, letters: str, speed: float) -> Block | None:
+        ids = [_PADDING_ID, *(self._ids[letter] for letter in letters), _PADDING_ID]
+        outputs = self._engine.infer(
+            {"ids": np.array([ids], np.int64), "speed": np.array([speed], np.float32)}
+        )
+        # A generator of its own makes the noise in the voice, and so the voice, repeatable.
+        noise = np.random.default_rng(_NOISE_SEED)
+        voice = dsp.synth(*(outputs[name][0] for name in _SPECTRA), noise)
+        hops_per_unit = len(voice) // HOP_SAMPLES // int(outputs["durations"].sum())
+        hops = (outputs["durations"] * hops_per_unit).tolist()
+        spans = arpabet_spans(["", *letters, ""], hops)
+        return _trimmed(np.asarray(voice * _GAIN, np.float32), spans)
+
+
+def _trimmed(voice: NDArray[np.float32], spans: list[Span]) -> Block | None:
+    first, end = spoken_hops(voice)
+    if first == end:
+        return None
+    heard = fade(voice[first * HOP_SAMPLES : end * HOP_SAMPLES])
+    kept = cut_spans(spans, first, end)
+    return Block(heard, log_mel(heard), place_spans(kept, 0, end - first))

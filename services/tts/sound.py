@@ -1,0 +1,155 @@
+"""What the voices share: spoken blocks, silence at their ends, loudness, log-mel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLE_RATE_HZ = 24_000
+HOP_SAMPLES = 300
+N_MELS = 80
+SILENCE = "sil"
+
+_WINDOW_SAMPLES = 1200
+MEL_MARGIN_SAMPLES = (_WINDOW_SAMPLES - HOP_SAMPLES) // 2
+"""How far the window of the first frame reaches beyond its hop, and that of the last."""
+_LOW_HZ, _HIGH_HZ = 60.0, 8000.0
+_MEL_FLOOR = 1e-5
+_FADE_SAMPLES = 120
+_LIMIT_FROM = 0.8
+_SILENT_BELOW_DB = -58.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One phoneme and how many hops it lasts. Lists of spans have no gaps."""
+
+    symbol: str
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSpan:
+    """One phoneme, the hop of its block where it starts, and how many hops it lasts."""
+
+    symbol: str
+    start_hops: int
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive sound of one voice.
+
+    voice: [hops * HOP_SAMPLES] float32; mel: [hops, N_MELS] float32; spans: the phonemes that start
+    in the block, each with its whole length, which may reach into the next block.
+    """
+
+    voice: NDArray[np.float32]
+    mel: NDArray[np.float32]
+    spans: tuple[PlacedSpan, ...]
+
+
+def log_mel(voice: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Natural log of the mel magnitude spectrum: voice [hops * 300] float32 -> [hops, 80] float32.
+
+    Frame k is centred on the middle of hop k: Hann window of 1200 samples, 80 triangles on the HTK
+    mel scale from 60 to 8000 Hz, floor 1e-5. Outside the voice there is silence.
+    """
+    return log_mel_padded(np.pad(voice, MEL_MARGIN_SAMPLES))
+
+
+def log_mel_padded(voice: NDArray[np.float32]) -> NDArray[np.float32]:
+    """As log_mel, for voice that comes with MEL_MARGIN_SAMPLES of surroundings on both sides."""
+    if len(voice) < _WINDOW_SAMPLES:
+        return np.zeros((0, N_MELS), np.float32)
+    frames = np.lib.stride_tricks.sliding_window_view(voice, _WINDOW_SAMPLES)[::HOP_SAMPLES]
+    magnitude = np.abs(np.fft.rfft(frames * _window(), axis=1)).astype(np.float32)
+    return np.asarray(np.log(np.maximum(magnitude @ _filters(), _MEL_FLOOR)), np.float32)
+
+
+def spoken_hops(voice: NDArray[np.float32], margin_hops: int = 1) -> tuple[int, int]:
+    """First hop that is heard and the one behind the last, with a margin; (0, 0) in silence."""
+    level = np.sqrt(np.mean(voice.reshape(-1, HOP_SAMPLES) ** 2, axis=1))
+    heard = np.flatnonzero(level > 10 ** (_SILENT_BELOW_DB / 20))
+    if not heard.size:
+        return 0, 0
+    return max(0, int(heard[0]) - margin_hops), min(len(level), int(heard[-1]) + 1 + margin_hops)
+
+
+def cut_spans(spans: Sequence[Span], first: int, end: int) -> list[Span]:
+    """Spans as far as they lie between the hops `first` and `end`."""
+    kept: list[Span] = []
+    start = 0
+    for span in spans:
+        hops = min(start + span.hops, end) - max(start, first)
+        if hops > 0:
+            kept.append(Span(span.symbol, hops))
+        start += span.hops
+    return kept
+
+
+def place_spans(spans: Sequence[Span], first: int, end: int) -> tuple[PlacedSpan, ...]:
+    """The spans that start at `first` or later and before `end`, counted from `first`."""
+    placed = []
+    start = 0
+    for span in spans:
+        if first <= start < end:
+            placed.append(PlacedSpan(span.symbol, start - first, span.hops))
+        start += span.hops
+    return tuple(placed)
+
+
+def silence(hops: int) -> Block:
+    """Digital silence."""
+    mel = np.full((hops, N_MELS), np.log(_MEL_FLOOR), np.float32)
+    return Block(np.zeros(hops * HOP_SAMPLES, np.float32), mel, (PlacedSpan(SILENCE, 0, hops),))
+
+
+def fade(
+    voice: NDArray[np.float32], *, at_start: bool = True, at_end: bool = True
+) -> NDArray[np.float32]:
+    """The voice with its ends brought to zero along half a cosine, so that joins do not click."""
+    length = min(_FADE_SAMPLES, len(voice) // 2)
+    ramp = 0.5 - 0.5 * np.cos(np.pi * (np.arange(length) + 0.5) / max(length, 1))
+    faded = voice.copy()
+    if at_start:
+        faded[:length] *= ramp.astype(np.float32)
+    if at_end:
+        faded[len(voice) - length :] *= ramp[::-1].astype(np.float32)
+    return faded
+
+
+def limit(voice: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Bends peaks above 0.8 so that none passes 1; leaves everything below as it is."""
+    excess = np.abs(voice) - _LIMIT_FROM
+    if excess.size == 0 or excess.max() <= 0:
+        return voice
+    room = 1.0 - _LIMIT_FROM
+    bent = _LIMIT_FROM + room * np.tanh(excess / room)
+    return np.where(excess > 0, np.sign(voice) * bent, voice).astype(np.float32)
+
+
+def to_pcm(voice: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Float -1..1 to 16 bits."""
+    return np.asarray(np.rint(np.clip(voice, -1.0, 1.0) * 32767.0), np.int16)
+
+
+@cache
+def _window() -> NDArray[np.float32]:
+    return np.hanning(_WINDOW_SAMPLES + 1)[:-1].astype(np.float32)
+
+
+@cache
+def _filters() -> NDArray[np.float32]:
+    """Triangles [bins, N_MELS] over the magnitude spectrum, HTK mel scale."""
+    low, high = (2595.0 * np.log10(1.0 + hz / 700.0) for hz in (_LOW_HZ, _HIGH_HZ))
+    edges = 700.0 * (10.0 ** (np.linspace(low, high, N_MELS + 2) / 2595.0) - 1.0)
+    bins = np.fft.rfftfreq(_WINDOW_SAMPLES, 1 / SAMPLE_RATE_HZ)[:, None]
+    rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - bins) / (edges[2:] - edges[1:-1])
+    return np.clip(np.minimum(rising, falling), 0.0, None).astype(np.float32)

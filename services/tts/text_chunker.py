@@ -1,0 +1,225 @@
+"""Cuts the text that a language model streams into phrases, as early as they can be spoken.
+
+Pure and without clock. The text is read character by character, so the phrases do not depend on how
+it was split into tokens, and no character is lost: the phrases joined are the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+from services.tts.break_words import (
+    BREAK_BEFORE,
+    BREAK_BEFORE_HAN,
+    KEEP_WITH_NEXT,
+    MAYBE_ABBREVIATIONS,
+    TITLES,
+)
+
+
+class Pause(IntEnum):
+    """How the phrase ends, and so how long the silence behind it is."""
+
+    NONE = 0
+    """Cut between two words because it grew long."""
+    CLAUSE = 1
+    SENTENCE = 2
+    PARAGRAPH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A piece of the text as it came, markup and all."""
+
+    text: str
+    pause: Pause
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseLimits:
+    """When a phrase may end. In units of about one spoken word."""
+
+    clause_units: float
+    """At a comma from here on."""
+    soft_units: float
+    """Before a word that opens a new part of the sentence from here on."""
+    hard_units: float
+    """Between any two words that do not belong together from here on."""
+
+
+# The first phrase decides how soon the answer is heard; each later one is spoken while the one
+# before it is heard, so it can wait longer and sound better.
+PHRASE_LIMITS = (
+    PhraseLimits(1, 5, 8),
+    PhraseLimits(3, 11, 17),
+    PhraseLimits(7, 20, 30),
+)
+MAX_PHRASE_CHARACTERS = 240
+
+_SENTENCE_ENDS = frozenset("。！？!?…．")
+_CLAUSE_ENDS = frozenset("，、：；,;:—")
+_NEEDS_NEXT = frozenset(".,:")
+"""Part of a number, a time or a name where no blank follows."""
+_CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
+_URL = re.compile(r"://|^www\.|@|[a-z0-9]\.[a-z]{2,}[/?]", re.IGNORECASE)
+_DOTTED = re.compile(r"(?:[^\W\d_]\.)+")
+_HAN_UNITS = 0.5
+_LETTERS_PER_UNIT = 7
+
+
+def is_han(char: str) -> bool:
+    """A Chinese character."""
+    return "\u4e00" <= char <= "\u9fff" or "\u3400" <= char <= "\u4dbf" or char == "〇"
+
+
+class TextChunker:
+    """Push text as it comes, take phrases as they are complete, flush at the end."""
+
+    def __init__(self) -> None:
+        self._reset(0)
+
+    def _reset(self, spoken: int) -> None:
+        self._text = ""
+        self._units = 0.0
+        self._word_start = 0
+        self._spoken = spoken
+        # Behind the point of an abbreviation that may also end the sentence; 0: none.
+        self._open_abbreviation = 0
+
+    def push(self, text: str) -> list[Phrase]:
+        """Phrases that `text` completes; often none."""
+        phrases = []
+        for char in text:
+            phrase = self._take(char)
+            if phrase is not None:
+                phrases.append(phrase)
+        return phrases
+
+    def flush(self) -> list[Phrase]:
+        """The rest, at the end of the text. The chunker is as new afterwards."""
+        rest = self._text
+        self._reset(0)
+        return [Phrase(rest, Pause.SENTENCE)] if rest else []
+
+    def _take(self, char: str) -> Phrase | None:
+        self._text += char
+        cut = self._cut(char)
+        self._count(char)
+        if cut is None:
+            return None
+        position, pause = cut
+        if pause is not Pause.PARAGRAPH and not any(c.isalnum() for c in self._text[:position]):
+            return None
+        phrase = Phrase(self._text[:position], pause)
+        rest = self._text[position:]
+        self._reset(self._spoken + any(c.isalnum() for c in phrase.text))
+        for kept in rest:
+            self._text += kept
+            self._count(kept)
+        return phrase
+
+    def _count(self, char: str) -> None:
+        if is_han(char):
+            self._units += _HAN_UNITS
+            self._word_start = len(self._text)
+        elif char.isspace():
+            self._word_start = len(self._text)
+        elif char.isalnum():
+            word_length = len(self._text) - self._word_start
+            if word_length % _LETTERS_PER_UNIT == 1:
+                self._units += 1
+
+    def _cut(self, char: str) -> tuple[int, Pause] | None:
+        """Where to cut now that `char` has come, and which pause follows."""
+        length = len(self._text)
+        if char == "\n":
+            return length, Pause.PARAGRAPH
+        ending = self._ending(char)
+        if ending is not None:
+            return ending
+        if char.isspace() and not self._text[length - 2 : length - 1].isspace():
+            cut = self._cut_between_words()
+            if cut is not None:
+                return cut, Pause.NONE
+        if is_han(char) and self._text[-2:] in BREAK_BEFORE_HAN:
+            if self._units - _HAN_UNITS >= self._limits.soft_units:
+                return length - 2, Pause.NONE
+        if length >= MAX_PHRASE_CHARACTERS or (
+            is_han(char) and self._units >= 2 * self._limits.hard_units
+        ):
+            blank = max(self._text.rfind(" ", 1), self._text.rfind("\t", 1))
+            return (blank if blank > length // 2 else length), Pause.NONE
+        return None
+
+    def _ending(self, char: str) -> tuple[int, Pause] | None:
+        """The cut at punctuation, if the text ends with any that counts."""
+        length = len(self._text)
+        if self._open_abbreviation and not char.isspace():
+            cut, self._open_abbreviation = self._open_abbreviation, 0
+            if char.isupper() or is_han(char):
+                return cut, Pause.SENTENCE
+        if char in _SENTENCE_ENDS and not self._in_url(length - 1):
+            return length, Pause.SENTENCE
+        if char in _CLAUSE_ENDS and not self._waits(char):
+            return self._clause(length)
+        mark = length - 1
+        while mark > 0 and self._text[mark - 1] in _CLOSERS:
+            mark -= 1
+        before = self._text[mark - 1] if mark else ""
+        if before == "." and (char.isspace() or is_han(char)):
+            return self._full_stop(mark, length - 1)
+        if before in _SENTENCE_ENDS and before and char.isspace():
+            return length - 1, Pause.SENTENCE
+        if before and before in _CLAUSE_ENDS and not (before in ",:" and char.isdigit()):
+            if char.isspace() or (before in ",:" and is_han(char)):
+                return self._clause(length - 1)
+        if char.isspace() and before in ("-", "–") and self._text[mark - 2 : mark - 1].isspace():
+            return self._clause(length - 1)
+        return None
+
+    def _waits(self, char: str) -> bool:
+        """Only the next character tells whether this one ends a clause."""
+        before = self._text[-2:-1]
+        if char == ":":
+            return True
+        return (char == "," and before.isdigit()) or self._in_url(len(self._text) - 1)
+
+    def _clause(self, position: int) -> tuple[int, Pause] | None:
+        if self._units >= self._limits.clause_units:
+            return position, Pause.CLAUSE
+        return None
+
+    def _full_stop(self, mark: int, position: int) -> tuple[int, Pause] | None:
+        """A point at mark - 1 with a blank behind: end of sentence, abbreviation or both?"""
+        word = self._text[:mark].split()[-1].lstrip("\"'“‘([{*_#")
+        lowered = word.lower()
+        if lowered in TITLES or (len(word) == 2 and word[0].isupper()):
+            return None
+        if self._text[:mark].strip(" \t*_#").rstrip(".").isdigit():
+            return None  # "1. First": the number of a list
+        if lowered in MAYBE_ABBREVIATIONS or (len(word) > 2 and _DOTTED.fullmatch(word)):
+            self._open_abbreviation = position
+            return None
+        return position, Pause.SENTENCE
+
+    def _cut_between_words(self) -> int | None:
+        word = self._text[self._word_start : -1].strip("\"'“”‘’()*_,").lower()
+        start = self._word_start
+        before = self._units - 1
+        if word in BREAK_BEFORE and before >= self._limits.soft_units and start > 0:
+            previous = self._text[:start].split()[-1:]
+            if previous and previous[0].lower() not in KEEP_WITH_NEXT:
+                return start
+        if self._units >= self._limits.hard_units and word and word not in KEEP_WITH_NEXT:
+            return None if word in TITLES else len(self._text) - 1
+        return None
+
+    def _in_url(self, position: int) -> bool:
+        token = self._text[self._word_start : position]
+        return bool(_URL.search(token))
+
+    @property
+    def _limits(self) -> PhraseLimits:
+        return PHRASE_LIMITS[min(self._spoken, len(PHRASE_LIMITS) - 1)]

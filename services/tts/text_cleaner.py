@@ -1,0 +1,56 @@
+"""Takes out of a phrase what cannot be spoken: markup, emoji, control characters."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
+_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
+_FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
+_LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+\s*|[-*+•·–]\s+)+")
+_RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
+_EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
+_TIMES = re.compile(r"(?<=\d)\s*[*×]\s*(?=\d)")
+_HASH = re.compile(r"#+(?!\d)")
+_BLANKS = re.compile(r"\s+")
+_SPOKEN_SYMBOLS = frozenset("°℃℉№")
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+_FULL_WIDTH = {code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B))}
+_FULL_WIDTH |= {code: code - 0xFEE0 for code in (*range(0xFF41, 0xFF5B), 0xFF05)}
+_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°")
+
+
+def clean(text: str) -> str:
+    """`text` without markup, emoji and control characters; "" where nothing is left to speak."""
+    text = unicodedata.normalize("NFC", text.replace("\r", "\n")).translate(_FULL_WIDTH)
+    text = _LINK.sub(r"\1", _FENCE.sub(" ", text))
+    text = _RULE.sub(" ", _TAG.sub(" ", text))
+    text = _LINE_MARK.sub(" ", text)
+    text = _TIMES.sub(" × ", text)
+    text = _HASH.sub(" ", _EMPHASIS.sub("", text))
+    text = text.replace("_", " ").replace("|", ", ").replace("\\", " ")
+    text = "".join(char if _is_speech(char) else _gap(char) for char in text)
+    text = _strip_head(_BLANKS.sub(" ", text).strip())
+    return text if any(char.isalnum() for char in text) else ""
+
+
+def _is_speech(char: str) -> bool:
+    if char in _SPOKEN_SYMBOLS:
+        return True
+    if char == "\ufe0f" or ord(char) in _SKIN_TONES:
+        return False
+    return unicodedata.category(char) not in ("So", "Cc", "Cf", "Cs", "Co", "Cn", "Sk", "Me")
+
+
+def _gap(char: str) -> str:
+    """Joiners vanish, whatever else is taken out parts two words."""
+    return "" if unicodedata.category(char) in ("Cf", "Sk", "Me") or char == "\ufe0f" else " "
+
+
+def _strip_head(text: str) -> str:
+    """Drop punctuation that belonged to the phrase before."""
+    start = 0
+    while start < len(text) and not text[start].isalnum() and text[start] not in _OPENERS:
+        start += 1
+    return text[start:]
