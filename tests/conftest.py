@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: a real nats-server, real bundles."""
+"""Fixtures that every test may use: a real nats-server, real bundles, a real stack."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.running_stack import RunningStack
 from visavis.bus import Bus
 from visavis.errors import ModelStoreError
+from visavis.models import bundle_path, profile
 from visavis.stack.nats_server import NatsServer
 
 
@@ -30,8 +32,6 @@ async def bus(nats_server: NatsServer) -> AsyncIterator[Bus]:
 def bundle() -> Callable[[str], Path]:
     """Folder of a pulled bundle by name; skips the test, saying so, if it is not pulled."""
 
-    from visavis.models import bundle_path
-
     def path_of(name: str) -> Path:
         try:
             return bundle_path(name)
@@ -39,3 +39,17 @@ def bundle() -> Callable[[str], Path]:
             pytest.skip(str(error))
 
     return path_of
+
+
+@pytest.fixture(scope="session")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory, bundle: Callable[[str], Path]
+) -> Iterator[RunningStack]:
+    """One stack with the tiny profile for the whole run; tests open sessions of their own."""
+    for bundles in profile("tiny").values():
+        for name in bundles:
+            bundle(name)
+    running = RunningStack(tmp_path_factory.mktemp("stack"))
+    yield running
+    alive = running.stop()
+    assert alive == [], f"left behind after Ctrl-C: {alive}"

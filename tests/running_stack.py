@@ -1,0 +1,67 @@
+"""A real stack as a user starts it: `visavis up` in a process of its own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+_READY_TIMEOUT_S = 120.0
+_STOP_TIMEOUT_S = 30.0
+
+
+class RunningStack:
+    """Started by the constructor, ended by `stop`. Speaks loopback only."""
+
+    def __init__(self, log_dir: Path, *flags: str) -> None:
+        self.log_dir = log_dir
+        self._output = log_dir / "up.txt"
+        command = [sys.executable, "-c", "from visavis.cli import main; main()", "up"]
+        command += ["--profile", "tiny", "--port", "0", "--logs", str(log_dir), *flags]
+        with self._output.open("wb") as output:
+            self.process = psutil.Popen(
+                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+            )
+        self.url = self._wait_for(r"Open (http://\S+)")
+        self.ready_s = float(re.findall(r"Ready in ([\d.]+) s", self.output())[0])
+
+    def output(self) -> str:
+        """What `visavis up` has printed so far."""
+        return self._output.read_text(encoding="utf-8", errors="replace")
+
+    def child(self, module: str) -> psutil.Process:
+        """The process of "services.tts", "gateway" or "nats-server"."""
+        for process in self.process.children():
+            if any(part.endswith(module) for part in process.cmdline()):
+                return process
+        raise AssertionError(f"{module} does not run")
+
+    def log(self, name: str) -> str:
+        return (self.log_dir / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def stop(self) -> list[psutil.Process]:
+        """Ctrl-C. Returns what is still alive after it: nothing, if all is well."""
+        family = [self.process, *self.process.children(recursive=True)]
+        self.process.send_signal(signal.SIGINT)
+        _gone, alive = psutil.wait_procs(family, timeout=_STOP_TIMEOUT_S)
+        for process in alive:
+            process.kill()
+        return alive
+
+    def _wait_for(self, pattern: str) -> str:
+        """First group of `pattern` once it has been printed."""
+        for _ in range(int(_READY_TIMEOUT_S / 0.1)):
+            found = re.search(pattern, self.output())
+            if found:
+                return found.group(1)
+            try:
+                status = self.process.wait(0.1)
+            except psutil.TimeoutExpired:
+                continue
+            raise AssertionError(f"`visavis up` ended with {status}:\n{self.output()}")
+        self.stop()
+        raise AssertionError(f"`visavis up` did not become ready:\n{self.output()}")
