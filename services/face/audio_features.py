@@ -30,7 +30,8 @@ def hz_from_mel(mel: NDArray[np.floating]) -> NDArray[np.float64]:
 @cache
 def filter_bank() -> NDArray[np.float32]:
     """Triangular mel filters over the power spectrum: [N_MELS, bins] float32."""
-    edges_mel = np.linspace(*mel_from_hz(np.array([_LOW_HZ, _HIGH_HZ])), N_MELS + 2)
+    low, high = mel_from_hz(np.array([_LOW_HZ, _HIGH_HZ]))
+    edges_mel = np.linspace(low, high, N_MELS + 2)
     edges = hz_from_mel(edges_mel) / SAMPLE_RATE_HZ * _FFT_SIZE
     bins = np.arange(_FFT_SIZE // 2 + 1)[None, :]
     left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]

@@ -82,7 +82,7 @@ _DOMINANCE = np.array(
 _VOWELS = np.array([name in ("aa", "E", "I", "O", "U") for name in VISEMES])
 _DECAY_S = 0.04
 _REACH_S = 0.25
-_CLOSURE_RAMP_S = 0.05
+_RAMP_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +182,12 @@ def lip_coefficients(
     distance = np.maximum(held[None, :, 1] - times[:, None], times[:, None] - held[None, :, 2])
     out[:, : PUCKER + 1] = _blend(held, distance)
     tongue = _TARGETS[held[:, 0].astype(int), TONGUE]
-    out[:, TONGUE] = _bumps(held, distance, tongue, ramp_s=0.04, hold_s=0.0)
+    out[:, TONGUE] = _bumps(distance, tongue, np.zeros(len(near)))
+    # Shorter than a frame, a closure could fall between two: it is held for one at least.
+    hold = np.maximum(0.0, frame_s - (held[:, 2] - held[:, 1])) / 2
     for column, viseme in ((CLOSED, "PP"), (BITE, "FF")):
         peak = (held[:, 0] == VISEME_INDEX[viseme]).astype(np.float64)
-        out[:, column] = _bumps(held, distance, peak, ramp_s=_CLOSURE_RAMP_S, hold_s=frame_s / 2)
+        out[:, column] = _bumps(distance, peak, hold)
     out[:, JAW] *= 1 - 0.85 * out[:, CLOSED]
     out[:, JAW] *= 1 - 0.6 * out[:, BITE]
     out[:, WIDE : PUCKER + 1] *= 1 - 0.4 * np.maximum(out[:, CLOSED], out[:, BITE])[:, None]
@@ -204,20 +206,17 @@ def _blend(held: NDArray[np.float64], distance: NDArray[np.float64]) -> NDArray[
     weight = pull[:, :, None] * _DOMINANCE[viseme]
     target = _TARGETS[viseme, : PUCKER + 1] * strength
     rest = np.exp(-2.0) * _DOMINANCE[_NEUTRAL]
-    return (np.sum(weight * target, axis=1) / (np.sum(weight, axis=1) + rest)).astype(np.float32)
+    mean = np.sum(weight * target, axis=1) / (np.sum(weight, axis=1) + rest)
+    return np.asarray(mean, np.float32)
 
 
 def _bumps(
-    held: NDArray[np.float64],
-    distance: NDArray[np.float64],
-    peak: NDArray[np.floating],
-    *,
-    ramp_s: float,
-    hold_s: float,
+    distance: NDArray[np.float64], peak: NDArray[np.floating], hold_s: NDArray[np.float64]
 ) -> NDArray[np.float32]:
-    """Highest of the bumps: full within `hold_s` of a segment, gone `ramp_s` later. [T]"""
-    if not len(held):
-        return np.zeros(len(distance), np.float32)
-    ramp = np.clip(1 - (distance - hold_s) / ramp_s, 0, 1)
+    """Highest bump at each instant: [T] from distances [T, S], peaks [S] and holds [S].
+
+    A bump is full within `hold_s` of its segment and gone _RAMP_S later.
+    """
+    ramp = np.clip(1 - (distance - hold_s) / _RAMP_S, 0, 1)
     smooth = 0.5 - 0.5 * np.cos(np.pi * ramp)
-    return np.max(smooth * peak, axis=1).astype(np.float32)
+    return np.asarray(np.max(smooth * peak, axis=1), np.float32)

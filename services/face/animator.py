@@ -1,0 +1,266 @@
+"""The timeline of one face: what it shows in each frame, idle or speaking.
+
+Pure logic: it does no I/O and gets the time as an argument. Frames come out in the order in which
+they are shown. Between turns they are live, one each 1/fps seconds; during a turn frame k belongs
+to voice second k/fps and is made ahead of time, as far as the lips are known and the credit goes.
+
+The motion of the head runs on one frame counter through both, so it never jumps. Where the lips do
+change their ground (a turn begins, runs dry, is interrupted), what differs from the pose on screen
+is eased out over EASE_FRAMES.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.lips import LipTrack
+from services.face.motion import Accent, AccentKind, Motion
+from services.face.pose import POSE_INDEX, FacePose
+from services.face.visemes import LIP_COEFFICIENTS
+
+EASE_FRAMES = 3
+"""120 ms at 25 fps: how fast the mouth shuts after an interruption."""
+_NOWHERE = -1
+_LIP_COLUMNS = [POSE_INDEX[name] for name in LIP_COEFFICIENTS]
+_SPEECH_RISE, _SPEECH_FALL = 0.12, 0.06
+"""Share of the way to speaking and back to rest that the livelier motion goes in one frame."""
+_ACCENT_GAP_S = 0.8
+_CLOCK_TRUST_S = 0.5
+"""Playback is taken to go on for so long after the clock last spoke."""
+_CLOCK_SILENT_S = 2.0
+"""Playback that is not heard of for so long beyond what it had to play counts as finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame to draw. `index` counts from 0 within its turn; live frames belong to turn 0."""
+
+    turn: int
+    index: int
+    live: bool
+    last: bool
+    restart: bool
+    """The viewer may have lost frames before this one: it must stand on its own."""
+    pose: FacePose
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What was made, so that it can be returned to."""
+
+    turn: int
+    index: int
+    motion: int
+    speech: float
+    pose: NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The turn being spoken."""
+
+    number: int
+    lips: LipTrack
+    made: int = 0
+    first_made_s: float = 0.0
+    clock_s: float | None = None
+    """Voice played when the clock last spoke, and when that was."""
+    clock_at_s: float = 0.0
+    ended: bool = False
+
+    def played_s(self, now_s: float) -> float:
+        """Voice played by now: what the clock said, and the time since if that is not long."""
+        if self.clock_s is None:
+            return 0.0
+        return self.clock_s + min(max(0.0, now_s - self.clock_at_s), _CLOCK_TRUST_S)
+
+
+class Animator:
+    """One session's face: call `next_frame` until it gives None, then wait `delay_s` or for news."""
+
+    def __init__(
+        self, *, seed: int, fps: int = 25, lead_s: float = 1.0, first_lead_s: float = 0.4
+    ) -> None:
+        """`lead_s`: how far frames may run ahead of the clock; `first_lead_s`: before it starts."""
+        self.fps = fps
+        self.late = 0
+        """Live frames skipped because their time had passed."""
+        self._lead_s, self._first_lead_s = lead_s, min(first_lead_s, lead_s)
+        self._motion = Motion(seed, fps)
+        self._draws = np.random.default_rng(seed)
+        self._accents: list[Accent] = []
+        self._accent_free = 0
+        self._history: deque[_Shown] = deque(maxlen=math.ceil((lead_s + 1) * fps))
+        self._turn: _Turn | None = None
+        self._newest_turn = 0
+        self._restart = True
+        self._frame = 0
+        self._speech = 0.0
+        self._ground = 0
+        self._ease_from: NDArray[np.float32] | None = None
+        self._ease = np.zeros(len(_LIP_COLUMNS), np.float32)
+        self._eased = EASE_FRAMES
+        self._live = 0
+        self._live_since_s: float | None = None
+        self._live_due = 0
+
+    @property
+    def turn(self) -> int:
+        """The turn being spoken; 0 while idle."""
+        return self._turn.number if self._turn else 0
+
+    def advance(self, turn: int, now_s: float) -> None:
+        """The session's turn is now `turn`: anything older stops where the screen has it."""
+        if turn <= self._newest_turn:
+            return
+        self._newest_turn = turn
+        self._restart = True
+        if self._turn is not None:
+            self._return_to_screen(now_s)
+            self._turn = None
+            self._ground = _NOWHERE
+            self._live_since_s = None
+
+    def speak(self, turn: int, lips: LipTrack, now_s: float) -> None:
+        """Begin a turn whose lips are `lips`; they may grow afterwards. Stale turns are ignored."""
+        self.advance(turn, now_s)
+        if turn == self._newest_turn and self._turn is None:
+            self._turn = _Turn(turn, lips)
+
+    def played(self, turn: int, played_s: float, now_s: float) -> None:
+        """The clock: so much of the turn's voice has been played."""
+        if self._turn is not None and turn == self._turn.number:
+            self._turn.clock_s, self._turn.clock_at_s = played_s, now_s
+
+    def next_frame(self, now_s: float) -> Frame | None:
+        """The next frame, if one may be made now."""
+        if self._turn is not None and self._may_speak(self._turn):
+            return self._speaking_frame(self._turn, now_s)
+        if self._turn is not None and not self._screen_is_free(self._turn, now_s):
+            return None
+        return self._live_frame(now_s)
+
+    def delay_s(self, now_s: float) -> float | None:
+        """How long to wait for the next frame if nothing is heard; None: until something is."""
+        if self._turn is not None and not self._screen_is_free(self._turn, now_s):
+            return self._free_in_s(self._turn, now_s)
+        if self._live_since_s is None:
+            return 0.0
+        return max(0.0, self._live_since_s + self._live_due / self.fps - now_s)
+
+    # Turns
+
+    def _may_speak(self, turn: _Turn) -> bool:
+        if turn.ended:
+            return False
+        heard_s = turn.clock_s
+        limit_s = self._first_lead_s if heard_s is None else heard_s + self._lead_s
+        time_s = turn.made / self.fps
+        return time_s <= turn.lips.known_s and time_s < limit_s
+
+    def _screen_is_free(self, turn: _Turn, now_s: float) -> bool:
+        """Everything made of the turn has been shown, so live frames may follow."""
+        return self._free_in_s(turn, now_s) <= 0.0
+
+    def _free_in_s(self, turn: _Turn, now_s: float) -> float:
+        if not turn.made:
+            return 0.0
+        made_s = turn.made / self.fps
+        clock_s, at_s = (turn.clock_s, turn.clock_at_s)
+        if clock_s is None:  # nobody plays this turn, yet
+            clock_s, at_s = 0.0, turn.first_made_s
+        silent = at_s + made_s - clock_s + _CLOCK_SILENT_S - now_s
+        return min(silent, made_s - turn.played_s(now_s))
+
+    def _speaking_frame(self, turn: _Turn, now_s: float) -> Frame:
+        self._stand_on(turn.number)
+        self._live_since_s = None
+        time_s = turn.made / self.fps
+        if turn.made == 0:
+            turn.first_made_s = now_s
+        self._note_accents(turn.lips, time_s)
+        self._speech += _SPEECH_RISE * (1 - self._speech)
+        pose = self._pose(turn.lips.at(time_s))
+        index, turn.made = turn.made, turn.made + 1
+        end_s = turn.lips.end_s
+        turn.ended = end_s is not None and turn.made >= max(1, math.ceil(end_s * self.fps - 1e-6))
+        return self._shown(pose, turn.number, index, live=False, last=turn.ended)
+
+    def _live_frame(self, now_s: float) -> Frame | None:
+        if self._turn is not None and self._turn.ended:
+            self._turn = None
+        if self._live_since_s is None:
+            self._live_since_s, self._live_due = now_s, 0
+        behind = math.floor((now_s - self._live_since_s) * self.fps + 1e-6) - self._live_due
+        if behind < 0:
+            return None
+        self._stand_on(0)
+        if behind > 0:
+            # Too late for these: the face moves on as if they had been shown.
+            self.late += behind
+            self._live_due += behind
+            self._frame += behind
+        self._live_due += 1
+        self._speech += _SPEECH_FALL * (0 - self._speech)
+        pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
+        index, self._live = self._live, self._live + 1
+        return self._shown(pose, 0, index, live=True, last=False)
+
+    # Poses
+
+    def _pose(self, lips: NDArray[np.float32]) -> NDArray[np.float32]:
+        self._accents = [a for a in self._accents if self._frame < a.frame + a.frames]
+        pose = self._motion.pose(self._frame, speech=self._speech, accents=self._accents)
+        if self._ease_from is not None:
+            self._ease, self._ease_from, self._eased = self._ease_from - lips, None, 0
+        if self._eased < EASE_FRAMES:
+            self._eased += 1
+            x = self._eased / EASE_FRAMES
+            lips = lips + self._ease * np.float32(1 - x * x * (3 - 2 * x))
+        pose[_LIP_COLUMNS] = np.clip(lips, 0.0, 1.0)
+        return pose
+
+    def _shown(
+        self, pose: NDArray[np.float32], turn: int, index: int, *, live: bool, last: bool
+    ) -> Frame:
+        self._history.append(_Shown(turn, index, self._frame, self._speech, pose))
+        self._frame += 1
+        restart, self._restart = self._restart, False
+        return Frame(turn, index, live, last, restart, FacePose.from_vector(pose))
+
+    def _stand_on(self, ground: int) -> None:
+        """The lips follow a turn from here on, or rest (0): ease over from the last frame's."""
+        if ground != self._ground and self._history:
+            self._ease_from = self._history[-1].pose[_LIP_COLUMNS]
+        self._ground = ground
+
+    def _return_to_screen(self, now_s: float) -> None:
+        """Forget what was made but not shown, and go on from what the viewer sees."""
+        turn = self._turn
+        if turn is None:
+            return
+        seen = -1 if turn.clock_s is None else math.floor(turn.played_s(now_s) * self.fps)
+        while self._history and self._history[-1].turn == turn.number:
+            if self._history[-1].index <= seen:
+                break
+            self._frame = self._history.pop().motion
+        self._speech = self._history[-1].speech if self._history else 0.0
+        self._accents = [a for a in self._accents if a.frame < self._frame]
+        self._accent_free = min(self._accent_free, self._frame)
+
+    def _note_accents(self, lips: LipTrack, time_s: float) -> None:
+        """Nods and brows on some of the stressed sounds, blinks in some of the pauses."""
+        for _, strength in lips.stresses(time_s):
+            chance = float(self._draws.random())
+            if strength == 0.0:
+                if chance < 0.55:
+                    self._accents.append(Accent(AccentKind.BLINK, self._frame))
+            elif self._frame >= self._accent_free and chance < 0.25 + 0.5 * strength:
+                kind = AccentKind.NOD if self._draws.random() < 0.6 else AccentKind.BROW
+                self._accents.append(Accent(kind, self._frame, 0.4 + 0.6 * strength))
+                self._accent_free = self._frame + round(_ACCENT_GAP_S * self.fps)

@@ -1,0 +1,119 @@
+"""The audio-to-face network, run on a voice as it comes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from services.face.audio_features import (
+    HOP_SAMPLES,
+    N_MELS,
+    SAMPLE_RATE_HZ,
+    WINDOW_SAMPLES,
+    log_mel,
+)
+from services.face.phonemes import VISEME_INDEX
+from services.face.visemes import LIP_COEFFICIENTS, TONGUE
+from visavis.engine import Engine
+from visavis.errors import EngineError, InvalidInputError
+from visavis.media import check_sample_rate
+
+WEIGHTS = Path(__file__).parent / "weights" / "audio_to_face.onnx"
+
+CONTEXT_FRAMES = 32
+"""Feature frames that an output needs beside its own."""
+LOOK_AHEAD_FRAMES = 6
+"""How many of them lie in the future."""
+OUTPUT_RATE_HZ = SAMPLE_RATE_HZ / HOP_SAMPLES
+LOOK_AHEAD_S = (LOOK_AHEAD_FRAMES * HOP_SAMPLES + WINDOW_SAMPLES / 2) / SAMPLE_RATE_HZ
+SILENCE_LOG = -13.8
+"""Log-mel of digital silence: what stands before the first sample."""
+
+_TONGUE_VISEMES = {"TH": 1.0, "nn": 0.9, "DD": 0.8, "SS": 0.3}
+
+
+def output_times_s(first: int, count: int) -> NDArray[np.float64]:
+    """When the outputs from `first` on happen, the middle of their windows: [count] seconds."""
+    middle = WINDOW_SAMPLES / 2
+    return (np.arange(first, first + count) * HOP_SAMPLES + middle) / SAMPLE_RATE_HZ
+
+
+class AudioToFace:
+    """Weights without state: log-mel in, viseme probabilities and lip coefficients out."""
+
+    def __init__(self, engine: Engine) -> None:
+        """`engine` is loaded. EngineError when it holds another network."""
+        if set(engine.inputs) != {"mel"} or set(engine.outputs) != {"visemes", "coefficients"}:
+            raise EngineError(f"{engine.model.name} is not an audio-to-face network")
+        self._engine = engine
+
+    def infer(self, mel: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """mel [T, 40] -> visemes [T - CONTEXT_FRAMES, 15] probabilities, coefficients [.., 5]."""
+        if mel.ndim != 2 or mel.shape[1] != N_MELS or len(mel) <= CONTEXT_FRAMES:
+            raise InvalidInputError(
+                f"mel: shape {list(mel.shape)} instead of [more than {CONTEXT_FRAMES}, {N_MELS}]"
+            )
+        out = self._engine.infer({"mel": np.ascontiguousarray(mel[None], np.float32)})
+        return out["visemes"][0], out["coefficients"][0]
+
+    def lips(self, mel: NDArray[np.float32]) -> NDArray[np.float32]:
+        """mel [T, 40] -> [T - CONTEXT_FRAMES, len(LIP_COEFFICIENTS)] float32."""
+        visemes, coefficients = self.infer(mel)
+        out = np.zeros((len(visemes), len(LIP_COEFFICIENTS)), np.float32)
+        out[:, :TONGUE] = coefficients
+        for name, height in _TONGUE_VISEMES.items():
+            out[:, TONGUE] += height * visemes[:, VISEME_INDEX[name]]
+        return np.clip(out, 0.0, 1.0)
+
+
+class AudioToFaceStream:
+    """The state of one voice: sound in pieces of any length, lip coefficients out at 100 Hz."""
+
+    def __init__(self, network: AudioToFace, sample_rate_hz: int) -> None:
+        """InvalidInputError for a rate outside 8000 to 48000."""
+        self._network = network
+        self.sample_rate_hz = check_sample_rate(sample_rate_hz)
+        self._resampler = None
+        if sample_rate_hz != SAMPLE_RATE_HZ:
+            self._resampler = soxr.ResampleStream(
+                sample_rate_hz, SAMPLE_RATE_HZ, 1, dtype="float32", quality="MQ"
+            )
+        self._sound = np.zeros(0, np.float32)
+        past = CONTEXT_FRAMES - LOOK_AHEAD_FRAMES
+        self._features = np.full((past, N_MELS), SILENCE_LOG, np.float32)
+        self._heard_samples = 0
+        self.produced = 0
+        """Outputs so far; output k happens at output_times_s(k, 1)."""
+
+    def push(self, pcm: NDArray[np.int16], *, last: bool = False) -> NDArray[np.float32]:
+        """Coefficients that have become certain: [K, len(LIP_COEFFICIENTS)], K may be 0.
+
+        pcm: [N] int16. With `last` the rest comes too, up to the end of the sound.
+        """
+        if pcm.ndim != 1 or pcm.dtype != np.int16:
+            raise InvalidInputError(f"pcm: {pcm.dtype} of rank {pcm.ndim}, not int16 of rank 1")
+        sound = self._resampled(pcm.astype(np.float32) / 32768.0, last)
+        self._heard_samples += len(sound)
+        if last:
+            silence = WINDOW_SAMPLES + (LOOK_AHEAD_FRAMES + 1) * HOP_SAMPLES
+            sound = np.concatenate([sound, np.zeros(silence, np.float32)])
+        self._sound = np.concatenate([self._sound, sound])
+        fresh = log_mel(self._sound)
+        self._sound = self._sound[len(fresh) * HOP_SAMPLES :]
+        self._features = np.concatenate([self._features, fresh])
+        if len(self._features) <= CONTEXT_FRAMES:
+            return np.zeros((0, len(LIP_COEFFICIENTS)), np.float32)
+        out = self._network.lips(self._features)
+        self._features = self._features[len(out) :]
+        if last:
+            out = out[: max(0, self._heard_samples // HOP_SAMPLES - self.produced)]
+        self.produced += len(out)
+        return out
+
+    def _resampled(self, sound: NDArray[np.float32], last: bool) -> NDArray[np.float32]:
+        if self._resampler is None:
+            return sound
+        return np.asarray(self._resampler.resample_chunk(sound, last=last), np.float32)

@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from services.face.animator import Animator, Frame
+from services.face.lips import DurationLips, SoundLips
+from services.face.pose import POSE_INDEX
+from services.face.visemes import LIP_COEFFICIENTS
+from visavis.errors import InvalidInputError
+from visavis.media import MelChunk, PhonemeSpan, Place
+
+RATE, HOP, FPS = 24_000, 300, 25
+# A bilabial closure may take one frame; the rest of the mouth moves slower, the head much slower.
+LARGEST_STEP = {
+    "jaw_open": 0.4,
+    "mouth_wide": 0.4,
+    "pucker": 0.5,
+    "smile": 0.03,
+    "yaw": 0.012,
+    "pitch": 0.02,
+    "roll": 0.012,
+    "shift_x": 0.002,
+    "shift_y": 0.002,
+    "breath": 0.09,
+    "brow_raise": 0.15,
+}
+
+
+def mel_chunks(sounds: list[tuple[str, float]], chunk_s: float = 0.2) -> list[MelChunk]:
+    """Chunks of a turn whose phonemes are (symbol, seconds)."""
+    spans, start_s = [], 0.0
+    for symbol, duration_s in sounds:
+        spans.append(PhonemeSpan(symbol, round(start_s * RATE), round(duration_s * RATE)))
+        start_s += duration_s
+    hops = round(start_s * RATE / HOP)
+    step = round(chunk_s * RATE / HOP)
+    chunks = []
+    for seq, first in enumerate(range(0, hops, step)):
+        end = min(hops, first + step)
+        mel = np.random.default_rng(seq).normal(size=(end - first, 80)).astype(np.float32)
+        inside = tuple(s for s in spans if first * HOP <= s.start_samples < end * HOP)
+        place = Place("s", 1, seq, first, last=end == hops)
+        chunks.append(MelChunk(place, RATE, HOP, mel, inside))
+    return chunks
+
+
+SENTENCE = [
+    ("sil", 0.1),
+    *[(s, 0.09) for s in "M AA1 P L IY1 F UW1 B AY1 M EH1 N".split()],
+    ("sil", 0.2),
+    *[(s, 0.1) for s in "W AO1 T ER0 V OW1 L UW1 M".split()],
+    ("sil", 0.15),
+]
+SENTENCE_S = sum(duration for _, duration in SENTENCE)
+SENTENCE_FRAMES = int(np.ceil(SENTENCE_S * FPS - 1e-6))
+
+
+def lips_of(chunks: list[MelChunk]) -> DurationLips:
+    lips = DurationLips(1 / FPS)
+    for chunk in chunks:
+        lips.add(chunk)
+    return lips
+
+
+class Viewer:
+    """A gateway that plays what it gets: live frames at once, spoken ones with their voice."""
+
+    def __init__(self, animator: Animator) -> None:
+        self.animator = animator
+        self.now_s = 100.0
+        self.shown: list[Frame] = []
+        self.frames: list[Frame] = []
+        self.waiting: deque[Frame] = deque()
+        self.playing: tuple[int, float] | None = None
+        self.lead: list[float] = []
+        self._ticks = 0
+
+    def run(self, seconds: float, each: Callable[[], None] = lambda: None) -> None:
+        for _ in range(round(seconds * 100)):
+            self._ticks += 1
+            self.now_s = 100.0 + self._ticks / 100
+            each()
+            if self.playing is not None and self._ticks % 4 == 0:
+                turn, since_s = self.playing
+                self.animator.played(turn, self.now_s - since_s, self.now_s)
+            while (frame := self.animator.next_frame(self.now_s)) is not None:
+                self.frames.append(frame)
+                self.waiting.append(frame)
+                if not frame.live:
+                    self.lead.append(frame.index / FPS - self._played_s())
+            self._show()
+
+    def play(self, turn: int) -> None:
+        self.playing = (turn, self.now_s)
+        self.animator.played(turn, 0.0, self.now_s)
+
+    def interrupt(self, turn: int) -> None:
+        self.animator.advance(turn, self.now_s)
+        self.waiting.clear()
+        self.playing = None
+
+    def _show(self) -> None:
+        while self.waiting:
+            frame = self.waiting[0]
+            early = self.playing is None or frame.index / FPS > self._played_s() + 1e-6
+            if not frame.live and early:
+                break
+            self.shown.append(self.waiting.popleft())
+
+    def _played_s(self) -> float:
+        return self.now_s - self.playing[1] if self.playing else 0.0
+
+    def poses(self) -> np.ndarray:
+        return np.stack([frame.pose.vector() for frame in self.shown])
+
+
+def assert_smooth(poses: np.ndarray) -> None:
+    for name, largest in LARGEST_STEP.items():
+        step = np.abs(np.diff(poses[:, POSE_INDEX[name]])).max()
+        assert step <= largest, f"{name} jumps by {step:.3f}"
+
+
+def mouth(frame: Frame) -> float:
+    return max(float(frame.pose.vector()[POSE_INDEX[name]]) for name in LIP_COEFFICIENTS)
+
+
+def test_idle_frames_come_at_the_frame_rate_and_the_first_stands_alone() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.run(4.0)
+    assert [f.index for f in viewer.frames] == list(range(100))
+    assert all(f.live and f.turn == 0 for f in viewer.frames)
+    assert [f.restart for f in viewer.frames] == [True] + [False] * 99
+    assert max(mouth(f) for f in viewer.frames) == 0
+    assert_smooth(viewer.poses())
+
+
+def test_delay_tells_when_the_next_idle_frame_is_due() -> None:
+    animator = Animator(seed=1)
+    assert animator.delay_s(5.0) == 0
+    assert animator.next_frame(5.0) is not None
+    assert animator.next_frame(5.01) is None
+    assert animator.delay_s(5.01) == pytest.approx(0.03)
+
+
+def test_a_late_loop_skips_idle_frames_instead_of_running_behind() -> None:
+    animator = Animator(seed=1)
+    animator.next_frame(0.0)
+    assert animator.next_frame(0.5) is not None
+    assert animator.next_frame(0.5) is None
+    assert animator.late == 11
+    assert animator.delay_s(0.5) == pytest.approx(0.02)
+
+
+def test_idle_to_speech_to_idle_without_a_jump() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.run(2.0)
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(5.0)
+    spoken = [f for f in viewer.frames if f.turn == 1]
+    assert [f.index for f in spoken] == list(range(SENTENCE_FRAMES))
+    assert [f.last for f in spoken] == [False] * (SENTENCE_FRAMES - 1) + [True]
+    assert max(mouth(f) for f in spoken) == 1.0
+    assert viewer.shown[-1].live and mouth(viewer.shown[-1]) == 0
+    assert_smooth(viewer.poses())
+
+
+def test_the_first_speaking_frame_needs_only_the_first_chunk() -> None:
+    animator = Animator(seed=1)
+    animator.next_frame(0.0)
+    lips = lips_of(mel_chunks(SENTENCE)[:1])
+    animator.speak(1, lips, 0.001)
+    frame = animator.next_frame(0.001)
+    assert frame is not None and (frame.turn, frame.index, frame.live) == (1, 0, False)
+
+
+def test_frames_wait_for_lips_that_are_not_known() -> None:
+    viewer = Viewer(Animator(seed=1))
+    chunks = mel_chunks(SENTENCE)
+    lips = lips_of(chunks[:3])
+    viewer.animator.speak(1, lips, viewer.now_s)
+    viewer.play(1)
+    viewer.run(0.2)
+    made = [f for f in viewer.frames if f.turn == 1]
+    assert made[-1].index / FPS <= 0.6 - 0.12 + 1e-6
+    viewer.run(1.5)
+    assert viewer.frames[-1].live and mouth(viewer.frames[-1]) == 0
+    assert len([f for f in viewer.frames if f.turn == 1]) == len(made)
+    # The voice ran dry; it goes on where it stopped.
+    viewer.playing = (1, viewer.now_s - len(made) / FPS)
+    for chunk in chunks[3:]:
+        lips.add(chunk)
+    viewer.run(4.0)
+    assert [f.index for f in viewer.frames if f.turn == 1] == list(range(SENTENCE_FRAMES))
+    assert_smooth(viewer.poses())
+
+
+def test_credit_keeps_the_lead_over_the_clock() -> None:
+    long = [(s, 0.1) for s in "AA1 M IY1 F".split()] * 20
+    viewer = Viewer(Animator(seed=1, lead_s=1.0, first_lead_s=0.4))
+    viewer.animator.speak(1, lips_of(mel_chunks(long)), viewer.now_s)
+    viewer.run(0.5)
+    assert max(f.index for f in viewer.frames) < 0.4 * FPS
+    viewer.play(1)
+    viewer.run(6.0)
+    assert 0.9 < max(viewer.lead) <= 1.0
+
+
+def test_no_live_frame_comes_between_spoken_ones_that_are_not_shown_yet() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.3)
+    viewer.play(1)
+    viewer.run(4.0)
+    lives = [i for i, f in enumerate(viewer.frames) if f.live]
+    assert min(lives) == SENTENCE_FRAMES
+
+
+def test_interruption_goes_on_from_the_screen_and_shuts_the_mouth() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.run(1.0)
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(0.55)  # in the middle of an open vowel
+    assert mouth(viewer.shown[-1]) > 0.3
+    made = len(viewer.frames)
+    viewer.interrupt(2)
+    viewer.run(1.0)
+    after = viewer.frames[made:]
+    assert after[0].restart and after[0].live and not any(f.restart for f in after[1:])
+    assert mouth(after[0]) > 0.1
+    assert mouth(after[2]) == pytest.approx(0, abs=1e-6)
+    assert_smooth(viewer.poses())
+
+
+def test_a_turn_thrown_away_before_it_was_played_leaves_no_trace() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.run(1.0)
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.1)
+    viewer.interrupt(2)
+    viewer.run(1.0)
+    assert not any(f.turn == 1 for f in viewer.shown)
+    assert max(mouth(f) for f in viewer.shown) == 0
+    assert_smooth(viewer.poses())
+
+
+def test_the_next_turn_may_follow_an_interruption_at_once() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(0.53)
+    viewer.interrupt(2)
+    viewer.animator.speak(2, lips_of(mel_chunks(SENTENCE[3:])), viewer.now_s)
+    viewer.play(2)
+    viewer.run(4.0)
+    assert [f.index for f in viewer.frames if f.turn == 2][:3] == [0, 1, 2]
+    assert_smooth(viewer.poses())
+
+
+def test_stale_turns_are_ignored() -> None:
+    animator = Animator(seed=1)
+    animator.advance(5, 0.0)
+    animator.speak(4, lips_of(mel_chunks(SENTENCE)), 0.0)
+    animator.played(4, 1.0, 0.0)
+    frame = animator.next_frame(0.0)
+    assert frame is not None and frame.live and animator.turn == 0
+
+
+def test_a_turn_that_nobody_plays_does_not_freeze_the_face() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(6.0)
+    assert viewer.frames[-1].live
+
+
+def test_an_empty_turn_still_says_that_it_is_over() -> None:
+    animator = Animator(seed=1)
+    empty = MelChunk(Place("s", 1, 0, 0, last=True), RATE, HOP, np.zeros((0, 80), np.float32))
+    animator.speak(1, lips_of([empty]), 0.0)
+    frame = animator.next_frame(0.0)
+    assert frame is not None and frame.last and frame.turn == 1
+
+
+def test_same_seed_and_input_give_the_same_frames() -> None:
+    def frames() -> list[Frame]:
+        viewer = Viewer(Animator(seed=9))
+        viewer.run(0.5)
+        viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+        viewer.play(1)
+        viewer.run(4.0)
+        return viewer.frames
+
+    assert frames() == frames()
+
+
+def test_sound_lips_keep_closures_that_fall_between_frames() -> None:
+    track = SoundLips(1 / FPS)
+    outputs = np.zeros((100, len(LIP_COEFFICIENTS)), np.float32)
+    closed = LIP_COEFFICIENTS.index("lips_closed")
+    outputs[50, closed] = 1.0
+    track.add(outputs[:40])
+    assert 0.3 < track.known_s < 0.4
+    track.add(outputs[40:], end_s=1.0)
+    assert track.known_s == float("inf")
+    values = [track.at(k / FPS)[closed] for k in range(25)]
+    assert max(values) == 1.0
+
+
+def test_sound_lips_of_another_width_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="shape"):
+        SoundLips(0.04).add(np.zeros((3, 4), np.float32))

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+
+from services.face.blendshapes import ARKIT_NAMES, arkit_weights, head_rotation
+from services.face.pose import POSE_NAMES, FacePose
+from visavis.media import BLENDSHAPE_COUNT
+
+
+def weight(pose: FacePose, name: str) -> float:
+    return float(arkit_weights(pose)[ARKIT_NAMES.index(name)])
+
+
+def test_names_are_arkits_in_alphabetical_order() -> None:
+    assert len(ARKIT_NAMES) == len(set(ARKIT_NAMES)) == BLENDSHAPE_COUNT
+    assert list(ARKIT_NAMES) == sorted(ARKIT_NAMES)
+
+
+def test_rest_is_all_zeros() -> None:
+    assert not arkit_weights(FacePose()).any()
+
+
+def test_closed_lips_cancel_the_jaw() -> None:
+    pose = FacePose(jaw_open=0.4, lips_closed=1.0)
+    assert weight(pose, "mouthClose") == weight(pose, "jawOpen") > 0
+    assert weight(FacePose(jaw_open=0.4), "mouthClose") == 0
+
+
+def test_left_and_right_are_the_persons_own() -> None:
+    right_of_picture = FacePose(gaze_x=1.0)
+    assert weight(right_of_picture, "eyeLookOutLeft") > 0.4
+    assert weight(right_of_picture, "eyeLookInRight") > 0.4
+    assert weight(right_of_picture, "eyeLookOutRight") == 0
+    assert weight(FacePose(blink_left=1.0), "eyeBlinkLeft") == 1
+    assert weight(FacePose(blink_left=1.0), "eyeBlinkRight") == 0
+
+
+def test_the_jaw_decides_between_funnel_and_pucker() -> None:
+    kiss, round_open = FacePose(pucker=0.8), FacePose(pucker=0.8, jaw_open=0.4)
+    assert weight(kiss, "mouthFunnel") == 0
+    assert weight(round_open, "mouthFunnel") > 0.4
+    assert weight(kiss, "mouthPucker") > weight(round_open, "mouthPucker")
+
+
+def test_any_pose_gives_weights_in_range() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        pose = FacePose.from_vector(rng.uniform(-1, 1, len(POSE_NAMES)))
+        weights = arkit_weights(pose)
+        assert weights.dtype == np.float32 and weights.shape == (BLENDSHAPE_COUNT,)
+        assert weights.min() >= 0 and weights.max() <= 1
+
+
+def test_head_rotation_is_yaw_pitch_roll() -> None:
+    rotation = head_rotation(FacePose(yaw=0.1, pitch=-0.2, roll=0.3))
+    np.testing.assert_allclose(rotation, [0.1, -0.2, 0.3], atol=1e-6)
