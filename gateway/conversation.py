@@ -243,6 +243,13 @@ class Conversation:
             return self._settle([Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
 
+    def bus_lost(self, message: str) -> list[Action]:
+        """Chunks may be missing: a turn that still waits for some cannot be completed."""
+        turn = self._turn
+        if turn is None or turn.awaited_stage() is None:
+            return []
+        return self._settle(self._fail(turn, "bus_lost", f"bus: {message}"))
+
     def check(self, now: float) -> list[Action]:
         """Fail a turn that has stood still for too long."""
         turn = self._turn

@@ -89,16 +89,16 @@ class PictureLane:
         self._truncate(kept)
 
     def push(self, picture: Picture) -> None:
-        if not picture.live and picture.turn < self._epoch:
-            self._drop_stream(1)
-            return
-        if not picture.live and picture.turn > self._epoch:
-            # Of a turn that was never opened here: a fault of the sender.
-            self._drop_stream(1)
-            return
-        if not picture.live and picture.last:
+        """Queue a picture, or drop it and all up to the next key frame."""
+        current = picture.live or picture.turn == self._epoch
+        if current and picture.last and not picture.live:
             self.complete = True
         if not picture.payload:
+            return
+        if not current:
+            # Void, or of a turn that was never opened here.
+            self.dropped += 1
+            self.needs_keyframe = True
             return
         if self.needs_keyframe and not picture.keyframe:
             self.dropped += 1
@@ -164,7 +164,3 @@ class PictureLane:
             # What follows a kept suffix still continues it.
             self.needs_keyframe = not (suffix and kept)
         self._waiting = deque(kept)
-
-    def _drop_stream(self, count: int) -> None:
-        self.dropped += count
-        self.needs_keyframe = True

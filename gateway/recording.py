@@ -98,6 +98,14 @@ class Recording:
         self._preroll_pictures.clear()
         self._preroll_sound.clear()
 
+    def abandon(self) -> None:
+        """Stop and delete what was recorded."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self.phase = Phase.DONE
+        self.path.unlink(missing_ok=True)
+
     @property
     def empty(self) -> bool:
         """Nothing was recorded: there is no file."""

@@ -46,7 +46,7 @@ PICTURE_LIMIT = 25
 _MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 
 
-class PassTrack(MediaStreamTrack):  # type: ignore[misc]  # aiortc is not annotated for mypy
+class PassTrack(MediaStreamTrack):
     """Hands encoded packets to the RTP sender; bounded, and whole up to the next key frame."""
 
     def __init__(self, kind: Literal["audio", "video"], on_drop: Callable[[], None]) -> None:
@@ -56,32 +56,32 @@ class PassTrack(MediaStreamTrack):  # type: ignore[misc]  # aiortc is not annota
         self._on_drop = on_drop
         self._needs_keyframe = kind == "video"
         self._limit = PICTURE_LIMIT if kind == "video" else SOUND_LIMIT
-        self._waiting: deque[Any] = deque()
+        self._packets: deque[Any] = deque()
         self._arrived = asyncio.Event()
 
     def push(self, packet: Any, *, keyframe: bool = True) -> None:
         """Queue one packet. Never waits."""
         if self.readyState != "live" or (self._needs_keyframe and not keyframe):
             return
-        if len(self._waiting) >= self._limit:
-            self.dropped += len(self._waiting)
-            self._waiting.clear()
+        if len(self._packets) >= self._limit:
+            self.dropped += len(self._packets)
+            self._packets.clear()
             self._needs_keyframe = self.kind == "video"
             self._on_drop()
             if self._needs_keyframe and not keyframe:
                 return
         self._needs_keyframe = False
-        self._waiting.append(packet)
+        self._packets.append(packet)
         self._arrived.set()
 
     async def recv(self) -> Any:
         """Next packet, once there is one."""
-        while not self._waiting:
+        while not self._packets:
             if self.readyState != "live":
                 raise MediaStreamError
             self._arrived.clear()
             await self._arrived.wait()
-        return self._waiting.popleft()
+        return self._packets.popleft()
 
     def stop(self) -> None:
         super().stop()
@@ -181,7 +181,7 @@ class Peer:
             if track.kind == "video":
                 # aiortc keeps a loss report from the browser to itself, where it would
                 # force its own encoder; ours sits in the face service.
-                sender._send_keyframe = self._lost_picture
+                sender._send_keyframe = self._lost_picture  # type: ignore[method-assign]
         for transceiver in self._pc.getTransceivers():
             receives = self.role == "speaker" and transceiver.kind == "audio"
             transceiver.direction = "sendrecv" if receives else "sendonly"

@@ -1,0 +1,492 @@
+"""One visitor's session: carries out what the turn state machine decides.
+
+The edge between the pure parts (conversation, playout, ledger) and the outside: bus,
+stages, viewers, recordings. Nothing in here is shared between sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway import metrics
+from gateway.actions import (
+    Action,
+    AnnounceTurn,
+    BeginAnswer,
+    CloseTurn,
+    ConfirmTurn,
+    Emit,
+)
+from gateway.audience import Audience
+from gateway.bus_feed import BusFeed
+from gateway.conversation import Conversation
+from gateway.events import ErrorEvent, LatencyEvent, ServerEvent, SessionEvent, StateEvent
+from gateway.hub import EventHub, Listener
+from gateway.ledger import Ledger, Mark
+from gateway.microphone import Microphone
+from gateway.pacer import pace
+from gateway.pictures import Picture
+from gateway.playout import Playout, PlayoutEvent, Tick
+from gateway.records import Records
+from gateway.registry import Registry
+from gateway.settings import GatewaySettings
+from gateway.sound import VoiceResampler
+from gateway.stages import Options, Stages
+from gateway.timeline import RATE_HZ
+from visavis.bus import Bus
+from visavis.clock import Clock, MonotonicClock
+from visavis.errors import VisavisError
+from visavis.logs import log_context
+from visavis.media import (
+    PcmChunk,
+    TokenChunk,
+    TranscriptChunk,
+    TranscriptEvent,
+    VideoChunk,
+    VideoCodec,
+)
+from visavis.subjects import Kind
+from visavis.v1 import control_pb2
+
+log = logging.getLogger(__name__)
+
+CLOCK_TICKS = 5
+CHECK_TICKS = 25
+KEYFRAME_INTERVAL_S = 0.4
+
+
+class Session:
+    """Open it, use it, close it. `failed` is set if it cannot go on."""
+
+    def __init__(
+        self,
+        session_id: str,
+        options: Options,
+        persona: str,
+        *,
+        bus: Bus,
+        registry: Registry,
+        settings: GatewaySettings,
+        clock: Clock | None = None,
+    ) -> None:
+        self.id = session_id
+        self.options = options
+        self.persona = persona
+        self.microphone = Microphone()
+        self.records = Records()
+        self.failed = asyncio.Event()
+        self.audience = Audience(self.id, settings, self.request_keyframe, self._codecs_changed)
+        self._clock = clock or MonotonicClock()
+        self._conversation = Conversation(
+            persona,
+            answer_timeout_s=settings.answer_timeout_s,
+            speculate_above=settings.speculate_above,
+        )
+        self._playout = Playout()
+        self._playout.set_codecs({VideoCodec.H264})
+        self._hub = EventHub()
+        self._stages = Stages(
+            session_id,
+            options,
+            registry,
+            self,
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+        )
+        self._feed = BusFeed(
+            bus,
+            session_id,
+            {
+                Kind.TRANSCRIPT: self._on_transcript,
+                Kind.TOKENS: self._on_token,
+                Kind.VOICE: self._on_voice,
+                Kind.VIDEO: self._on_video,
+            },
+        )
+        self._ledger: Ledger | None = None
+        self._voice: VoiceResampler | None = None
+        self._asked_at_s = 0.0
+        self._silenced_at_s: float | None = None
+        self._ticks = 0
+        self._keyframe_asked_at_s: dict[VideoCodec, float] = {}
+        self._face_stale = False
+        self._bus_was_connected = True
+        self._seen = {"late": 0, "dropped": 0}
+        self._pacer: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.touched_at_s = self._clock.now()
+
+    # ------------------------------------------------------------ life
+
+    async def open(self) -> None:
+        """Take a slot of every stage. Raises AtCapacityError, UnknownNameError and others."""
+        with log_context(session=self.id):
+            try:
+                await self._feed.open()
+                await self._stages.open()
+            except BaseException:
+                await self._feed.close()
+                raise
+            self._pacer = asyncio.create_task(pace(self._tick, self._clock))
+            for task in (self._pacer, *self._feed.failures()):
+                task.add_done_callback(self._watch)
+
+    async def close(self, message: str = "the session was closed") -> None:
+        """Free everything; listeners are told why."""
+        self._emit(ErrorEvent(code="session_closed", message=message))
+        self._feed.announce(self._conversation.epoch + 1, "close")
+        if self._pacer is not None:
+            self._pacer.cancel()
+            await asyncio.gather(self._pacer, return_exceptions=True)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stages.close()
+        await self._feed.close()
+        await self.audience.close()
+        self._hub.close()
+
+    def touch(self) -> None:
+        """Somebody has used the session."""
+        self.touched_at_s = self._clock.now()
+
+    def idle_s(self) -> float:
+        """How long nobody has been connected to it or used it."""
+        if self._hub.listeners or self.audience.present:
+            self.touch()
+        return self._clock.now() - self.touched_at_s
+
+    # ------------------------------------------------------------ what a client can do
+
+    @property
+    def state(self) -> str:
+        return self._conversation.state
+
+    @property
+    def instances(self) -> dict[str, str | None]:
+        """Replica that serves each stage."""
+        return self._stages.instances
+
+    def listen(self) -> Listener:
+        """The session's events from now on, after its present state."""
+        return self._hub.join(self._session_event(), StateEvent(state=self._conversation.state))
+
+    def unlisten(self, listener: Listener) -> None:
+        self._hub.leave(listener)
+        self.touch()
+
+    def submit_text(self, text: str) -> int:
+        """The visitor typed `text`; returns the turn that answers it."""
+        self.touch()
+        self._asked_at_s = now = self._clock.now()
+        self._perform(self._conversation.submit_text(text, now))
+        return self._conversation.epoch
+
+    def interrupt(self) -> int:
+        """Silence; returns the turn number from which on something can be said again."""
+        self.touch()
+        self._perform(self._conversation.interrupt())
+        return self._conversation.epoch
+
+    async def update(self, options: Options) -> None:
+        """Take effect from the next turn on. Raises StageLostError."""
+        self.touch()
+        before, self.options = self.options, options
+        await self._stages.update(options)
+        if options.avatar != before.avatar:
+            self._face_stale = True
+            self._refresh_face()
+        self._emit(self._session_event())
+
+    def push_mic(self, holder: str, pcm: NDArray[np.int16]) -> None:
+        """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second."""
+        if not len(pcm):
+            return
+        pts = self.microphone.push(holder, len(pcm), self._clock.now())
+        if pts is not None:
+            self._feed.mic(pts, pcm)
+
+    def request_keyframe(self, codec: VideoCodec) -> None:
+        """A viewer needs one; asked of the face at most every 0.4 s."""
+        now = self._clock.now()
+        if now - self._keyframe_asked_at_s.get(codec, -1.0) >= KEYFRAME_INTERVAL_S:
+            self._keyframe_asked_at_s[codec] = now
+            self._spawn(self._stages.request_keyframe(codec))
+
+    # ------------------------------------------------------------ what the stages say
+
+    def stage_event(self, service: str, event: control_pb2.AttachEvent) -> None:
+        """An event of a lease."""
+        kind = event.WhichOneof("event")
+        if kind == "turn_failed":
+            failed = event.turn_failed
+            self._perform(
+                self._conversation.stage_failed(
+                    service, failed.turn, failed.code.lower(), failed.message
+                )
+            )
+        elif kind == "turn_finished" and not event.turn_finished.cancelled:
+            finished = event.turn_finished
+            record = self.records.get(finished.turn)
+            if record is not None:
+                record.stage_seconds[service] = dict(finished.seconds)
+
+    def stage_lost(self, service: str, message: str) -> None:
+        """A replica is gone; its lease is looking for another."""
+        log.warning("%s: %s", service, message)
+        if service == "face":
+            self._playout.restart_stream()
+        self._perform(self._conversation.stage_lost(service, message))
+
+    def stage_ready(self, service: str) -> None:
+        """A stage is (again) attached."""
+        if service == "face":
+            self._playout.restart_stream()
+
+    # ------------------------------------------------------------ what the bus brings
+
+    def _on_transcript(self, chunk: TranscriptChunk) -> None:
+        now, conversation = self._clock.now(), self._conversation
+        utterance = chunk.utterance
+        if chunk.event in (TranscriptEvent.PAUSED, TranscriptEvent.FINAL):
+            self._asked_at_s = self.microphone.arrival_s(chunk.speech_end_samples) or now
+        match chunk.event:
+            case TranscriptEvent.SPEECH_STARTED:
+                actions = conversation.speech_started(utterance)
+            case TranscriptEvent.PARTIAL:
+                actions = conversation.partial(utterance, chunk.text)
+            case TranscriptEvent.PAUSED:
+                probability = chunk.end_of_turn_probability
+                actions = conversation.paused(utterance, chunk.text, probability, now)
+            case TranscriptEvent.FINAL:
+                actions = conversation.final(utterance, chunk.text, now)
+            case TranscriptEvent.DISCARDED:
+                actions = conversation.discarded(utterance)
+        self._perform(actions)
+
+    def _on_token(self, chunk: TokenChunk) -> None:
+        now = self._clock.now()
+        self._mark(chunk.place.turn, Mark.FIRST_TOKEN, now)
+        last = chunk.place.last
+        self._perform(self._conversation.token(chunk.place.turn, chunk.text, last=last, now=now))
+
+    def _on_voice(self, chunk: PcmChunk) -> None:
+        turn, now = chunk.place.turn, self._clock.now()
+        if self._conversation.turn is None or self._conversation.turn.number != turn:
+            return
+        if self._voice is None:
+            self._voice = VoiceResampler(chunk.sample_rate_hz)
+        if chunk.sample_rate_hz != self._voice.sample_rate_hz:
+            log.warning("voice: the rate changed within turn %d; the chunk is dropped", turn)
+            return
+        if len(chunk.pcm):
+            self._mark(turn, Mark.FIRST_VOICE, now)
+        last = chunk.place.last
+        pcm = self._voice.push(chunk.place.pts, chunk.pcm, last=last)
+        self._playout.push_voice(turn, pcm, last=last)
+        seconds = len(chunk.pcm) / chunk.sample_rate_hz
+        self._perform(self._conversation.voice(turn, seconds, last=last, now=now))
+
+    def _on_video(self, chunk: VideoChunk) -> None:
+        if not 1 <= chunk.fps <= 120:
+            return
+        place = chunk.place
+        if not chunk.live:
+            self._mark(place.turn, Mark.FIRST_PICTURE, self._clock.now())
+        self._playout.push_picture(
+            Picture(
+                turn=place.turn,
+                index=place.pts,
+                live=chunk.live,
+                codec=chunk.codec,
+                keyframe=chunk.keyframe,
+                width=chunk.width,
+                height=chunk.height,
+                fps=chunk.fps,
+                payload=chunk.payload,
+                last=place.last,
+            )
+        )
+
+    # ------------------------------------------------------------ the pacing clock
+
+    def _tick(self) -> None:
+        tick = self._playout.tick()
+        self.audience.push(tick)
+        now = self._clock.now()
+        self._measure(tick, now)
+        turn = self._conversation.turn
+        if turn is not None:
+            played_s = self._playout.played_samples / RATE_HZ
+            self._conversation.played(turn.number, played_s, now)
+        for event, number in tick.events:
+            if event is PlayoutEvent.STARTED:
+                self._perform(self._conversation.started(number))
+                self._report_latency()
+            elif event is PlayoutEvent.FINISHED:
+                self._publish_clock(number)
+                self._perform(self._conversation.finished(number))
+        self._ticks += 1
+        if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:
+            self._publish_clock(turn.number)
+        if self._ticks % CHECK_TICKS == 0:
+            self._check(now)
+
+    def _publish_clock(self, turn: int) -> None:
+        if self._voice is not None:
+            rate = self._voice.sample_rate_hz
+            self._feed.clock(turn, self._playout.played_samples * rate // RATE_HZ, rate)
+
+    def _check(self, now: float) -> None:
+        self._perform(self._conversation.check(now))
+        for codec in self._playout.needs_keyframe():
+            self.request_keyframe(codec)
+        connected = self._feed.connected
+        if not connected and self._bus_was_connected:
+            self._perform(self._conversation.bus_lost("the bus connection was lost"))
+        self._bus_was_connected = connected
+
+    def _measure(self, tick: Tick, now: float) -> None:
+        for released in tick.pictures:
+            if released.skew_s is not None:
+                metrics.av_skew_seconds.observe(abs(released.skew_s))
+                if self._mark(released.picture.turn, Mark.FIRST_PICTURE_SHOWN, now):
+                    self._observe(metrics.first_frame_seconds, Mark.FIRST_PICTURE_SHOWN)
+        for event, number in tick.events:
+            if event is PlayoutEvent.UNDERRUN:
+                metrics.underruns.inc()
+            elif event is PlayoutEvent.STARTED and self._mark(number, Mark.STARTED, now):
+                self._observe(metrics.voice_to_voice_seconds, Mark.STARTED)
+        if self._silenced_at_s is not None:
+            metrics.barge_in_seconds.observe(now - self._silenced_at_s)
+            self._silenced_at_s = None
+        late, dropped = self._playout.late_pictures, self._playout.dropped_pictures
+        metrics.late_pictures.inc(max(0, late - self._seen["late"]))
+        metrics.dropped_pictures.inc(max(0, dropped - self._seen["dropped"]))
+        self._seen = {"late": late, "dropped": dropped}
+
+    def _observe(self, histogram: Any, moment: Mark) -> None:
+        seconds = self._ledger.since_asked(moment) if self._ledger else None
+        if seconds is not None and self._ledger is not None:
+            histogram.labels(self._ledger.origin).observe(max(0.0, seconds))
+
+    # ------------------------------------------------------------ carrying out
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case AnnounceTurn():
+                    self._announce(action)
+                case BeginAnswer():
+                    self._spawn(self._begin(action))
+                case ConfirmTurn():
+                    self._playout.confirm(action.turn)
+                    if self._ledger is not None:
+                        self._ledger.marks[Mark.ASKED] = self._asked_at_s
+                        self._ledger.mark(Mark.UNDERSTOOD, self._clock.now())
+                case CloseTurn():
+                    self._close_turn(action)
+                case Emit():
+                    self._emit(action.event)
+
+    def _announce(self, action: AnnounceTurn) -> None:
+        now = self._clock.now()
+        if self._playout.playing:
+            self._silenced_at_s = now
+        self._voice = None
+        if action.opens:
+            self._playout.open_turn(action.turn, held=action.held)
+            self._ledger = Ledger(action.turn, action.reason)
+            self._ledger.mark(Mark.ASKED, self._asked_at_s)
+            self._ledger.mark(Mark.OPENED, now)
+            if not action.held:
+                self._ledger.mark(Mark.UNDERSTOOD, now)
+            if self.audience.recording_waits:
+                self.request_keyframe(VideoCodec.H264)
+        else:
+            self._playout.void(action.turn)
+        self._feed.announce(action.turn, action.reason)
+
+    async def _begin(self, action: BeginAnswer) -> None:
+        try:
+            await self._stages.begin_answer(action.turn, action.messages)
+        except VisavisError as error:
+            self._perform(
+                self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
+            )
+
+    def _close_turn(self, action: CloseTurn) -> None:
+        metrics.turns.labels(action.outcome).inc()
+        if action.outcome != "finished":
+            self.audience.turn_cut(action.turn, self._playout.now_samples)
+        if action.outcome != "discarded":
+            self._mark(action.turn, Mark.ENDED, self._clock.now())
+            self._report_latency()
+        self._refresh_face()
+
+    def _report_latency(self) -> None:
+        ledger = self._ledger
+        if ledger is not None:
+            self._emit(
+                LatencyEvent(
+                    turn=ledger.turn,
+                    stages=ledger.stages(),
+                    voice_to_voice_ms=ledger.voice_to_voice_ms,
+                )
+            )
+
+    def _refresh_face(self) -> None:
+        """Change the avatar, once nothing is being said."""
+        if self._face_stale and self._conversation.turn is None:
+            self._face_stale = False
+            self._stages.change_face()
+
+    def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
+        self._playout.set_codecs(codecs)
+        self._spawn(self._stages.set_codecs(sorted(codecs)))
+
+    def _mark(self, turn: int, moment: Mark, now: float) -> bool:
+        ledger = self._ledger
+        return ledger is not None and ledger.turn == turn and ledger.mark(moment, now)
+
+    def _session_event(self) -> SessionEvent:
+        options = self.options
+        return SessionEvent(
+            id=self.id,
+            language=options.language,
+            voice=options.voice,
+            avatar=options.avatar,
+            speed=options.speed,
+        )
+
+    def _emit(self, event: ServerEvent) -> None:
+        self.records.observe(event)
+        self._hub.publish(event)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` on the side; a stage that is away is no reason to fail."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        error = task.exception()
+        if isinstance(error, VisavisError):
+            log.warning("%s", error)
+        else:
+            self._watch(task)
+
+    def _watch(self, task: asyncio.Task[Any]) -> None:
+        """A task of ours that raised leaves the session unusable: have it closed."""
+        if not task.cancelled() and task.exception() is not None:
+            log.error("session %s failed", self.id, exc_info=task.exception())
+            self.failed.set()

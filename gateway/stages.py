@@ -1,0 +1,147 @@
+"""A session's four leases, and what is said to each stage. Protobuf of the stages stops here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.actions import Message
+from gateway.lease import LeaseListener, StageLease
+from gateway.microphone import RATE_HZ as MIC_RATE_HZ
+from gateway.registry import SERVICES, Registry
+from visavis.errors import VisavisError
+from visavis.media import VideoCodec
+from visavis.v1 import asr_pb2, face_pb2, llm_pb2, tts_pb2
+
+_ROLES = {
+    "system": llm_pb2.Message.SYSTEM,
+    "user": llm_pb2.Message.USER,
+    "assistant": llm_pb2.Message.ASSISTANT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a session can be told; empty voice, avatar: the service's choice."""
+
+    language: str = "en"
+    voice: str = ""
+    avatar: str = ""
+    speed: float = 1.0
+
+
+class Stages:
+    """asr, llm, tts and face of one session."""
+
+    def __init__(
+        self,
+        session: str,
+        options: Options,
+        registry: Registry,
+        listener: LeaseListener,
+        *,
+        max_tokens: int,
+        temperature: float | None,
+    ) -> None:
+        self._session = session
+        self._options = options
+        self._max_tokens = max_tokens
+        self._temperature = temperature
+        self._codecs: tuple[VideoCodec, ...] = (VideoCodec.H264,)
+        configs = {
+            "asr": self._asr_config,
+            "llm": self._llm_config,
+            "tts": self._tts_config,
+            "face": self._face_config,
+        }
+        self._leases = {s: StageLease(s, registry, configs[s], listener) for s in SERVICES}
+
+    @property
+    def instances(self) -> dict[str, str | None]:
+        """Replica that serves each stage."""
+        return {name: lease.instance for name, lease in self._leases.items()}
+
+    async def open(self) -> None:
+        """Attach to all four, or to none and raise the first error."""
+        results = await asyncio.gather(
+            *(lease.open() for lease in self._leases.values()), return_exceptions=True
+        )
+        errors = [r for r in results if isinstance(r, BaseException)]
+        if errors:
+            await self.close()
+            raise next((e for e in errors if isinstance(e, VisavisError)), errors[0])
+
+    async def close(self) -> None:
+        """Give all slots back."""
+        await asyncio.gather(*(lease.close() for lease in self._leases.values()))
+
+    async def begin_answer(self, turn: int, messages: Iterable[Message]) -> None:
+        """Let the language model answer. Raises StageLostError."""
+        request = llm_pb2.GenerateRequest(
+            messages=[llm_pb2.Message(role=_ROLES[m.role], content=m.content) for m in messages],
+            max_tokens=self._max_tokens,
+            temperature=self._temperature,
+        )
+        begin = llm_pb2.BeginTurn(turn=turn, request=request)
+        await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
+
+    async def update(self, options: Options) -> None:
+        """Tell asr and tts; the face is changed by `change_face`. Raises StageLostError."""
+        before, self._options = self._options, options
+        if options.language != before.language:
+            await self._leases["asr"].send(asr_pb2.AsrAttachRequest(language=options.language))
+        spoken = (options.language, options.voice, options.speed)
+        if spoken != (before.language, before.voice, before.speed):
+            synthesis = self._synthesis()
+            await self._leases["tts"].send(tts_pb2.TtsAttachRequest(synthesis=synthesis))
+
+    def change_face(self) -> None:
+        """Attach to the face anew, with the avatar of now."""
+        self._leases["face"].restart()
+
+    async def request_keyframe(self, codec: VideoCodec) -> None:
+        """A viewer cannot decode before the next key frame. Raises StageLostError."""
+        request = face_pb2.KeyframeRequest(codec=_codec(codec))
+        await self._leases["face"].send(face_pb2.FaceAttachRequest(keyframe=request))
+
+    async def set_codecs(self, codecs: Iterable[VideoCodec]) -> None:
+        """What the face is to encode. Raises StageLostError."""
+        self._codecs = tuple(codecs)
+        request = face_pb2.SetCodecs(codecs=[_codec(c) for c in self._codecs])
+        await self._leases["face"].send(face_pb2.FaceAttachRequest(codecs=request))
+
+    # ------------------------------------------------------------ first messages
+
+    def _asr_config(self) -> asr_pb2.AsrAttachRequest:
+        recognition = asr_pb2.RecognitionConfig(
+            sample_rate_hz=MIC_RATE_HZ, language=self._options.language, interim_results=True
+        )
+        config = asr_pb2.AsrAttachConfig(session=self._session, recognition=recognition)
+        return asr_pb2.AsrAttachRequest(config=config)
+
+    def _llm_config(self) -> llm_pb2.LlmAttachRequest:
+        return llm_pb2.LlmAttachRequest(config=llm_pb2.LlmAttachConfig(session=self._session))
+
+    def _tts_config(self) -> tts_pb2.TtsAttachRequest:
+        config = tts_pb2.TtsAttachConfig(session=self._session, synthesis=self._synthesis())
+        return tts_pb2.TtsAttachRequest(config=config)
+
+    def _face_config(self) -> face_pb2.FaceAttachRequest:
+        face = face_pb2.FaceConfig(
+            avatar=self._options.avatar, codecs=[_codec(c) for c in self._codecs]
+        )
+        config = face_pb2.FaceAttachConfig(session=self._session, face=face)
+        return face_pb2.FaceAttachRequest(config=config)
+
+    def _synthesis(self) -> tts_pb2.SynthesisConfig:
+        options = self._options
+        return tts_pb2.SynthesisConfig(
+            language=options.language, voice=options.voice, speed=options.speed
+        )
+
+
+def _codec(codec: VideoCodec) -> Any:
+    """Enum value as the generated code's annotations want it."""
+    return int(codec)
