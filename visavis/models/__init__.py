@@ -28,6 +28,7 @@ __all__ = [
     "Standing",
     "State",
     "bundle_path",
+    "default_catalog",
     "load_manifest",
     "profile",
     "pull",

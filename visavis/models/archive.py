@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,11 @@ from typing import IO
 from visavis.errors import ModelStoreError
 
 CHUNK_BYTES = 1 << 20
+_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
+
+
+class WrongContentError(ModelStoreError):
+    """What was downloaded is not what the manifest describes; keeping it would not help."""
 
 
 class HashedWriter:
@@ -28,10 +35,10 @@ class HashedWriter:
         self._file = path.open("wb")
 
     def write(self, block: bytes) -> None:
-        """Append `block`; ModelStoreError when the file gets larger than promised."""
+        """Append `block`; WrongContentError when the file gets larger than promised."""
         self.size_bytes += len(block)
         if self.size_bytes > self._limit_bytes:
-            raise ModelStoreError(
+            raise WrongContentError(
                 f"{self._path.name} is larger than the {self._limit_bytes} bytes its manifest says"
             )
         self._digest.update(block)
@@ -54,7 +61,7 @@ def copy_member(
 ) -> None:
     """Pass the bytes of `member` (its full path inside the archive) to `write`.
 
-    Raises ModelStoreError if the archive is damaged, lacks the member, or holds something
+    Raises WrongContentError if the archive is damaged, lacks the member, or holds something
     else than a plain file under that name. `what` names the archive in the message.
     """
     what = what or archive.name
@@ -62,8 +69,8 @@ def copy_member(
         with _open_member(archive, member, what) as stream:
             for block in _blocks(stream):
                 write(block)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, NotImplementedError) as error:
-        raise ModelStoreError(f"{what} is damaged: {error}; pull again") from error
+    except (*_DAMAGE, NotImplementedError) as error:
+        raise WrongContentError(f"{what} is damaged: {error}; pull again") from error
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
@@ -83,7 +90,7 @@ def _open_member(archive: Path, member: str, what: str) -> Iterator[IO[bytes]]:
             if entry.name.removeprefix("./") != member:
                 continue
             if not entry.isreg():
-                raise ModelStoreError(f"{member} in {what} is not a plain file")
+                raise WrongContentError(f"{member} in {what} is not a plain file")
             extracted = tarred.extractfile(entry)
             assert extracted is not None  # a plain file always opens
             yield extracted
@@ -99,9 +106,9 @@ def _zip_entry(zipped: zipfile.ZipFile, member: str, what: str) -> zipfile.ZipIn
     mode = entry.external_attr >> 16
     special = mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG)
     if len(found) > 1 or entry.is_dir() or special or entry.flag_bits & 0x1:
-        raise ModelStoreError(f"{member} in {what} is not one plain file")
+        raise WrongContentError(f"{member} in {what} is not one plain file")
     return entry
 
 
-def _absent(member: str, what: str) -> ModelStoreError:
-    return ModelStoreError(f"{what} has no member {member}; is the manifest's version right?")
+def _absent(member: str, what: str) -> WrongContentError:
+    return WrongContentError(f"{what} has no member {member}; is the manifest's version right?")

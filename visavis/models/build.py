@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from visavis.errors import ModelStoreError
-from visavis.models.archive import CHUNK_BYTES, HashedWriter, copy_member
+from visavis.models.archive import CHUNK_BYTES, HashedWriter, WrongContentError, copy_member
 from visavis.models.download import DiskFullError
 from visavis.models.fetch import Fetcher, archives_of
 from visavis.models.installed import RECORD_NAME, BundleRecord, FileRecord
@@ -88,7 +88,7 @@ def _take(
             return
         except (DiskFullError, PullCancelledError):
             raise
-        except _WrongContentError as error:
+        except WrongContentError as error:
             problems.append(str(error))
             for archive in archives_of(file, choice):
                 fetcher.discard(archive)
@@ -97,10 +97,6 @@ def _take(
         if choice + 1 < len(file.sources):
             progress.say(f"{bundle}: {problems[-1]}; trying the next source")
     raise ModelStoreError(f"{bundle}: cannot get {file.path}: " + "; then: ".join(problems))
-
-
-class _WrongContentError(ModelStoreError):
-    """What came is not the file that the manifest pins."""
 
 
 def _take_from(source: Source, file: BundleFile, target: Path, fetcher: Fetcher) -> None:
@@ -114,7 +110,7 @@ def _take_from(source: Source, file: BundleFile, target: Path, fetcher: Fetcher)
             else:
                 _copy(path, writer)
     if writer.sha256 != file.sha256:
-        raise _WrongContentError(
+        raise WrongContentError(
             f"wrong digest: {file.path} has sha256 {writer.sha256} where {file.sha256} is pinned. "
             "The file was damaged on the way or replaced at its source, and was not installed. "
             "Pull again; if it repeats, do not trust that source"

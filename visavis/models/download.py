@@ -21,7 +21,6 @@ from visavis.models.sources.pypi import without_password
 from visavis.models.sources.remote import Remote
 from visavis.models.web import Web, retryable
 
-CHUNK_BYTES = 1 << 18
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -166,8 +165,9 @@ class Downloader:
                 require_space(self._folder, total - offset, self._free)
             _write_note(target, remote, answer)
             done = offset
+            # No chunk size: blocks as they arrive, so that a cut loses nothing that came.
             with part.open("ab" if offset else "wb") as file:
-                for block in answer.iter_raw(CHUNK_BYTES):
+                for block in answer.iter_raw():
                     self._web.patience.check()
                     file.write(block)
                     done += len(block)

@@ -15,12 +15,13 @@ from visavis.errors import ModelStoreError
 
 Task = Literal["vad", "turn", "asr", "llm", "tts", "face_landmarks"]
 
+_DRIVE = re.compile(r"[A-Za-z]:")
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
 
 
 def _inside(path: str) -> str:
     parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or ".." in parts or "\\" in path or ":" in parts[0]:
+    if not parts or path.startswith("/") or ".." in parts or "\\" in path or _DRIVE.match(path):
         raise ValueError(f"{path!r} must be a relative path with forward slashes and no '..'")
     return path
 
@@ -257,7 +258,9 @@ def parse_manifest(text: str, origin: str) -> BundleManifest:
     except tomllib.TOMLDecodeError as error:
         raise ModelStoreError(f"{origin} is not valid TOML: {error}") from error
     except ValidationError as error:
-        problems = "; ".join(_explain(problem) for problem in error.errors())
+        # A bad item also makes its list look too short: say only what is really wrong.
+        told = [p for p in error.errors() if not (p["type"] == "too_short" and p["input"])]
+        problems = "; ".join(_explain(problem) for problem in told)
         raise ModelStoreError(f"{origin}: {problems}") from error
 
 

