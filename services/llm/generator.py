@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from services.llm.backend import (
@@ -14,8 +14,10 @@ from services.llm.backend import (
     Sampling,
     TextBackend,
 )
+from services.llm.ledger import Ledger
 from services.llm.loop_guard import LoopGuard
-from services.llm.prompt import build_prompt, fits_surely
+from services.llm.prompt import asks_in_chinese, build_prompt, fits_surely
+from services.llm.spoken import SpokenText
 from services.llm.text_stream import TextStream
 from visavis.clock import Clock
 from visavis.errors import InvalidInputError
@@ -31,21 +33,33 @@ class Defaults:
     """What a request that does not say gets."""
 
     persona: str
+    # Follows the persona where the visitor's question is in Chinese.
+    chinese_note: str
     max_tokens: int
     temperature: float
     top_p: float
     repeat_penalty: float
 
+    def persona_for(self, messages: Sequence[ChatMessage]) -> str:
+        """One beginning for both languages, so that a slot has read it already."""
+        if self.chinese_note and asks_in_chinese(messages):
+            return f"{self.persona}\n{self.chinese_note}".strip()
+        return self.persona
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """`max_tokens` 0 and `temperature` None: the defaults."""
+    """`max_tokens` 0 and `temperature` None: the defaults.
+
+    `spoken`: the answer goes to a voice; markdown is taken out of it.
+    """
 
     messages: tuple[ChatMessage, ...]
     max_tokens: int = 0
     temperature: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    spoken: bool = False
 
     def check(self) -> None:
         """Raises InvalidInputError naming the field that is out of bounds."""
@@ -60,19 +74,6 @@ class AnswerRequest:
                 raise InvalidInputError(
                     f"stop[{index}]: {len(stop)} characters is not between 1 and {MAX_STOP_CHARS}"
                 )
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What one answer took. Seconds count from the request; tokens are the backend's."""
-
-    queue_s: float | None = None
-    first_token_s: float | None = None
-    total_s: float = 0.0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    finish_reason: str = ""
 
 
 @dataclass(slots=True)
@@ -115,17 +116,19 @@ class Generator:
         started = self._clock.now()
         backend_request = await self._plan(request, slot)
         text = TextStream(request.stop)
+        spoken = SpokenText() if request.spoken else _AsItIs()
         guard = LoopGuard()
         try:
             async with contextlib.aclosing(self._backend.stream(backend_request)) as deltas:
                 async for delta in deltas:
                     self._note(ledger, delta, started)
-                    if piece := guard.feed(text.feed(delta.text)):
+                    if piece := guard.feed(spoken.feed(text.feed(delta.text))):
                         yield piece
                     if text.stopped or guard.looping:
                         ledger.finish_reason = "stop"
                         break
-            if piece := guard.feed(text.finish()) + guard.finish():
+            rest = spoken.feed(text.finish()) + spoken.finish()
+            if piece := guard.feed(rest) + guard.finish():
                 yield piece
             ledger.finish_reason = ledger.finish_reason or "stop"
         finally:
@@ -167,7 +170,7 @@ class Generator:
     async def _prompt(
         self, messages: tuple[ChatMessage, ...], budget_tokens: int
     ) -> tuple[ChatMessage, ...]:
-        persona = self._defaults.persona
+        persona = self._defaults.persona_for(messages)
         if fits_surely(messages, persona, budget_tokens):
             return build_prompt(
                 messages, persona=persona, budget_tokens=budget_tokens, count_tokens=_bytes_in
@@ -180,6 +183,16 @@ class Generator:
             budget_tokens=budget_tokens,
             count_tokens=self._backend.count_tokens,
         )
+
+
+class _AsItIs:
+    """A SpokenText that leaves every mark where it is."""
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def finish(self) -> str:
+        return ""
 
 
 def _bytes_in(text: str) -> int:

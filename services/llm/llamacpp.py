@@ -125,6 +125,8 @@ class LlamaCppBackend:
 
         params = xllamacpp.CommonParams()
         params.model.path = str(self._file)
+        # Weights are repacked for the CPU at load: a mapped file would be held a second time.
+        params.load_mode = xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_NONE
         params.n_gpu_layers = _gpu_layers(xllamacpp, self._device)
         params.n_parallel = self.slots
         params.n_ctx = self.slots * self.context_tokens

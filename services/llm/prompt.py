@@ -27,6 +27,9 @@ _CONTROL = re.compile(
     "\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\ue000-\uf8ff"
     "\U000e0000-\U000e007f\U000f0000-\U0010ffff]"
 )
+_HAN = re.compile("[\u4e00-\u9fff]")
+_KANA = re.compile("[\u3040-\u30ff]")
+_FEWEST_TELLING_WORDS = 3
 _SPACE = re.compile("[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
 
@@ -78,6 +81,18 @@ def fits_surely(messages: Sequence[ChatMessage], persona: str, budget_tokens: in
     return size <= budget_tokens and system_size + TEMPLATE_TOKENS <= budget_tokens * (
         1 - _QUESTION_SHARE
     )
+
+
+def asks_in_chinese(messages: Sequence[ChatMessage]) -> bool:
+    """The language of the newest question; a word or two ("OK") does not change it."""
+    for message in reversed(messages):
+        if message.role != "user":
+            continue
+        if _HAN.search(message.content):
+            return not _KANA.search(message.content)
+        if len(message.content.split()) >= _FEWEST_TELLING_WORDS:
+            return False
+    return False
 
 
 def clean_text(text: str) -> str:

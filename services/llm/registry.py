@@ -11,11 +11,12 @@ from visavis.errors import SettingsError
 
 def _llamacpp(settings: LlmSettings) -> TextBackend:
     from services.llm.llamacpp import LlamaCppBackend
-    from visavis.models import bundle_path
+    from visavis.models import bundle_path, profile
 
+    model = settings.model or profile(settings.profile)["llm"][0]
     return LlamaCppBackend(
-        bundle_path(settings.model, settings.model_dir) / "model.gguf",
-        model=settings.model,
+        bundle_path(model, settings.model_dir) / "model.gguf",
+        model=model,
         slots=settings.slots,
         context_tokens=settings.context_tokens,
         threads=settings.threads,

@@ -1,0 +1,185 @@
+"""The language model on the wire: Generate, Attach, GetStatus.
+
+The only file of the service that sees protobuf.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, TypeAlias, cast
+
+import grpc
+import grpc.aio
+
+from services.llm.backend import ChatMessage, Role, TextBackend
+from services.llm.generator import AnswerRequest, Generator
+from services.llm.registry import open_backend
+from services.llm.session import Session
+from services.llm.settings import LlmSettings
+from services.llm.slots import SlotPool
+from visavis.bus import Bus
+from visavis.clock import Clock, MonotonicClock
+from visavis.errors import BusError, InvalidInputError, OutOfOrderError
+from visavis.lease import EventStream, SlotTable
+from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
+
+_ROLES: Mapping[int, Role] = {
+    llm_pb2.Message.SYSTEM: "system",
+    llm_pb2.Message.USER: "user",
+    llm_pb2.Message.ASSISTANT: "assistant",
+}
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+_Events: TypeAlias = AsyncGenerator[control_pb2.AttachEvent, None]
+
+
+class LlmService:
+    """The deployable: one backend, its slots, and the servicer in front."""
+
+    name = "llm"
+    languages: Sequence[str] = ("en", "zh")
+
+    def __init__(
+        self,
+        settings: LlmSettings,
+        bus: Bus | None,
+        instance: str,
+        *,
+        backend: TextBackend | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._backend = backend or open_backend(settings)
+        generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
+        self._generator = generator
+        self._servicer = LanguageModelServicer(
+            generator, self._backend, bus, instance, device=settings.device
+        )
+
+    async def load(self) -> None:
+        await self._backend.load()
+        # A model that loads but cannot answer is found out before it is offered.
+        await self._servicer.read_ahead(0)
+
+    def register(self, server: grpc.aio.Server) -> Sequence[str]:
+        llm_pb2_grpc.add_LanguageModelServicer_to_server(self._servicer, server)
+        return [llm_pb2.DESCRIPTOR.services_by_name["LanguageModel"].full_name]
+
+    async def close(self) -> None:
+        await self._backend.close()
+
+
+class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
+    def __init__(
+        self,
+        generator: Generator,
+        backend: TextBackend,
+        bus: Bus | None,
+        instance: str,
+        *,
+        device: str = "cpu",
+    ) -> None:
+        self._generator = generator
+        self._backend = backend
+        self._bus = bus
+        self._instance = instance
+        self._device = device
+        self._leases = SlotTable(backend.slots)
+        self._slots = SlotPool(backend.slots)
+        self._read_slots: set[int] = set()
+
+    async def Generate(
+        self, request: llm_pb2.GenerateRequest, context: _Context
+    ) -> AsyncIterator[llm_pb2.GenerateResponse]:
+        wanted = read_request(request)
+        with self._slots.hold() as slot:
+            answer = self._generator.answer(wanted, slot)
+            try:
+                async with contextlib.aclosing(answer.pieces) as pieces:
+                    async for piece in pieces:
+                        yield llm_pb2.GenerateResponse(text=piece)
+            finally:
+                answer.ledger.observe()
+        yield llm_pb2.GenerateResponse(
+            finish_reason=answer.ledger.finish_reason,
+            prompt_tokens=answer.ledger.prompt_tokens,
+            completion_tokens=answer.ledger.completion_tokens,
+        )
+
+    async def Attach(
+        self, requests: AsyncIterator[llm_pb2.LlmAttachRequest], context: _Context
+    ) -> AsyncIterator[control_pb2.AttachEvent]:
+        first = await anext(aiter(requests), None)
+        if first is None or first.WhichOneof("request") != "config":
+            raise OutOfOrderError("the first message of Attach must be the config")
+        if self._bus is None:
+            raise BusError("this service runs without a bus: set nats_url to attach sessions")
+        name = first.config.session
+        events = EventStream()
+        with self._leases.hold(name), self._slots.hold(name) as slot:
+            session = Session(name, slot, self._generator, self._bus, events)
+
+            async def on_request(request: llm_pb2.LlmAttachRequest) -> None:
+                if request.WhichOneof("request") != "begin":
+                    raise OutOfOrderError("after the config only begin may follow on Attach")
+                begin = request.begin
+                await session.begin(begin.turn, lambda: read_request(begin.request, spoken=True))
+
+            async with session.listening():
+                await events.ready(self._instance)
+                lease = events.serve(
+                    requests, on_request, session.watch_turns(), self.read_ahead(slot)
+                )
+                async with contextlib.aclosing(cast(_Events, lease)) as stream:
+                    async for event in stream:
+                        yield event
+
+    async def read_ahead(self, slot: int) -> None:
+        """Let a slot that was never used read the persona before its first question."""
+        if slot not in self._read_slots:
+            self._read_slots.add(slot)
+            await self._generator.read_ahead(slot)
+
+    async def GetStatus(
+        self, request: control_pb2.GetStatusRequest, context: _Context
+    ) -> control_pb2.ServiceStatus:
+        backend = self._backend
+        return control_pb2.ServiceStatus(
+            service=LlmService.name,
+            instance=self._instance,
+            version=version("visavis"),
+            engines=[
+                control_pb2.EngineStatus(
+                    bundle=backend.model, backend=backend.name, device=self._device
+                )
+            ],
+            slots=backend.slots,
+            free_slots=self._slots.free,
+            languages=LlmService.languages,
+        )
+
+
+def read_request(request: llm_pb2.GenerateRequest, *, spoken: bool = False) -> AnswerRequest:
+    """Raises InvalidInputError naming the field."""
+    messages = tuple(
+        ChatMessage(_role(message.role, index), message.content)
+        for index, message in enumerate(request.messages)
+    )
+    wanted = AnswerRequest(
+        messages,
+        max_tokens=request.max_tokens,
+        temperature=request.temperature if request.HasField("temperature") else None,
+        stop=tuple(request.stop),
+        seed=request.seed if request.HasField("seed") else None,
+        spoken=spoken,
+    )
+    wanted.check()
+    return wanted
+
+
+def _role(role: int, index: int) -> Role:
+    if role not in _ROLES:
+        raise InvalidInputError(
+            f"messages[{index}].role: {role} is none of SYSTEM (1), USER (2), ASSISTANT (3)"
+        )
+    return _ROLES[role]

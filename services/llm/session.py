@@ -1,0 +1,140 @@
+"""One attached session: begins turns, publishes their tokens, drops what is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from services.llm.generator import Answer, AnswerRequest, Generator
+from visavis.bus import Bus, Subscription
+from visavis.errors import BusError, InvalidInputError, VisavisError, status_of
+from visavis.lease import EventStream
+from visavis.logs import log_context
+from visavis.media import Place, Stamp, TokenChunk
+from visavis.subjects import Kind
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """At most one turn is at work; a newer one, or its announcement, ends the older at once."""
+
+    def __init__(
+        self, name: str, slot: int, generator: Generator, bus: Bus, events: EventStream
+    ) -> None:
+        self._name = name
+        self._slot = slot
+        self._generator = generator
+        self._bus = bus
+        self._events = events
+        self._epoch = 0
+        self._begun = 0
+        self._closed = False
+        self._at_work: asyncio.Task[None] | None = None
+        self._turns: Subscription | None = None
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """While it lasts the session hears of new turns. Its end ends the turn at work."""
+        async with self._bus.subscribe(self._name, Kind.TURN) as self._turns:
+            try:
+                yield
+            finally:
+                self._closed = True
+                await self._stop()
+
+    async def watch_turns(self) -> None:
+        """Follow the session's epoch, for as long as `listening` lasts."""
+        assert self._turns is not None, "watch_turns outside listening()"
+        async for chunk in self._turns:
+            turn = chunk.place.turn
+            if turn > self._epoch:
+                self._epoch = turn
+                self._turns.advance(turn)
+                if turn > self._begun:
+                    await self._stop()
+
+    async def begin(self, turn: int, read_request: Callable[[], AnswerRequest]) -> None:
+        """Start to answer; what is wrong with the turn is told as an event, not raised."""
+        if turn <= self._begun:
+            await self._refuse(
+                turn, f"turn: {turn} does not follow {self._begun}; turns count upwards from 1"
+            )
+            return
+        self._begun = turn
+        await self._stop()
+        await self._events.turn_started(turn)
+        if turn < self._epoch:
+            await self._events.turn_finished(turn, seconds={}, produced=0, cancelled=True)
+            return
+        try:
+            request = read_request()
+        except InvalidInputError as error:
+            await self._refuse(turn, str(error))
+            return
+        self._at_work = asyncio.create_task(self._answer(turn, request))
+
+    async def _refuse(self, turn: int, message: str) -> None:
+        await self._events.turn_failed(turn, "INVALID_ARGUMENT", message)
+
+    async def _stop(self) -> None:
+        task, self._at_work = self._at_work, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _answer(self, turn: int, request: AnswerRequest) -> None:
+        answer = self._generator.answer(request, self._slot)
+        with log_context(turn=turn):
+            try:
+                await self._publish(turn, answer)
+            except asyncio.CancelledError:
+                if not self._closed:
+                    await self._finished(turn, answer, cancelled=True)
+                raise
+            except Exception as error:
+                await self._failed(turn, error)
+            else:
+                await self._finished(turn, answer, cancelled=False)
+            finally:
+                answer.ledger.observe()
+
+    async def _publish(self, turn: int, answer: Answer) -> None:
+        """Every piece as a chunk, and an empty last one; the first carries when it came."""
+        stamps = (Stamp.now("llm.begin"),)
+        seq = chars = 0
+        try:
+            async with contextlib.aclosing(answer.pieces) as pieces:
+                async for text in pieces:
+                    marks = () if seq else (*stamps, Stamp.now("llm.first_token"))
+                    place = Place(self._name, turn, seq, chars, stamps=marks)
+                    await self._bus.publish(Kind.TOKENS, TokenChunk(place, text))
+                    seq += 1
+                    chars += len(text)
+        except VisavisError:
+            # What was said so far can be spoken to its end.
+            with contextlib.suppress(BusError):
+                await self._publish_last(turn, seq, chars)
+            raise
+        await self._publish_last(turn, seq, chars)
+
+    async def _publish_last(self, turn: int, seq: int, chars: int) -> None:
+        place = Place(self._name, turn, seq, chars, last=True, stamps=(Stamp.now("llm.done"),))
+        await self._bus.publish(Kind.TOKENS, TokenChunk(place, ""))
+
+    async def _finished(self, turn: int, answer: Answer, *, cancelled: bool) -> None:
+        ledger = answer.ledger
+        await self._events.turn_finished(
+            turn,
+            seconds=ledger.seconds(),
+            produced=ledger.completion_tokens,
+            cancelled=cancelled,
+        )
+
+    async def _failed(self, turn: int, error: Exception) -> None:
+        if not isinstance(error, VisavisError):
+            log.exception("turn %d failed", turn, exc_info=error)
+        code, message = status_of(error)
+        await self._events.turn_failed(turn, code.name, message)
