@@ -17,7 +17,7 @@ MAYBE_ABBREVIATIONS = frozenset(
 BREAK_BEFORE = frozenset(
     "and but or because so if when while where which who whose that than though although unless "
     "until since after before with without as for from through during about between into like "
-    "however therefore instead".split()
+    "however therefore instead to at in on by is are was were will can".split()
 )
 """A new part of the sentence begins here: the voice may take a breath in front."""
 

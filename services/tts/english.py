@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from services.tts.phonemes_en import arpabet_spans
 from services.tts.sound import (
     HOP_SAMPLES,
+    SILENCE,
     Block,
     Span,
     cut_spans,
@@ -34,6 +35,8 @@ _PADDING_ID = 0
 _NOISE_SEED = 24_000
 _SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
 _ENDINGS = frozenset(".,;:!?…—")
+# The durations run this much behind the sound that is made from them: 55 ms over 60 sentences.
+_LATE_HOPS = 4
 # Brings the voice's speech to the loudness that both voices share.
 _GAIN = 1.75
 
@@ -84,7 +87,8 @@ class EnglishVoice:
         voice = dsp.synth(*(outputs[name][0] for name in _SPECTRA), noise)
         hops_per_unit = len(voice) // HOP_SAMPLES // int(outputs["durations"].sum())
         hops = (outputs["durations"] * hops_per_unit).tolist()
-        spans = arpabet_spans(["", *letters, ""], hops)
+        spans = cut_spans(arpabet_spans(["", *letters, ""], hops), _LATE_HOPS, sum(hops))
+        spans.append(Span(SILENCE, _LATE_HOPS))
         return _trimmed(np.asarray(voice * _GAIN, np.float32), spans)
 
 

@@ -26,8 +26,9 @@ from visavis.engine import Engine
 # The vocoder sees 24 frames to each side: with that much context a piece comes out as it does in
 # the whole, down to 1e-5.
 CONTEXT_FRAMES = 24
+# Small at first, so that sound leaves early; then larger, so that less is computed twice.
 FIRST_PIECE_FRAMES = 12
-PIECE_FRAMES = 32
+PIECE_FRAMES = 64
 MIN_FRAMES = 10
 """Fewer, and the vocoder's reflection at the edges has nothing to reflect."""
 MAX_FRAMES = 2048
@@ -103,7 +104,7 @@ class MandarinVoice:
                 log_mel_padded(around[surplus : len(around) - surplus]),
                 place_spans(cut_spans(spans, begin, finish), start - begin, end - begin),
             )
-            start, size = end, PIECE_FRAMES
+            start, size = end, min(PIECE_FRAMES, 3 * size)
 
 
 def _without_silence(spans: list[Span], total: int) -> tuple[int, int]:

@@ -18,7 +18,10 @@ from services.tts.sound import SILENCE, Span
 from services.tts.text_chunker import is_han
 from visavis.errors import ModelStoreError
 
+# Between two syllables of a word, two words, two clauses: the voice was trained with these marks
+# and is understood far better with them than with "#0" alone.
 _SYLLABLE = "#0"
+_WORD = "#1"
 BREAK = "#3"
 END = "eos"
 _NO_INITIAL = "^"
@@ -31,6 +34,8 @@ _KEEPS_ONE_AFTER = frozenset("第零〇一二三四五六七八九十点初幺")
 _KEEPS_ONE_BEFORE = frozenset("零〇一二三四五六七八九月号日楼班等")
 _FULL_ER = frozenset("子童女孙歌科媳")
 _FULL_ER_AFTER = frozenset("女婴幼孤胎男少小健生育")
+_NUMERALS = frozenset("零〇一二三四五六七八九十百千万亿点幺两")
+_CLITICS = frozenset("的地得了着过吗呢吧们啊")
 _TONE = re.compile(r"([a-zêüv]+)([1-5]?)$")
 
 
@@ -65,7 +70,9 @@ class BakerPhonemes:
 
     def _clause(self, characters: str) -> list[str]:
         symbols: list[str] = []
-        readings = _sandhi(characters, _readings(characters))
+        words = list(mmseg.seg.cut(characters))
+        word_starts = _starts_of_prosodic_words(words)
+        readings = _sandhi(characters, words, _readings(characters))
         for index, (character, reading) in enumerate(zip(characters, readings, strict=True)):
             match = _TONE.fullmatch(reading)
             base = match.group(1).replace("ü", "v") if match else ""
@@ -77,7 +84,7 @@ class BakerPhonemes:
                 symbols.append("er5")
                 continue
             if symbols:
-                symbols.append(_SYLLABLE)
+                symbols.append(_WORD if index in word_starts else _SYLLABLE)
             initial, final = self._syllables[base]
             symbols += [initial, final + tone]
         return [symbol for symbol in symbols if symbol in self._ids]
@@ -134,8 +141,21 @@ def _is_suffix(characters: str, index: int) -> bool:
     return index > 0 and after not in _FULL_ER and characters[index - 1] not in _FULL_ER_AFTER
 
 
-def _sandhi(characters: str, readings: list[str]) -> list[str]:
-    changed = _third_tones(characters, readings)
+def _starts_of_prosodic_words(words: list[str]) -> set[int]:
+    """Where words begin that do not lean on the one before them."""
+    starts, position = set(), 0
+    before = ""
+    for word in words:
+        goes_on_counting = before in _NUMERALS and word[0] in _NUMERALS
+        if word not in _CLITICS and not goes_on_counting:
+            starts.add(position)
+        position += len(word)
+        before = word[-1]
+    return starts
+
+
+def _sandhi(characters: str, words: list[str], readings: list[str]) -> list[str]:
+    changed = _third_tones(words, readings)
     for index, character in enumerate(characters):
         following = changed[index + 1][-1:] if index + 1 < len(changed) else ""
         if character == "不" and changed[index].startswith("bu"):
@@ -159,11 +179,11 @@ def _tone_of_one(characters: str, index: int, following: str) -> str:
     return "4" if following in ("1", "2", "3") else "1"
 
 
-def _third_tones(characters: str, readings: list[str]) -> list[str]:
+def _third_tones(words: list[str], readings: list[str]) -> list[str]:
     """Two third tones in a row: the first is heard as second; first inside words, then across."""
     changed = list(readings)
     start = 0
-    for word in mmseg.seg.cut(characters):
+    for word in words:
         for index in range(start, start + len(word) - 1):
             if changed[index][-1:] == "3" and readings[index + 1][-1:] == "3":
                 changed[index] = changed[index][:-1] + "2"

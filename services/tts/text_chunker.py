@@ -52,7 +52,7 @@ class PhraseLimits:
 # The first phrase decides how soon the answer is heard; each later one is spoken while the one
 # before it is heard, so it can wait longer and sound better.
 PHRASE_LIMITS = (
-    PhraseLimits(1, 5, 8),
+    PhraseLimits(1, 5, 10),
     PhraseLimits(3, 11, 17),
     PhraseLimits(7, 20, 30),
 )
