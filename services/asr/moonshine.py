@@ -34,12 +34,14 @@ Tensors = dict[str, NDArray[Any]]
 class Moonshine:
     """Encoder and merged decoder as Useful Sensors publish them."""
 
-    languages = (LANGUAGE,)
-
     def __init__(self, encoder: Engine, decoder: Engine, tokenizer: Tokenizer) -> None:
         self._encoder = encoder
         self._decoder = decoder
         self._tokenizer = tokenizer
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return (LANGUAGE,)
 
     def transcribe(self, pcm: NDArray[np.float32], language: str = LANGUAGE) -> Transcript:
         """pcm: [N] float32 in -1..1 at 16 kHz, at most 30 s.

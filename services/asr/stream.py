@@ -76,6 +76,8 @@ class Heard:
     end_of_turn: float = 0.0
     segments: tuple[Segment, ...] = ()
     speech_end_samples: int = 0
+    late_samples: int = 0
+    """Of FINAL: how long ago the end of the utterance became certain."""
 
 
 Output = Transcribe | Judge | Heard
@@ -97,7 +99,7 @@ class _Utterance:
     end_of_turn: float = 0.0
     judged: bool = False
     speech_end: int = 0
-    ended: bool = False
+    ended_at: int | None = None
     settle_pauses: set[int] = field(default_factory=set)
     next_partial: int = 0
 
@@ -158,10 +160,12 @@ class Listener:
             rest = max(_PARTIAL_EVERY_SAMPLES, int(cost_s / _PARTIAL_DUTY * SAMPLE_RATE_HZ))
             utterance.next_partial = self._tape.end + rest
             return self._partial(utterance, text)
-        if work.pause != utterance.pause or not (utterance.paused or utterance.ended):
+        if work.pause != utterance.pause or not (
+            utterance.paused or utterance.ended_at is not None
+        ):
             return []
         utterance.text = text
-        if utterance.ended:
+        if utterance.ended_at is not None:
             return self._close(utterance)
         return self._consider(utterance)
 
@@ -221,7 +225,7 @@ class Listener:
         return outputs
 
     def _end(self, utterance: _Utterance, speech_end: int) -> list[Output]:
-        utterance.ended = True
+        utterance.ended_at = self._tape.end
         utterance.speech_end = speech_end
         if utterance.text is not None:
             return self._close(utterance)
@@ -268,7 +272,7 @@ class Listener:
         return [Heard(TranscriptEvent.DISCARDED, utterance.number, self._tape.end)]
 
     def _partial(self, utterance: _Utterance, text: Transcript) -> list[Output]:
-        if utterance.ended or utterance.paused:
+        if utterance.ended_at is not None or utterance.paused:
             return []
         whole = join([*utterance.settled, text], utterance.language)
         if not whole.text:
@@ -329,16 +333,18 @@ class Listener:
         return join([*utterance.settled, *text], utterance.language)
 
     def _heard(self, event: TranscriptEvent, utterance: _Utterance, text: Transcript) -> Heard:
+        now = self._tape.end
         done = event in (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
         return Heard(
             event,
             utterance.number,
-            self._tape.end,
+            now,
             text.text,
             text.language,
             utterance.end_of_turn if done else 0.0,
             text.segments if event is TranscriptEvent.FINAL else (),
             utterance.speech_end if done else 0,
+            0 if utterance.ended_at is None else now - utterance.ended_at,
         )
 
     def _forget(self) -> None:

@@ -40,7 +40,12 @@ class Transcript:
 
 
 class Transcriber(Protocol):
-    """Speech of at most MAX_PIECE_SAMPLES to text."""
+    """Turns one piece of speech, at most 30 s, to text."""
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Codes of the languages that it knows."""
+        ...
 
     def transcribe(self, pcm: NDArray[np.float32], language: str) -> Transcript:
         """pcm: [N] float32 in -1..1 at 16 kHz."""

@@ -1,0 +1,8 @@
+"""Entry point: python -m services.asr --help"""
+
+from services.asr.servicer import AsrService
+from services.asr.settings import AsrSettings
+from visavis.runtime import main
+
+if __name__ == "__main__":
+    main(AsrService, AsrSettings)

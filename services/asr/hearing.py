@@ -1,0 +1,179 @@
+"""The loaded networks of the service, each behind a thread of its own.
+
+A frame of turn-taking therefore never waits behind a recording, nor one
+language behind another.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from services.asr.moonshine import Moonshine
+from services.asr.recognizer import (
+    Ear,
+    Languages,
+    pieces_of,
+    recognize_piece,
+    speech_probabilities,
+)
+from services.asr.transcript import Transcript, join
+from services.asr.turn_detector import TurnDetector
+from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ, VadState, VoiceDetector
+from services.asr.whisper import Whisper
+from visavis.engine import Engine, EngineLane
+from visavis.errors import EngineLoadError
+
+log = logging.getLogger(__name__)
+
+Open = Callable[[Path], Engine]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bundles:
+    """Names of the profile's bundles by what they are for."""
+
+    vad: str
+    turn: str
+    ears: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> _Bundles:
+        ears = tuple(name for name in names if name.startswith(("moonshine", "whisper")))
+        vad = next((name for name in names if name.startswith("silero")), "")
+        turn = next((name for name in names if name.startswith("smart-turn")), "")
+        if not (vad and turn and ears):
+            raise EngineLoadError(
+                f"profile: {', '.join(names)} lacks a VAD, a turn detector or a recogniser"
+            )
+        return cls(vad, turn, ears)
+
+
+class Hearing:
+    """What sound can be asked: is it speech, is the turn over, what was said."""
+
+    def __init__(self, bundles: Mapping[str, Path], open_engine: Open, default_language: str):
+        """bundles: folder by name. Raises EngineLoadError if one of the kinds is missing."""
+        self._paths = dict(bundles)
+        self._names = _Bundles.of(list(bundles))
+        self._open = open_engine
+        self._default_language = default_language
+        self._lanes = {name: EngineLane(f"asr-{name}") for name in bundles}
+        self._engines: list[Engine] = []
+        self._detector: VoiceDetector | None = None
+        self._turn: TurnDetector | None = None
+        self._languages: Languages | None = None
+
+    @property
+    def bundles(self) -> tuple[str, ...]:
+        return tuple(self._paths)
+
+    @property
+    def languages(self) -> Languages:
+        """Raises EngineLoadError before `load`."""
+        if self._languages is None:
+            raise EngineLoadError("speech recognition is not loaded yet")
+        return self._languages
+
+    async def load(self) -> None:
+        """Load and warm everything. Raises EngineLoadError or UnknownNameError."""
+        names = self._names
+        self._detector = await self._lanes[names.vad].run(
+            lambda: VoiceDetector(self._engine(names.vad, "silero_vad.onnx"))
+        )
+        self._turn = await self._lanes[names.turn].run(
+            lambda: TurnDetector(self._engine(names.turn, "smart-turn.onnx"))
+        )
+        ears: dict[str, Ear] = {}
+        for name in names.ears:
+            transcriber = await self._lanes[name].run(self._transcriber, name)
+            for language in transcriber.languages:
+                # The first bundle of the profile that knows a language keeps it.
+                ears.setdefault(language, Ear(name, transcriber))
+        self._languages = Languages(ears, self._default_language)
+        await self._warm({ear.bundle: ear for ear in ears.values()}.values())
+
+    async def speech(self, frames: NDArray[np.float32], state: VadState) -> list[float]:
+        """frames: [K, FRAME_SAMPLES] float32 -> probability of speech per frame."""
+        detector = self._voice_detector()
+
+        def work() -> list[float]:
+            return [detector.probability(frame, state) for frame in frames]
+
+        return await self._lanes[self._names.vad].run(work)
+
+    async def end_of_turn(self, pcm: NDArray[np.float32]) -> float:
+        """Probability that the speaker of pcm [N] float32 has finished."""
+        if self._turn is None:
+            raise EngineLoadError("the turn detector is not loaded yet")
+        return await self._lanes[self._names.turn].run(self._turn.probability, pcm)
+
+    async def transcribe(self, pcm: NDArray[np.float32], language: str) -> tuple[Transcript, float]:
+        """Text of pcm [N] float32 (one piece), and the seconds that it cost to compute."""
+        code, ear = self.languages.resolve(language)
+
+        def work() -> tuple[Transcript, float]:
+            started = time.monotonic()
+            return ear.transcriber.transcribe(pcm, code), time.monotonic() - started
+
+        return await self._lanes[ear.bundle].run(work)
+
+    async def recognize(self, pcm: NDArray[np.float32], language: str) -> Transcript:
+        """Text of a whole recording, pcm [N] float32 at 16 kHz of any length.
+
+        Between its pieces the work of others gets its turn.
+        """
+        code, ear = self.languages.resolve(language)
+        speech: list[float] = []
+        blocks = speech_probabilities(pcm, self._voice_detector())
+        while block := await self._lanes[self._names.vad].run(next, blocks, None):
+            speech += block
+        lane = self._lanes[ear.bundle]
+        parts = [
+            await lane.run(recognize_piece, pcm, span, ear.transcriber, code)
+            for span in pieces_of(pcm, speech)
+        ]
+        return join(parts, code)
+
+    def close(self) -> None:
+        """Free threads and networks. Blocks until what has begun is finished."""
+        for lane in self._lanes.values():
+            lane.close()
+        for engine in self._engines:
+            engine.close()
+
+    def _voice_detector(self) -> VoiceDetector:
+        if self._detector is None:
+            raise EngineLoadError("the VAD is not loaded yet")
+        return self._detector
+
+    def _engine(self, bundle: str, file: str) -> Engine:
+        engine = self._open(self._paths[bundle] / file)
+        engine.load()
+        self._engines.append(engine)
+        return engine
+
+    def _transcriber(self, bundle: str) -> Moonshine | Whisper:
+        tokenizer = Tokenizer.from_file(str(self._paths[bundle] / "tokenizer.json"))
+        encoder = self._engine(bundle, "encoder.onnx")
+        decoder = self._engine(bundle, "decoder.onnx")
+        kind = Moonshine if bundle.startswith("moonshine") else Whisper
+        return kind(encoder, decoder, tokenizer)
+
+    async def _warm(self, ears: Iterable[Ear]) -> None:
+        """The first run of a network allocates and is slow: let nobody wait for it."""
+        started = time.monotonic()
+        second = np.zeros(SAMPLE_RATE_HZ, np.float32)
+        await self.speech(second[:FRAME_SAMPLES][None], VadState())
+        await self.end_of_turn(second)
+        for ear in ears:
+            language = ear.transcriber.languages[0]
+            await self._lanes[ear.bundle].run(ear.transcriber.transcribe, second, language)
+        log.info("warmed %s in %.2f s", ", ".join(self._paths), time.monotonic() - started)

@@ -1,0 +1,224 @@
+"""Speech recognition on the wire: Recognize, StreamingRecognize, Attach, GetStatus.
+
+The only file of the service that sees protobuf.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+
+from services.asr.attachment import MIC_CHUNKS_WAITING, Attachment, chunk_of, words_of
+from services.asr.hearing import Hearing
+from services.asr.resampler import resample
+from services.asr.session import ListeningSession
+from services.asr.settings import AsrSettings
+from visavis.bus import Bus
+from visavis.clock import Clock, MonotonicClock
+from visavis.engine import open_engine
+from visavis.errors import AtCapacityError, BusError, InvalidInputError, OutOfOrderError
+from visavis.lease import EventStream, SlotTable
+from visavis.media import Place, check_sample_rate, pcm_from_bytes
+from visavis.models import bundle_path, profile
+from visavis.subjects import Kind
+from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
+
+LONGEST_RECORDING_S = 600
+_CONTEXT = grpc.aio.ServicerContext[Any, Any]
+_Events = AsyncGenerator[control_pb2.AttachEvent]
+
+
+def open_hearing(settings: AsrSettings) -> Hearing:
+    """The networks of the settings' profile, not yet loaded. Raises ModelStoreError."""
+    names = profile(settings.profile)[AsrSettings.section]
+    bundles: dict[str, Path] = {name: bundle_path(name, settings.model_dir) for name in names}
+    opener = partial(open_engine, device=settings.device, threads=settings.threads)
+    return Hearing(bundles, opener, settings.default_language)
+
+
+class AsrService:
+    """The deployable: the networks and the servicer in front."""
+
+    name = AsrSettings.section
+
+    def __init__(
+        self,
+        settings: AsrSettings,
+        bus: Bus | None,
+        instance: str,
+        *,
+        hearing: Hearing | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.languages: Sequence[str] = ()
+        self._hearing = hearing or open_hearing(settings)
+        self._servicer = SpeechRecognitionServicer(
+            self._hearing, settings, bus, instance, clock or MonotonicClock()
+        )
+
+    async def load(self) -> None:
+        await self._hearing.load()
+        self.languages = self._hearing.languages.known
+
+    def register(self, server: grpc.aio.Server) -> Sequence[str]:
+        asr_pb2_grpc.add_SpeechRecognitionServicer_to_server(self._servicer, server)
+        return [asr_pb2.DESCRIPTOR.services_by_name["SpeechRecognition"].full_name]
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._hearing.close)
+
+
+class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
+    def __init__(
+        self,
+        hearing: Hearing,
+        settings: AsrSettings,
+        bus: Bus | None,
+        instance: str,
+        clock: Clock,
+    ) -> None:
+        self._hearing = hearing
+        self._settings = settings
+        self._bus = bus
+        self._instance = instance
+        self._clock = clock
+        self._slots = SlotTable(settings.slots)
+        self._recordings = 0
+
+    async def Recognize(
+        self, request: asr_pb2.RecognizeRequest, context: _CONTEXT
+    ) -> asr_pb2.RecognizeResponse:
+        rate = check_sample_rate(request.config.sample_rate_hz)
+        pcm = pcm_from_bytes(request.pcm_s16le)
+        if len(pcm) > LONGEST_RECORDING_S * rate:
+            raise InvalidInputError(
+                f"pcm_s16le: {len(pcm) / rate:.0f} s are more than {LONGEST_RECORDING_S} s; "
+                "send longer recordings to StreamingRecognize"
+            )
+        code, _ = self._hearing.languages.resolve(request.config.language)
+        with self._recording():
+            sound = await asyncio.to_thread(resample, pcm, rate)
+            transcript = await self._hearing.recognize(sound, code)
+        return asr_pb2.RecognizeResponse(
+            text=transcript.text,
+            language=transcript.language or code,
+            words=[
+                media_pb2.WordTime(word=w.word, start_ms=w.start_ms, end_ms=w.end_ms)
+                for w in words_of(transcript.segments)
+            ],
+            audio_ms=len(pcm) * 1000 // rate,
+        )
+
+    async def StreamingRecognize(
+        self, requests: AsyncIterator[asr_pb2.StreamingRecognizeRequest], context: _CONTEXT
+    ) -> AsyncIterator[asr_pb2.StreamingRecognizeResponse]:
+        first = await anext(aiter(requests), None)
+        if first is None or first.WhichOneof("request") != "config":
+            raise OutOfOrderError("the first message of StreamingRecognize must be the config")
+        rate = check_sample_rate(first.config.sample_rate_hz)
+        session = self._session(first.config)
+        with self._slots.hold(f"stream-{secrets.token_hex(8)}"):
+            async with session:
+                reader = asyncio.create_task(_feed(requests, session, rate))
+                try:
+                    seq = 0
+                    async for heard in session.events():
+                        chunk = chunk_of(heard, Place("", 0, seq, heard.at_samples))
+                        yield asr_pb2.StreamingRecognizeResponse(transcript=chunk.to_message())
+                        seq += 1
+                finally:
+                    reader.cancel()
+                    await asyncio.gather(reader, return_exceptions=True)
+
+    async def Attach(
+        self, requests: AsyncIterator[asr_pb2.AsrAttachRequest], context: _CONTEXT
+    ) -> AsyncIterator[control_pb2.AttachEvent]:
+        first = await anext(aiter(requests), None)
+        if first is None or first.WhichOneof("request") != "config":
+            raise OutOfOrderError("the first message of Attach must be the config")
+        if self._bus is None:
+            raise BusError("this service runs without a bus: set nats_url to attach sessions")
+        name = first.config.session
+        events = EventStream()
+        with self._slots.hold(name):
+            session = self._session(first.config.recognition)
+
+            async def on_request(request: asr_pb2.AsrAttachRequest) -> None:
+                if request.WhichOneof("request") != "language":
+                    raise OutOfOrderError("after the config only language may follow on Attach")
+                session.set_language(request.language)
+
+            microphone = self._bus.subscribe(name, Kind.MIC, limit=MIC_CHUNKS_WAITING)
+            async with session, microphone as mic:
+                await events.ready(self._instance)
+                attachment = Attachment(name, session, self._bus)
+                lease = events.serve(
+                    requests, on_request, attachment.listen(mic), attachment.tell()
+                )
+                async with contextlib.aclosing(cast(_Events, lease)) as stream:
+                    async for event in stream:
+                        yield event
+
+    async def GetStatus(
+        self, request: control_pb2.GetStatusRequest, context: _CONTEXT
+    ) -> control_pb2.ServiceStatus:
+        return control_pb2.ServiceStatus(
+            service=AsrService.name,
+            instance=self._instance,
+            version=version("visavis"),
+            engines=[
+                control_pb2.EngineStatus(
+                    bundle=bundle, backend="onnxruntime", device=self._settings.device
+                )
+                for bundle in self._hearing.bundles
+            ],
+            slots=self._slots.slots,
+            free_slots=self._slots.free,
+            languages=self._hearing.languages.known,
+        )
+
+    def _session(self, config: asr_pb2.RecognitionConfig) -> ListeningSession:
+        return ListeningSession(
+            self._hearing,
+            config.language,
+            interim_results=config.interim_results,
+            rules=self._settings.endpoint_rules(),
+            clock=self._clock,
+        )
+
+    @contextlib.contextmanager
+    def _recording(self) -> Iterator[None]:
+        """Recordings take no slot of a session, but no more are held in memory than slots."""
+        if self._recordings >= self._settings.slots:
+            raise AtCapacityError(f"{self._recordings} recordings are being recognised already")
+        self._recordings += 1
+        try:
+            yield
+        finally:
+            self._recordings -= 1
+
+
+async def _feed(
+    requests: AsyncIterator[asr_pb2.StreamingRecognizeRequest], session: ListeningSession, rate: int
+) -> None:
+    """What the client sends, into the session; errors go the way of the answers."""
+    try:
+        async for request in requests:
+            if request.WhichOneof("request") != "pcm_s16le":
+                raise OutOfOrderError("after the config only sound may follow")
+            pcm = pcm_from_bytes(request.pcm_s16le)
+            if len(pcm) > rate:
+                raise InvalidInputError(f"pcm_s16le: {len(pcm)} samples are more than one second")
+            await session.hear(pcm, rate)
+        await session.finish()
+    except Exception as error:  # The answering side raises it, and so the client hears of it.
+        await session.fail(error)

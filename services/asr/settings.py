@@ -1,0 +1,47 @@
+"""Settings of the speech recognition service."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from services.asr.endpointing import EndpointRules
+from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from visavis.settings import ServiceSettings
+
+_DEFAULTS = EndpointRules()
+_FRAME_MS = FRAME_SAMPLES * 1000 // SAMPLE_RATE_HZ
+
+
+class AsrSettings(ServiceSettings):
+    section: ClassVar[str] = "asr"
+
+    default_language: str = Field(
+        "en", description="Language of requests that name none, as BCP 47 tag"
+    )
+    speech_probability: float = Field(
+        _DEFAULTS.speech_probability, gt=0, lt=1, description="From here on a sound is speech"
+    )
+    shortest_wait_ms: int = Field(
+        _DEFAULTS.shortest_wait_frames * _FRAME_MS,
+        ge=2 * _FRAME_MS,
+        le=5000,
+        description="Silence that ends a finished utterance",
+    )
+    longest_wait_ms: int = Field(
+        _DEFAULTS.longest_wait_frames * _FRAME_MS,
+        ge=2 * _FRAME_MS,
+        le=30_000,
+        description="Silence that ends an utterance which sounds unfinished",
+    )
+
+    def endpoint_rules(self) -> EndpointRules:
+        shortest = self.shortest_wait_ms // _FRAME_MS
+        return EndpointRules(
+            speech_probability=self.speech_probability,
+            silence_probability=self.speech_probability * 0.7,
+            pause_frames=min(_DEFAULTS.pause_frames, shortest),
+            shortest_wait_frames=shortest,
+            longest_wait_frames=max(shortest, self.longest_wait_ms // _FRAME_MS),
+        )
