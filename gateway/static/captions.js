@@ -8,11 +8,17 @@ const LINES_KEPT = 200;
 
 export class Captions {
   #lines = new Map(); // "visitor:3" | "avatar:2" -> element
+  #following = true;
 
   /** @param {HTMLElement} list @param {HTMLElement} announcer visually hidden live region */
   constructor(list, announcer) {
     this.list = list;
     this.announcer = announcer;
+    // A visitor who has scrolled up to read is left alone.
+    list.addEventListener("scroll", () => {
+      this.#following = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+    });
+    new ResizeObserver(() => this.#follow()).observe(list);
   }
 
   /** What the visitor says, as far as it has been understood; utterance 0: what was typed. */
@@ -65,11 +71,10 @@ export class Captions {
   }
 
   #write(line, text, final) {
-    const follow = this.#atEnd();
     line.textContent = text;
     line.toggleAttribute("data-partial", !final);
     if (final) this.announcer.textContent = text;
-    if (follow) this.list.scrollTop = this.list.scrollHeight;
+    this.#follow();
   }
 
   #drop(side, number) {
@@ -77,9 +82,7 @@ export class Captions {
     this.#lines.delete(`${side}:${number}`);
   }
 
-  /** A visitor who has scrolled up to read is left alone. */
-  #atEnd() {
-    const { scrollHeight, scrollTop, clientHeight } = this.list;
-    return scrollHeight - scrollTop - clientHeight < 80;
+  #follow() {
+    if (this.#following) this.list.scrollTop = this.list.scrollHeight;
   }
 }

@@ -46,12 +46,14 @@ export class LatencyStrip {
   render() {
     if (!this.#last) return;
     const { stages, voice_to_voice_ms } = this.#last;
-    const from_ms = Math.min(...stages.map((stage) => stage.start_ms));
+    // Zero is the end of the visitor's words; what was done ahead of it starts before.
+    const from_ms = Math.min(0, ...stages.map((stage) => stage.start_ms));
     const to_ms = Math.max(...stages.map((stage) => stage.end_ms));
     const whole_ms = Math.max(to_ms - from_ms, 1);
     const total = this.root.querySelector(".latency-total");
     total.textContent = readable(voice_to_voice_ms ?? whole_ms);
     this.root.dataset.turn = this.#last.turn;
+    this.root.style.setProperty("--zero", `${(-100 * from_ms) / whole_ms}%`);
     const rows = stages.map((stage) => this.#row(stage, from_ms, whole_ms));
     this.root.querySelector(".latency-bars").replaceChildren(...rows);
     const marks = stages.map((stage) => this.#bar(stage, from_ms, whole_ms));

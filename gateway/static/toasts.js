@@ -28,6 +28,9 @@ export class Toasts {
     toast.append(words, close);
     this.region.append(toast);
     while (this.region.childElementCount > SHOWN) this.region.firstElementChild.remove();
+    // Shown anew, the region comes to lie above a dialog that has been opened since.
+    this.region.hidePopover?.();
+    this.region.showPopover?.();
     setTimeout(() => toast.remove(), STAY_MS[kind]);
   }
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
+import pytest_asyncio
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+from playwright.async_api import Browser, Page, async_playwright
 
-from playwright.async_api import Browser, Page, async_playwright  # noqa: E402
-
-from tests.browser.stub_gateway import StubGateway  # noqa: E402
+from tests.browser.stub_gateway import StubGateway
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = (
@@ -27,8 +26,6 @@ _FLAGS = (
     "--use-fake-device-for-media-stream",
 )
 
-Launch = Callable[..., "Browser"]
-
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
@@ -38,45 +35,31 @@ def chromium_path() -> str:
     pytest.skip("no Chromium: install it with `apt-get install chromium` (needs root)")
 
 
-class Launcher:
-    """Starts browsers with extra flags."""
-
-    def __init__(self, playwright: object, path: str) -> None:
-        self._playwright = playwright
-        self._path = path
-        self.browsers: list[Browser] = []
-
-    async def start(
-        self, *, microphone: Path | None = None, flags: tuple[str, ...] = ()
-    ) -> Browser:
-        """microphone: a WAV file, heard once from the moment the page opens the microphone."""
-        if microphone is not None:
-            flags = (*flags, f"--use-file-for-fake-audio-capture={microphone}%noloop")
-        browser = await self._playwright.chromium.launch(  # type: ignore[attr-defined]
-            executable_path=self._path, args=[*_FLAGS, *flags]
-        )
-        self.browsers.append(browser)
-        return browser
-
-
-@pytest.fixture
-async def launcher(chromium_path: str) -> AsyncIterator[Launcher]:
+@asynccontextmanager
+async def chromium(path: str, *flags: str) -> AsyncIterator[Browser]:
+    """A browser of its own, for those who need special flags."""
     async with async_playwright() as driver:
-        launcher = Launcher(driver, chromium_path)
-        yield launcher
-        for browser in launcher.browsers:
-            await browser.close()
+        browser = await driver.chromium.launch(executable_path=path, args=[*_FLAGS, *flags])
+        yield browser
+        await browser.close()
 
 
-@pytest.fixture
-async def page(launcher: Launcher) -> AsyncIterator[Page]:
-    """A desktop page; whatever it throws fails the test."""
-    browser = await launcher.start(flags=("--autoplay-policy=no-user-gesture-required",))
-    context = await browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
-    page = await context.new_page()
-    thrown: list[str] = []
-    page.on("pageerror", lambda error: thrown.append(str(error)))
-    yield page
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(chromium_path: str) -> AsyncIterator[Browser]:
+    async with chromium(chromium_path, "--autoplay-policy=no-user-gesture-required") as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """A desktop page with a fresh profile; whatever it throws fails the test."""
+    async with await browser.new_context(
+        viewport={"width": 1280, "height": 800}, locale="en-US"
+    ) as context:
+        page = await context.new_page()
+        thrown: list[str] = []
+        page.on("pageerror", lambda error: thrown.append(str(error)))
+        yield page
     assert not thrown
 
 

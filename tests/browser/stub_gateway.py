@@ -44,6 +44,7 @@ class Script:
 
     api_key: str = ""
     webrtc_status: int = 200
+    full: str = ""
     refuse_avatar: str = ""
     avatars: list[str] = field(default_factory=lambda: ["eileen", "grandma-gu"])
     portrait: Picture = field(default_factory=drawn_face)
@@ -111,6 +112,12 @@ class StubGateway:
         if forget:
             self._live.clear()
         self._do(self._drop)
+
+    async def until(self, met: Callable[[Seen], object], timeout_s: float = 15) -> None:
+        """Returns once the page has done it."""
+        async with asyncio.timeout(timeout_s):
+            while not met(self.seen):  # noqa: ASYNC110 - seen changes in another thread
+                await asyncio.sleep(0.02)
 
     def _do(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
         assert self._loop is not None
@@ -181,6 +188,8 @@ class StubGateway:
         return Response(jpeg(self.script.portrait), media_type="image/jpeg")
 
     async def _create(self, request: Request) -> Any:
+        if self.script.full:
+            return _error(429, "at_capacity", self.script.full)
         self.seen.sessions.append(await request.json())
         session = f"session{len(self.seen.sessions)}"
         self._live.add(session)

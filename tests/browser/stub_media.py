@@ -44,10 +44,12 @@ class FaceClip:
         self._speaking = speaking
 
     def frame(self, index: int) -> av.VideoFrame:
-        picture = np.roll(self._portrait, round(2 * math.sin(index / 9)), axis=1)
+        picture: Picture = np.roll(self._portrait, round(2 * math.sin(index / 9)), axis=1)
         if self._speaking():
             opening = int(3 + 9 * abs(math.sin(index / 1.7)))
-            cv2.ellipse(picture, (128, 162), (18, opening), 0, 0, 360, (40, 30, 90), -1)
+            scale = SIDE / 256
+            centre = (round(128 * scale), round(162 * scale))
+            cv2.ellipse(picture, centre, (round(18 * scale), opening), 0, 0, 360, (40, 30, 90), -1)
         frame = av.VideoFrame.from_ndarray(picture, format="bgr24")
         frame.pts, frame.time_base = index, fractions.Fraction(1, FPS)
         return frame
@@ -109,7 +111,7 @@ async def fmp4(clip: FaceClip) -> AsyncIterator[bytes]:
         video.pix_fmt = "yuv420p"
         video.options = {"preset": "ultrafast", "tune": "zerolatency", "profile": "baseline"}
         video.codec_context.thread_count = 1
-        video.codec_context.gop_size = FPS
+        video.codec_context.gop_size = 1  # libav leaves frames apart: each stands alone
         audio = container.add_stream("aac", rate=RATE_HZ, layout="mono")
         sent_samples = 0
         for index in range(10**9):

@@ -1,0 +1,416 @@
+"""The page against a stub of the gateway: what it shows, what it sends, how it recovers."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pytest
+from playwright.async_api import FilePayload, Page, expect
+
+from tests.browser.stub_gateway import StubGateway
+from tests.browser.stub_media import drawn_face, jpeg
+
+# One event loop, and so one browser, for all of them; every test has a fresh profile.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def portrait(name: str) -> FilePayload:
+    return FilePayload(name=name, mimeType="image/jpeg", buffer=jpeg(drawn_face()))
+
+
+async def open_page(page: Page, stub: StubGateway, query: str = "") -> None:
+    await page.goto(f"{stub.url}/{query}")
+    await page.wait_for_selector("body[data-ready]")
+
+
+async def start(page: Page, stub: StubGateway, query: str = "?transport=websocket") -> None:
+    """Open the page and talk by typing, with the picture moving."""
+    await open_page(page, stub, query)
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+
+
+async def body(page: Page, name: str) -> str | None:
+    return await page.get_attribute("body", f"data-{name}")
+
+
+async def moves(page: Page) -> bool:
+    """Whether two pictures of the video, half a second apart, differ."""
+    changed: bool = await page.evaluate(
+        """async () => {
+          const video = document.querySelector("video");
+          const look = () => {
+            const canvas = new OffscreenCanvas(32, 32);
+            const brush = canvas.getContext("2d");
+            brush.drawImage(video, 0, 0, 32, 32);
+            return brush.getImageData(0, 0, 32, 32).data;
+          };
+          const frame = () => new Promise((done) => video.requestVideoFrameCallback(done));
+          await frame();
+          const before = look();
+          for (let i = 0; i < 8; i += 1) await frame();
+          return look().some((value, index) => Math.abs(value - before[index]) > 8);
+        }"""
+    )
+    return changed
+
+
+# ------------------------------------------------------------------- start
+
+
+async def test_opens_with_portrait_and_two_ways_to_start(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub)
+    await expect(page.locator("#start-talk")).to_be_visible()
+    await expect(page.locator("#start-type")).to_be_visible()
+    assert await page.evaluate("document.querySelector('#portrait').naturalWidth") > 0
+    assert not stub.seen.sessions  # nothing is spent before the visitor wants to talk
+
+
+async def test_needs_nothing_from_elsewhere(page: Page, stub: StubGateway) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await start(page, stub)
+    assert asked
+    assert all(url.startswith((stub.url, "data:", "blob:")) for url in asked)
+
+
+async def test_webrtc_shows_the_moving_face(page: Page, stub: StubGateway) -> None:
+    await start(page, stub, "")
+    assert await body(page, "transport") == "webrtc"
+    assert await moves(page)
+
+
+async def test_websocket_shows_the_moving_face(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    assert await body(page, "transport") == "websocket"
+    assert await moves(page)
+
+
+async def test_falls_back_to_websocket_where_webrtc_fails(page: Page, stub: StubGateway) -> None:
+    stub.script.webrtc_status = 503
+    await start(page, stub, "")
+    assert await body(page, "transport") == "websocket"
+    await expect(page.locator(".toast")).to_contain_text("WebSocket")
+
+
+async def test_autostart_opens_the_microphone(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
+    await page.wait_for_selector("body[data-phase=live][data-microphone=on]")
+
+
+async def test_says_when_the_gateway_is_full(page: Page, stub: StubGateway) -> None:
+    stub.script.full = "all 4 seats are taken, try again later"
+    await open_page(page, stub)
+    await page.click("#start-type")
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("all 4 seats are taken")
+    await expect(page.locator("#start-type")).to_be_visible()
+
+
+# ------------------------------------------------------------ conversation
+
+
+async def test_captions_grow_from_partial_to_final(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    heard = {"type": "transcript", "utterance": 1}
+    stub.push({**heard, "text": "what is", "final": False})
+    line = page.locator(".line[data-side=visitor]")
+    await expect(line).to_have_text("what is")
+    await expect(line).to_have_attribute("data-partial", "")
+    stub.push({**heard, "text": "What is the time?", "final": True})
+    await expect(line).to_have_text("What is the time?")
+    await expect(line).not_to_have_attribute("data-partial", "")
+
+
+async def test_answer_pieces_are_joined_and_cut_where_interrupted(
+    page: Page, stub: StubGateway
+) -> None:
+    await start(page, stub)
+    answer = {"type": "answer", "turn": 4}
+    stub.push({**answer, "text": "It is ", "final": False}, {**answer, "text": "noon, I think."})
+    line = page.locator(".line[data-side=avatar]")
+    await expect(line).to_have_text("It is noon, I think.")
+    stub.push({"type": "turn", "turn": 4, "event": "interrupted", "heard": "It is noon,"})
+    await expect(line).to_have_attribute("data-ended", "interrupted")
+    await expect(line.locator("s")).to_have_text(" I think.")
+
+
+async def test_markup_in_captions_stays_text(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    text = "<img src=x onerror=alert(1)>"
+    stub.push({"type": "transcript", "utterance": 0, "text": text, "final": True})
+    await expect(page.locator(".line")).to_have_text(text)
+    assert await page.locator(".line img").count() == 0
+
+
+async def test_typed_messages_are_sent_once(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.fill("#message", "  hello there ")
+    await page.press("#message", "Enter")
+    await stub.until(lambda seen: seen.events)
+    assert stub.seen.events == [{"type": "text", "text": "hello there"}]
+    await expect(page.locator("#message")).to_have_value("")
+    await expect(page.locator("#send")).to_be_disabled()
+
+
+@pytest.mark.parametrize("way", ["button", "escape"])
+async def test_interrupts(page: Page, stub: StubGateway, way: str) -> None:
+    await start(page, stub)
+    await expect(page.locator("#interrupt")).to_be_hidden()
+    stub.push({"type": "state", "state": "speaking"})
+    await expect(page.locator("#state")).to_have_text("Speaking")
+    if way == "button":
+        await page.click("#interrupt")
+    else:
+        await page.keyboard.press("Escape")
+    await stub.until(lambda seen: {"type": "interrupt"} in seen.events)
+
+
+async def test_latency_strip_lays_stages_on_one_axis(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    stages = [
+        {"name": "asr", "start_ms": -50.0, "end_ms": 50.0},
+        {"name": "llm", "start_ms": 50.0, "end_ms": 150.0},
+    ]
+    stub.push({"type": "latency", "turn": 1, "stages": stages, "voice_to_voice_ms": 287.3})
+    await expect(page.locator(".latency-total")).to_have_text("287 ms")
+    bars = page.locator(".lane .bar")
+    lefts = [await bars.nth(i).evaluate("bar => bar.style.left") for i in range(2)]
+    assert lefts == ["0%", "50%"]
+    await expect(page.locator(".stage-name").first).to_have_text("Recognise")
+
+
+async def test_errors_of_the_gateway_become_alerts(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    stub.push({"type": "error", "code": "busy", "message": "another microphone speaks here"})
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("another microphone")
+
+
+# -------------------------------------------------------------- microphone
+
+
+async def test_sends_pcm_while_the_microphone_is_on(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.click("#microphone")
+    await page.wait_for_selector("body[data-microphone=on]")
+    await stub.until(lambda seen: len(seen.pcm) >= 32_000)  # one second of 16 kHz s16le
+    samples = np.frombuffer(bytes(stub.seen.pcm[:32_000]), "<i2")
+    assert np.abs(samples).max() > 1000  # Chromium's own test tone
+    await page.click("#microphone")
+    await page.wait_for_selector("body[data-microphone=off]")
+
+
+async def test_push_to_talk_listens_only_while_held(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.click("#settings-open")
+    await page.check("input[value=push]", force=True)
+    await page.click("#settings-close")
+    await page.hover("#microphone")
+    await page.mouse.down()
+    await page.wait_for_selector("body[data-microphone=on]")
+    await page.mouse.up()
+    await page.wait_for_selector("body[data-microphone=muted]")
+
+
+async def test_a_refused_microphone_is_explained(page: Page, stub: StubGateway) -> None:
+    await page.add_init_script(
+        "navigator.mediaDevices.getUserMedia = () =>"
+        " Promise.reject(new DOMException('no', 'NotAllowedError'))"
+    )
+    await start(page, stub)
+    await page.click("#microphone")
+    await page.wait_for_selector("body[data-microphone=denied]")
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("blocked")
+
+
+async def test_resampler_keeps_speech_and_removes_what_would_fold(
+    page: Page, stub: StubGateway
+) -> None:
+    await open_page(page, stub)
+    script = """async ({from_hz, tone_hz}) => {
+      const { Resampler } = await import("/static/resampler.js");
+      const resampler = new Resampler(from_hz, 16000), out = [];
+      for (let start = 0; start < from_hz; start += 128) {
+        out.push(...resampler.push(Float32Array.from({length: 128}, (_, i) =>
+          Math.sin(2 * Math.PI * tone_hz * (start + i) / from_hz))));
+      }
+      return out;
+    }"""
+    for from_hz in (48_000, 44_100, 16_000, 8_000):
+        kept = np.array(await page.evaluate(script, {"from_hz": from_hz, "tone_hz": 1000}))
+        assert abs(len(kept) - 16_000) < 60 + 128 * 16_000 / from_hz  # fed in blocks of 128
+        spectrum = np.abs(np.fft.rfft(kept[500:15_500] * np.hanning(15_000)))
+        assert abs(spectrum.argmax() * 16_000 / 15_000 - 1000) < 2
+        assert np.sqrt(np.mean(kept[500:15_500] ** 2)) == pytest.approx(np.sqrt(0.5), rel=0.02)
+    folded = np.array(await page.evaluate(script, {"from_hz": 48_000, "tone_hz": 9_500}))
+    assert np.sqrt(np.mean(folded[500:15_500] ** 2)) < 0.01
+
+
+# ----------------------------------------------------------------- choices
+
+
+async def test_speaks_chinese_and_changes_to_a_chinese_voice(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.check("input[name=language][value=zh]", force=True)
+    await expect(page.locator("#captions-title span")).to_have_text("对话")
+    await expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
+    await stub.until(lambda seen: seen.updates)
+    assert stub.seen.updates == [{"language": "zh", "voice": "baker"}]
+
+
+async def test_every_text_exists_in_both_languages(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub)
+    missing = await page.evaluate(
+        """async () => {
+          const { text, speak } = await import("/static/i18n.js");
+          const keys = [...document.querySelectorAll("[data-i18n], [data-i18n-label]")]
+            .flatMap(({ dataset }) => [dataset.i18n, dataset.i18nLabel]).filter(Boolean);
+          return ["en", "zh"].flatMap((language) => {
+            speak(language);
+            return keys.filter((key) => text(key) === key).map((key) => `${language} ${key}`);
+          });
+        }"""
+    )
+    assert missing == []
+
+
+async def test_chooses_avatar_and_voice(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    assert stub.seen.sessions[0] == {"language": "en", "voice": "hibari", "avatar": "eileen"}
+    await page.click("#settings-open")
+    await page.check("input[name=avatar][value=grandma-gu]", force=True)
+    await page.check("input[name=voice][value=joe]", force=True)
+    await stub.until(lambda seen: len(seen.updates) == 2)
+    assert stub.seen.updates == [{"avatar": "grandma-gu"}, {"voice": "joe"}]
+    await expect(page.locator("#avatar-name")).to_have_text("Grandma gu")
+
+
+async def test_creates_an_avatar_from_a_photo(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub)
+    await page.click("#settings-open")
+    await page.click("#avatar-new")
+    photo = portrait("My aunt (2).jpg")
+    await page.set_input_files("#photo", files=[photo])
+    await expect(page.locator("#avatar-new-name")).to_have_value("My-aunt-2")
+    await page.click("#creator-submit")
+    await expect(page.locator("#avatar-name")).to_have_text("My aunt 2")
+    assert stub.seen.uploads == [("My-aunt-2", len(photo["buffer"]))]
+
+
+async def test_a_dropped_photo_opens_the_creator(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub)
+    picture = base64.b64encode(jpeg(drawn_face())).decode()
+    await page.evaluate(
+        """(picture) => {
+          const bytes = Uint8Array.from(atob(picture), (c) => c.charCodeAt(0));
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add(new File([bytes], "uncle.jpg", { type: "image/jpeg" }));
+          document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, dataTransfer }));
+        }""",
+        picture,
+    )
+    await expect(page.locator("#photo-preview")).to_be_visible()
+    await expect(page.locator("#avatar-new-name")).to_have_value("uncle")
+
+
+async def test_a_refused_photo_shows_the_servers_reason(page: Page, stub: StubGateway) -> None:
+    stub.script.refuse_avatar = "two faces in the picture"
+    await open_page(page, stub)
+    await page.click("#settings-open")
+    await page.click("#avatar-new")
+    text = FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"hello")
+    await page.set_input_files("#photo", files=[text])
+    await expect(page.locator("#creator-fault")).to_contain_text("not a JPEG")
+    photo = portrait("two.jpg")
+    await page.set_input_files("#photo", files=[photo])
+    await page.click("#creator-submit")
+    await expect(page.locator("#creator-fault")).to_have_text("two faces in the picture")
+    await expect(page.locator("#creator-submit")).to_be_enabled()
+
+
+async def test_choices_are_remembered(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub)
+    await page.check("input[name=language][value=zh]", force=True)
+    await open_page(page, stub)
+    await expect(page.locator("input[name=language][value=zh]")).to_be_checked()
+
+
+# ---------------------------------------------------- recording, key, viewers
+
+
+async def test_records_and_downloads(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.click("#record")
+    await page.wait_for_selector("body[data-recording=on]")
+    await expect(page.locator("#elapsed")).to_have_text("00:00")
+    async with page.expect_download() as download:
+        await page.click("#record")
+    assert (await download.value).suggested_filename.endswith(".mp4")
+    assert stub.seen.recording == ["start", "stop"]
+    await page.wait_for_selector("body[data-recording=off]")
+
+
+async def test_asks_for_the_key_once(page: Page, stub: StubGateway) -> None:
+    stub.script.api_key = "open sesame"
+    await page.goto(stub.url)
+    await page.fill("#key-value", "wrong")
+    await page.press("#key-value", "Enter")
+    await page.fill("#key-value", "open sesame")
+    await page.press("#key-value", "Enter")
+    await page.wait_for_selector("body[data-ready]")
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live]")
+    assert await page.evaluate("document.querySelector('#portrait').naturalWidth") > 0
+    await open_page(page, stub)
+    await expect(page.locator("#key")).to_be_hidden()
+
+
+async def test_a_viewer_looks_on_without_a_session_of_its_own(
+    page: Page, stub: StubGateway
+) -> None:
+    await open_page(page, stub, "?session=abc&transport=websocket")
+    await page.click("#start-talk")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    await expect(page.locator("#dock")).to_be_hidden()
+    assert not stub.seen.sessions
+
+
+# ---------------------------------------------------------------- recovery
+
+
+@pytest.mark.parametrize("transport", ["websocket", "auto"])
+async def test_reconnects_to_the_same_session(
+    page: Page, stub: StubGateway, transport: str
+) -> None:
+    await start(page, stub, f"?transport={transport}")
+    stub.drop()
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert len(stub.seen.sessions) == 1
+    assert await moves(page)
+
+
+async def test_makes_a_new_session_after_a_restart_of_the_gateway(
+    page: Page, stub: StubGateway
+) -> None:
+    await start(page, stub)
+    stub.drop(forget=True)
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    await page.wait_for_selector("body[data-connection=live]")
+    assert len(stub.seen.sessions) == 2
+
+
+async def test_the_microphone_survives_a_reconnect(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
+    await page.wait_for_selector("body[data-microphone=on]")
+    stub.drop()
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    await page.wait_for_selector("body[data-connection=live]")
+    before = len(stub.seen.pcm)
+    await stub.until(lambda seen: len(seen.pcm) > before + 6400)
+
+
+async def test_leaving_the_page_ends_the_session(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.goto("about:blank")
+    await stub.until(lambda seen: seen.deleted == ["session1"])
