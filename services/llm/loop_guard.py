@@ -7,7 +7,7 @@ import unicodedata
 
 _SENTENCE = re.compile(r"[^.!?。！？；\n]*[.!?。！？；\n]+[\"'”’)）]*\s*")
 # "Yes." and "No, thanks!" may be said twice.
-_SHORTEST_REPEAT_CHARS = 12
+_SHORTEST_REPEAT_CHARS = 10
 _SHORTEST_REPEAT_WIDE_CHARS = 5
 _LONGEST_PERIOD_CHARS = 80
 _FEWEST_ROUNDS = 4

@@ -1,0 +1,145 @@
+"""From request to pieces, with a scripted backend and a clock that stands still."""
+
+import pytest
+
+from services.llm.backend import ChatMessage, Delta
+from services.llm.generator import Answer, AnswerRequest, Generator
+from services.llm.prompt import CUT_MARK
+from tests.fakes import ManualClock
+from tests.llm.fake_backend import DEFAULTS, FakeBackend, words
+from visavis.errors import EngineError, InvalidInputError
+
+HELLO = (ChatMessage("user", "Hello"),)
+
+
+def ask(backend: FakeBackend, request: AnswerRequest, clock: ManualClock | None = None) -> Answer:
+    return Generator(backend, DEFAULTS, clock or ManualClock()).answer(request, 0)
+
+
+async def text_of(answer: Answer) -> str:
+    return "".join([piece async for piece in answer.pieces])
+
+
+async def test_pieces_come_as_they_are_made_and_the_ledger_is_filled() -> None:
+    backend = FakeBackend(*words("Nice to meet you."))
+    clock = ManualClock()
+    answer = ask(backend, AnswerRequest(HELLO), clock)
+    pieces = []
+    async for piece in answer.pieces:
+        pieces.append(piece)
+        clock.advance(0.5)
+    assert pieces == ["Nice", " to", " meet", " you."]
+    ledger = answer.ledger
+    assert (ledger.finish_reason, ledger.prompt_tokens, ledger.completion_tokens) == ("stop", 10, 4)
+    assert ledger.seconds() == {"queue": 0.0, "first_token": 0.0, "generate": 2.0}
+
+
+async def test_defaults_fill_what_the_request_leaves_open() -> None:
+    backend = FakeBackend(*words("Hi"))
+    await text_of(ask(backend, AnswerRequest(HELLO)))
+    await text_of(ask(backend, AnswerRequest(HELLO, max_tokens=7, temperature=0.0, seed=3)))
+    default, asked = (request.sampling for request in backend.requests)
+    assert (default.max_tokens, default.temperature, default.seed) == (50, 0.5, None)
+    assert (asked.max_tokens, asked.temperature, asked.seed) == (7, 0.0, 3)
+    assert backend.requests[0].messages == (ChatMessage("system", "Be kind."), *HELLO)
+
+
+async def test_half_of_the_context_stays_for_the_conversation() -> None:
+    backend = FakeBackend(*words("Hi"), context_tokens=400)
+    await text_of(ask(backend, AnswerRequest(HELLO, max_tokens=2048)))
+    assert backend.requests[0].sampling.max_tokens == 200
+
+
+async def test_a_chinese_question_gets_the_note_behind_the_same_persona() -> None:
+    backend = FakeBackend(*words("你好"))
+    await text_of(ask(backend, AnswerRequest((ChatMessage("user", "你是谁？"),))))
+    assert backend.requests[0].messages[0].content == "Be kind.\n说中文。"
+
+
+async def test_tokens_are_counted_only_when_it_may_be_too_much() -> None:
+    backend = FakeBackend(*words("Hi"), context_tokens=100)
+    await text_of(ask(backend, AnswerRequest(HELLO)))
+    assert backend.counted == 0
+    await text_of(ask(backend, AnswerRequest((ChatMessage("user", "word " * 500),))))
+    assert backend.counted > 0
+    assert CUT_MARK in backend.requests[1].messages[-1].content
+
+
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        (AnswerRequest(HELLO, max_tokens=2049), "max_tokens: 2049"),
+        (AnswerRequest(HELLO, temperature=2.5), "temperature: 2.5"),
+        (AnswerRequest(HELLO, temperature=float("nan")), "temperature: nan"),
+        (AnswerRequest(HELLO, stop=("",)), r"stop\[0\]: 0 characters"),
+        (AnswerRequest(HELLO, stop=("a", "b" * 129)), r"stop\[1\]: 129 characters"),
+        (AnswerRequest(HELLO, stop=("a",) * 9), "stop: 9 strings, at most 8"),
+    ],
+)
+def test_values_out_of_bounds_are_named(request_: AnswerRequest, complaint: str) -> None:
+    with pytest.raises(InvalidInputError, match=complaint):
+        ask(FakeBackend(), request_)
+
+
+async def test_a_stop_string_ends_the_backend_too() -> None:
+    backend = FakeBackend(*words("One two three four"), hang=True)
+    answer = ask(backend, AnswerRequest(HELLO, stop=(" three",)))
+    assert await text_of(answer) == "One two"
+    assert answer.ledger.finish_reason == "stop"
+    assert not backend.at_work
+
+
+async def test_a_loop_ends_the_backend_too() -> None:
+    backend = FakeBackend(*words("I am very happy. I am very happy. I am very happy."), hang=True)
+    answer = ask(backend, AnswerRequest(HELLO))
+    assert await text_of(answer) == "I am very happy. "
+    assert answer.ledger.finish_reason == "stop"
+    assert not backend.at_work
+
+
+async def test_the_length_limit_is_reported() -> None:
+    answer = ask(FakeBackend(*words("One two", finish_reason="length")), AnswerRequest(HELLO))
+    await text_of(answer)
+    assert answer.ledger.finish_reason == "length"
+
+
+async def test_only_spoken_answers_lose_their_markdown() -> None:
+    backend = FakeBackend(*words("This is **bold**"))
+    assert await text_of(ask(backend, AnswerRequest(HELLO))) == "This is **bold**"
+    assert await text_of(ask(backend, AnswerRequest(HELLO, spoken=True))) == "This is bold"
+
+
+async def test_closing_the_pieces_frees_the_slot() -> None:
+    backend = FakeBackend(*words("One two three"), hang=True)
+    answer = ask(backend, AnswerRequest(HELLO))
+    assert await anext(answer.pieces) == "One"
+    assert backend.at_work == {0}
+    await answer.pieces.aclose()
+    assert not backend.at_work
+
+
+async def test_a_failing_backend_is_heard_of_after_what_it_said() -> None:
+    backend = FakeBackend(Delta("Well"), EngineError("gone"))
+    answer = ask(backend, AnswerRequest(HELLO))
+    assert await anext(answer.pieces) == "Well"
+    with pytest.raises(EngineError, match="gone"):
+        await anext(answer.pieces)
+
+
+async def test_tokens_are_estimated_where_the_backend_does_not_tell() -> None:
+    answer = ask(
+        FakeBackend(Delta("a"), Delta("b"), Delta(finish_reason="stop")), AnswerRequest(HELLO)
+    )
+    await text_of(answer)
+    assert answer.ledger.completion_tokens == 2
+
+
+async def test_reading_ahead_is_for_backends_that_remember() -> None:
+    forgetful = FakeBackend(*words("Hi"))
+    await Generator(forgetful, DEFAULTS, ManualClock()).read_ahead(1)
+    assert forgetful.requests == []
+    mindful = FakeBackend(*words("Hi"), keeps_prefix=True)
+    await Generator(mindful, DEFAULTS, ManualClock()).read_ahead(1)
+    assert mindful.requests[0].slot == 1
+    assert mindful.requests[0].messages[0].content == "Be kind."
+    assert mindful.requests[0].sampling.max_tokens == 1

@@ -1,0 +1,269 @@
+"""The embedded backend with real weights: streaming, slots, cancel, load failures."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from services.llm.backend import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.generator import AnswerRequest, Generator
+from services.llm.llamacpp import LlamaCppBackend
+from services.llm.openai_compatible import OpenAiCompatibleBackend
+from services.llm.settings import LlmSettings
+from visavis.clock import MonotonicClock
+from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+
+SYSTEM = ChatMessage("system", "You are a helpful assistant.")
+
+
+def backend_of(model_file: Path, *, slots: int = 1, context_tokens: int = 1024) -> LlamaCppBackend:
+    return LlamaCppBackend(
+        model_file, model="smollm2-135m", slots=slots, context_tokens=context_tokens
+    )
+
+
+@pytest.fixture
+def model_file(bundle: Callable[[str], Path]) -> Path:
+    return bundle("smollm2-135m") / "model.gguf"
+
+
+@contextlib.asynccontextmanager
+async def loaded(model_file: Path, slots: int = 1) -> AsyncIterator[LlamaCppBackend]:
+    backend = backend_of(model_file, slots=slots)
+    await backend.load()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def question(
+    text: str, *, max_tokens: int = 24, slot: int = 0, temperature: float = 0.0
+) -> BackendRequest:
+    return BackendRequest(
+        (SYSTEM, ChatMessage("user", text)), Sampling(max_tokens, temperature, seed=1), slot
+    )
+
+
+async def answer(backend: LlamaCppBackend, request: BackendRequest) -> list[Delta]:
+    return [delta async for delta in backend.stream(request)]
+
+
+def text_of(deltas: list[Delta]) -> str:
+    return "".join(delta.text for delta in deltas)
+
+
+async def test_an_answer_streams_and_is_the_same_each_time(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        first = await answer(backend, question("What is the capital of France?"))
+        again = await answer(backend, question("What is the capital of France?"))
+    assert text_of(first) == text_of(again) != ""
+    assert sum(bool(delta.text) for delta in first) > 3
+    usage = again[-1]
+    assert 0 < usage.completion_tokens <= 24
+    # The prompt was read before in this slot; the last token is always read again.
+    assert usage.cached_tokens >= usage.prompt_tokens - 1 > 10
+
+
+async def test_the_length_limit_holds(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        deltas = await answer(backend, question("Tell me a long story.", max_tokens=5))
+    assert [d.finish_reason for d in deltas if d.finish_reason] == ["length"]
+    assert deltas[-1].completion_tokens == 5
+
+
+async def test_sequences_at_once_give_what_each_gives_alone(model_file: Path) -> None:
+    asked = ["Name three colours.", "Who wrote Hamlet?", "What do cats eat?"]
+    async with loaded(model_file, slots=3) as backend:
+        requests = [question(text, slot=slot) for slot, text in enumerate(asked)]
+        together = await asyncio.gather(*(answer(backend, request) for request in requests))
+        alone = [await answer(backend, request) for request in requests]
+    assert [text_of(deltas)[:20] for deltas in together] == [text_of(d)[:20] for d in alone]
+    assert len({text_of(deltas) for deltas in together}) == 3
+
+
+async def test_a_cancel_frees_the_only_slot_at_once(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        await answer(backend, question("Hi", max_tokens=2))
+        long = backend.stream(question("Write a long story about a dragon.", max_tokens=900))
+        async for delta in long:
+            if delta.text:
+                break
+        started = time.monotonic()
+        await long.aclose()
+        assert time.monotonic() - started < 0.05
+        # The rest of the story would take seconds; one more step takes milliseconds.
+        async for delta in backend.stream(question("Hi", max_tokens=8)):
+            if delta.text:
+                break
+        assert time.monotonic() - started < 1.0
+
+
+async def test_a_cancel_while_a_long_prompt_is_read_frees_the_slot(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        started = time.monotonic()
+        await answer(backend, question("word apple tree house " * 180, max_tokens=1))
+        whole_s = time.monotonic() - started
+        long = backend.stream(question("apple word house tree " * 180, max_tokens=1))
+        await anext(long)  # taken up: the slot reads now
+        started = time.monotonic()
+        await long.aclose()
+        await answer(backend, question("Hi", max_tokens=1))
+        assert time.monotonic() - started < whole_s / 2
+
+
+async def test_cancelling_the_task_frees_the_slot_too(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        for _ in range(5):  # more often than there are worker threads
+            begun = asyncio.Event()
+
+            async def tell(begun: asyncio.Event = begun) -> None:
+                async for _ in backend.stream(question("Write a long story.", max_tokens=900)):
+                    begun.set()
+
+            task = asyncio.create_task(tell())
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert text_of(await answer(backend, question("Hi", max_tokens=4)))
+
+
+async def test_closing_ends_what_is_at_work(model_file: Path) -> None:
+    backend = backend_of(model_file)
+    await backend.load()
+    story = backend.stream(question("Write a long story about a dragon.", max_tokens=900))
+    await anext(story)
+    started = time.monotonic()
+    await backend.close()
+    assert time.monotonic() - started < 2.0
+    assert sum([1 async for _ in story]) < 100
+    with pytest.raises(EngineError, match="not loaded"):
+        await answer(backend, question("Hi"))
+    await backend.close()
+
+
+async def test_a_prompt_beyond_the_context_is_refused_and_the_slot_lives(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        with pytest.raises(InvalidInputError, match="context size"):
+            await answer(backend, question("word " * 1500))
+        assert text_of(await answer(backend, question("Hi", max_tokens=4)))
+
+
+async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        generator = Generator(backend, LlmSettings().defaults(), MonotonicClock())
+        history = [ChatMessage("user", "你好😀 " * 30), ChatMessage("assistant", "Ok. " * 60)] * 20
+        request = AnswerRequest((*history, ChatMessage("user", "x" * 100_000)), max_tokens=4)
+        made = generator.answer(request, 0)
+        assert "".join([piece async for piece in made.pieces])
+    assert 200 < made.ledger.prompt_tokens <= 1024 - 4
+
+
+async def test_unusual_characters_survive_the_way_through(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        generator = Generator(backend, LlmSettings().defaults(), MonotonicClock())
+        request = AnswerRequest(
+            (ChatMessage("user", "Repeat: 你好 😀👩\u200d👧 é"),),
+            max_tokens=40,
+            temperature=1.5,
+            seed=2,
+        )
+        pieces = [piece async for piece in generator.answer(request, 0).pieces]
+    assert pieces
+    assert all(piece.encode() and "\ufffd" not in piece for piece in pieces)
+
+
+async def test_tokens_are_counted_by_the_models_own_tokenizer(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        counts = [
+            await asyncio.to_thread(backend.count_tokens, text)
+            for text in ("", "Hello", "Hello there, how are you?", "你好")
+        ]
+    assert counts[:3] == [0, 1, 7]
+    assert counts[3] > 1
+
+
+async def test_signals_still_reach_the_process(model_file: Path) -> None:
+    got = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, got.set)
+    try:
+        async with loaded(model_file) as backend:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(got.wait(), 5)
+            assert text_of(await answer(backend, question("Hi", max_tokens=4)))
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def test_its_own_port_is_closed_to_others_and_speaks_openai(model_file: Path) -> None:
+    async with loaded(model_file) as backend:
+        url = f"{backend._server.listening_address}/v1"
+        stranger = OpenAiCompatibleBackend(url, model="m", slots=1, context_tokens=1024)
+        with pytest.raises(EngineError, match="check `api_key`"):
+            await answer_of(stranger, question("Hi"))
+        friend = OpenAiCompatibleBackend(
+            url, api_key=backend._api_key, slots=1, context_tokens=1024
+        )
+        await friend.load()
+        asked = question("What is the capital of France?")
+        theirs = await answer_of(friend, asked)
+        ours = await answer(backend, asked)
+        await stranger.close()
+        await friend.close()
+    assert text_of(theirs)[:15] == text_of(ours)[:15]
+    assert theirs[-1].completion_tokens > 0
+
+
+async def answer_of(backend: OpenAiCompatibleBackend, request: BackendRequest) -> list[Delta]:
+    return [delta async for delta in backend.stream(request)]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "cannot read the model file .*models pull"),
+        (b"not a model", "not a GGUF file"),
+        (b"GGUF" + bytes(range(256)) * 100, "cannot load .*models verify"),
+    ],
+)
+async def test_what_is_not_a_model_is_refused(
+    tmp_path: Path, content: bytes | None, complaint: str
+) -> None:
+    model_file = tmp_path / "model.gguf"
+    if content is not None:
+        model_file.write_bytes(content)
+    backend = backend_of(model_file)
+    with pytest.raises(EngineLoadError, match=complaint):
+        await backend.load()
+    await backend.close()
+
+
+@pytest.fixture
+def truncated_file(tmp_path: Path, model_file: Path) -> Path:
+    half = tmp_path / "model.gguf"
+    with model_file.open("rb") as whole:
+        half.write_bytes(whole.read(20_000_000))
+    return half
+
+
+async def test_a_truncated_model_is_refused(truncated_file: Path) -> None:
+    backend = backend_of(truncated_file)
+    with pytest.raises(EngineLoadError, match="cannot load"):
+        await backend.load()
+    await backend.close()
+
+
+async def test_a_gpu_that_is_not_there_is_named(model_file: Path) -> None:
+    backend = LlamaCppBackend(model_file, model="m", slots=1, context_tokens=256, device="cuda:0")
+    try:
+        with pytest.raises(EngineLoadError, match="device: cuda:0"):
+            await backend.load()
+    finally:
+        await backend.close()

@@ -1,0 +1,298 @@
+"""The HTTP backend against a real server on a loopback port: answers, errors, cancel."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from services.llm.backend import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.openai_compatible import OpenAiCompatibleBackend
+from tests.llm.http_server import Exchange, HttpServer, Script
+from visavis.errors import (
+    AtCapacityError,
+    EngineError,
+    EngineLoadError,
+    InvalidInputError,
+    SettingsError,
+    VisavisError,
+)
+
+REQUEST = BackendRequest(
+    (ChatMessage("system", "S"), ChatMessage("user", "你好")), Sampling(20, 0.5, 0.9, 1.1, 7), 0
+)
+
+
+def piece(text: str) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+
+
+def end(reason: str = "stop") -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+
+
+USAGE = {
+    "choices": [],
+    "usage": {
+        "prompt_tokens": 9,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    },
+}
+
+
+def streaming(*events: dict[str, Any] | bytes) -> Script:
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        for event in events:
+            if isinstance(event, bytes):
+                await exchange.send(event)
+            else:
+                await exchange.event(event)
+
+    return script
+
+
+def replying(status: int, body: bytes) -> Script:
+    return lambda exchange: exchange.reply(status, body)
+
+
+@contextlib.asynccontextmanager
+async def pair(
+    script: Script, **options: Any
+) -> AsyncIterator[tuple[OpenAiCompatibleBackend, HttpServer]]:
+    options = {"model": "m", "slots": 2, "context_tokens": 100, **options}
+    async with HttpServer(script).running() as server:
+        backend = OpenAiCompatibleBackend(server.url, **options)
+        try:
+            yield backend, server
+        finally:
+            await backend.close()
+
+
+async def answer(backend: OpenAiCompatibleBackend) -> list[Delta]:
+    return [delta async for delta in backend.stream(REQUEST)]
+
+
+async def test_an_answer_streams_with_its_counts() -> None:
+    script = streaming(
+        {"choices": [{"delta": {"role": "assistant", "content": None}}]},
+        piece("你"),
+        b": ping\r\n\r\n",
+        piece("好"),
+        end("length"),
+        USAGE,
+        b"data: [DONE]\n\n",
+    )
+    async with pair(script, api_key="secret") as (backend, server):
+        deltas = await answer(backend)
+    assert "".join(delta.text for delta in deltas) == "你好"
+    assert [d.finish_reason for d in deltas if d.finish_reason] == ["length"]
+    assert (deltas[-1].prompt_tokens, deltas[-1].completion_tokens) == (9, 2)
+    assert deltas[-1].cached_tokens == 4
+    asked = server.exchanges[0]
+    assert asked.path == "/v1/chat/completions"
+    assert asked.headers["authorization"] == "Bearer secret"
+    assert asked.body == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "你好"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 20,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "seed": 7,
+    }
+
+
+async def test_bytes_cut_inside_characters_and_lines() -> None:
+    raw = b"data: " + '{"choices":[{"delta":{"content":"é😀"}}]}'.encode() + b"\r\n\r\n"
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        for i in range(len(raw)):
+            await exchange.send(raw[i : i + 1])
+        await exchange.event(end("content_filter"))
+
+    async with pair(script) as (backend, _):
+        deltas = await answer(backend)
+    assert "".join(delta.text for delta in deltas) == "é😀"
+    assert deltas[-1].finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "complaint"),
+    [
+        (401, b'{"error": {"message": "bad key"}}', EngineError, "401: bad key; check `api_key`"),
+        (403, b"", EngineError, r"403: \(no message\); check `api_key`"),
+        (404, b'{"error": "no such model"}', EngineError, "no such model; check `url` and `model`"),
+        (429, b'{"error": {"message": "slow down"}}', AtCapacityError, "429: slow down"),
+        (400, b'{"error": {"message": "too long"}}', InvalidInputError, "too long"),
+        (500, b"<html>\n oops </html>", EngineError, "500: <html> oops </html>"),
+        (503, b"x" * 1_000_000, EngineError, "503: x{300}$"),
+    ],
+)
+async def test_statuses_become_our_errors(
+    status: int, body: bytes, error: type[VisavisError], complaint: str
+) -> None:
+    async with pair(replying(status, body), api_key="secret") as (backend, _):
+        with pytest.raises(error, match=complaint) as raised:
+            await answer(backend)
+    assert type(raised.value) is error
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        ((piece("Hal"),), "ended in the middle"),
+        ((piece("Hal"), b"data: {not json\n\n"), "no chat completion: '{not json'"),
+        ((b"data: [1, 2]\n\n",), "no chat completion"),
+        ((b'data: {"choices": [{"delta": {"content": 5}}]}\n\n',), "no chat completion"),
+        (({"error": {"message": "out of memory"}},), "server failed: out of memory"),
+        ((b"data: \xff\n\n",), "not UTF-8"),
+        ((), "ended in the middle"),
+    ],
+)
+async def test_broken_streams_are_errors(
+    events: tuple[dict[str, Any] | bytes, ...], complaint: str
+) -> None:
+    async with pair(streaming(*events)) as (backend, _):
+        with pytest.raises(EngineError, match=complaint):
+            await answer(backend)
+
+
+async def test_an_answer_may_end_without_the_done_mark() -> None:
+    async with pair(streaming(piece("Hi"), end())) as (backend, _):
+        assert [delta.text for delta in await answer(backend)] == ["", "Hi", ""]
+
+
+async def test_a_connection_that_breaks_is_an_error() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        await exchange.event(piece("Hi"))
+
+    async with pair(script) as (backend, _):
+        with pytest.raises(EngineError, match=r"connection to .* broke"):
+            await answer(backend)
+
+
+async def test_a_silent_server_is_given_up_on() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.event(piece("Hi"))
+        await exchange.closed_by_client()
+
+    async with pair(script, read_timeout_s=0.05) as (backend, _):
+        with pytest.raises(EngineError, match=r"sent nothing for 0\.05 s"):
+            await answer(backend)
+
+
+@pytest.mark.parametrize("how", ["close", "cancel"])
+async def test_a_cancel_hangs_up_on_a_slow_server(how: str) -> None:
+    hung_up = asyncio.Event()
+    told = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.event(piece("Hi"))
+        await exchange.closed_by_client()
+        hung_up.set()
+
+    async with pair(script) as (backend, _):
+        stream = backend.stream(REQUEST)
+
+        async def listen() -> None:
+            async for delta in stream:
+                if delta.text:
+                    told.set()
+                    if how == "close":
+                        break
+
+        task = asyncio.create_task(listen())
+        await told.wait()
+        if how == "close":
+            await task
+            await stream.aclose()
+        else:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await asyncio.wait_for(hung_up.wait(), 5)
+
+
+async def test_more_requests_than_slots_each_get_their_own_answer() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.event(piece(exchange.body["messages"][0]["content"]))
+        await exchange.event(end())
+
+    async with pair(script) as (backend, _):
+
+        async def ask(text: str) -> str:
+            request = BackendRequest((ChatMessage("user", text),), Sampling(5, 0.0), 0)
+            return "".join([delta.text async for delta in backend.stream(request)])
+
+        texts = [f"question {i}" for i in range(8)]
+        assert await asyncio.gather(*map(ask, texts)) == texts
+
+
+async def test_loading_takes_the_first_model_of_the_server() -> None:
+    async with pair(streaming(), model="") as (backend, _):
+        await backend.load()
+        assert backend.model == "first"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "complaint"),
+    [
+        (401, b'{"error": {"message": "who are you"}}', "who are you; check `api_key`"),
+        (500, b"oops", "500: oops"),
+        (200, b"<html>welcome</html>", "did not answer with a list of models"),
+        (200, b"[]", "did not answer with a list of models"),
+        (200, b'{"data": []}', "lists no models: set `model`"),
+        (404, b"", "lists no models: set `model`"),
+    ],
+)
+async def test_a_server_that_will_not_do_fails_the_load(
+    status: int, body: bytes, complaint: str
+) -> None:
+    async with pair(streaming(), model="") as (backend, server):
+        server.models_status, server.models = status, body
+        with pytest.raises(EngineLoadError, match=complaint):
+            await backend.load()
+
+
+async def test_a_server_without_a_list_will_do_if_the_model_is_named() -> None:
+    async with pair(streaming(), model="mine") as (backend, server):
+        server.models_status = 404
+        await backend.load()
+        assert backend.model == "mine"
+
+
+async def test_no_server_at_all_is_named() -> None:
+    async with HttpServer(streaming()).running() as server:
+        url = server.url
+    backend = OpenAiCompatibleBackend(url, model="m", slots=1, context_tokens=100)
+    with pytest.raises(EngineLoadError, match=r"no language model server answers at .*check `url`"):
+        await backend.load()
+    with pytest.raises(EngineError, match="no language model server answers"):
+        await answer(backend)
+    await backend.close()
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://x/v1", "http://"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"url: .* is not an address"):
+        OpenAiCompatibleBackend(url, slots=1, context_tokens=100)
+
+
+async def test_the_address_may_be_the_full_path() -> None:
+    async with HttpServer(streaming(end())).running() as server:
+        backend = OpenAiCompatibleBackend(
+            f"{server.url}/chat/completions", model="m", slots=1, context_tokens=100
+        )
+        await answer(backend)
+        await backend.close()
+        assert server.exchanges[0].path == "/v1/chat/completions"

@@ -1,0 +1,90 @@
+"""Pieces that are never torn: characters, emoji, stop strings, template tokens."""
+
+import pytest
+
+from services.llm.text_stream import TextStream
+
+
+def run(pieces: list[str] | list[bytes], stop: tuple[str, ...] = ()) -> tuple[list[str], bool]:
+    stream = TextStream(stop)
+    out = [stream.feed(piece) for piece in pieces]
+    out.append(stream.finish())
+    return [piece for piece in out if piece], stream.stopped
+
+
+@pytest.mark.parametrize("text", ["naïve café", "你好，世界！", "a😀b", "עברית", "e\u0301a"])
+def test_bytes_cut_anywhere_give_the_same_text_and_whole_characters(text: str) -> None:
+    raw = text.encode()
+    pieces, stopped = run([raw[i : i + 1] for i in range(len(raw))])
+    assert "".join(pieces) == text
+    assert not any("\ufffd" in piece for piece in pieces)
+    assert not stopped
+
+
+def test_broken_bytes_become_the_replacement_character() -> None:
+    assert "".join(run([b"ok \xff", b"\xe4\xbd"])[0]) == "ok \ufffd\ufffd"
+
+
+@pytest.mark.parametrize("emoji", ["👩‍👩‍👧", "🇩🇪", "👍🏽", "❤️"])
+def test_an_emoji_sequence_comes_in_one_piece(emoji: str) -> None:
+    pieces, _ = run(["hi ", *emoji, " bye"])
+    assert any(emoji in piece for piece in pieces)
+    assert "".join(pieces) == f"hi {emoji} bye"
+
+
+def test_plain_text_is_never_held_back() -> None:
+    stream = TextStream(("STOP",))
+    assert stream.feed("Hello") == "Hello"
+    assert stream.feed(" there") == " there"
+    assert stream.feed("。") == "。"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_a_stop_string_is_found_across_borders_and_never_shown(size: int) -> None:
+    text = "One two.\nUser: three"
+    pieces, stopped = run(
+        [text[i : i + size] for i in range(0, len(text), size)], stop=("\nUser:", "zzz")
+    )
+    assert "".join(pieces) == "One two."
+    assert stopped
+
+
+def test_what_only_begins_a_stop_string_comes_out_in_the_end() -> None:
+    assert run(["One\nUs", "able\nUser"], stop=("\nUser:",)) == (
+        ["One", "\nUsable", "\nUser"],
+        False,
+    )
+
+
+def test_the_first_of_several_stop_strings_counts() -> None:
+    assert "".join(run(["a b c"], stop=("c", "b"))[0]) == "a "
+
+
+def test_nothing_comes_after_the_stop() -> None:
+    stream = TextStream(("x",))
+    assert stream.feed("ax") == "a"
+    assert stream.feed("more") == ""
+    assert stream.finish() == ""
+
+
+@pytest.mark.parametrize("end", ["<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>"])
+def test_an_end_token_ends_the_answer(end: str) -> None:
+    pieces, stopped = run([*f"Hi there.{end}rubbish"])
+    assert "".join(pieces) == "Hi there."
+    assert stopped
+
+
+def test_other_template_tokens_vanish_and_lookalikes_stay() -> None:
+    assert "".join(run([*"a<|fim_prefix|>b <3 c <| d <|not a token|> e"])[0]) == (
+        "ab <3 c <| d <|not a token|> e"
+    )
+
+
+def test_leading_white_space_is_dropped_and_inner_stays() -> None:
+    assert "".join(run(["\n", " ", "Hi", " ", "you"])[0]) == "Hi you"
+
+
+def test_thoughts_are_not_part_of_the_answer() -> None:
+    text = "<think>\nHm, <|x|> 1+1. So\n</think>\n\nTwo <think> ok"
+    assert "".join(run([*text])[0]) == "Two <think> ok"
+    assert run(["<think>never", " closed"]) == ([], False)
