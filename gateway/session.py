@@ -25,7 +25,7 @@ from gateway.actions import (
 )
 from gateway.audience import Audience
 from gateway.bus_feed import BusFeed
-from gateway.conversation import Conversation
+from gateway.conversation import Conversation, State
 from gateway.events import ErrorEvent, LatencyEvent, ServerEvent, SessionEvent, StateEvent
 from gateway.hub import EventHub, Listener
 from gateway.ledger import Ledger, Mark
@@ -33,6 +33,7 @@ from gateway.microphone import Microphone
 from gateway.pacer import pace
 from gateway.pictures import Picture
 from gateway.playout import Playout, PlayoutEvent, Tick
+from gateway.recording import Recording
 from gateway.records import Records
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
@@ -165,7 +166,7 @@ class Session:
     # ------------------------------------------------------------ what a client can do
 
     @property
-    def state(self) -> str:
+    def state(self) -> State:
         return self._conversation.state
 
     @property
@@ -203,6 +204,20 @@ class Session:
             self._face_stale = True
             self._refresh_face()
         self._emit(self._session_event())
+
+    async def take_microphone(self, holder: str) -> None:
+        """Make `holder` the speaker. Raises MicrophoneTakenError."""
+        stale = self.microphone.take(holder, self._clock.now())
+        if stale is not None and self.audience.has_peer(stale):
+            await self.audience.remove_peer(stale)
+
+    def release_microphone(self, holder: str) -> None:
+        self.microphone.release(holder)
+
+    def stop_recording(self) -> Recording:
+        """Raises UnknownNameError where none was started."""
+        self.touch()
+        return self.audience.stop_recording(self._playout.now_samples)
 
     def push_mic(self, holder: str, pcm: NDArray[np.int16]) -> None:
         """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second."""

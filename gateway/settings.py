@@ -38,6 +38,10 @@ class GatewaySettings(Settings):
     )
     max_sessions: int = Field(16, ge=1, le=10_000, description="Sessions open at once")
     max_viewers: int = Field(64, ge=1, le=10_000, description="Viewers of one session")
+    allowed_hosts: list[str] = Field(
+        default_factory=list,
+        description="Names under which a reverse proxy shows the gateway, as JSON list",
+    )
     session_idle_s: float = Field(
         120.0, ge=1, description="A session that nobody is connected to ends after so long"
     )

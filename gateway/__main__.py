@@ -1,0 +1,43 @@
+"""`python -m gateway`: the public side of visavis."""
+
+from __future__ import annotations
+
+import sys
+
+import uvicorn
+
+from gateway.app import create_app
+from gateway.settings import GatewaySettings, check_exposure
+from visavis.errors import VisavisError
+from visavis.logs import configure_logging
+from visavis.settings import load_settings
+
+# Sound and events are small; photos come over HTTP.
+_SOCKET_MESSAGE_LIMIT_BYTES = 256 * 1024
+_DRAIN_S = 3
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT. Exits with 1 and one line on an error."""
+    try:
+        settings = load_settings(GatewaySettings, sys.argv[1:], prog="python -m gateway")
+        check_exposure(settings)
+        configure_logging("gateway", settings.log_level)
+        app = create_app(settings)
+        uvicorn.run(
+            app,
+            host=settings.host,
+            port=settings.port,
+            log_config=None,
+            access_log=False,
+            ws="websockets-sansio",
+            ws_max_size=_SOCKET_MESSAGE_LIMIT_BYTES,
+            ws_per_message_deflate=False,
+            timeout_graceful_shutdown=_DRAIN_S,
+        )
+    except VisavisError as error:
+        sys.exit(f"gateway: {error}")
+
+
+if __name__ == "__main__":
+    main()

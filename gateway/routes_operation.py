@@ -1,0 +1,66 @@
+"""For operators: services, metrics, health."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from gateway.registry import ReplicaState
+from gateway.schemas import EngineInfo, ReplicaInfo, ServiceList, Target
+from gateway.state import TheGateway
+
+router = APIRouter(tags=["operation"])
+
+
+def _info(state: ReplicaState) -> ReplicaInfo:
+    replica, status = state.replica, state.status
+    return ReplicaInfo(
+        service=replica.service,
+        instance=replica.instance,
+        version=replica.version,
+        address=replica.grpc_address,
+        healthy=state.healthy,
+        slots=status.slots if status else 0,
+        free_slots=state.free_slots,
+        languages=list(status.languages) if status else [],
+        engines=[
+            EngineInfo(model=e.bundle, backend=e.backend, device=e.device)
+            for e in (status.engines if status else ())
+        ],
+    )
+
+
+@router.get("/v1/services")
+async def services(gateway: TheGateway) -> ServiceList:
+    """Every replica that is known, its model, health and capacity."""
+    states = sorted(gateway.registry.replicas(), key=lambda s: s.replica.instance)
+    return ServiceList(services=[_info(s) for s in states])
+
+
+@router.get("/v1/metrics-targets")
+async def metrics_targets(request: Request, gateway: TheGateway) -> list[Target]:
+    """Prometheus' HTTP service discovery: where every process shows its metrics."""
+    own = Target(targets=[request.url.netloc], labels={"service": "gateway"})
+    return [own] + [
+        Target(
+            targets=[s.replica.metrics_address],
+            labels={"service": s.replica.service, "instance_id": s.replica.instance},
+        )
+        for s in gateway.registry.replicas()
+        if s.replica.metrics_address
+    ]
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics() -> Response:
+    """The gateway's own metrics, in Prometheus' text format."""
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/healthz")
+async def healthz(gateway: TheGateway) -> JSONResponse:
+    """200 while the gateway can work: the bus is connected."""
+    connected = gateway.bus.connected
+    status = "ok" if connected else "the bus is not connected"
+    return JSONResponse({"status": status}, 200 if connected else 503)

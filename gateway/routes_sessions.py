@@ -1,0 +1,123 @@
+"""Sessions, text, interruption, turns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from gateway.catalog import Catalog
+from gateway.problems import responses
+from gateway.records import TurnRecord
+from gateway.schemas import (
+    SessionChange,
+    SessionInfo,
+    SessionList,
+    SessionRequest,
+    TextRequest,
+    TurnNumber,
+)
+from gateway.session import Session
+from gateway.stages import Options
+from gateway.state import TheGateway, TheSession
+from visavis.errors import UnknownNameError
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+
+
+def info_of(session: Session) -> SessionInfo:
+    options = session.options
+    return SessionInfo(
+        id=session.id,
+        language=options.language,
+        voice=options.voice,
+        avatar=options.avatar,
+        persona=session.persona,
+        speed=options.speed,
+        state=session.state,
+        viewers=session.audience.present,
+        stages=session.instances,
+    )
+
+
+async def change_session(session: Session, catalog: Catalog, change: dict[str, Any]) -> None:
+    """Apply what is set in `change`. Raises UnknownNameError, StageLostError."""
+    wanted = {key: value for key, value in change.items() if value is not None}
+    if "voice" in wanted:
+        await catalog.check_voice(wanted["voice"])
+    if "avatar" in wanted:
+        await catalog.check_avatar(wanted["avatar"])
+    options = replace(session.options, **wanted)
+    session.touch()
+    if options != session.options:
+        await session.update(options)
+
+
+@router.post("", status_code=201, responses=responses(404, 422, 503))
+async def create(body: SessionRequest, gateway: TheGateway) -> SessionInfo:
+    """Start a session: takes a slot of each of the four services.
+
+    503 with Retry-After where one of them has none free. A session that nobody is
+    connected to ends by itself after a while.
+    """
+    options = Options(body.language, body.voice, body.avatar, body.speed)
+    await gateway.catalog.check_voice(body.voice)
+    persona = gateway.settings.persona if body.persona is None else body.persona
+    return info_of(await gateway.sessions.create(options, persona))
+
+
+@router.get("")
+async def list_sessions(gateway: TheGateway) -> SessionList:
+    """All open sessions."""
+    return SessionList(sessions=[info_of(s) for s in gateway.sessions.all()])
+
+
+@router.get("/{session_id}", responses=responses(404))
+async def get(session: TheSession) -> SessionInfo:
+    """One session as it is now."""
+    return info_of(session)
+
+
+@router.patch("/{session_id}", responses=responses(404, 422, 503))
+async def update(session: TheSession, body: SessionChange, gateway: TheGateway) -> SessionInfo:
+    """Change language, voice, avatar or speed; takes effect from the next turn on."""
+    await change_session(session, gateway.catalog, body.model_dump(exclude_unset=True))
+    return info_of(session)
+
+
+@router.delete("/{session_id}", status_code=204, responses=responses(404))
+async def delete(session_id: str, gateway: TheGateway) -> Response:
+    """End a session; viewers are disconnected, recordings deleted."""
+    await gateway.sessions.delete(session_id)
+    return Response(status_code=204)
+
+
+@router.post("/{session_id}/text", status_code=202, responses=responses(404, 422))
+async def submit_text(session: TheSession, body: TextRequest) -> TurnNumber:
+    """Say something to the face by typing. It interrupts what is being said.
+
+    The answer comes as media and as events; the turn's number finds it again.
+    """
+    return TurnNumber(turn=session.submit_text(body.text))
+
+
+@router.post("/{session_id}/interrupt", responses=responses(404))
+async def interrupt(session: TheSession) -> TurnNumber:
+    """Be silent now. Returns the newest turn number; turns up to it are over."""
+    return TurnNumber(turn=session.interrupt())
+
+
+@router.get("/{session_id}/turns", responses=responses(404))
+async def turns(session: TheSession) -> list[TurnRecord]:
+    """The last turns, oldest first."""
+    return session.records.all()
+
+
+@router.get("/{session_id}/turns/{turn}", responses=responses(404))
+async def turn(session: TheSession, turn: int) -> TurnRecord:
+    """What was asked and answered in a turn, and where its time went."""
+    record = session.records.get(turn)
+    if record is None:
+        raise UnknownNameError(f"turn: there is no turn {turn} in this session (any more)")
+    return record

@@ -1,0 +1,163 @@
+"""Bodies of the HTTP API."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.events import MAX_TEXT_CHARACTERS
+from gateway.recording import Phase, Scope
+
+LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$"
+NAME = r"^[A-Za-z0-9_.-]{0,64}$"
+
+
+class Body(BaseModel):
+    """A request's body: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SessionRequest(Body):
+    """What the session is to be; all of it may be left out."""
+
+    language: str = Field("en", pattern=LANGUAGE, max_length=35, description="BCP 47")
+    voice: str = Field("", pattern=NAME, description="From /v1/voices; empty: the best one")
+    avatar: str = Field("", pattern=NAME, description="From /v1/avatars; empty: the default one")
+    persona: str | None = Field(
+        default=None,
+        max_length=8000,
+        description="What the language model is told it is; absent: the gateway's own",
+    )
+    speed: float = Field(1.0, ge=0.5, le=2.0, description="Of the voice; 1 is normal")
+
+
+class SessionChange(Body):
+    """What is left out stays. Takes effect from the next turn on."""
+
+    language: str | None = Field(default=None, pattern=LANGUAGE, max_length=35)
+    voice: str | None = Field(default=None, pattern=NAME)
+    avatar: str | None = Field(default=None, pattern=NAME)
+    speed: float | None = Field(default=None, ge=0.5, le=2.0)
+
+
+class SessionInfo(BaseModel):
+    """A session as it is now."""
+
+    id: str
+    language: str
+    voice: str
+    avatar: str
+    persona: str
+    speed: float
+    state: Literal["idle", "listening", "thinking", "speaking"]
+    viewers: int
+    stages: dict[str, str | None] = Field(
+        description="Replica that serves each stage; null while it is being replaced"
+    )
+
+
+class SessionList(BaseModel):
+    sessions: list[SessionInfo]
+
+
+class Offer(Body):
+    """A browser's SDP offer with all its candidates, one audio and one video section."""
+
+    sdp: str = Field(min_length=1, max_length=200_000)
+    type: Literal["offer"]
+    role: Literal["speaker", "viewer"] = "viewer"
+
+
+class Answer(BaseModel):
+    sdp: str
+    type: str
+    peer_id: str
+
+
+class TextRequest(Body):
+    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)
+
+
+class TurnNumber(BaseModel):
+    turn: int
+
+
+class RecordingRequest(Body):
+    scope: Scope = Field(
+        Scope.SESSION,
+        description="turn: the next turn, first picture to last; session: until it is stopped",
+    )
+
+
+class RecordingInfo(BaseModel):
+    scope: Scope
+    state: Phase
+    turn: int | None = Field(description="The turn that is recorded, for scope turn")
+    duration_s: float = Field(description="Set when done")
+
+
+class VoiceInfo(BaseModel):
+    name: str
+    languages: list[str]
+    gender: str
+    sample_rate_hz: int
+    licence: str
+    description: str
+
+
+class VoiceList(BaseModel):
+    voices: list[VoiceInfo]
+
+
+class AvatarInfo(BaseModel):
+    name: str
+    width: int
+    height: int
+    builtin: bool = Field(description="Ships with the product; cannot be deleted")
+    licence: str
+
+
+class AvatarList(BaseModel):
+    avatars: list[AvatarInfo]
+
+
+class EngineInfo(BaseModel):
+    model: str
+    backend: str
+    device: str
+
+
+class ReplicaInfo(BaseModel):
+    service: str
+    instance: str
+    version: str
+    address: str
+    healthy: bool
+    slots: int
+    free_slots: int
+    languages: list[str]
+    engines: list[EngineInfo]
+
+
+class ServiceList(BaseModel):
+    services: list[ReplicaInfo]
+
+
+class Target(BaseModel):
+    """One entry of Prometheus' HTTP service discovery."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
+class ErrorBody(BaseModel):
+    code: str = Field(description="For programs")
+    message: str = Field(description="For people: what is wrong, and what to do")
+
+
+class Problem(BaseModel):
+    """Body of every answer from 400 on."""
+
+    error: ErrorBody

@@ -1,0 +1,42 @@
+"""What the routes work on, and how they get at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from gateway.catalog import Catalog
+from gateway.registry import Registry
+from gateway.session import Session
+from gateway.sessions import Sessions
+from gateway.settings import GatewaySettings
+from visavis.bus import Bus
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Everything that lives as long as the process."""
+
+    settings: GatewaySettings
+    bus: Bus
+    registry: Registry
+    catalog: Catalog
+    sessions: Sessions
+
+
+def gateway_of(connection: HTTPConnection) -> Gateway:
+    return cast(Gateway, connection.app.state.gateway)
+
+
+TheGateway = Annotated[Gateway, Depends(gateway_of)]
+
+
+def session_of(session_id: str, gateway: TheGateway) -> Session:
+    """Raises UnknownNameError, which becomes 404."""
+    return gateway.sessions.get(session_id)
+
+
+TheSession = Annotated[Session, Depends(session_of)]
