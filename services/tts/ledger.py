@@ -1,0 +1,56 @@
+"""Where the time of a turn went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from visavis import metrics
+from visavis.clock import Clock
+from visavis.media import Stamp
+
+
+@dataclass(slots=True)
+class TurnLedger:
+    """Moments of one turn on the clock's time; None: has not come yet."""
+
+    clock: Clock
+    started: float
+    language: str
+    first_phrase: float | None = None
+    first_voice: float | None = None
+    phrase_at: float = 0.0
+    produced_samples: int = 0
+    stamps: tuple[Stamp, ...] = ()
+    _phrase_open: bool = field(default=False)
+
+    def phrase_begins(self) -> None:
+        """A phrase is there and its synthesis begins."""
+        self.phrase_at = self.clock.now()
+        self._phrase_open = True
+        if self.first_phrase is None:
+            self.first_phrase = self.phrase_at
+            self.stamps = (*self.stamps, Stamp.now("tts.first_phrase"))
+
+    def voice_made(self, samples: int, sample_rate_hz: int) -> None:
+        """A piece of voice is there."""
+        self.produced_samples += samples
+        metrics.tts_audio_seconds.labels(self.language).inc(samples / sample_rate_hz)
+        now = self.clock.now()
+        if self._phrase_open:
+            self._phrase_open = False
+            metrics.tts_ttfa_seconds.observe(now - self.phrase_at)
+        if self.first_voice is None:
+            self.first_voice = now
+            self.stamps = (*self.stamps, Stamp.now("tts.first_voice"))
+
+    def take_stamps(self) -> tuple[Stamp, ...]:
+        """Stamps that no chunk has carried yet."""
+        stamps, self.stamps = self.stamps, ()
+        return stamps
+
+    def seconds(self) -> dict[str, float]:
+        """For TurnFinished: from the first text on."""
+        moments = {"first_phrase": self.first_phrase, "first_voice": self.first_voice}
+        seconds = {name: at - self.started for name, at in moments.items() if at is not None}
+        seconds["total"] = self.clock.now() - self.started
+        return seconds

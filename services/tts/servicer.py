@@ -1,0 +1,237 @@
+"""Speech synthesis on the wire: Synthesize, Attach, ListVoices, GetStatus.
+
+The only file of the service that sees protobuf.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from importlib.metadata import version
+from typing import Any, TypeAlias, cast
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from services.tts.ledger import TurnLedger
+from services.tts.phrase_feed import PhraseCutter
+from services.tts.session import Session
+from services.tts.settings import TtsSettings
+from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
+from services.tts.speech_lane import SpeechLane
+from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer, open_synthesizer
+from services.tts.text_chunker import Phrase
+from services.tts.voices import VOICES, voices_for
+from visavis.bus import Bus
+from visavis.clock import Clock, MonotonicClock
+from visavis.engine import EngineLane
+from visavis.errors import BusError, EngineError, OutOfOrderError
+from visavis.lease import EventStream, SlotTable
+from visavis.media import MelChunk, PcmChunk, Place
+from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+_Events: TypeAlias = AsyncGenerator[control_pb2.AttachEvent, None]
+
+
+class TtsService:
+    """The deployable: the synthesizer on its lane, and the servicer in front."""
+
+    name = "tts"
+    languages: Sequence[str] = tuple(sorted({tag for voice in VOICES for tag in voice.languages}))
+
+    def __init__(
+        self,
+        settings: TtsSettings,
+        bus: Bus | None,
+        instance: str,
+        *,
+        synthesizer: Synthesizer | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._synthesizer = synthesizer
+        self._resources = contextlib.ExitStack()
+        self._lane = EngineLane(self.name)
+        self.servicer = SpeechSynthesisServicer(settings, bus, instance, clock or MonotonicClock())
+
+    async def load(self) -> None:
+        synthesizer = await self._lane.run(self._open)
+        self.servicer.speech = SpeechLane(synthesizer, self._lane)
+
+    def _open(self) -> Synthesizer:
+        if self._synthesizer is not None:
+            return self._synthesizer
+        settings = self._settings
+        synthesizer = self._resources.enter_context(
+            open_synthesizer(
+                model_dir=settings.model_dir,
+                backend=settings.backend,
+                device=settings.device,
+                threads=settings.threads,
+            )
+        )
+        synthesizer.warm_up()
+        return synthesizer
+
+    def register(self, server: grpc.aio.Server) -> Sequence[str]:
+        tts_pb2_grpc.add_SpeechSynthesisServicer_to_server(self.servicer, server)
+        return [tts_pb2.DESCRIPTOR.services_by_name["SpeechSynthesis"].full_name]
+
+    async def close(self) -> None:
+        self._lane.close()
+        self._resources.close()
+
+
+class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
+    def __init__(self, settings: TtsSettings, bus: Bus | None, instance: str, clock: Clock) -> None:
+        self.speech: SpeechLane | None = None
+        self._settings = settings
+        self._bus = bus
+        self._instance = instance
+        self._clock = clock
+        self._leases = SlotTable(settings.slots)
+
+    async def Synthesize(
+        self, requests: AsyncIterator[tts_pb2.SynthesizeRequest], context: _Context
+    ) -> AsyncIterator[tts_pb2.SynthesizeResponse]:
+        requests = aiter(requests)
+        first = await anext(requests, None)
+        if first is None or first.WhichOneof("request") != "config":
+            raise OutOfOrderError("the first message of Synthesize must be the config")
+        options = read_options(first.config)
+        ledger = TurnLedger(self._clock, self._clock.now(), options.language)
+        seq = 0
+        pieces = self._ready().speak(_phrases(requests), options, ledger)
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                for response in _responses(piece, seq):
+                    yield response
+                seq += 1
+        for response in _last_responses(ledger.produced_samples, seq):
+            yield response
+
+    async def Attach(
+        self, requests: AsyncIterator[tts_pb2.TtsAttachRequest], context: _Context
+    ) -> AsyncIterator[control_pb2.AttachEvent]:
+        requests = aiter(requests)
+        first = await anext(requests, None)
+        if first is None or first.WhichOneof("request") != "config":
+            raise OutOfOrderError("the first message of Attach must be the config")
+        if self._bus is None:
+            raise BusError("this service runs without a bus: set nats_url to attach sessions")
+        name = first.config.session
+        options = read_options(first.config.synthesis)
+        events = EventStream()
+        with self._leases.hold(name):
+            session = Session(
+                name,
+                self._ready(),
+                self._bus,
+                events,
+                options,
+                lead_s=self._settings.lead_s,
+                clock=self._clock,
+            )
+
+            async def on_request(request: tts_pb2.TtsAttachRequest) -> None:
+                if request.WhichOneof("request") != "synthesis":
+                    raise OutOfOrderError("after the config only synthesis may follow on Attach")
+                session.options = read_options(request.synthesis)
+
+            async with session.listening():
+                await events.ready(self._instance)
+                lease = events.serve(
+                    requests,
+                    on_request,
+                    session.watch_turns(),
+                    session.watch_clock(),
+                    session.read_tokens(),
+                )
+                async with contextlib.aclosing(cast(_Events, lease)) as stream:
+                    async for event in stream:
+                        yield event
+
+    async def ListVoices(
+        self, request: tts_pb2.ListVoicesRequest, context: _Context
+    ) -> tts_pb2.ListVoicesResponse:
+        return tts_pb2.ListVoicesResponse(
+            voices=[
+                tts_pb2.Voice(
+                    name=voice.name,
+                    languages=voice.languages,
+                    gender=voice.gender,
+                    sample_rate_hz=voice.sample_rate_hz,
+                    licence=voice.licence,
+                    description=voice.description,
+                )
+                for voice in voices_for(request.language)
+            ]
+        )
+
+    async def GetStatus(
+        self, request: control_pb2.GetStatusRequest, context: _Context
+    ) -> control_pb2.ServiceStatus:
+        settings = self._settings
+        return control_pb2.ServiceStatus(
+            service=TtsService.name,
+            instance=self._instance,
+            version=version("visavis"),
+            engines=[
+                control_pb2.EngineStatus(
+                    bundle=voice.bundle, backend=settings.backend, device=settings.device
+                )
+                for voice in VOICES
+            ],
+            slots=settings.slots,
+            free_slots=self._leases.free,
+            languages=TtsService.languages,
+        )
+
+    def _ready(self) -> SpeechLane:
+        if self.speech is None:
+            raise EngineError("the voices are not loaded yet; try again in a moment")
+        return self.speech
+
+
+def read_options(config: tts_pb2.SynthesisConfig) -> SpeechOptions:
+    """Raises InvalidInputError or UnknownNameError naming the field."""
+    return SpeechOptions(
+        language=config.language,
+        voice=config.voice,
+        speed=config.speed or 1.0,
+        volume=config.volume if config.HasField("volume") else 1.0,
+    ).checked()
+
+
+async def _phrases(requests: AsyncIterator[tts_pb2.SynthesizeRequest]) -> AsyncIterator[Phrase]:
+    cutter = PhraseCutter()
+    async for request in requests:
+        if request.WhichOneof("request") != "text":
+            raise OutOfOrderError("after the config only text may follow on Synthesize")
+        for phrase in cutter.push(request.text):
+            yield phrase
+    for phrase in cutter.flush():
+        yield phrase
+
+
+def _responses(piece: SpeechPiece, seq: int) -> list[tts_pb2.SynthesizeResponse]:
+    voice = PcmChunk(Place("", 0, seq, piece.pts_samples), SAMPLE_RATE_HZ, piece.voice)
+    place = Place("", 0, seq, piece.pts_hops)
+    mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes)
+    return [
+        tts_pb2.SynthesizeResponse(voice=voice.to_message()),
+        tts_pb2.SynthesizeResponse(mel=mel.to_message()),
+    ]
+
+
+def _last_responses(samples: int, seq: int) -> list[tts_pb2.SynthesizeResponse]:
+    place = Place("", 0, seq, samples, last=True)
+    voice = PcmChunk(place, SAMPLE_RATE_HZ, np.zeros(0, np.int16))
+    place = Place("", 0, seq, samples // HOP_SAMPLES, last=True)
+    mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, np.zeros((0, N_MELS), np.float32))
+    return [
+        tts_pb2.SynthesizeResponse(voice=voice.to_message()),
+        tts_pb2.SynthesizeResponse(mel=mel.to_message()),
+    ]

@@ -1,0 +1,192 @@
+"""One attached session: its tokens become voice and mel, at most so far ahead of what is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+import numpy as np
+
+from services.tts.ledger import TurnLedger
+from services.tts.phrase_feed import PhraseFeed
+from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
+from services.tts.speech_lane import SpeechLane
+from services.tts.synthesizer import SpeechOptions, SpeechPiece
+from visavis.bus import Bus, Subscription
+from visavis.clock import Clock
+from visavis.credit import CreditWindow
+from visavis.errors import BusError, VisavisError, status_of
+from visavis.lease import EventStream
+from visavis.logs import log_context
+from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, TokenChunk
+from visavis.subjects import Kind
+
+log = logging.getLogger(__name__)
+
+# Text is never dropped: a language model does not get this far ahead of the reader.
+_TOKENS_WAITING = 4096
+
+
+class Turn:
+    """The work on one turn."""
+
+    def __init__(self, number: int, ledger: TurnLedger, lead_samples: int) -> None:
+        self.number = number
+        self.ledger = ledger
+        self.feed = PhraseFeed()
+        self.credit = CreditWindow(lead_samples)
+        self.task: asyncio.Task[None] | None = None
+
+
+class Session:
+    """At most one turn is at work; a newer one, or its announcement, ends the older at once."""
+
+    def __init__(
+        self,
+        name: str,
+        lane: SpeechLane,
+        bus: Bus,
+        events: EventStream,
+        options: SpeechOptions,
+        *,
+        lead_s: float,
+        clock: Clock,
+    ) -> None:
+        self.options = options
+        self._name = name
+        self._lane = lane
+        self._bus = bus
+        self._events = events
+        self._lead_samples = round(lead_s * SAMPLE_RATE_HZ)
+        self._clock = clock
+        self._epoch = 0
+        self._turn: Turn | None = None
+        self._closed = False
+        self._subscriptions: dict[Kind, Subscription] = {}
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """While it lasts the session hears the bus. Its end ends the turn at work."""
+        async with contextlib.AsyncExitStack() as stack:
+            for kind, limit in ((Kind.TURN, 64), (Kind.TOKENS, _TOKENS_WAITING), (Kind.CLOCK, 64)):
+                subscription = self._bus.subscribe(self._name, kind, limit=limit)
+                self._subscriptions[kind] = await stack.enter_async_context(subscription)
+            try:
+                yield
+            finally:
+                self._closed = True
+                await self._stop()
+
+    async def watch_turns(self) -> None:
+        """Follow the session's epoch."""
+        async for chunk in self._subscriptions[Kind.TURN]:
+            await self._advance(chunk.place.turn)
+
+    async def watch_clock(self) -> None:
+        """Take the credit that playing gives."""
+        async for chunk in self._subscriptions[Kind.CLOCK]:
+            turn = self._turn
+            if turn and chunk.place.turn == turn.number and isinstance(chunk, ClockChunk):
+                turn.credit.grant(chunk.place.pts * SAMPLE_RATE_HZ // chunk.sample_rate_hz)
+
+    async def read_tokens(self) -> None:
+        """Feed the tokens of each turn to its speaker; the first one starts it."""
+        async for chunk in self._subscriptions[Kind.TOKENS]:
+            number = chunk.place.turn
+            if not isinstance(chunk, TokenChunk) or number < max(self._epoch, 1):
+                continue
+            await self._advance(number)
+            if self._turn is None:
+                await self._begin(chunk)
+            turn = self._turn
+            if turn is None or turn.number != number:
+                continue
+            turn.feed.push(chunk.text)
+            if chunk.place.last:
+                turn.feed.end()
+
+    async def _advance(self, number: int) -> None:
+        if number <= self._epoch:
+            return
+        self._epoch = number
+        for subscription in self._subscriptions.values():
+            subscription.advance(number)
+        await self._stop()
+
+    async def _begin(self, first: TokenChunk) -> None:
+        options = self.options
+        ledger = TurnLedger(
+            self._clock, self._clock.now(), options.language, stamps=first.place.stamps
+        )
+        turn = Turn(first.place.turn, ledger, self._lead_samples)
+        self._turn = turn
+        await self._events.turn_started(turn.number)
+        turn.task = asyncio.create_task(self._work(turn, options))
+
+    async def _stop(self) -> None:
+        turn, self._turn = self._turn, None
+        if turn is not None and turn.task is not None:
+            turn.task.cancel()
+            await asyncio.gather(turn.task, return_exceptions=True)
+
+    async def _work(self, turn: Turn, options: SpeechOptions) -> None:
+        with log_context(turn=turn.number):
+            try:
+                await self._speak(turn, options)
+            except asyncio.CancelledError:
+                if not self._closed:
+                    await self._finished(turn, cancelled=True)
+                raise
+            except Exception as error:
+                await self._failed(turn, error)
+            else:
+                await self._finished(turn, cancelled=False)
+
+    async def _speak(self, turn: Turn, options: SpeechOptions) -> None:
+        """Publish all pieces of the turn, then an empty last chunk of each kind."""
+        seq = 0
+        try:
+            pieces = self._lane.speak(turn.feed.phrases(), options, turn.ledger)
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    await self._publish(turn, seq, piece)
+                    seq += 1
+                    await turn.credit.wait(turn.ledger.produced_samples)
+        except VisavisError:
+            # What was said so far can be heard to its end.
+            with contextlib.suppress(BusError):
+                await self._publish_last(turn, seq)
+            raise
+        await self._publish_last(turn, seq)
+
+    async def _publish(self, turn: Turn, seq: int, piece: SpeechPiece) -> None:
+        stamps = turn.ledger.take_stamps()
+        place = Place(self._name, turn.number, seq, piece.pts_samples, stamps=stamps)
+        await self._bus.publish(Kind.VOICE, PcmChunk(place, SAMPLE_RATE_HZ, piece.voice))
+        place = Place(self._name, turn.number, seq, piece.pts_hops, stamps=stamps)
+        mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes)
+        await self._bus.publish(Kind.MEL, mel)
+
+    async def _publish_last(self, turn: Turn, seq: int) -> None:
+        samples = turn.ledger.produced_samples
+        place = Place(self._name, turn.number, seq, samples, last=True)
+        await self._bus.publish(Kind.VOICE, PcmChunk(place, SAMPLE_RATE_HZ, np.zeros(0, np.int16)))
+        place = Place(self._name, turn.number, seq, samples // HOP_SAMPLES, last=True)
+        no_mel = np.zeros((0, N_MELS), np.float32)
+        await self._bus.publish(Kind.MEL, MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, no_mel))
+
+    async def _finished(self, turn: Turn, *, cancelled: bool) -> None:
+        await self._events.turn_finished(
+            turn.number,
+            seconds=turn.ledger.seconds(),
+            produced=turn.ledger.produced_samples,
+            cancelled=cancelled,
+        )
+
+    async def _failed(self, turn: Turn, error: Exception) -> None:
+        if not isinstance(error, VisavisError):
+            log.exception("turn %d failed", turn.number, exc_info=error)
+        code, message = status_of(error)
+        await self._events.turn_failed(turn.number, code.name, message)

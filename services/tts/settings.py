@@ -1,0 +1,18 @@
+"""Settings of the speech synthesis service."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from visavis.settings import ServiceSettings
+
+
+class TtsSettings(ServiceSettings):
+    section: ClassVar[str] = "tts"
+
+    backend: str = Field("onnxruntime", description="Engine backend of the voices")
+    lead_s: float = Field(
+        10.0, ge=0.5, le=60, description="How far the voice may be made ahead of what is heard"
+    )

@@ -1,0 +1,41 @@
+"""The synthesizer behind its lane: phrases in, speech out; the event loop never blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import cast
+
+from services.tts.ledger import TurnLedger
+from services.tts.sound import SAMPLE_RATE_HZ
+from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
+from services.tts.text_chunker import Phrase
+from visavis.engine import EngineLane
+
+
+class SpeechLane:
+    """One synthesizer for all sessions. Pieces of several answers take turns on it."""
+
+    def __init__(self, synthesizer: Synthesizer, lane: EngineLane) -> None:
+        self._synthesizer = synthesizer
+        self._lane = lane
+
+    async def speak(
+        self, phrases: AsyncIterator[Phrase], options: SpeechOptions, ledger: TurnLedger
+    ) -> AsyncGenerator[SpeechPiece, None]:
+        """Pieces of the whole answer. Close it to stop at once.
+
+        Raises InvalidInputError or UnknownNameError for bad options, EngineError.
+        """
+        answer = self._synthesizer.answer(options)
+        async for phrase in phrases:
+            ledger.phrase_begins()
+            stream = cast(
+                AsyncGenerator[SpeechPiece, None], self._lane.stream(answer.speak, phrase)
+            )
+            async with contextlib.aclosing(stream) as pieces:
+                async for piece in pieces:
+                    ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
+                    yield piece
+                    await asyncio.sleep(0)
