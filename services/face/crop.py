@@ -29,7 +29,9 @@ def crop_head(
     side = min(_SIDE_IN_FACES * face, max(min(width, height), 1.7 * face))
     centre = (low + high) / 2 + (0, _CENTRE_DROP * side)
     corner = np.clip(centre - side / 2, 0, np.maximum(0, np.array([width, height]) - side))
-    corner = np.where(np.array([width, height]) < side, (np.array([width, height]) - side) / 2, corner)
+    corner = np.where(
+        np.array([width, height]) < side, (np.array([width, height]) - side) / 2, corner
+    )
     scale = size / side
     affine = np.array([[scale, 0, 0.0], [0, scale, 0.0]])
     # Pixel centres: the picture's corner (-0.5) goes to the square's corner (-0.5).
@@ -38,7 +40,9 @@ def crop_head(
     fine = size * min(shrink, 8)
     zoom = affine * (fine / size)
     zoom[:, 2] += 0.5 * (fine / size) - 0.5
-    square = cv2.warpAffine(rgb, zoom, (fine, fine), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    square = cv2.warpAffine(
+        rgb, zoom, (fine, fine), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    )
     if fine != size:
         square = cv2.resize(square, (size, size), interpolation=cv2.INTER_AREA)
     return square, affine

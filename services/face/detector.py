@@ -55,7 +55,9 @@ class FaceDetector:
                     boxes += self._detect_square(rgb, x, y, w, h)
         return _suppress(boxes)
 
-    def _detect_square(self, rgb: NDArray[np.uint8], x: int, y: int, width: int, height: int) -> list[FaceBox]:
+    def _detect_square(
+        self, rgb: NDArray[np.uint8], x: int, y: int, width: int, height: int
+    ) -> list[FaceBox]:
         side = max(width, height)
         scale = _INPUT / side
         tile = cv2.resize(

@@ -60,11 +60,15 @@ class _Window:
             rows[0] = (0, 0, size) - rows[0]
         return rows
 
-    def cut(self, rgb: NDArray[np.uint8], size: int, *, mirrored: bool = False) -> NDArray[np.float32]:
+    def cut(
+        self, rgb: NDArray[np.uint8], size: int, *, mirrored: bool = False
+    ) -> NDArray[np.float32]:
         """The tile [size, size, 3] in 0..1, averaged down where the picture is finer."""
         oversampling = int(np.clip(round(self.side / size), 1, 8))
         fine = size * oversampling
-        tile = cv2.warpAffine(rgb, self.to_tile(fine, mirrored=mirrored), (fine, fine), flags=cv2.INTER_LINEAR)
+        tile = cv2.warpAffine(
+            rgb, self.to_tile(fine, mirrored=mirrored), (fine, fine), flags=cv2.INTER_LINEAR
+        )
         if oversampling > 1:
             tile = cv2.resize(tile, (size, size), interpolation=cv2.INTER_AREA)
         return tile.astype(np.float32) / 255.0
@@ -104,9 +108,15 @@ class FaceLandmarker:
         window = _window_of(points)
         for dx, dy, scale in _JITTER:
             side = window.side * scale
-            looks.append(self._look(rgb, _Window(window.x + dx * side, window.y + dy * side, side, window.angle))[0])
+            looks.append(
+                self._look(
+                    rgb, _Window(window.x + dx * side, window.y + dy * side, side, window.angle)
+                )[0]
+            )
         points = np.mean(looks, axis=0)
-        iris = np.stack([self._measure_eye(rgb, points, left=False), self._measure_eye(rgb, points, left=True)])
+        iris = np.stack(
+            [self._measure_eye(rgb, points, left=False), self._measure_eye(rgb, points, left=True)]
+        )
         return Landmarks(points.astype(np.float32), iris.astype(np.float32), presence)
 
     def _look(self, rgb: NDArray[np.uint8], window: _Window) -> tuple[NDArray[np.float64], float]:
@@ -114,7 +124,9 @@ class FaceLandmarker:
         points = _to_picture(window, flat.reshape(-1, 3), _MESH_INPUT)
         return points, 1.0 / (1.0 + math.exp(-float(np.clip(score.item(), -80, 80))))
 
-    def _measure_eye(self, rgb: NDArray[np.uint8], points: NDArray[np.float64], *, left: bool) -> NDArray[np.float64]:
+    def _measure_eye(
+        self, rgb: NDArray[np.uint8], points: NDArray[np.float64], *, left: bool
+    ) -> NDArray[np.float64]:
         """Moves the lid rows of one eye in `points` to the finer measure; gives the iris (x, y, radius)."""
         upper = topology.LEFT_UPPER_LID if left else topology.RIGHT_UPPER_LID
         lower = topology.LEFT_LOWER_LID if left else topology.RIGHT_LOWER_LID
@@ -144,4 +156,6 @@ def _window_of(points: NDArray[np.float64]) -> _Window:
     upright = flat @ np.array([[cos, -sin], [sin, cos]])
     low, high = upright.min(axis=0), upright.max(axis=0)
     x, y = (low + high) / 2
-    return _Window(x=x * cos - y * sin, y=x * sin + y * cos, side=1.5 * float((high - low).max()), angle=angle)
+    return _Window(
+        x=x * cos - y * sin, y=x * sin + y * cos, side=1.5 * float((high - low).max()), angle=angle
+    )

@@ -20,12 +20,18 @@ class Segmenter:
     def person(self, rgb: NDArray[np.uint8]) -> NDArray[np.float32]:
         """How much of each pixel of `rgb` [H, W, 3] is the person: [H, W] float32 in 0..1, edges drawn by the picture."""
         height, width = rgb.shape[:2]
-        small = cv2.resize(rgb, (_INPUT, _INPUT), interpolation=cv2.INTER_AREA).astype(np.float32) / 255.0
+        small = (
+            cv2.resize(rgb, (_INPUT, _INPUT), interpolation=cv2.INTER_AREA).astype(np.float32)
+            / 255.0
+        )
         mirrored = self._model.run(small[None, :, ::-1])[0][0, :, ::-1, 0]
         coarse = (self._model.run(small[None])[0][0, :, :, 0] + mirrored) / 2
         mask = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
         refined = guided_filter(
-            rgb.astype(np.float32) / 255.0, np.clip(mask, 0, 1), radius=max(2, width // 64), eps=2e-4
+            rgb.astype(np.float32) / 255.0,
+            np.clip(mask, 0, 1),
+            radius=max(2, width // 64),
+            eps=2e-4,
         )
         # The filter leaves a faint veil on both sides: cut it, keep the soft edge between.
         return np.clip((refined - 0.12) / 0.76, 0.0, 1.0).astype(np.float32)
@@ -65,15 +71,19 @@ def fill_hidden(rgb: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[n
     while min(weights[-1].shape) > 1:
         size = (max(1, weights[-1].shape[1] // 2), max(1, weights[-1].shape[0] // 2))
         colours.append(
-            cv2.resize(cv2.GaussianBlur(colours[-1], (3, 3), 0), size, interpolation=cv2.INTER_AREA).reshape(
-                size[1], size[0], 3
-            )
+            cv2.resize(
+                cv2.GaussianBlur(colours[-1], (3, 3), 0), size, interpolation=cv2.INTER_AREA
+            ).reshape(size[1], size[0], 3)
         )
-        weights.append(cv2.resize(cv2.GaussianBlur(weights[-1], (3, 3), 0), size, interpolation=cv2.INTER_AREA))
+        weights.append(
+            cv2.resize(cv2.GaussianBlur(weights[-1], (3, 3), 0), size, interpolation=cv2.INTER_AREA)
+        )
     filled = colours[-1] / np.maximum(weights[-1][..., None], 1e-6)
     for colour, weight in zip(reversed(colours[:-1]), reversed(weights[:-1]), strict=True):
         size = (weight.shape[1], weight.shape[0])
-        coarse = cv2.resize(filled, size, interpolation=cv2.INTER_LINEAR).reshape(size[1], size[0], 3)
+        coarse = cv2.resize(filled, size, interpolation=cv2.INTER_LINEAR).reshape(
+            size[1], size[0], 3
+        )
         trust = np.minimum(1.0, weight)[..., None]
         filled = colour / np.maximum(weight[..., None], 1e-6) * trust + coarse * (1 - trust)
     return np.clip(np.round(filled), 0, 255).astype(np.uint8)

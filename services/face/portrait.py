@@ -49,7 +49,8 @@ class PortraitStudio:
         """Loads the nets of the bundle folder "face-landmarks". EngineLoadError when a file is missing or broken."""
         self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
         self._landmarker = FaceLandmarker(
-            TfliteModel(bundle / "face_landmark.tflite"), TfliteModel(bundle / "iris_landmark.tflite")
+            TfliteModel(bundle / "face_landmark.tflite"),
+            TfliteModel(bundle / "iris_landmark.tflite"),
         )
         self._segmenter = Segmenter(TfliteModel(bundle / "selfie_segmentation.tflite"))
 
@@ -66,7 +67,9 @@ class PortraitStudio:
     def _find_face(self, rgb: NDArray[np.uint8], *, largest: bool = False) -> Landmarks:
         boxes = sorted(self._detector.detect(rgb), key=lambda box: box.width, reverse=True)
         if not boxes:
-            raise InvalidInputError("no face found: use a photo with one face, seen from the front and well lit")
+            raise InvalidInputError(
+                "no face found: use a photo with one face, seen from the front and well lit"
+            )
         rivals = [box for box in boxes[1:] if box.width >= _RIVAL_SHARE * boxes[0].width]
         if rivals and not largest:
             raise InvalidInputError(
@@ -74,7 +77,9 @@ class PortraitStudio:
             )
         landmarks = self._landmarker.measure(rgb, boxes[0])
         if landmarks is None:
-            raise InvalidInputError("no face found: what looks like one is covered or too strongly turned")
+            raise InvalidInputError(
+                "no face found: what looks like one is covered or too strongly turned"
+            )
         return landmarks
 
 
