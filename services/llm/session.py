@@ -75,6 +75,8 @@ class Session:
             await self._refuse(turn, str(error))
             return
         self._at_work = asyncio.create_task(self._answer(turn, request))
+        # A task that is cancelled before its first step could not tell that it was.
+        await asyncio.sleep(0)
 
     async def _refuse(self, turn: int, message: str) -> None:
         await self._events.turn_failed(turn, "INVALID_ARGUMENT", message)

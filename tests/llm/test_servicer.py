@@ -1,0 +1,337 @@
+"""The service over real gRPC and a real bus, with a scripted backend."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from services.llm.backend import Delta
+from services.llm.servicer import LlmService
+from services.llm.settings import LlmSettings
+from tests.llm.fake_backend import FakeBackend, words
+from visavis.bus import Bus
+from visavis.errors import EngineError
+from visavis.interceptor import ErrorInterceptor
+from visavis.media import Place, TokenChunk, TurnChunk
+from visavis.subjects import Kind
+from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
+
+USER = llm_pb2.Message.USER
+Stub = llm_pb2_grpc.LanguageModelStub
+
+
+@contextlib.asynccontextmanager
+async def serving(backend: FakeBackend, bus: Bus | None = None) -> AsyncIterator[Stub]:
+    service = LlmService(LlmSettings(), bus, "llm-test", backend=backend)
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
+    assert service.register(server) == ["visavis.v1.LanguageModel"]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await service.load()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield Stub(channel)
+    await server.stop(0)
+    await service.close()
+    if backend.at_work:
+        await asyncio.wait_for(backend.freed.wait(), 5)
+
+
+def request(text: str = "Hello", role: int = USER, **fields: Any) -> llm_pb2.GenerateRequest:
+    return llm_pb2.GenerateRequest(
+        messages=[llm_pb2.Message(role=llm_pb2.Message.Role.Name(role), content=text)], **fields
+    )
+
+
+def config(session: str) -> llm_pb2.LlmAttachRequest:
+    return llm_pb2.LlmAttachRequest(config=llm_pb2.LlmAttachConfig(session=session))
+
+
+def begin(turn: int, text: str = "Hello", **fields: Any) -> llm_pb2.LlmAttachRequest:
+    return llm_pb2.LlmAttachRequest(
+        begin=llm_pb2.BeginTurn(turn=turn, request=request(text, **fields))
+    )
+
+
+@contextlib.asynccontextmanager
+async def attached(stub: Stub, session: str) -> AsyncIterator[Any]:
+    call = stub.Attach()
+    await call.write(config(session))
+    assert (await call.read()).ready.instance == "llm-test"
+    yield call
+    call.cancel()
+
+
+async def tokens_of_turn(tokens: Any, turn: int) -> list[TokenChunk]:
+    """The chunks of one turn up to its last, within the time a test may take."""
+    chunks: list[TokenChunk] = []
+    async with asyncio.timeout(5):
+        async for chunk in tokens:
+            if chunk.place.turn == turn:
+                chunks.append(chunk)
+                if chunk.place.last:
+                    break
+    return chunks
+
+
+async def announce(bus: Bus, session: str, turn: int) -> None:
+    await bus.publish(Kind.TURN, TurnChunk(Place(session, turn, 0, 0), "interrupt"))
+
+
+async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    return raised.value.code(), raised.value.details() or ""
+
+
+async def test_generate_streams_and_ends_with_the_counts() -> None:
+    async with serving(FakeBackend(*words("Nice to meet you"))) as stub:
+        answers = [answer async for answer in stub.Generate(request())]
+    assert [answer.text for answer in answers] == ["Nice", " to", " meet", " you", ""]
+    assert [answer.finish_reason for answer in answers] == ["", "", "", "", "stop"]
+    assert (answers[-1].prompt_tokens, answers[-1].completion_tokens) == (10, 4)
+
+
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        (llm_pb2.GenerateRequest(), "messages: none given"),
+        (request(role=llm_pb2.Message.ROLE_UNSPECIFIED), "messages[0].role: 0 is none of"),
+        (request(role=llm_pb2.Message.SYSTEM), "the last message must be USER"),
+        (request(max_tokens=5000), "max_tokens: 5000 is not between 1 and 2048"),
+        (request(temperature=-1.0), "temperature: -1 is not between 0 and 2"),
+        (request(stop=["x"] * 9), "stop: 9 strings, at most 8"),
+        (request(" "), "messages[0].content: nothing to answer"),
+    ],
+)
+async def test_bad_requests_are_explained(bad: llm_pb2.GenerateRequest, complaint: str) -> None:
+    async with serving(FakeBackend(*words("Hi"))) as stub:
+        code, details = await refused(stub.Generate(bad))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert complaint in details
+
+
+async def test_a_client_that_cancels_frees_its_slot() -> None:
+    backend = FakeBackend(Delta("Well"), slots=1, hang=True)
+    async with serving(backend) as stub:
+        call = stub.Generate(request())
+        assert (await call.read()).text == "Well"
+        assert await refused(stub.Generate(request())) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "all 1 slots are taken",
+        )
+        call.cancel()
+        await asyncio.wait_for(backend.freed.wait(), 5)
+        status = await stub.GetStatus(control_pb2.GetStatusRequest())
+        assert (status.slots, status.free_slots) == (1, 1)
+
+
+async def test_an_engine_failure_is_unavailable_and_the_next_call_works() -> None:
+    backend = FakeBackend(EngineError("the model is gone"))
+    async with serving(backend) as stub:
+        assert await refused(stub.Generate(request())) == (
+            grpc.StatusCode.UNAVAILABLE,
+            "the model is gone",
+        )
+        backend.deltas = tuple(words("Back again"))
+        assert [a.text async for a in stub.Generate(request())] == ["Back", " again", ""]
+
+
+async def test_status_tells_what_serves() -> None:
+    async with serving(FakeBackend(slots=3)) as stub:
+        status = await stub.GetStatus(control_pb2.GetStatusRequest())
+    assert (status.service, status.instance, status.slots) == ("llm", "llm-test", 3)
+    assert status.engines[0].bundle == "fake-model"
+    assert list(status.languages) == ["en", "zh"]
+
+
+async def test_a_turn_becomes_tokens_on_the_bus(bus: Bus) -> None:
+    async with (
+        serving(FakeBackend(*words("**Nice** to meet you.")), bus) as stub,
+        bus.subscribe("turn1", Kind.TOKENS) as tokens,
+        attached(stub, "turn1") as call,
+    ):
+        await call.write(begin(1))
+        chunks = await tokens_of_turn(tokens, 1)
+        assert (await call.read()).turn_started.turn == 1
+        finished = (await call.read()).turn_finished
+    assert [chunk.text for chunk in chunks] == ["Nice", " to", " meet", " you.", ""]
+    assert [chunk.place.seq for chunk in chunks] == [0, 1, 2, 3, 4]
+    assert [chunk.place.pts for chunk in chunks] == [0, 4, 7, 12, 17]
+    assert [chunk.place.last for chunk in chunks] == [False] * 4 + [True]
+    assert [stamp.stage for stamp in chunks[0].place.stamps] == ["llm.begin", "llm.first_token"]
+    assert (finished.turn, finished.produced, finished.cancelled) == (1, 4, False)
+    assert set(finished.seconds) == {"queue", "first_token", "generate"}
+
+
+async def test_a_new_epoch_on_the_bus_stops_the_turn_at_once(bus: Bus) -> None:
+    backend = FakeBackend(Delta("Once"), hang=True)
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("epoch", Kind.TOKENS) as tokens,
+        attached(stub, "epoch") as call,
+    ):
+        await announce(bus, "epoch", 1)
+        await call.write(begin(1))
+        assert (await anext(tokens)).text == "Once"
+        await announce(bus, "epoch", 2)
+        await asyncio.wait_for(backend.freed.wait(), 5)
+        assert (await call.read()).turn_started.turn == 1
+        finished = (await call.read()).turn_finished
+        assert (finished.turn, finished.cancelled) == (1, True)
+        backend.deltas, backend.hang = tuple(words("Yes?")), False
+        await call.write(begin(2))
+        assert [chunk.text for chunk in await tokens_of_turn(tokens, 2)] == ["Yes?", ""]
+
+
+async def test_a_newer_turn_stops_the_older_without_an_announcement(bus: Bus) -> None:
+    backend = FakeBackend(Delta("Once"), hang=True)
+    async with serving(backend, bus) as stub, attached(stub, "newer") as call:
+        await call.write(begin(1))
+        await call.write(begin(2))
+        events = [await call.read() for _ in range(3)]
+    assert [event.WhichOneof("event") for event in events] == [
+        "turn_started",
+        "turn_finished",
+        "turn_started",
+    ]
+    assert events[1].turn_finished.cancelled
+
+
+async def test_a_turn_that_is_over_before_it_begins_is_not_answered(bus: Bus) -> None:
+    backend = FakeBackend(*words("Hi"))
+    async with serving(backend, bus) as stub, attached(stub, "late") as call:
+        await announce(bus, "late", 5)
+        await call.write(begin(6))
+        for _ in range(2):
+            await call.read()  # the service has seen the announcement by now
+        asked = len(backend.requests)
+        await call.write(begin(4))
+        failed = (await call.read()).turn_failed
+        assert failed.code == "INVALID_ARGUMENT"
+        assert "turn: 4 does not follow 6" in failed.message
+        assert len(backend.requests) == asked
+
+
+async def test_a_bad_turn_fails_and_the_lease_lives(bus: Bus) -> None:
+    async with (
+        serving(FakeBackend(*words("Hi there")), bus) as stub,
+        bus.subscribe("bad", Kind.TOKENS) as tokens,
+        attached(stub, "bad") as call,
+    ):
+        events = []
+        for bad in (begin(1, max_tokens=9999), begin(2, ""), begin(3)):
+            await call.write(bad)
+            events += [await call.read(), await call.read()]
+        assert [c.text for c in await tokens_of_turn(tokens, 3)] == ["Hi", " there", ""]
+    assert [event.WhichOneof("event") for event in events] == [
+        "turn_started",
+        "turn_failed",
+    ] * 2 + ["turn_started", "turn_finished"]
+    assert "max_tokens: 9999" in events[1].turn_failed.message
+    assert "nothing to answer" in events[3].turn_failed.message
+
+
+async def test_a_failure_in_the_middle_ends_the_tokens_and_is_told(bus: Bus) -> None:
+    backend = FakeBackend(Delta("Well,"), EngineError("the model is gone"))
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("fail", Kind.TOKENS) as tokens,
+        attached(stub, "fail") as call,
+    ):
+        await call.write(begin(1))
+        chunks = await tokens_of_turn(tokens, 1)
+        await call.read()
+        failed = (await call.read()).turn_failed
+    assert [(chunk.text, chunk.place.last) for chunk in chunks] == [("Well,", False), ("", True)]
+    assert (failed.turn, failed.code, failed.message) == (1, "UNAVAILABLE", "the model is gone")
+
+
+async def test_a_client_that_vanishes_frees_everything(bus: Bus) -> None:
+    backend = FakeBackend(Delta("Once"), slots=1, hang=True)
+    async with serving(backend, bus) as stub, bus.subscribe("gone", Kind.TOKENS) as tokens:
+        async with attached(stub, "gone") as call:
+            await call.write(begin(1))
+            assert (await anext(tokens)).text == "Once"
+        await asyncio.wait_for(backend.freed.wait(), 5)
+        async with attached(stub, "next"):
+            pass
+
+
+async def test_sessions_at_once_are_never_mixed(bus: Bus) -> None:
+    class Echo(FakeBackend):
+        async def stream(self, request: Any) -> Any:
+            self.deltas = tuple(words(f"{request.messages[-1].content} " * 20))
+            async with contextlib.aclosing(super().stream(request)) as deltas:
+                async for delta in deltas:
+                    yield delta
+
+    names = ["amber", "beryl", "coral"]
+    async with contextlib.AsyncExitStack() as stack:
+        stub = await stack.enter_async_context(serving(Echo(slots=3), bus))
+        subscriptions = [
+            await stack.enter_async_context(bus.subscribe(name, Kind.TOKENS)) for name in names
+        ]
+        calls = [await stack.enter_async_context(attached(stub, name)) for name in names]
+        for turn in (1, 2):
+            for name, call in zip(names, calls, strict=True):
+                await call.write(begin(turn, f"{name}{turn}"))
+            for name, tokens in zip(names, subscriptions, strict=True):
+                chunks = await tokens_of_turn(tokens, turn)
+                assert {c.place.session for c in chunks} == {name}
+                assert set("".join(c.text for c in chunks).split()) == {f"{name}{turn}"}
+
+
+@pytest.mark.parametrize(
+    ("first", "code", "complaint"),
+    [
+        (begin(1), grpc.StatusCode.FAILED_PRECONDITION, "first message of Attach must be"),
+        (config("a b"), grpc.StatusCode.INVALID_ARGUMENT, "session: 'a b'"),
+        (None, grpc.StatusCode.FAILED_PRECONDITION, "first message of Attach must be"),
+    ],
+)
+async def test_a_lease_that_begins_wrongly_is_refused(
+    bus: Bus, first: Any, code: grpc.StatusCode, complaint: str
+) -> None:
+    async with serving(FakeBackend(), bus) as stub:
+        call = stub.Attach()
+        if first is not None:
+            await call.write(first)
+        await call.done_writing()
+        got, details = await refused(call)
+    assert got is code
+    assert complaint in details
+
+
+async def test_a_second_config_or_lease_is_refused(bus: Bus) -> None:
+    async with serving(FakeBackend(), bus) as stub, attached(stub, "once") as call:
+        other = stub.Attach()
+        await other.write(config("once"))
+        assert (await refused(other))[0] is grpc.StatusCode.ALREADY_EXISTS
+        await call.write(config("once"))
+        assert (await refused(call))[0] is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_without_a_bus_there_are_no_leases() -> None:
+    async with serving(FakeBackend()) as stub:
+        call = stub.Attach()
+        await call.write(config("s1"))
+        code, details = await refused(call)
+    assert code is grpc.StatusCode.UNAVAILABLE
+    assert "set nats_url" in details
+
+
+async def test_each_slot_reads_the_persona_once_ahead_of_its_first_session(bus: Bus) -> None:
+    backend = FakeBackend(*words("Hi"), slots=2, keeps_prefix=True)
+    async with serving(backend, bus) as stub:
+        assert [request.slot for request in backend.requests] == [0]
+        for session in ("one", "two"):
+            async with attached(stub, session) as call:
+                await call.write(begin(1))
+                for _ in range(2):
+                    await call.read()
+    ahead = [r.slot for r in backend.requests if r.messages[-1].content == "."]
+    assert sorted(ahead) == [0, 1]
