@@ -80,12 +80,12 @@ class AccessControl:
 
 
 def _offered_key(scope: Scope, headers: Headers) -> str:
-    scheme, _, key = headers.get("authorization", "").partition(" ")
+    scheme, _, key = str(headers.get("authorization", "")).partition(" ")
     if scheme.lower() == "bearer" and key:
-        return key.strip()
+        return str(key.strip())
     query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
     if "api_key" in query:
-        return query["api_key"][0]
+        return str(query["api_key"][0])
     for protocol in map(str, scope.get("subprotocols", ())):
         if protocol.startswith(SUBPROTOCOL_PREFIX):
             return str(protocol.removeprefix(SUBPROTOCOL_PREFIX))

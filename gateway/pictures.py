@@ -75,6 +75,8 @@ class PictureLane:
     _epoch: int = 0
     _waiting: deque[Picture] = field(default_factory=deque)
     _last_time: int = -1
+    _busy_until: int = 0
+    """Media time until which the newest synced picture is to be seen."""
 
     def advance(self, epoch: int) -> None:
         """Pictures of turns before `epoch` are void; idle ones in front of them are not."""
@@ -127,7 +129,7 @@ class PictureLane:
             head = self._waiting[0]
             if head.live:
                 # At most one a tick: a burst plays at double speed instead of jumping.
-                if idle_shown:
+                if idle_shown or now_samples + TICK_SAMPLES // 2 < self._busy_until:
                     break
                 idle_shown = True
                 out.append(self._leave(head, now_samples, None))
@@ -144,6 +146,7 @@ class PictureLane:
             if skew_s > 1 / head.fps:
                 self.late += 1
             self.last_index = head.index
+            self._busy_until = due + head.duration_samples
             out.append(self._leave(head, due, skew_s))
         return out
 

@@ -7,7 +7,7 @@ with the key frame before it, so that no sound of the turn is lost.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
@@ -78,7 +78,8 @@ class Recording:
                 if event is PlayoutEvent.STARTED and self.turn is None:
                     self.turn = turn
                 if event is PlayoutEvent.FINISHED and turn == self.turn:
-                    self._take(tick)
+                    rest = tuple(p for p in tick.pictures if p.picture.turn == turn)
+                    self._take(replace(tick, pcm=tick.pcm[:0], pictures=rest))
                     self.finish(tick.start_samples)
                     return
         self._take(tick)

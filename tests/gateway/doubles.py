@@ -1,0 +1,312 @@
+"""Doubles of the four services, over real gRPC and a real bus: they work at once and think nothing.
+
+Only what the gateway sees of a service is real: discovery, status, Attach, chunks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+import nats.micro
+import numpy as np
+
+from tests.gateway.media import PictureEncoder, tone
+from visavis.bus import Bus
+from visavis.discovery import MICRO_PREFIX
+from visavis.media import PcmChunk, Place, TokenChunk, VideoChunk, VideoCodec
+from visavis.subjects import Kind
+from visavis.v1 import (
+    asr_pb2_grpc,
+    control_pb2,
+    face_pb2,
+    face_pb2_grpc,
+    llm_pb2_grpc,
+    tts_pb2,
+    tts_pb2_grpc,
+)
+
+VOICE_RATE_HZ = 24_000
+FPS = 25
+
+
+@dataclass
+class Script:
+    """How the doubles behave; a test changes it before or while they work."""
+
+    answer: str = "Hello there. I am fine."
+    voice_s: float = 0.4
+    slots: int = 4
+    refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
+    """Status that an Attach of a service ends with."""
+    silent: set[str] = field(default_factory=set)
+    """Services that do no work."""
+    first_keyframe: bool = True
+    """The first picture of a turn is a key frame."""
+
+
+@dataclass
+class Seen:
+    """What the gateway has asked for."""
+
+    requests: list[tuple[str, Any]] = field(default_factory=list)
+    attached: dict[str, int] = field(default_factory=dict)
+    prompts: list[list[tuple[str, str]]] = field(default_factory=list)
+
+    def of(self, service: str, kind: str) -> list[Any]:
+        """Messages of one kind that one service has received."""
+        return [r for s, r in self.requests if s == service and r.WhichOneof("request") == kind]
+
+
+class Double:
+    """One replica of one service."""
+
+    name = ""
+
+    def __init__(self, bus: Bus, script: Script, seen: Seen, instance: str) -> None:
+        self.bus, self.script, self.seen, self.instance = bus, script, seen, instance
+        self.leases = 0
+        self._server = grpc.aio.server()
+        self._micro: Any = None
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        self.register(self._server)
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        await self._server.start()
+        self._micro = await nats.micro.add_service(
+            self.bus.client,
+            name=f"{MICRO_PREFIX}{self.name}",
+            version="0.1.0",
+            metadata={"instance": self.instance, "grpc": f"127.0.0.1:{port}", "device": "cpu"},
+        )
+
+    async def stop(self) -> None:
+        """As after a kill: streams break, nobody answers any more."""
+        await self._micro.stop()
+        await self._server.stop(None)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        raise NotImplementedError
+
+    async def work(self, session: str) -> None:
+        """What the stage does while it is attached."""
+        await asyncio.Event().wait()
+
+    async def request(self, session: str, request: Any) -> None:
+        """A later message of the stream."""
+
+    def status(self) -> control_pb2.ServiceStatus:
+        return control_pb2.ServiceStatus(
+            service=self.name,
+            instance=self.instance,
+            version="0.1.0",
+            engines=[control_pb2.EngineStatus(bundle="double", backend="none", device="cpu")],
+            slots=self.script.slots,
+            free_slots=self.script.slots - self.leases,
+            languages=["en", "zh"],
+        )
+
+    async def GetStatus(self, _request: Any, _context: Any) -> Any:
+        return self.status()
+
+    async def Attach(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        config = (await anext(requests)).config
+        self.seen.requests.append((self.name, _wrap(config)))
+        if self.name in self.script.refuse:
+            await context.abort(self.script.refuse[self.name], f"{self.name} refuses")
+        self.leases += 1
+        self.seen.attached[self.name] = self.seen.attached.get(self.name, 0) + 1
+        worker = asyncio.create_task(self.work(config.session))
+        try:
+            yield control_pb2.AttachEvent(ready=control_pb2.AttachReady(instance=self.instance))
+            async for request in requests:
+                self.seen.requests.append((self.name, request))
+                await self.request(config.session, request)
+        finally:
+            self.leases -= 1
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+
+
+class _Config:
+    """A first message, so that Seen.of finds it like the others."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def WhichOneof(self, _name: str) -> str:
+        return "config"
+
+
+def _wrap(config: Any) -> _Config:
+    return _Config(config)
+
+
+class AsrDouble(Double, asr_pb2_grpc.SpeechRecognitionServicer):
+    name = "asr"
+
+    def register(self, server: grpc.aio.Server) -> None:
+        asr_pb2_grpc.add_SpeechRecognitionServicer_to_server(self, server)
+
+
+class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
+    name = "llm"
+
+    def register(self, server: grpc.aio.Server) -> None:
+        llm_pb2_grpc.add_LanguageModelServicer_to_server(self, server)
+
+    async def request(self, session: str, request: Any) -> None:
+        begin = request.begin
+        self.seen.prompts.append([(m.role, m.content) for m in begin.request.messages])
+        if self.name in self.script.silent:
+            return
+        words = self.script.answer.split(" ")
+        for i, word in enumerate(words):
+            text = word if i == 0 else f" {word}"
+            place = Place(session, begin.turn, i, 0)
+            await self.bus.publish(Kind.TOKENS, TokenChunk(place, text))
+        last = Place(session, begin.turn, len(words), 0, last=True)
+        await self.bus.publish(Kind.TOKENS, TokenChunk(last, ""))
+
+
+class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
+    name = "tts"
+
+    def register(self, server: grpc.aio.Server) -> None:
+        tts_pb2_grpc.add_SpeechSynthesisServicer_to_server(self, server)
+
+    async def work(self, session: str) -> None:
+        async with self.bus.subscribe(session, Kind.TOKENS) as tokens:
+            async for chunk in tokens:
+                if chunk.place.last and self.name not in self.script.silent:
+                    await self._speak(session, chunk.place.turn)
+
+    async def _speak(self, session: str, turn: int) -> None:
+        pcm = tone(round(self.script.voice_s * VOICE_RATE_HZ), rate_hz=VOICE_RATE_HZ)
+        step = VOICE_RATE_HZ // 10
+        for seq, pts in enumerate(range(0, len(pcm), step)):
+            last = pts + step >= len(pcm)
+            place = Place(session, turn, seq, pts, last)
+            piece = np.ascontiguousarray(pcm[pts : pts + step])
+            await self.bus.publish(Kind.VOICE, PcmChunk(place, VOICE_RATE_HZ, piece))
+
+    async def ListVoices(self, _request: Any, _context: Any) -> Any:
+        voice = tts_pb2.Voice(
+            name="ada", languages=["en"], gender="female", sample_rate_hz=VOICE_RATE_HZ
+        )
+        return tts_pb2.ListVoicesResponse(voices=[voice])
+
+
+class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
+    """Idle pictures at 25 fps; a turn's pictures as its voice comes in, all at once."""
+
+    name = "face"
+    created: list[str]
+
+    def register(self, server: grpc.aio.Server) -> None:
+        self.created = []
+        self._keyframe: dict[str, bool] = {}
+        self._codecs: dict[str, list[VideoCodec]] = {}
+        face_pb2_grpc.add_FaceAnimationServicer_to_server(self, server)
+
+    async def request(self, session: str, request: Any) -> None:
+        self._keyframe[session] = True
+        if request.WhichOneof("request") == "codecs":
+            self._codecs[session] = [VideoCodec(c) for c in request.codecs.codecs]
+
+    async def work(self, session: str) -> None:
+        self._codecs[session] = [VideoCodec.H264]
+        self._keyframe[session] = True
+        encoders: dict[VideoCodec, PictureEncoder] = {}
+        seq, turn, produced, voice = 0, 0, 0, 0.0
+
+        async def show(number: int, index: int, *, last: bool = False) -> None:
+            nonlocal seq
+            wanted, self._keyframe[session] = self._keyframe[session], False
+            keyframe = wanted or (number > 0 and index == 0 and self.script.first_keyframe)
+            for codec in self._codecs[session]:
+                fresh = codec not in encoders
+                encoder = encoders.setdefault(codec, PictureEncoder(codec))
+                payload, key = encoder.encode(40 + index % 100, keyframe=keyframe or fresh)
+                place = Place(session, number, seq, index, last)
+                seq += 1
+                size = encoder.size
+                await self.bus.publish(
+                    Kind.VIDEO,
+                    VideoChunk(place, number == 0, codec, key, size, size, FPS, payload),
+                )
+
+        async with self.bus.subscribe(session, Kind.VOICE) as voices:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1 / FPS):
+                        chunk = await anext(voices)
+                        if self.name in self.script.silent:
+                            continue
+                        if chunk.place.turn != turn:
+                            turn, produced, voice = chunk.place.turn, 0, 0.0
+                        voice += len(chunk.pcm) / chunk.sample_rate_hz
+                        wanted = round(voice * FPS)
+                        for index in range(produced, wanted):
+                            last = chunk.place.last and index == wanted - 1
+                            await show(turn, index, last=last)
+                        produced = wanted
+                        continue
+                if self.name not in self.script.silent:
+                    await show(0, 0)
+
+    async def GetStatus(self, _request: Any, _context: Any) -> Any:
+        return face_pb2.FaceStatus(service=self.status(), blendshapes=[])
+
+    async def ListAvatars(self, _request: Any, _context: Any) -> Any:
+        names = ["eve", *self.created]
+        return face_pb2.ListAvatarsResponse(
+            avatars=[face_pb2.Avatar(name=n, portrait_jpeg=b"\xff\xd8jpeg") for n in names]
+        )
+
+    async def CreateAvatar(self, request: Any, context: Any) -> Any:
+        if request.image.startswith(b"bad"):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "image: there is no face in it")
+        if request.name in ("eve", *self.created):
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"avatar {request.name} exists")
+        self.created.append(request.name)
+        return face_pb2.Avatar(name=request.name, width=64, height=64)
+
+    async def DeleteAvatar(self, request: Any, context: Any) -> Any:
+        if request.name not in self.created:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} is not known")
+        self.created.remove(request.name)
+        return face_pb2.DeleteAvatarResponse()
+
+
+KINDS = {"asr": AsrDouble, "llm": LlmDouble, "tts": TtsDouble, "face": FaceDouble}
+
+
+class Doubles:
+    """One replica of each service; a test may start and stop more."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.script, self.seen = Script(), Seen()
+        self.running: dict[str, Double] = {}
+        self._count = 0
+
+    async def start(self, *names: str) -> None:
+        for name in names or tuple(KINDS):
+            self._count += 1
+            double = KINDS[name](self.bus, self.script, self.seen, f"{name}-{self._count}")
+            await double.start()
+            self.running[name] = double
+
+    async def stop(self, *names: str) -> None:
+        for name in names or tuple(self.running):
+            await self.running.pop(name).stop()
+
+    def leases(self) -> int:
+        return sum(double.leases for double in self.running.values())
