@@ -105,6 +105,10 @@ export class Api {
     return this.json("POST", "v1/sessions", { body: options, signal });
   }
 
+  session(id, signal) {
+    return this.json("GET", `v1/sessions/${id}`, { signal });
+  }
+
   updateSession(id, change, signal) {
     return this.json("PATCH", `v1/sessions/${id}`, { body: change, signal });
   }
@@ -116,6 +120,11 @@ export class Api {
 
   exchangeSdp(id, offer, signal) {
     return this.json("POST", `v1/sessions/${id}/webrtc`, { body: offer, signal });
+  }
+
+  /** The microphone's place is free again at once, not only when the loss is noticed. */
+  closePeer(id, peerId) {
+    return this.request("DELETE", `v1/sessions/${id}/webrtc/${peerId}`, { keepalive: true }).catch(() => null);
   }
 
   eventsUrl(id) {

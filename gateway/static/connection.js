@@ -13,6 +13,8 @@ import { SocketMedia } from "./media_ws.js";
 import { WebRtcMedia } from "./webrtc.js";
 
 const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency", "error"];
+/** No reason to give up WebRTC: no session, its microphone still taken, no answer at all. */
+const TEMPORARY = [404, 409, 0];
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 8000;
 
@@ -89,7 +91,7 @@ export class Connection extends EventTarget {
   /** After a lost connection the gateway may still hold the session, or may have been restarted. */
   async #stillThere(signal) {
     try {
-      await this.#api.updateSession(this.sessionId, {}, signal);
+      await this.#api.session(this.sessionId, signal);
       return true;
     } catch (error) {
       if (error instanceof ApiError && error.status === 404) return false;
@@ -109,20 +111,28 @@ export class Connection extends EventTarget {
   async #openMedia(signal) {
     if (this.#preference !== "websocket" && window.RTCPeerConnection) {
       const media = new WebRtcMedia();
-      const exchange = (offer) => this.#api.exchangeSdp(this.sessionId, offer, signal);
       try {
-        await media.connect(this.#video, exchange, this.#role, signal);
+        await media.connect(this.#video, this.#signalling(signal), this.#role, signal);
         return media;
       } catch (error) {
-        if (this.#preference === "webrtc" || signal.aborted || error.status === 404) throw error;
+        if (this.#preference === "webrtc" || signal.aborted || TEMPORARY.includes(error.status)) throw error;
         console.info("visavis: WebRTC did not connect, using the WebSocket instead:", error.message);
         this.#preference = "websocket"; // on this network it will not connect next time either
         this.#tell("notice", { key: "notice.fallback" });
       }
     }
     const media = new SocketMedia();
+    media.addEventListener("problem", ({ detail }) => this.#tell("error", detail));
     await media.connect(this.#video, this.#api.mediaUrl(this.sessionId, this.#role), signal);
     return media;
+  }
+
+  #signalling(signal) {
+    const id = this.sessionId;
+    return {
+      exchange: (offer) => this.#api.exchangeSdp(id, offer, signal),
+      leave: (peerId) => void this.#api.closePeer(id, peerId),
+    };
   }
 
   /** Brings back what was lost; keeps trying until it works or stop() is called. */

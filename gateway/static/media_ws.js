@@ -69,7 +69,10 @@ export class SocketMedia extends EventTarget {
   }
 
   #received(data) {
-    if (typeof data === "string") return;
+    if (typeof data === "string") {
+      this.dispatchEvent(new CustomEvent("problem", { detail: JSON.parse(data) }));
+      return;
+    }
     this.#queue.push(data);
     if (this.#queue.length > QUEUE_LIMIT_FRAGMENTS) this.#lost();
     else this.#append();

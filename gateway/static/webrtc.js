@@ -58,12 +58,14 @@ export class WebRtcMedia extends EventTarget {
   #stream = new MediaStream();
   #microphone;
   #healing = 0;
+  #leave = () => {};
 
   /**
    * @param {HTMLVideoElement} video shows and sounds what arrives
-   * @param {(offer: object) => Promise<RTCSessionDescriptionInit>} exchange offer to answer
+   * @param {{exchange: (offer: object) => Promise<object>, leave: (peerId: string) => void}} signalling
+   *   offer to answer, and goodbye
    */
-  async connect(video, exchange, role, signal) {
+  async connect(video, { exchange, leave }, role, signal) {
     const direction = role === "viewer" ? "recvonly" : "sendrecv";
     this.#microphone = this.#pc.addTransceiver("audio", { direction }).sender;
     preferH264(this.#pc.addTransceiver("video", { direction: "recvonly" }));
@@ -73,6 +75,7 @@ export class WebRtcMedia extends EventTarget {
       await gathered(this.#pc);
       const { sdp, type } = this.#pc.localDescription;
       const answer = await exchange({ sdp, type, role });
+      this.#leave = () => leave(answer.peer_id);
       await this.#pc.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
       video.removeAttribute("src");
       video.srcObject = this.#stream;
@@ -105,6 +108,7 @@ export class WebRtcMedia extends EventTarget {
 
   close() {
     clearTimeout(this.#healing);
+    if (this.#pc.connectionState !== "closed") this.#leave();
     this.#pc.close();
   }
 }

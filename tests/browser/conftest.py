@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
-
 from playwright.async_api import Browser, Page, async_playwright
 
 from tests.browser.stub_gateway import StubGateway

@@ -151,9 +151,11 @@ class StubGateway:
         app.post("/v1/avatars")(self._create_avatar)
         app.get("/v1/avatars/{name}/portrait.jpg")(self._portrait)
         app.post("/v1/sessions")(self._create)
+        app.get("/v1/sessions/{session}")(self._get)
         app.patch("/v1/sessions/{session}")(self._update)
         app.delete("/v1/sessions/{session}")(self._delete)
         app.post("/v1/sessions/{session}/webrtc")(self._webrtc)
+        app.delete("/v1/sessions/{session}/webrtc/{peer_id}")(self._leave)
         app.post("/v1/sessions/{session}/recording")(self._record)
         app.post("/v1/sessions/{session}/recording/stop")(self._record_stop)
         app.get("/v1/sessions/{session}/recording.mp4")(self._recording)
@@ -195,12 +197,17 @@ class StubGateway:
         self._live.add(session)
         return JSONResponse({"id": session, **self.seen.sessions[-1]}, 201)
 
-    async def _update(self, session: str, request: Request) -> Any:
+    async def _get(self, session: str) -> Any:
         if session not in self._live:
-            return _error(404, "unknown_session", f"no session {session}")
-        if change := await request.json():
-            self.seen.updates.append(change)
+            return _error(404, "not_found", f"no session {session}")
         return {"id": session}
+
+    async def _update(self, session: str, request: Request) -> dict[str, Any]:
+        self.seen.updates.append(await request.json())
+        return {"id": session}
+
+    async def _leave(self, session: str, peer_id: str) -> Response:
+        return Response(status_code=204)
 
     async def _delete(self, session: str) -> Response:
         self.seen.deleted.append(session)
