@@ -195,9 +195,7 @@ class Playout:
             self._start_if_ready(turn, now, events)
         time = None
         if turn is not None and turn.start_samples is not None:
-            # The pictures' clock is that of the sound in this tick, before a gap moves it.
-            time = TurnTime(turn.number, turn.start_samples)
-            self._release_voice(turn, pcm, events)
+            time = TurnTime(turn.number, self._release_voice(turn, pcm, events))
         pictures = [p for lane in self._lanes.values() for p in lane.release(now, time)]
         if turn is not None:
             self._finish_if_over(turn, events)
@@ -231,23 +229,27 @@ class Playout:
 
     def _release_voice(
         self, turn: _Turn, pcm: NDArray[np.int16], events: list[tuple[PlayoutEvent, int]]
-    ) -> None:
+    ) -> int:
+        """Fill `pcm`; the turn's start by which this tick's pictures are timed."""
         assert turn.start_samples is not None
+        start = turn.start_samples
         if turn.voice_done:
             turn.voice_end_ticks = (turn.voice_end_ticks or 0) + 1
-            return
+            return start
         resumes = not turn.starved or turn.waiting_samples >= TICK_SAMPLES or turn.voice_complete
         voice = turn.take(TICK_SAMPLES) if resumes else np.zeros(0, np.int16)
         pcm[: len(voice)] = voice
         turn.played_samples += len(voice)
         if len(voice) == TICK_SAMPLES or turn.voice_done:
             turn.starved = False
-            return
+            return start
         turn.start_samples += TICK_SAMPLES - len(voice)
         if not turn.starved:
             turn.starved = True
             self.underruns += 1
             events.append((PlayoutEvent.UNDERRUN, turn.number))
+        # Sound that is in this tick goes with its pictures; where there is none, they wait.
+        return start if len(voice) else turn.start_samples
 
     def _finish_if_over(self, turn: _Turn, events: list[tuple[PlayoutEvent, int]]) -> None:
         if turn.finished or turn.start_samples is None or not turn.voice_done:

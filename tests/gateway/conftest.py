@@ -26,7 +26,12 @@ class RunningGateway:
     def __init__(self, settings: GatewaySettings) -> None:
         self.app = create_app(settings)
         config = uvicorn.Config(
-            self.app, port=0, log_config=None, ws="websockets-sansio", ws_per_message_deflate=False
+            self.app,
+            port=0,
+            log_config=None,
+            ws="websockets-sansio",
+            ws_per_message_deflate=False,
+            timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
         self._task: asyncio.Task[None] | None = None
@@ -37,7 +42,6 @@ class RunningGateway:
 
     async def stop(self) -> None:
         self._server.should_exit = True
-        self._server.force_exit = True
         assert self._task is not None
         await self._task
 

@@ -1,0 +1,326 @@
+"""The turn state machine. Pure: what happened goes in, actions come out."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.actions import (
+    Action,
+    AnnounceTurn,
+    BeginAnswer,
+    CloseTurn,
+    ConfirmTurn,
+    Emit,
+)
+from gateway.conversation import Conversation
+from gateway.events import (
+    AnswerEvent,
+    ErrorEvent,
+    StateEvent,
+    TranscriptEvent,
+    TurnEvent,
+)
+
+
+@pytest.fixture
+def talk() -> Conversation:
+    return Conversation("Be brief.")
+
+
+def of(actions: list[Action], kind: type) -> list:
+    """Actions of a kind, or emitted events of a kind."""
+    found = [a for a in actions if isinstance(a, kind)]
+    return found or [a.event for a in actions if isinstance(a, Emit) and isinstance(a.event, kind)]
+
+
+def prompt(actions: list[Action]) -> list[tuple[str, str]]:
+    (begin,) = of(actions, BeginAnswer)
+    return [(m.role, m.content) for m in begin.messages]
+
+
+def answer(talk: Conversation, turn: int, text: str, seconds: float = 2.0) -> None:
+    """A whole answer has arrived and starts."""
+    talk.token(turn, text, last=False, now=0)
+    talk.token(turn, "", last=True, now=0)
+    talk.voice(turn, seconds, last=True, now=0)
+    talk.started(turn)
+
+
+# ------------------------------------------------------------ typed text
+
+
+def test_text_opens_a_turn(talk: Conversation) -> None:
+    actions = talk.submit_text("Hi.", 0)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "text", opens=True)]
+    assert prompt(actions) == [("system", "Be brief."), ("user", "Hi.")]
+    assert of(actions, TranscriptEvent) == [
+        TranscriptEvent(utterance=0, text="Hi.", final=True, turn=1)
+    ]
+    assert of(actions, StateEvent) == [StateEvent(state="thinking")]
+
+
+def test_a_turn_from_question_to_history(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    (piece,) = of(talk.token(1, "Hello", last=False, now=0), AnswerEvent)
+    assert piece == AnswerEvent(turn=1, text="Hello")
+    talk.token(1, " you.", last=True, now=0)
+    talk.voice(1, 1.0, last=True, now=0)
+    assert of(talk.started(1), StateEvent) == [StateEvent(state="speaking")]
+    actions = talk.finished(1)
+    assert of(actions, CloseTurn) == [CloseTurn(1, "finished")]
+    assert of(actions, StateEvent) == [StateEvent(state="idle")]
+    assert prompt(talk.submit_text("And?", 0))[1:] == [
+        ("user", "Hi."),
+        ("assistant", "Hello you."),
+        ("user", "And?"),
+    ]
+
+
+def test_text_interrupts_and_only_what_was_heard_counts(talk: Conversation) -> None:
+    talk.submit_text("Count.", 0)
+    answer(talk, 1, "one two three four", seconds=4.0)
+    talk.played(1, 2.0, 1)
+    actions = talk.submit_text("Stop, what is five?", 1)
+    (event,) = [e for e in of(actions, TurnEvent) if e.event == "interrupted"]
+    assert (event.turn, event.reason, event.heard) == (1, "text", "one two")
+    assert prompt(actions)[1:] == [
+        ("user", "Count."),
+        ("assistant", "one two"),
+        ("user", "Stop, what is five?"),
+    ]
+    assert talk.epoch == 2
+
+
+def test_questions_without_an_answer_become_one(talk: Conversation) -> None:
+    talk.submit_text("What is", 0)
+    assert prompt(talk.submit_text("the capital of Peru?", 0))[1:] == [
+        ("user", "What is the capital of Peru?")
+    ]
+
+
+# ------------------------------------------------------------ interrupt
+
+
+def test_interrupt_silences(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    answer(talk, 1, "Hello you there.")
+    actions = talk.interrupt()
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "interrupt")]
+    assert of(actions, CloseTurn) == [CloseTurn(1, "interrupted")]
+    assert talk.state == "idle"
+
+
+def test_interrupt_when_nothing_happens_does_nothing(talk: Conversation) -> None:
+    assert talk.interrupt() == []
+    assert talk.epoch == 0
+
+
+def test_a_question_taken_back_is_forgotten(talk: Conversation) -> None:
+    talk.submit_text("Forget this.", 0)
+    talk.interrupt()
+    assert prompt(talk.submit_text("Hi.", 0))[1:] == [("user", "Hi.")]
+
+
+def test_what_belongs_to_an_old_turn_is_ignored(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    talk.interrupt()
+    assert talk.token(1, "late", last=True, now=0) == []
+    assert talk.voice(1, 1.0, last=True, now=0) == []
+    assert talk.started(1) == [] and talk.finished(1) == []
+    assert talk.stage_failed("llm", 1, "internal", "late") == []
+
+
+# ------------------------------------------------------------ speech
+
+
+def test_speech_from_first_sound_to_turn(talk: Conversation) -> None:
+    assert of(talk.speech_started(1), StateEvent) == [StateEvent(state="listening")]
+    assert of(talk.partial(1, "what is"), TranscriptEvent) == [
+        TranscriptEvent(utterance=1, text="what is", final=False)
+    ]
+    actions = talk.final(1, "What is it?", 5)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "speech", opens=True)]
+    assert of(actions, TurnEvent) == [TurnEvent(turn=1, event="opened")]
+    assert talk.state == "thinking"
+
+
+def test_a_pause_prepares_an_answer_that_nobody_sees(talk: Conversation) -> None:
+    talk.speech_started(1)
+    actions = talk.paused(1, "What is it?", 0.8, 1)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "speech", opens=True, held=True)]
+    assert of(actions, Emit) == []
+    assert of(talk.token(1, "It is", last=False, now=1), Emit) == []
+    assert talk.state == "listening"
+
+
+def test_final_words_confirm_what_was_prepared(talk: Conversation) -> None:
+    talk.speech_started(1)
+    talk.paused(1, "What is it?", 0.8, 1)
+    talk.token(1, "It is ", last=False, now=1)
+    actions = talk.final(1, "What is it?", 2)
+    assert of(actions, ConfirmTurn) == [ConfirmTurn(1)]
+    assert of(actions, BeginAnswer) == []
+    assert of(actions, AnswerEvent) == [AnswerEvent(turn=1, text="It is ")]
+    assert of(talk.token(1, "late.", last=True, now=2), AnswerEvent) == [
+        AnswerEvent(turn=1, text="late.", final=True)
+    ]
+
+
+def test_a_visitor_who_goes_on_voids_what_was_prepared(talk: Conversation) -> None:
+    talk.speech_started(1)
+    talk.paused(1, "What is", 0.8, 1)
+    actions = talk.partial(1, "What is the time")
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
+    assert of(actions, CloseTurn) == [CloseTurn(1, "discarded")]
+    assert of(actions, TurnEvent) == []
+    assert prompt(talk.final(1, "What is the time?", 2))[1:] == [("user", "What is the time?")]
+
+
+def test_other_final_words_begin_anew(talk: Conversation) -> None:
+    talk.speech_started(1)
+    talk.paused(1, "What is", 0.8, 1)
+    actions = talk.final(1, "What is it?", 2)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech", opens=True)]
+    assert prompt(actions)[1:] == [("user", "What is it?")]
+
+
+def test_the_same_pause_twice_prepares_once(talk: Conversation) -> None:
+    talk.paused(1, "What?", 0.8, 1)
+    assert talk.paused(1, "What?", 0.9, 2) == []
+
+
+def test_a_new_pause_replaces_what_was_prepared(talk: Conversation) -> None:
+    talk.paused(1, "What", 0.8, 1)
+    actions = talk.paused(1, "What now?", 0.9, 2)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech", opens=True, held=True)]
+
+
+def test_an_unlikely_end_prepares_nothing(talk: Conversation) -> None:
+    assert talk.paused(1, "I would", 0.1, 1) == []
+    talk.paused(1, "I would", 0.5, 1)
+    actions = talk.paused(1, "I would like", 0.1, 1)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
+
+
+def test_speech_interrupts_the_answer(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    answer(talk, 1, "Hello you there.")
+    actions = talk.speech_started(1)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
+    assert of(actions, TurnEvent)[0].reason == "speech"
+    assert talk.state == "listening"
+
+
+def test_speech_while_thinking_goes_on_with_the_question(talk: Conversation) -> None:
+    talk.final(1, "I like", 0)
+    talk.speech_started(2)
+    assert prompt(talk.final(2, "green apples.", 1))[1:] == [("user", "I like green apples.")]
+
+
+def test_noise_is_forgotten(talk: Conversation) -> None:
+    talk.speech_started(1)
+    talk.paused(1, "hm", 0.9, 1)
+    actions = talk.discarded(1)
+    assert of(actions, CloseTurn) == [CloseTurn(1, "discarded")]
+    assert of(actions, TranscriptEvent)[0].text == ""
+    assert talk.state == "idle"
+
+
+def test_a_final_without_words_is_noise(talk: Conversation) -> None:
+    talk.speech_started(1)
+    assert of(talk.final(1, "  ", 1), BeginAnswer) == []
+    assert talk.state == "idle"
+
+
+def test_a_pause_does_not_disturb_a_typed_question(talk: Conversation) -> None:
+    talk.speech_started(1)
+    talk.submit_text("Typed.", 1)
+    assert talk.paused(1, "spoken", 0.9, 1) == []
+
+
+def test_a_held_turn_cannot_finish(talk: Conversation) -> None:
+    talk.paused(1, "What?", 0.9, 1)
+    assert talk.finished(1) == []
+
+
+# ------------------------------------------------------------ faults
+
+
+def test_a_failed_stage_ends_the_turn(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    actions = talk.stage_failed("llm", 1, "internal", "out of memory")
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "failed")]
+    assert of(actions, ErrorEvent) == [ErrorEvent(code="internal", message="llm: out of memory")]
+    (event,) = of(actions, TurnEvent)
+    assert (event.event, event.reason) == ("failed", "llm: out of memory")
+    assert talk.state == "idle"
+
+
+def test_a_failed_question_is_not_asked_again(talk: Conversation) -> None:
+    talk.submit_text("Bad.", 0)
+    talk.stage_failed("llm", 1, "internal", "x")
+    assert prompt(talk.submit_text("Good.", 0))[1:] == [("user", "Good.")]
+
+
+@pytest.mark.parametrize("stage", ["llm", "tts", "face"])
+def test_a_lost_stage_ends_the_turn_that_needs_it(talk: Conversation, stage: str) -> None:
+    talk.submit_text("Hi.", 0)
+    actions = talk.stage_lost(stage, "gone")
+    assert of(actions, CloseTurn) == [CloseTurn(1, "failed")]
+    assert stage in of(actions, ErrorEvent)[0].message
+
+
+@pytest.mark.parametrize("stage", ["llm", "tts", "asr"])
+def test_a_lost_stage_whose_work_is_done_changes_nothing(talk: Conversation, stage: str) -> None:
+    talk.submit_text("Hi.", 0)
+    answer(talk, 1, "Hello.")
+    actions = talk.stage_lost(stage, "gone")
+    assert of(actions, CloseTurn) == []
+    assert of(actions, ErrorEvent)[0].code == "stage_lost"
+    assert talk.state == "speaking"
+
+
+def test_without_ears_nobody_listens(talk: Conversation) -> None:
+    talk.speech_started(1)
+    talk.stage_lost("asr", "gone")
+    assert talk.state == "idle"
+
+
+def test_a_lost_bus_ends_an_incomplete_turn_only(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(1, "failed")]
+    talk.submit_text("Hi.", 0)
+    answer(talk, talk.epoch, "Hello.")
+    assert talk.bus_lost("gone") == []
+
+
+@pytest.mark.parametrize(("tokens", "stage"), [(False, "llm"), (True, "tts")])
+def test_a_turn_that_stands_still_fails(talk: Conversation, tokens: bool, stage: str) -> None:
+    talk.submit_text("Hi.", 100)
+    if tokens:
+        talk.token(1, "Hello.", last=True, now=110)
+    assert talk.check(120) == []
+    actions = talk.check(131)
+    assert of(actions, ErrorEvent)[0].code == "timeout"
+    assert of(actions, ErrorEvent)[0].message.startswith(stage)
+
+
+def test_a_long_answer_does_not_time_out(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    answer(talk, 1, "Long.", seconds=60)
+    talk.played(1, 25.0, 25)
+    assert talk.check(40) == []
+    assert talk.check(1000) == []
+
+
+# ------------------------------------------------------------ history
+
+
+def test_the_history_is_bounded_and_starts_with_a_question(talk: Conversation) -> None:
+    for i in range(80):
+        talk.submit_text(f"q{i}", 0)
+        answer(talk, talk.epoch, f"a{i}")
+        talk.finished(talk.epoch)
+    messages = prompt(talk.submit_text("last", 0))
+    assert len(messages) < 110
+    assert messages[0][0] == "system" and messages[1][0] == "user"

@@ -1,0 +1,362 @@
+"""The pacing of voice and pictures. Pure: time is the number of ticks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gateway.pictures import QUEUE_LIMIT, Picture
+from gateway.playout import FADE_SAMPLES, Playout, PlayoutEvent, Tick
+from gateway.timeline import ORIGIN_SAMPLES, TICK_SAMPLES, to_video_clock
+from visavis.media import VideoCodec
+
+H264, VP8 = VideoCodec.H264, VideoCodec.VP8
+FRAME_SAMPLES = 1920
+
+
+def voice(ticks: float, level: int = 1000) -> np.ndarray:
+    return np.full(round(ticks * TICK_SAMPLES), level, np.int16)
+
+
+def synced(turn: int, index: int, *, key: bool = False, last: bool = False, codec=H264) -> Picture:
+    return Picture(turn, index, False, codec, key, 64, 64, 25, b"p%d" % index, last)
+
+
+def idle(*, key: bool = False, name: bytes = b"idle", codec=H264) -> Picture:
+    return Picture(0, 0, True, codec, key, 64, 64, 25, name)
+
+
+def playout(*codecs: VideoCodec) -> Playout:
+    """A playout whose viewers have seen a key frame."""
+    made = Playout()
+    made.set_codecs(set(codecs))
+    for codec in codecs:
+        made.push_picture(idle(key=True, codec=codec))
+    made.tick()
+    return made
+
+
+def run(target: Playout, ticks: int) -> list[Tick]:
+    return [target.tick() for _ in range(ticks)]
+
+
+def events(ticks: list[Tick]) -> list[str]:
+    return [event.value for tick in ticks for event, _ in tick.events]
+
+
+def shown(ticks: list[Tick]) -> list[bytes]:
+    return [p.picture.payload for tick in ticks for p in tick.pictures]
+
+
+def speak(target: Playout, turn: int, frames: int) -> None:
+    """A whole answer: `frames` pictures and as much voice."""
+    target.push_voice(turn, voice(2 * frames), last=True)
+    for index in range(frames):
+        target.push_picture(synced(turn, index, key=index == 0, last=index == frames - 1))
+
+
+# ------------------------------------------------------------ the clock
+
+
+def test_sound_never_stops() -> None:
+    ticks = run(Playout(), 3)
+    assert [t.start_samples for t in ticks] == [ORIGIN_SAMPLES + i * TICK_SAMPLES for i in range(3)]
+    assert all(len(t.pcm) == TICK_SAMPLES and not t.pcm.any() for t in ticks)
+
+
+def test_a_turn_is_released_in_step() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    speak(target, 1, 5)
+    ticks = run(target, 12)
+    start = ticks[0].start_samples
+    assert events(ticks) == ["started", "finished"]
+    assert [p.time for t in ticks for p in t.pictures] == [
+        to_video_clock(start + i * FRAME_SAMPLES) for i in range(5)
+    ]
+    assert all(p.skew_s == 0 for t in ticks for p in t.pictures)
+    assert [bool(t.pcm.any()) for t in ticks] == [True] * 10 + [False] * 2
+    assert (PlayoutEvent.FINISHED, 1) in ticks[10].events
+
+
+# ------------------------------------------------------------ starting
+
+
+def test_the_voice_waits_for_the_first_picture() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(5))
+    assert events(run(target, 3)) == []
+    target.push_picture(synced(1, 0))
+    tick = target.tick()
+    assert events([tick]) == ["started"]
+    assert shown([tick]) == [b"p0"]
+
+
+def test_the_voice_waits_150_ms_at_most() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(50))
+    ticks = run(target, 20)
+    started = next(i for i, t in enumerate(ticks) if t.events)
+    assert started == 8  # the first tick that is not earlier than 150 ms
+
+
+def test_every_codec_is_waited_for() -> None:
+    target = playout(H264, VP8)
+    target.open_turn(1)
+    target.push_voice(1, voice(50))
+    target.push_picture(synced(1, 0))
+    assert events(run(target, 2)) == []
+    target.push_picture(synced(1, 0, codec=VP8))
+    tick = target.tick()
+    assert events([tick]) == ["started"]
+    assert {p.picture.codec for p in tick.pictures} == {H264, VP8}
+
+
+def test_without_viewers_the_voice_starts_at_once() -> None:
+    target = Playout()
+    target.open_turn(1)
+    target.push_voice(1, voice(2))
+    assert events(run(target, 1)) == ["started"]
+
+
+def test_a_held_turn_is_not_heard_before_it_is_confirmed() -> None:
+    target = playout(H264)
+    target.open_turn(1, held=True)
+    speak(target, 1, 3)
+    assert shown(run(target, 20)) == []
+    target.confirm(2)
+    assert events(run(target, 1)) == []
+    target.confirm(1)
+    assert events(run(target, 1)) == ["started"]
+
+
+def test_less_than_a_tick_of_voice_waits_for_more() -> None:
+    target = Playout()
+    target.open_turn(1)
+    target.push_voice(1, voice(0.5))
+    assert events(run(target, 3)) == []
+    target.push_voice(1, voice(0.2), last=True)
+    assert events(run(target, 1)) == ["started"]
+
+
+def test_an_answer_without_voice_is_over_at_once() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(0), last=True)
+    assert events(run(target, 3)) == ["finished"]
+
+
+# ------------------------------------------------------------ trouble on the way
+
+
+def test_a_dry_voice_moves_the_pictures_with_it() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(2))
+    for index in range(4):
+        target.push_picture(synced(1, index))
+    before = run(target, 5)  # 2 ticks of voice, 3 dry ones
+    target.push_voice(1, voice(2), last=True)
+    after = run(target, 4)
+    assert events(before) == ["started", "underrun"]
+    assert target.underruns == 1
+    assert shown(before) == [b"p0"]
+    assert shown(after)[:1] == [b"p1"]
+    assert all(abs(p.skew_s) <= 0.011 for t in before + after for p in t.pictures)
+    assert sum(t.pcm.any() for t in before + after) == 4
+
+
+def test_two_gaps_are_two_underruns() -> None:
+    target = Playout()
+    target.open_turn(1)
+    for _ in range(3):
+        target.push_voice(1, voice(1))
+        run(target, 3)
+    assert target.underruns == 3
+
+
+def test_a_late_picture_leaves_at_its_own_place_in_time() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(20), last=True)
+    target.push_picture(synced(1, 0))
+    start = target.tick().start_samples
+    run(target, 7)
+    target.push_picture(synced(1, 1))
+    target.push_picture(synced(1, 2))
+    tick = target.tick()
+    assert shown([tick]) == [b"p1", b"p2"]
+    assert tick.pictures[0].time == to_video_clock(start + FRAME_SAMPLES)
+    assert tick.pictures[0].skew_s == pytest.approx(0.12)
+    assert target.late_pictures == 2
+    assert tick.pcm.any()  # the sound went on
+
+
+def test_hopelessly_late_pictures_are_dropped_up_to_a_key_frame() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(100), last=True)
+    target.push_picture(synced(1, 0))
+    run(target, 50)
+    target.push_picture(synced(1, 1))
+    target.push_picture(synced(1, 24))
+    target.push_picture(synced(1, 25, key=True))
+    target.push_picture(synced(1, 26))
+    assert shown(run(target, 5)) == [b"p25", b"p26"]
+    assert target.dropped_pictures == 2
+    target.push_picture(synced(1, 1))
+    run(target, 1)
+    assert target.needs_keyframe() == [H264]
+
+
+def test_voice_beyond_all_measure_is_refused() -> None:
+    target = Playout()
+    target.open_turn(1)
+    target.push_voice(1, voice(50 * 25))
+    target.push_voice(1, voice(50 * 25))
+    assert target.overflows == 1
+
+
+def test_the_end_does_not_wait_for_ever_for_pictures() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(2), last=True)
+    target.push_picture(synced(1, 0))
+    ticks = run(target, 40)
+    assert events(ticks) == ["started", "finished"]
+    finished = next(i for i, t in enumerate(ticks) if (PlayoutEvent.FINISHED, 1) in t.events)
+    assert finished == 2 + 24  # half a second after the voice
+
+
+# ------------------------------------------------------------ interruption
+
+
+def test_silence_follows_an_interruption_within_a_tick() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    speak(target, 1, 50)
+    run(target, 6)
+    target.void(2)
+    tick = target.tick()
+    assert np.abs(tick.pcm[FADE_SAMPLES:]).max() == 0
+    assert 0 < tick.pcm[0] <= 1000
+    assert np.all(np.diff(tick.pcm[:FADE_SAMPLES].astype(int)) <= 0)
+    assert not run(target, 1)[0].pcm.any()
+    assert not target.playing
+
+
+def test_after_an_interruption_pictures_wait_for_a_key_frame() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    speak(target, 1, 50)
+    run(target, 6)
+    target.void(2)
+    target.push_picture(synced(1, 50))  # under way when the turn was voided
+    target.push_picture(idle(name=b"broken"))
+    assert shown(run(target, 2)) == []
+    assert target.needs_keyframe() == [H264]
+    target.push_picture(idle(key=True, name=b"new"))
+    target.push_picture(idle(name=b"next"))
+    assert shown(run(target, 3)) == [b"new", b"next"]
+
+
+def test_a_new_turn_after_a_finished_one_needs_no_key_frame() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    speak(target, 1, 2)
+    run(target, 8)
+    target.open_turn(2)
+    target.push_picture(idle(name=b"thinking"))
+    assert shown(run(target, 1)) == [b"thinking"]
+
+
+def test_voice_and_pictures_of_a_void_turn_are_not_used() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.open_turn(2)
+    target.push_voice(1, voice(10), last=True)
+    target.push_picture(synced(1, 0, key=True))
+    ticks = run(target, 10)
+    assert events(ticks) == [] and shown(ticks) == []
+
+
+def test_a_late_chunk_of_a_complete_voice_is_ignored() -> None:
+    target = Playout()
+    target.open_turn(1)
+    target.push_voice(1, voice(1), last=True)
+    target.push_voice(1, voice(9))
+    assert sum(t.pcm.any() for t in run(target, 10)) == 1
+
+
+# ------------------------------------------------------------ idle pictures
+
+
+def test_idle_pictures_are_shown_as_they_come() -> None:
+    target = playout(H264)
+    target.push_picture(idle(name=b"a"))
+    tick = target.tick()
+    assert shown([tick]) == [b"a"]
+    assert tick.pictures[0].skew_s is None
+    assert tick.pictures[0].time == to_video_clock(tick.start_samples)
+
+
+def test_a_burst_of_idle_pictures_is_spread() -> None:
+    target = playout(H264)
+    for name in (b"a", b"b", b"c"):
+        target.push_picture(idle(name=name))
+    assert [len(t.pictures) for t in run(target, 4)] == [1, 1, 1, 0]
+
+
+def test_the_last_picture_of_a_turn_is_seen_before_the_idle_one() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    speak(target, 1, 2)
+    target.push_picture(idle())
+    times = [p.time for t in run(target, 8) for p in t.pictures]
+    assert np.diff(times).tolist() == [3600, 3600]
+
+
+def test_times_only_grow() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(50), last=True)
+    for index in (0, 1, 1, 0, 2):
+        target.push_picture(synced(1, index))
+    times = [p.time for t in run(target, 10) for p in t.pictures]
+    assert times == sorted(set(times)) and len(times) == 5
+
+
+def test_nothing_is_shown_before_the_first_key_frame() -> None:
+    target = Playout()
+    target.set_codecs({H264})
+    target.push_picture(idle())
+    assert shown(run(target, 1)) == []
+    target.push_picture(idle(key=True))
+    assert shown(run(target, 1)) == [b"idle"]
+
+
+def test_the_queue_is_bounded() -> None:
+    target = playout(H264)
+    target.open_turn(1)  # no voice: nothing leaves
+    for index in range(3 * QUEUE_LIMIT):
+        target.push_picture(synced(1, index))
+    assert target.dropped_pictures > QUEUE_LIMIT
+    assert target.needs_keyframe() == [H264]
+
+
+def test_a_codec_that_is_not_wanted_is_ignored() -> None:
+    target = playout(H264)
+    target.push_picture(idle(key=True, codec=VP8))
+    assert shown(run(target, 1)) == []
+    target.set_codecs({H264, VP8})
+    target.push_picture(idle(key=True, codec=VP8, name=b"vp8"))
+    assert shown(run(target, 1)) == [b"vp8"]
+
+
+def test_another_face_starts_with_a_key_frame() -> None:
+    target = playout(H264)
+    target.restart_stream()
+    target.push_picture(idle())
+    assert shown(run(target, 1)) == []
