@@ -55,9 +55,10 @@ class Asked:
 def wheel(members: Mapping[str, bytes]) -> bytes:
     """Bytes of a wheel (or any zip) that holds `members`."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as zipped:
+    with zipfile.ZipFile(out, "w") as zipped:
         for name, body in members.items():
-            zipped.writestr(zipfile.ZipInfo(name), body)
+            # A fixed date: the same members are the same bytes.
+            zipped.writestr(zipfile.ZipInfo(name), body, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
@@ -99,13 +100,19 @@ class Registry:
         return f"{self.url}/npm/"
 
     def add_pypi(
-        self, project: str, filename: str, body: bytes, *, stated_sha256: str | None = None
+        self,
+        project: str,
+        filename: str,
+        body: bytes,
+        *,
+        stated_sha256: str | None = None,
+        files_at: str = "../..",
     ) -> Hosted:
         """Put one distribution on the index, with its digest (or a given, wrong one)."""
         hosted = self.add(f"/files/{filename}", body)
         entry = {
             "filename": filename,
-            "url": f"../../files/{filename}",
+            "url": f"{files_at}/files/{filename}",
             "hashes": {"sha256": stated_sha256 or hashlib.sha256(body).hexdigest()},
             "size": len(body),
         }

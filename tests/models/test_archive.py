@@ -23,6 +23,11 @@ def flipped(archive: bytes) -> bytes:
     return archive[:middle] + bytes([archive[middle] ^ 4]) + archive[middle + 1 :]
 
 
+def overwritten(archive: bytes) -> bytes:
+    """Bytes that no compressed stream can hold."""
+    return archive[:60] + b"\xff" * 200 + archive[260:]
+
+
 def take(archive: bytes, member: str, folder: Path) -> bytes:
     path = folder / "archive"
     path.write_bytes(archive)
@@ -79,8 +84,9 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
         b"not an archive at all",
         tarball({"ear/a.bin": BODY})[:-500],
         flipped(wheel({"ear/a.bin": BODY})),
+        overwritten(wheel({"ear/a.bin": BODY})),
     ],
-    ids=["empty", "garbage", "short tar", "bad wheel"],
+    ids=["empty", "garbage", "short tar", "one bit", "no stream"],
 )
 def test_a_damaged_archive_is_an_error_of_ours(archive: bytes, tmp_path: Path) -> None:
     with pytest.raises(ModelStoreError, match=r"ear 1\.0"):

@@ -56,6 +56,7 @@ def test_the_smallest_wheel_of_the_version_is_taken(store: Store) -> None:
 
 
 def test_an_sdist_and_an_npm_tarball(store: Store) -> None:
+    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"other": b""}))
     store.registry.add_pypi("ear", "ear-1.0.tar.gz", tarball({"ear-1.0/a.bin": b"from sdist"}))
     store.registry.add_npm("@ear/drum", "2.0", tarball({"package/b.bin": b"from npm"}))
     npm = {"kind": "npm", "package": "@ear/drum", "version": "2.0", "member": "package/b.bin"}
@@ -129,6 +130,29 @@ def test_an_index_on_disk_and_a_second_index(store: Store) -> None:
     indexes = (store.registry.index_url, (store.root / "simple").as_uri() + "/")
     store.pull("ear", pip=PipSettings(index_urls=indexes))
     assert store.left() == {"ear"}
+
+
+def test_the_index_login_goes_to_its_host_and_into_no_message(store: Store) -> None:
+    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": b"a"}))
+    store.declare("ear", [file_of("a", b"a", pypi("ear", "a"))])
+    store.declare("nose", [file_of("a", b"a", pypi("nose", "a"))])
+    index = store.registry.index_url.replace("//", "//user:secret@")
+    store.pull("ear", pip=PipSettings(index_urls=(index,)))
+    assert all(asked.authorization.startswith("Basic ") for asked in store.registry.asked)
+    with pytest.raises(ModelStoreError) as caught:
+        store.pull("nose", pip=PipSettings(index_urls=(index,)))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("host", "known"), [("127.0.0.1", True), ("localhost", False)])
+def test_the_index_login_is_not_shown_to_other_hosts(store: Store, host: str, known: bool) -> None:
+    address = store.registry.url.replace("127.0.0.1", host)
+    body = wheel({"a": b"a"})
+    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", body, files_at=address)
+    store.declare("ear", [file_of("a", b"a", pypi("ear", "a"))])
+    index = store.registry.index_url.replace("//", "//user:secret@")
+    store.pull("ear", pip=PipSettings(index_urls=(index,)))
+    assert bool(store.registry.asked[-1].authorization) is known
 
 
 def test_twelve_parts_are_joined_as_numbers(store: Store) -> None:
@@ -232,15 +256,15 @@ def test_two_pulls_at_once_download_once(store: Store) -> None:
             gate.set()
 
     store.progress.on_line = open_when_waiting
-    results: list[str] = []
+    results: list[float] = []
     pulls = [
-        threading.Thread(target=lambda: results.append(store.pull("ear")[0].name)) for _ in "ab"
+        threading.Thread(target=lambda: results.append(store.pull("ear")[0].seconds)) for _ in "ab"
     ]
     for thread in pulls:
         thread.start()
     for thread in pulls:
         thread.join()
-    assert results == ["ear", "ear"]
+    assert results.count(0.0) == 1, "the one that waited found it ready"
     assert store.registry.ranges_asked(".whl") == [""]
 
 

