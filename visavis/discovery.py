@@ -41,6 +41,8 @@ async def discover(client: Client, *, wait_s: float = 0.3) -> list[Replica]:
     found: dict[str, Replica] = {}
 
     async def collect(message: Msg) -> None:
+        if not message.data:
+            return  # the server's note that nobody listens
         replica = parse_info(message.data)
         if replica is not None:
             found[replica.instance] = replica

@@ -6,6 +6,7 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from visavis.cli.ask import ask
 from visavis.cli.avatar import avatar_app
@@ -35,5 +36,6 @@ def main() -> None:
     try:
         app()
     except VisavisError as error:
-        Console(stderr=True).print(f"[red]visavis:[/red] {error}", highlight=False)
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        console.print("[red]visavis:[/red]", Text(str(error)))
         sys.exit(1)
