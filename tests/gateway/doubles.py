@@ -233,7 +233,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
             for codec in self._codecs[session]:
                 fresh = codec not in encoders
                 encoder = encoders.setdefault(codec, PictureEncoder(codec))
-                payload, key = encoder.encode(40 + index % 100, keyframe=keyframe or fresh)
+                payload, key = encoder.encode(min(200, 40 + 15 * index), keyframe=keyframe or fresh)
                 place = Place(session, number, seq, index, last)
                 seq += 1
                 size = encoder.size

@@ -1,0 +1,187 @@
+"""WebRTC with a real peer: what the face encoded arrives as it is, the microphone comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from fractions import Fraction
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from aiortc import (
+    MediaStreamTrack,
+    RTCConfiguration,
+    RTCPeerConnection,
+    RTCRtpSender,
+    RTCSessionDescription,
+)
+
+from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.media import tone
+from visavis.client import GatewayClient, GatewayError, GatewaySession
+from visavis.media import PcmChunk
+from visavis.subjects import Kind
+
+
+class Tone(MediaStreamTrack):
+    """A microphone that hums, in real time."""
+
+    kind = "audio"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+        self._started = asyncio.get_running_loop().time()
+
+    async def recv(self) -> Any:
+        due = self._started + self._count * 0.02
+        await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+        frame = av.AudioFrame.from_ndarray(tone(960)[None], format="s16", layout="mono")
+        frame.sample_rate, frame.pts = 48_000, self._count * 960
+        frame.time_base = Fraction(1, 48_000)
+        self._count += 1
+        return frame
+
+
+class Browser:
+    """The client's side of a connection."""
+
+    def __init__(self, client: GatewayClient, session: GatewaySession) -> None:
+        self._client, self._path = client, f"/v1/sessions/{session.id}/webrtc"
+        self.pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        self.tracks: dict[str, Any] = {}
+        self.pc.on("track", lambda track: self.tracks.setdefault(track.kind, track))
+        self.peer_id = ""
+
+    async def connect(self, role: str, *, codec: str | None = None) -> None:
+        if role == "speaker":
+            self.pc.addTrack(Tone())
+        else:
+            self.pc.addTransceiver("audio", direction="recvonly")
+        video = self.pc.addTransceiver("video", direction="recvonly")
+        if codec is not None:
+            known = RTCRtpSender.getCapabilities("video").codecs
+            video.setCodecPreferences([c for c in known if c.mimeType == codec])
+        await self.pc.setLocalDescription(await self.pc.createOffer())
+        local = self.pc.localDescription
+        offer = {"sdp": local.sdp, "type": local.type, "role": role}
+        answer = (await self._client.call("POST", self._path, json=offer)).json()
+        self.peer_id = answer["peer_id"]
+        await self.pc.setRemoteDescription(RTCSessionDescription(answer["sdp"], answer["type"]))
+        await until(lambda: self.pc.connectionState == "connected")
+
+
+@pytest.fixture
+async def session(client: GatewayClient) -> AsyncIterator[GatewaySession]:
+    async with client.session() as session:
+        yield session
+
+
+@pytest.fixture
+async def browsers(client: GatewayClient, session: GatewaySession) -> AsyncIterator[list[Browser]]:
+    made = [Browser(client, session) for _ in range(3)]
+    yield made
+    await asyncio.gather(*(b.pc.close() for b in made))
+
+
+async def frames(track: Any, count: int) -> list[Any]:
+    async with asyncio.timeout(8):
+        return [await track.recv() for _ in range(count)]
+
+
+async def test_every_viewer_sees_and_hears_the_answer(
+    browsers: list[Browser], session: GatewaySession
+) -> None:
+    for browser in browsers:
+        await browser.connect("viewer")
+    await session.say("Sing.")
+    for browser in browsers:
+        pictures, sound = await asyncio.gather(
+            frames(browser.tracks["video"], 15), frames(browser.tracks["audio"], 60)
+        )
+        assert pictures[0].width == 64
+        # The pictures of a turn get brighter, idle ones stay dark.
+        assert max(p.to_ndarray(format="gray").mean() for p in pictures) > 60
+        assert max(np.abs(s.to_ndarray()).max() for s in sound) > 8000
+
+
+@pytest.mark.parametrize("codec", ["video/H264", "video/VP8"])
+async def test_both_codecs(
+    browsers: list[Browser], session: GatewaySession, doubles: Doubles, codec: str
+) -> None:
+    await browsers[0].connect("viewer", codec=codec)
+    pictures = await frames(browsers[0].tracks["video"], 5)
+    assert pictures[0].height == 64
+    asked = [list(r.codecs.codecs) for r in doubles.seen.of("face", "codecs")]
+    assert asked == ([[1, 2]] if codec == "video/VP8" else [])
+
+
+async def test_the_microphone_reaches_the_bus(
+    browsers: list[Browser], session: GatewaySession, doubles: Doubles
+) -> None:
+    heard: list[PcmChunk] = []
+    async with doubles.bus.subscribe(session.id, Kind.MIC) as mic:
+        await browsers[0].connect("speaker")
+        async with asyncio.timeout(5):
+            while len(heard) < 20:
+                heard.append(await anext(mic))
+    assert {c.sample_rate_hz for c in heard} == {16_000}
+    assert [c.place.pts for c in heard] == [320 * i for i in range(20)]
+    assert [c.place.seq for c in heard] == list(range(20))
+    pcm = np.concatenate([c.pcm for c in heard[5:]]).astype(np.float32)
+    peak_hz = np.argmax(np.abs(np.fft.rfft(pcm))) * 16_000 / len(pcm)
+    assert peak_hz == pytest.approx(440, abs=10)
+
+
+async def test_a_second_microphone_is_refused(
+    browsers: list[Browser], session: GatewaySession
+) -> None:
+    await browsers[0].connect("speaker")
+    with pytest.raises(GatewayError, match="another client") as refusal:
+        await browsers[1].connect("speaker")
+    assert refusal.value.code == "microphone_taken"
+    await browsers[0]._client.call("DELETE", f"{browsers[0]._path}/{browsers[0].peer_id}")
+    await browsers[2].connect("speaker")
+
+
+async def test_a_browser_that_goes_is_forgotten(
+    browsers: list[Browser], session: GatewaySession, gateway: RunningGateway
+) -> None:
+    await browsers[0].connect("viewer", codec="video/VP8")
+    audience = gateway.inside.sessions.get(session.id).audience
+    assert audience.present == 1
+    await browsers[0].pc.close()
+    await until(lambda: audience.present == 0)
+
+
+async def test_a_lost_picture_is_asked_for_again(
+    browsers: list[Browser], session: GatewaySession, doubles: Doubles
+) -> None:
+    await browsers[0].connect("viewer")
+    await frames(browsers[0].tracks["video"], 15)
+    before = len(doubles.seen.of("face", "keyframe"))
+    (receiver,) = [r for r in browsers[0].pc.getReceivers() if r.track.kind == "video"]
+    (source,) = receiver.getSynchronizationSources()
+    await receiver._send_rtcp_pli(source.source)
+    await until(lambda: len(doubles.seen.of("face", "keyframe")) > before)
+
+
+@pytest.mark.parametrize(
+    ("offer", "words"),
+    [
+        ({"sdp": "v=0", "type": "offer"}, "audio and one video"),
+        ({"sdp": "m=audio x\nm=video y", "type": "offer"}, "sdp"),
+        ({"sdp": "v=0", "type": "answer"}, "type"),
+        ({"sdp": "v=0", "type": "offer", "role": "king"}, "role"),
+        ({"type": "offer"}, "sdp"),
+    ],
+)
+async def test_a_bad_offer_is_explained(
+    client: GatewayClient, session: GatewaySession, offer: dict[str, str], words: str
+) -> None:
+    with pytest.raises(GatewayError, match=words) as refusal:
+        await client.call("POST", f"/v1/sessions/{session.id}/webrtc", json=offer)
+    assert refusal.value.code == "invalid_input"
