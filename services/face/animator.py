@@ -81,12 +81,21 @@ class _Turn:
 
 
 class Animator:
-    """One session's face: call `next_frame` until it gives None, then wait `delay_s` or for news."""
+    """One session's face. Call `next_frame` until it gives None, then wait for `delay_s`."""
 
     def __init__(
-        self, *, seed: int, fps: int = 25, lead_s: float = 1.0, first_lead_s: float = 0.4
+        self,
+        *,
+        seed: int,
+        fps: int = 25,
+        lead_s: float = 1.0,
+        first_lead_s: float = 0.4,
+        start_frame: int = 0,
     ) -> None:
-        """`lead_s`: how far frames may run ahead of the clock; `first_lead_s`: before it starts."""
+        """`lead_s`: how far frames may run ahead of the clock; `first_lead_s`: before it starts.
+
+        `start_frame`: frame of the motion to begin with.
+        """
         self.fps = fps
         self.late = 0
         """Live frames skipped because their time had passed."""
@@ -95,11 +104,12 @@ class Animator:
         self._draws = np.random.default_rng(seed)
         self._accents: list[Accent] = []
         self._accent_free = 0
-        self._history: deque[_Shown] = deque(maxlen=math.ceil((lead_s + 1) * fps))
+        self._history: deque[_Shown] = deque(maxlen=math.ceil((min(lead_s, 1.0) + 1) * fps))
         self._turn: _Turn | None = None
         self._newest_turn = 0
+        self._early_clock: tuple[int, float, float] | None = None
         self._restart = True
-        self._frame = 0
+        self._frame = start_frame
         self._speech = 0.0
         self._ground = 0
         self._ease_from: NDArray[np.float32] | None = None
@@ -131,16 +141,32 @@ class Animator:
         self.advance(turn, now_s)
         if turn == self._newest_turn and self._turn is None:
             self._turn = _Turn(turn, lips)
+            if self._early_clock is not None and self._early_clock[0] == turn:
+                self.played(*self._early_clock)
+
+    def abandon(self, turn: int) -> None:
+        """Nothing more will come of a turn: the face rests once what was made has been shown."""
+        if self._turn is not None and turn == self._turn.number:
+            self._turn.ended = True
 
     def played(self, turn: int, played_s: float, now_s: float) -> None:
         """The clock: so much of the turn's voice has been played."""
         if self._turn is not None and turn == self._turn.number:
             self._turn.clock_s, self._turn.clock_at_s = played_s, now_s
+        elif turn > self._newest_turn or (turn == self._newest_turn and self._turn is None):
+            self._early_clock = (turn, played_s, now_s)
+
+    def next_spoken(self, now_s: float) -> Frame | None:
+        """The next frame of the turn, if one may be made now."""
+        if self._turn is None or not self._may_speak(self._turn):
+            return None
+        return self._speaking_frame(self._turn, now_s)
 
     def next_frame(self, now_s: float) -> Frame | None:
-        """The next frame, if one may be made now."""
-        if self._turn is not None and self._may_speak(self._turn):
-            return self._speaking_frame(self._turn, now_s)
+        """The next frame, spoken or live, if one may be made now."""
+        frame = self.next_spoken(now_s)
+        if frame is not None:
+            return frame
         if self._turn is not None and not self._screen_is_free(self._turn, now_s):
             return None
         return self._live_frame(now_s)

@@ -88,6 +88,11 @@ class AudioToFaceStream:
         self.produced = 0
         """Outputs so far; output k happens at output_times_s(k, 1)."""
 
+    @property
+    def heard_s(self) -> float:
+        """Length of the sound so far."""
+        return self._heard_samples / SAMPLE_RATE_HZ
+
     def push(self, pcm: NDArray[np.int16], *, last: bool = False) -> NDArray[np.float32]:
         """Coefficients that have become certain: [K, len(LIP_COEFFICIENTS)], K may be 0.
 

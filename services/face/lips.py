@@ -79,6 +79,11 @@ class DurationLips:
         if chunk.place.last:
             self.end_s = self._heard_s
 
+    def finish(self) -> None:
+        """No chunk follows: what was heard is all."""
+        if self.end_s is None:
+            self.end_s = self._heard_s
+
     def at(self, time_s: float) -> NDArray[np.float32]:
         if self._shapes and self._shapes[0].end_s < time_s - 2 * _KEPT_S:
             self._shapes = [s for s in self._shapes if s.end_s >= time_s - _KEPT_S]

@@ -262,6 +262,16 @@ def test_the_next_turn_may_follow_an_interruption_at_once() -> None:
     assert_smooth(viewer.poses())
 
 
+def test_a_clock_that_is_heard_before_the_mel_counts() -> None:
+    animator = Animator(seed=1, lead_s=1.0, first_lead_s=0.2)
+    animator.played(1, 0.5, 0.0)
+    animator.speak(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+    made = 0
+    while animator.next_spoken(0.0) is not None:
+        made += 1
+    assert made == round(1.5 * FPS)
+
+
 def test_stale_turns_are_ignored() -> None:
     animator = Animator(seed=1)
     animator.advance(5, 0.0)

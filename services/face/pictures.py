@@ -1,0 +1,148 @@
+"""Frames -> chunks: drawn once, encoded once for each codec, on the session's lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.animator import Frame
+from services.face.blendshapes import arkit_weights, head_rotation
+from services.face.pose import FacePose
+from visavis.engine import EngineLane
+from visavis.errors import InvalidInputError
+from visavis.media import BlendshapeChunk, Place, VideoChunk, VideoCodec
+from visavis.subjects import Kind
+
+Chunk = VideoChunk | BlendshapeChunk
+PlaceOf = Callable[[Kind, bool], Place]
+"""Place of a frame's next chunk of a kind; the flag says whether it is its stream's last."""
+
+
+class Painter(Protocol):
+    """Draws one avatar."""
+
+    @property
+    def size(self) -> int: ...
+
+    def render(self, pose: FacePose) -> NDArray[np.uint8]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One picture of a stream."""
+
+    payload: bytes
+    keyframe: bool
+
+
+class Encoder(Protocol):
+    """One stream of one codec. It has no delay: each picture comes out as it goes in."""
+
+    def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded: ...
+
+    def close(self) -> None: ...
+
+
+EncoderFactory = Callable[[VideoCodec, int, int], Encoder]
+"""Codec, width and height in pixels, frames per second."""
+
+
+class PictureMaker:
+    """One session's pictures. `draw` one frame at a time."""
+
+    def __init__(
+        self,
+        painter: Painter,
+        open_encoder: EncoderFactory,
+        lane: EngineLane,
+        *,
+        fps: int,
+        codecs: Sequence[VideoCodec],
+        blendshapes: bool,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_close = on_close
+        self._painter = painter
+        self._open_encoder = open_encoder
+        self._lane = lane
+        self._fps = fps
+        self._blendshapes = blendshapes
+        self._encoders: dict[VideoCodec, Encoder] = {}
+        self._keyframes: set[VideoCodec] = set()
+        self._codecs: tuple[VideoCodec, ...] = ()
+        self.set_codecs(codecs)
+
+    def set_codecs(self, codecs: Sequence[VideoCodec]) -> None:
+        """The streams from the next frame on; new ones begin with a key frame."""
+        wanted = tuple(dict.fromkeys(codecs))
+        self._keyframes |= set(wanted) - set(self._codecs)
+        self._codecs = wanted
+
+    def request_keyframe(self, codec: VideoCodec) -> None:
+        """The codec's next picture stands on its own. InvalidInputError if it is not sent."""
+        if codec not in self._codecs:
+            sent = ", ".join(c.name for c in self._codecs) or "no video"
+            raise InvalidInputError(f"codec: {codec.name} is not sent here, but {sent}")
+        self._keyframes.add(codec)
+
+    async def draw(
+        self, frame: Frame, *, restart: bool, place: PlaceOf
+    ) -> list[tuple[Kind, Chunk]]:
+        """The chunks of a frame. With `restart` every stream stands on its own from here."""
+        chunks: list[tuple[Kind, Chunk]] = []
+        if self._blendshapes:
+            chunks.append((Kind.FACE, self._face(frame, place(Kind.FACE, frame.last))))
+        codecs = self._codecs
+        if not codecs:
+            return chunks
+        keyframes = set(codecs) if restart else self._keyframes & set(codecs)
+        self._keyframes -= keyframes
+        pictures = await self._lane.run(self._draw, frame.pose, codecs, keyframes)
+        size = self._painter.size
+        for codec, encoded in zip(codecs, pictures, strict=True):
+            where = place(Kind.VIDEO, frame.last)
+            chunk = VideoChunk(
+                where,
+                frame.live,
+                codec,
+                encoded.keyframe,
+                size,
+                size,
+                self._fps,
+                encoded.payload,
+            )
+            chunks.append((Kind.VIDEO, chunk))
+        return chunks
+
+    async def close(self) -> None:
+        """Free the encoders, behind whatever the lane still draws."""
+        self._on_close()
+        await self._lane.run(self._close)
+
+    def _draw(
+        self, pose: FacePose, codecs: tuple[VideoCodec, ...], keyframes: set[VideoCodec]
+    ) -> list[Encoded]:
+        """On the lane's thread, which alone touches the encoders."""
+        for gone in self._encoders.keys() - set(codecs):
+            self._encoders.pop(gone).close()
+        size = self._painter.size
+        for codec in codecs:
+            if codec not in self._encoders:
+                self._encoders[codec] = self._open_encoder(codec, size, self._fps)
+        picture = self._painter.render(pose)
+        return [
+            self._encoders[codec].encode(picture, keyframe=codec in keyframes) for codec in codecs
+        ]
+
+    def _close(self) -> None:
+        for encoder in self._encoders.values():
+            encoder.close()
+        self._encoders.clear()
+
+    def _face(self, frame: Frame, place: Place) -> BlendshapeChunk:
+        weights, rotation = arkit_weights(frame.pose), head_rotation(frame.pose)
+        return BlendshapeChunk(place, frame.live, self._fps, weights, rotation)

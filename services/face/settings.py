@@ -1,0 +1,26 @@
+"""Settings of the face service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from visavis.settings import ServiceSettings
+
+
+class FaceSettings(ServiceSettings):
+    section: ClassVar[str] = "face"
+
+    avatar: str = Field("", description="Avatar where a client names none; empty: the built-in one")
+    avatar_dir: Path | None = Field(
+        None, description="Where avatars made by users are kept; empty: the user's data folder"
+    )
+    lanes: int = Field(
+        2, ge=1, le=64, description="Threads that draw and encode; sessions are spread over them"
+    )
+    lead_s: float = Field(
+        0.8, ge=0.2, le=1.0, description="How far pictures may be made ahead of the voice played"
+    )
+    bitrate_kbps: int = Field(1500, ge=100, le=20_000, description="Of each video stream")

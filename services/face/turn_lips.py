@@ -1,0 +1,115 @@
+"""The lips of the newest turn, from whatever the client sends of it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from services.face.audio_to_face import AudioToFace, AudioToFaceStream
+from services.face.lips import DurationLips, LipTrack, SoundLips
+from visavis.engine import EngineLane
+from visavis.errors import InvalidInputError
+from visavis.media import MelChunk, PcmChunk
+
+MAX_CHUNK_S = 1.0
+_KEPT_VOICE_CHUNKS = 128
+
+
+class Hearing:
+    """Runs the network for one stream of turns. One turn at a time; an older one never comes back.
+
+    With `durations` the lips follow the phonemes of the mel, and the voice only matters for turns
+    whose mel carries no phonemes; without, they follow the voice alone.
+    """
+
+    def __init__(
+        self, network: AudioToFace, lane: EngineLane, fps: int, *, durations: bool
+    ) -> None:
+        self._network = network
+        self._lane = lane
+        self._frame_s = 1 / fps
+        self._durations = durations
+        self._turn = 0
+        self._spans: DurationLips | None = None
+        self._sound: SoundLips | None = None
+        self._stream: AudioToFaceStream | None = None
+        self._early: deque[PcmChunk] = deque(maxlen=_KEPT_VOICE_CHUNKS)
+
+    def begin(self, turn: int) -> None:
+        """Forget older turns. Chunks of a turn begin it by themselves, too."""
+        if turn > self._turn:
+            self._turn = turn
+            self._spans, self._sound, self._stream = None, None, None
+            self._early.clear()
+
+    async def mel(self, chunk: MelChunk) -> LipTrack | None:
+        """Take in mel: the lips of its turn, or None if that is over or the voice has to tell.
+
+        InvalidInputError for what cannot be.
+        """
+        if not self._enter(chunk.place.turn):
+            return None
+        if self._sound is None and self._spans is None:
+            if chunk.phonemes or not len(chunk.mel):
+                self._spans = DurationLips(self._frame_s)
+                self._early.clear()
+            else:
+                return await self._from_early_voice()
+        if self._spans is not None:
+            self._spans.add(chunk)
+        return self._spans or self._sound
+
+    async def voice(self, chunk: PcmChunk) -> LipTrack | None:
+        """Take in voice: the lips of its turn, or None if that is over or the mel tells."""
+        if not self._enter(chunk.place.turn) or self._spans is not None:
+            return None
+        if self._durations and self._sound is None:
+            self._early.append(chunk)
+            return None
+        return await self._hear(chunk)
+
+    async def finish(self) -> LipTrack | None:
+        """The client has ended without a last chunk: what came is all."""
+        if self._sound is not None and self._sound.end_s is None:
+            await self._push(np.zeros(0, np.int16), last=True)
+        if self._spans is not None:
+            self._spans.finish()
+        return self._spans or self._sound
+
+    def _enter(self, turn: int) -> bool:
+        self.begin(turn)
+        return turn == self._turn
+
+    async def _from_early_voice(self) -> LipTrack | None:
+        self._sound = SoundLips(self._frame_s)
+        early = list(self._early)
+        self._early.clear()
+        for chunk in early:
+            await self._hear(chunk)
+        return self._sound
+
+    async def _hear(self, chunk: PcmChunk) -> LipTrack:
+        if len(chunk.pcm) > MAX_CHUNK_S * chunk.sample_rate_hz:
+            raise InvalidInputError(
+                f"voice: {len(chunk.pcm)} samples in one chunk are more than {MAX_CHUNK_S:g} s"
+            )
+        if self._sound is None:
+            self._sound = SoundLips(self._frame_s)
+        if self._stream is None:
+            self._stream = AudioToFaceStream(self._network, chunk.sample_rate_hz)
+        elif chunk.sample_rate_hz != self._stream.sample_rate_hz:
+            raise InvalidInputError(
+                f"sample_rate_hz: {chunk.sample_rate_hz} after {self._stream.sample_rate_hz} "
+                "in the same turn"
+            )
+        if self._sound.end_s is None:
+            await self._push(chunk.pcm, last=chunk.place.last)
+        return self._sound
+
+    async def _push(self, pcm: np.ndarray[tuple[int], np.dtype[np.int16]], *, last: bool) -> None:
+        stream, sound = self._stream, self._sound
+        if stream is None or sound is None:
+            return
+        lips = await self._lane.run(stream.push, pcm, last=last)
+        sound.add(lips, end_s=stream.heard_s if last else None)

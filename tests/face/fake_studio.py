@@ -1,0 +1,116 @@
+"""A studio that draws and hears at no cost, and tells what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.audio_features import N_MELS
+from services.face.audio_to_face import CONTEXT_FRAMES
+from services.face.phonemes import VISEMES
+from services.face.pictures import Encoded
+from services.face.pose import FacePose
+from services.face.settings import FaceSettings
+from services.face.studio import AvatarInfo, Studio
+from visavis.engine import Engine, Tensors, TensorSpec
+from visavis.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+from visavis.media import VideoCodec
+
+SIZE = 32
+
+
+class FakePainter:
+    """Paints the pose into the first pixels."""
+
+    size = SIZE
+
+    def render(self, pose: FacePose) -> NDArray[np.uint8]:
+        picture = np.zeros((SIZE, SIZE, 3), np.uint8)
+        picture[0, 0] = np.clip(255 * pose.jaw_open, 0, 255)
+        picture[0, 1] = np.clip(255 * pose.lips_closed, 0, 255)
+        return picture
+
+
+class FakeEncoder:
+    """A payload is codec, frame number in the stream, jaw and lips. The first is a key frame."""
+
+    def __init__(self, codec: VideoCodec, size: int, fps: int) -> None:
+        assert size == SIZE and fps == 25
+        self._codec = codec
+        self._count = 0
+        self.closed = False
+
+    def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
+        assert not self.closed
+        payload = bytes([self._codec, self._count % 256, picture[0, 0, 0], picture[0, 1, 0]])
+        self._count += 1
+        return Encoded(payload, keyframe or self._count == 1)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeGallery:
+    def __init__(self) -> None:
+        self.names = {"built-in": True}
+
+    def avatars(self) -> Sequence[AvatarInfo]:
+        return [self._info(name) for name in self.names]
+
+    def painter(self, name: str) -> FakePainter:
+        if name and name not in self.names:
+            raise UnknownNameError(f"avatar: there is no {name!r}; there are {list(self.names)}")
+        return FakePainter()
+
+    def create(self, name: str, image: bytes) -> AvatarInfo:
+        if not image:
+            raise InvalidInputError("image: empty")
+        if name in self.names:
+            raise AlreadyExistsError(f"name: {name} is taken")
+        self.names[name] = False
+        return self._info(name)
+
+    def delete(self, name: str) -> None:
+        if self.names.get(name):
+            raise InvalidInputError(f"name: {name} ships with the product")
+        del self.names[name]
+
+    def _info(self, name: str) -> AvatarInfo:
+        return AvatarInfo(name, SIZE, self.names[name], "CC0", b"jpeg")
+
+
+class LoudnessNetwork(Engine):
+    """Opens the jaw as far as the sound is loud."""
+
+    backend = "fake"
+
+    def __init__(self) -> None:
+        super().__init__(Path("loudness.onnx"), device="cpu", threads=1)
+
+    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
+        real = np.dtype(np.float32)
+        mel = TensorSpec("mel", real, (None, None, N_MELS))
+        visemes = TensorSpec("visemes", real, (None, None, len(VISEMES)))
+        coefficients = TensorSpec("coefficients", real, (None, None, 5))
+        return {"mel": mel}, {"visemes": visemes, "coefficients": coefficients}
+
+    def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
+        mel = inputs["mel"]
+        after = 6
+        own = mel[:, CONTEXT_FRAMES - after : mel.shape[1] - after]
+        coefficients = np.zeros((*own.shape[:2], 5), np.float32)
+        coefficients[..., 0] = np.clip((own.max(axis=2) + 5) / 15, 0, 1)
+        visemes = np.zeros((*own.shape[:2], len(VISEMES)), np.float32)
+        visemes[..., 0] = 1
+        return {"visemes": visemes, "coefficients": coefficients}
+
+    def _close(self) -> None:
+        pass
+
+
+def fake_studio(settings: FaceSettings) -> Studio:
+    return Studio(settings, FakeGallery(), FakeEncoder, engine=LoudnessNetwork())

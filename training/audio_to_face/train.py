@@ -1,0 +1,127 @@
+"""Train the audio-to-face network on the product's own voices and export it as ONNX.
+
+Needs PyTorch, which the product does not: see README.md in this folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from services.face.audio_features import N_MELS
+from services.face.audio_to_face import LOOK_AHEAD_FRAMES, SILENCE_LOG, WEIGHTS
+from training.audio_to_face.corpus import Example, load
+from training.audio_to_face.network import CONTEXT, AudioToFace, Exported
+
+WINDOW = 128
+BATCH = 32
+PEAK_RATE = 2e-3
+AVERAGING = 0.998
+NOISY_SHARE = 0.4
+CLEAN_SHARE = 0.4
+
+
+def augmented(mel: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Another level, another room: gain, noise and tilt of each window of a batch [B, T, 40]."""
+    batch = len(mel)
+    gain = rng.uniform(-3.0, 1.0, (batch, 1, 1))
+    knots = rng.normal(0, 0.25, (batch, 5))
+    positions = np.linspace(0, 4, N_MELS)
+    tilt = np.stack([np.interp(positions, np.arange(5), row) for row in knots])[:, None, :]
+    noise = rng.uniform(-13.0, -7.0, (batch, 1, 1)) + rng.normal(0, 0.4, mel.shape)
+    noisy = rng.random((batch, 1, 1)) < NOISY_SHARE
+    changed = np.logaddexp(mel + gain + tilt, np.where(noisy, noise, SILENCE_LOG))
+    clean = rng.random((batch, 1, 1)) < CLEAN_SHARE
+    return np.where(clean, mel, changed).astype(np.float32)
+
+
+def batch_of(corpus: Example, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Random windows: mel [B, W + CONTEXT, 40], visemes [B, W], coefficients [B, W, 5]."""
+    starts = rng.integers(0, len(corpus.visemes) - WINDOW - CONTEXT, BATCH)[:, None]
+    seen = starts + np.arange(WINDOW + CONTEXT)
+    asked = starts + np.arange(WINDOW) + CONTEXT - LOOK_AHEAD_FRAMES
+    mel = augmented(corpus.features[seen], rng)
+    return (
+        torch.from_numpy(mel),
+        torch.from_numpy(corpus.visemes[asked]),
+        torch.from_numpy(corpus.coefficients[asked]),
+    )
+
+
+def fit(corpora: Sequence[Example], minutes: float, seed: int) -> AudioToFace:
+    """Train for a given time on all corpora alike; gives the running mean of the weights."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    heard = np.concatenate([corpus.features for corpus in corpora])
+    loud = heard[heard.mean(1) > SILENCE_LOG + 1]
+    network = AudioToFace(torch.from_numpy(loud.mean(0)), torch.from_numpy(loud.std(0)))
+    average = torch.optim.swa_utils.AveragedModel(
+        network,
+        multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(AVERAGING),
+        use_buffers=True,
+    )
+    optimizer = torch.optim.AdamW(network.parameters(), PEAK_RATE, weight_decay=1e-3)
+    classify = nn.CrossEntropyLoss(label_smoothing=0.03)
+    started, step = time.monotonic(), 0
+    while (done := (time.monotonic() - started) / (60 * minutes)) < 1:
+        warm = min(1.0, (step + 1) / 200)
+        for group in optimizer.param_groups:
+            group["lr"] = warm * PEAK_RATE * (0.5 + 0.5 * np.cos(np.pi * done)) + 1e-5
+        mel, visemes, coefficients = batch_of(corpora[step % len(corpora)], rng)
+        with torch.autocast("cpu", torch.bfloat16):
+            logits, guessed = network(mel)
+        loss = classify(logits.float().flatten(0, 1), visemes.flatten())
+        loss = loss + 20 * nn.functional.mse_loss(guessed.float(), coefficients)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 2.0)
+        optimizer.step()
+        average.update_parameters(network)
+        step += 1
+        if step % 250 == 0:
+            print(f"{step} steps, {done:4.0%}, loss {loss.item():.3f}", flush=True)  # noqa: T201
+    trained: AudioToFace = average.module
+    return trained.eval()
+
+
+def export(network: AudioToFace, path: Path) -> None:
+    """Write ONNX, opset 17, batch and time free. A single file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    free = {"mel": {0: "batch", 1: "frames"}}
+    free |= {name: {0: "batch", 1: "outputs"} for name in ("visemes", "coefficients")}
+    torch.onnx.export(
+        Exported(network).eval(),
+        (torch.zeros(2, CONTEXT + 4, N_MELS),),
+        str(path),
+        input_names=["mel"],
+        output_names=["visemes", "coefficients"],
+        dynamic_axes=free,
+        opset_version=17,
+        dynamo=False,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpus", type=Path, nargs="+", help="made by corpus.py")
+    parser.add_argument("--minutes", type=float, default=12.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path, default=WEIGHTS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    corpora = [load(path) for path in options.corpus]
+    print(f"{sum(len(c.visemes) for c in corpora) / 6000:.1f} minutes of speech")  # noqa: T201
+    network = fit(corpora, options.minutes, options.seed)
+    print(f"{sum(p.numel() for p in network.parameters())} parameters")  # noqa: T201
+    export(network, options.output)
+
+
+if __name__ == "__main__":
+    main()
