@@ -13,6 +13,7 @@ from services.face.visemes import (
     ANTICIPATION_S,
     BITE,
     CLOSED,
+    JAW,
     LIP_COEFFICIENTS,
     MouthSegment,
     close_gaps,
@@ -26,6 +27,9 @@ _KEPT_S = 1.0
 """How much of the past is kept: it shapes the present through coarticulation."""
 _PHRASE_END_S = 0.14
 _STRESSED_S = 0.09
+_BLOCK = 15
+"""Outputs of the network that are looked at together for stress: 150 ms."""
+_STRESSED_JAW, _SHUT_JAW = 0.32, 0.04
 
 
 class LipTrack(Protocol):
@@ -122,6 +126,8 @@ class SoundLips:
         self._half_s = frame_s / 2
         self._lips = np.zeros((0, len(LIP_COEFFICIENTS)), np.float32)
         self._first = 0
+        self._scanned = 0
+        self._was_open = False
         self.end_s: float | None = None
 
     @property
@@ -151,7 +157,21 @@ class SoundLips:
         return out
 
     def stresses(self, until_s: float) -> list[tuple[float, float]]:
-        return []
+        """Wide openings of the jaw count as stressed, and shutting after them as a pause."""
+        found: list[tuple[float, float]] = []
+        while (self._scanned + _BLOCK) / OUTPUT_RATE_HZ <= until_s:
+            start = self._scanned - self._first
+            block = self._lips[max(0, start) : max(0, start + _BLOCK), JAW]
+            if not len(block):
+                break
+            jaw, when_s = float(block.max()), self._scanned / OUTPUT_RATE_HZ
+            if jaw > _STRESSED_JAW:
+                found.append((when_s, min(1.0, jaw / 0.5)))
+            if self._was_open and jaw < _SHUT_JAW:
+                found.append((when_s, 0.0))
+            self._was_open = jaw >= _SHUT_JAW
+            self._scanned += _BLOCK
+        return found
 
 
 def _has_vowel(parts: tuple[tuple[str, float], ...]) -> bool:

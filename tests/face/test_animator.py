@@ -324,3 +324,31 @@ def test_sound_lips_keep_closures_that_fall_between_frames() -> None:
 def test_sound_lips_of_another_width_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="shape"):
         SoundLips(0.04).add(np.zeros((3, 4), np.float32))
+
+
+def test_sound_lips_tell_stresses_and_pauses_once() -> None:
+    track = SoundLips(1 / FPS)
+    outputs = np.zeros((200, len(LIP_COEFFICIENTS)), np.float32)
+    outputs[60:90, LIP_COEFFICIENTS.index("jaw_open")] = 0.45
+    track.add(outputs, end_s=2.0)
+    told = [stress for k in range(50) for stress in track.stresses(k / FPS)]
+    assert [round(strength, 1) for _, strength in told] == [0.9, 0.9, 0.0]
+    assert [when for when, _ in told] == pytest.approx([0.6, 0.75, 0.9])
+
+
+def test_stressed_sounds_move_head_and_brows() -> None:
+    moved = {name: 0.0 for name in ("pitch", "brow_raise")}
+    for seed in range(12):
+        with_speech, silent = Animator(seed=seed), Animator(seed=seed)
+        calm = [("sil" if s == "sil" else "AH0", d) for s, d in SENTENCE[:-9]]
+        poses = []
+        for animator, sounds in ((with_speech, SENTENCE), (silent, calm)):
+            animator.speak(1, lips_of(mel_chunks(sounds * 2)), 0.0)
+            animator.played(1, 2.0, 0.0)
+            spoken = [animator.next_spoken(0.0) for _ in range(60)]
+            poses.append(np.stack([f.pose.vector() for f in spoken if f is not None]))
+        for name in moved:
+            column = POSE_INDEX[name]
+            difference = poses[0][:60, column] - poses[1][:60, column]
+            moved[name] = max(moved[name], float(difference.max()))
+    assert moved["pitch"] > 0.015 and moved["brow_raise"] > 0.1
