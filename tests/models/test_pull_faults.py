@@ -56,6 +56,17 @@ def test_the_next_pull_goes_on_where_the_last_gave_up(store: Store) -> None:
     assert store.left() == {"ear"}
 
 
+def test_a_download_that_was_killed_at_its_very_end_is_taken(store: Store) -> None:
+    host(store, Fault(cut_after_bytes=600_000))
+    with pytest.raises(ModelStoreError):
+        store.pull("ear", attempts=1)
+    (part,) = partial(store)
+    part.write_bytes(ARCHIVE)
+    store.registry.asked.clear()
+    store.pull("ear")
+    assert store.registry.ranges_asked(NAME) == []
+
+
 def test_a_server_without_ranges_is_asked_for_all_again(store: Store) -> None:
     host(store, Fault(cut_after_bytes=600_000)).ranges = False
     (pulled,) = store.pull("ear")

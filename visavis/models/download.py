@@ -113,7 +113,8 @@ class Downloader:
             self._web.patience.check()
             offset = self._resume_offset(remote, target)
             try:
-                self._transfer(archive, remote, target, offset)
+                if not _complete(remote, part, offset):
+                    self._transfer(archive, remote, target, offset)
                 self._check(remote, part)
                 break
             except (httpx.TransportError, _Interrupted) as error:
@@ -204,6 +205,15 @@ class Downloader:
             raise _Interrupted(
                 f"what came does not have the {remote.digest.algorithm} that the registry states"
             )
+
+
+def _complete(remote: Remote, part: Path, offset: int) -> bool:
+    """Whether an earlier try had everything already and was killed just then."""
+    if not offset:
+        return False
+    if remote.size_bytes is not None:
+        return offset == remote.size_bytes
+    return remote.digest is not None and remote.digest.matches(part)
 
 
 def _part(target: Path) -> Path:
