@@ -1,0 +1,43 @@
+"""The catalogue against the real weights, where they are pulled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from visavis.models import load_manifest
+from visavis.models.listing import default_catalog
+
+WITH_TENSORS = [
+    name for name in default_catalog().names if default_catalog().manifest(name).tensors
+]
+
+
+@pytest.mark.parametrize("name", default_catalog().names)
+def test_a_pulled_bundle_holds_every_file_of_its_manifest(
+    name: str, bundle: Callable[[str], Path]
+) -> None:
+    folder = bundle(name)
+    manifest = load_manifest(name)
+    prepared = [path for step in manifest.prepare for path in step.outputs]
+    for path in [*(file.path for file in manifest.files), *prepared]:
+        assert (folder / path).is_file()
+
+
+@pytest.mark.parametrize("name", WITH_TENSORS)
+def test_the_tensors_told_are_those_of_the_graph(name: str, bundle: Callable[[str], Path]) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    folder = bundle(name)
+    for file, table in load_manifest(name).tensors.items():
+        session = runtime.InferenceSession(folder / file, providers=["CPUExecutionProvider"])
+        assert {i.name: len(i.shape) for i in session.get_inputs()} == {
+            tensor: _rank(spec) for tensor, spec in table.inputs.items()
+        }
+        assert [i.name for i in session.get_outputs()] == list(table.outputs)
+
+
+def _rank(spec: str) -> int:
+    inside = spec.partition("[")[2].rstrip("]")
+    return len(inside.split(",")) if inside else 0
