@@ -31,7 +31,9 @@ _ABOUT, _PORTRAIT, _BACKGROUND, _MATTE, _MESH = (
 
 @dataclass(frozen=True)
 class Avatar:
-    """A portrait taken apart for animation. Never changed after it is made, so all sessions share one."""
+    """A portrait taken apart for animation. Never changed after it is made, so all sessions share
+    one.
+    """
 
     name: str
     licence: str
@@ -54,7 +56,9 @@ class Avatar:
     iris: NDArray[np.float64]
     """[2, 3] x, y, radius of the right and the left iris, pixels."""
     lids: NDArray[np.uint8]
-    """[h, w, 3] RGB of the same pixels as the portrait around both eyes, with the eyes painted over by skin."""
+    """[h, w, 3] RGB of the same pixels as the portrait around both eyes, with the eyes painted over
+    by skin.
+    """
     lids_at: tuple[int, int]
     """x, y of the corner of `lids` in the portrait."""
     lash: NDArray[np.float64]
@@ -81,7 +85,8 @@ class Avatar:
     def texture(self) -> NDArray[np.uint8]:
         """[scale * size, scale * size, 4]: the person alone, colour times alpha, and alpha.
 
-        Over the background it gives the portrait again, so the edge keeps its softness and has no halo.
+        Over the background it gives the portrait again, so the edge keeps its softness and has no
+        halo.
         """
         alpha = self.matte.astype(np.float32) / 255.0
         person = self.portrait.astype(np.float32) - (1 - alpha[..., None]) * self.background
@@ -162,7 +167,9 @@ def save_avatar(avatar: Avatar, folder: Path) -> None:
 
 
 def load_avatar(folder: Path) -> Avatar:
-    """Reads what `save_avatar` wrote. InvalidInputError when the folder is damaged or of another version."""
+    """Reads what `save_avatar` wrote. InvalidInputError when the folder is damaged or of another
+    version.
+    """
     try:
         about = tomllib.loads((folder / _ABOUT).read_text(encoding="utf-8"))
         if about["version"] != VERSION:

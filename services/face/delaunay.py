@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 def triangulate(points: NDArray[np.floating]) -> NDArray[np.int32]:
     """Triangles [M, 3] over `points` [N, 2] whose circumcircles hold no other point.
 
-    Incremental insertion (Bowyer 1981, Watson 1981), with circumcircles tested in one vector operation.
-    Points on one circle are parted by a jitter far below a pixel, the same in every run.
+    Incremental insertion (Bowyer 1981, Watson 1981), with circumcircles tested in one vector
+    operation. Points on one circle are parted by a jitter far below a pixel, the same in every run.
     """
     count = len(points)
     xy = points.astype(np.float64) + np.random.default_rng(1).normal(0, 1e-4, (count, 2))

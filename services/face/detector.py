@@ -43,8 +43,8 @@ class FaceDetector:
     def detect(self, rgb: NDArray[np.uint8]) -> list[FaceBox]:
         """Faces of `rgb` [H, W, 3], best first.
 
-        The net sees 128 x 128 pixels and misses faces below a tenth of the width, so when the whole picture shows
-        none, its overlapping quarters are searched.
+        The net sees 128 x 128 pixels and misses faces below a tenth of the width, so when the whole
+        picture shows none, its overlapping quarters are searched.
         """
         height, width = rgb.shape[:2]
         boxes = self._detect_square(rgb, 0, 0, width, height)
@@ -71,7 +71,8 @@ class FaceDetector:
         regressors, logits = self._model.run(padded[None] / 127.5 - 1.0)
         scores = 1.0 / (1.0 + np.exp(-np.clip(logits[0, :, 0], -80, 80)))
         found = np.flatnonzero(scores >= _MIN_SCORE)
-        # First four: box centre and size; then x, y of the right eye, the left eye and four more points.
+        # First four: box centre and size; then x, y of the right eye, the left eye and four more
+        # points.
         values = regressors[0, found].reshape(-1, 8, 2) / _INPUT
         values[:, [0, 2, 3]] += self._anchors[found, None]
         points = (values * _INPUT - (left, top)) / scale + (x, y)
@@ -91,7 +92,9 @@ class FaceDetector:
 
 
 def _anchors() -> NDArray[np.float32]:
-    """Centres of the 896 anchors, [896, 2] in 0..1: two per cell at stride 8, six per cell at stride 16."""
+    """Centres of the 896 anchors, [896, 2] in 0..1: two per cell at stride 8, six per cell at
+    stride 16.
+    """
     layers = []
     for cells, per_cell in ((16, 2), (8, 6)):
         centre = (np.arange(cells, dtype=np.float32) + 0.5) / cells

@@ -13,22 +13,26 @@ from services.face.mesh import HeadFrame
 from services.face.raster import TABLE, opening_box, sample, smooth_step
 
 EYE_PARAMETERS = 18
-"""0..5 inverse affine pixel -> texture pixel; 6, 7, 8 iris x, y and radius in texture pixels; 9, 10 gaze in texture
-pixels; 11 eye distance in pixels; 12 how far the lid is shut; 13, 14 corner of the lid picture in portrait pixels;
-15..17 colour of the lashes."""
+"""0..5 inverse affine pixel -> texture pixel; 6, 7, 8 iris x, y and radius in texture pixels; 9, 10
+gaze in texture pixels; 11 eye distance in pixels; 12 how far the lid is shut; 13, 14 corner of the
+lid picture in portrait pixels; 15..17 colour of the lashes.
+"""
 _PAST_CORNER = 0.08
 """How far the closed lid reaches past the corners, eye distances."""
 _LID_BAND = 0.085
-"""Height of lashes and paint above the rim of the upper lid that the closed lid replaces, eye distances."""
+"""Height of lashes and paint above the rim of the upper lid that the closed lid replaces, eye
+distances.
+"""
 
 
 def paint_lids(
     rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame
 ) -> tuple[NDArray[np.uint8], tuple[int, int], NDArray[np.float64]]:
-    """The skin of closed lids, which the portrait does not show: grown from the skin around the eyes.
+    """The skin of closed lids, which the portrait does not show: grown from the skin around the
+    eyes.
 
-    Gives the pixels around both eyes of `rgb` [H, W, 3] with lids in place of the eyes, their corner (x, y) in `rgb`,
-    and the colour of the lashes [3].
+    Gives the pixels around both eyes of `rgb` [H, W, 3] with lids in place of the eyes, their
+    corner (x, y) in `rgb`, and the colour of the lashes [3].
     """
     unit = frame.eye_distance
     flat = points[:, :2].astype(np.float64)
@@ -74,21 +78,24 @@ def paint_lids(
     known *= ~_smudges(crop, known)
     known = cv2.erode(known, np.ones((3, 3), np.uint8))
     filled = fill_hidden(crop, known).astype(np.float32)
-    filled *= (0.95 - 0.13 * shade)[..., None]
+    filled *= (0.97 - 0.12 * shade)[..., None]
     grain = crop.astype(np.float32) - cv2.GaussianBlur(crop, (0, 0), 1.5)
     grain = np.clip(np.roll(grain, -round(0.2 * unit), axis=0), -6, 6)
     reach = 2 * round(0.09 * unit) + 1
     near = cv2.dilate((~outside).astype(np.uint8), np.ones((reach, reach), np.uint8)) > 0
     kept = (known > 0) | ~near
     lids = np.where(kept[..., None], crop, np.clip(filled + grain * 0.6, 0, 255)).astype(np.uint8)
-    lash = np.percentile(np.vstack(darkest), 20, axis=0) * 0.55
+    lash = np.percentile(np.vstack(darkest), 20, axis=0) * 0.65
     return np.ascontiguousarray(lids), (int(low[0]), int(low[1])), np.asarray(lash)
 
 
 def _smudges(crop: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Lashes, paint and deep shadow [h, w] among the known skin around the eyes: no colour for a lid."""
+    """Lashes, paint, deep shadow and glare [h, w] among the known skin around the eyes: no colour
+    for a lid.
+    """
     bright = cv2.GaussianBlur(crop, (0, 0), 1.0).max(axis=2)
-    return np.asarray(bright < 0.86 * np.median(bright[known > 0]))
+    usual = np.median(bright[known > 0])
+    return np.asarray((bright < 0.86 * usual) | (bright > 1.2 * usual))
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
@@ -102,8 +109,8 @@ def draw_eye(
 ) -> None:
     """Paints an eyeball between the lids and lets the upper lid down over it.
 
-    out: [H, W, 3]; bounds, table: from `opening_table` for the open eye; p: [EYE_PARAMETERS]; texture: [h, w, 4] the
-    portrait; lids: [h, w, 3] from `paint_lids`.
+    out: [H, W, 3]; bounds, table: from `opening_table` for the open eye; p: [EYE_PARAMETERS];
+    texture: [h, w, 4] the portrait; lids: [h, w, 3] from `paint_lids`.
     """
     x0, y0, x1, y1 = opening_box(bounds, table, out.shape[0], out.shape[1])
     shut = p[12]
@@ -169,7 +176,7 @@ def _draw_lid(out, x, y, sx, sy, below_rest, below, edge, p, lids):  # type: ign
         np.exp(-((below / thickness) ** 2))
         * smooth_step(3 * shut)
         * smooth_step((edge + 0.01 * unit) / (0.05 * unit))
-        * 0.75
+        * 0.62
     )
     for c in range(3):
         value = sample(lids, sx - p[13], sy - p[14], c) * turn

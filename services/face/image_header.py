@@ -9,7 +9,9 @@ _JPEG_STANDALONE = frozenset(range(0xD0, 0xDA)) | {0x01}
 
 
 def image_size(content: bytes) -> tuple[int, int] | None:
-    """(width, height) in pixels that a JPEG, PNG or WebP declares; None for anything else or a cut header."""
+    """(width, height) in pixels that a JPEG, PNG or WebP declares; None for anything else or a cut
+    header.
+    """
     try:
         if content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR":
             width, height = struct.unpack_from(">II", content, 16)

@@ -91,7 +91,9 @@ class FaceLandmarker:
         self._eye = eye
 
     def measure(self, rgb: NDArray[np.uint8], box: FaceBox) -> Landmarks | None:
-        """Landmarks of the face in `box` of `rgb` [H, W, 3]; None when a closer look finds no face there."""
+        """Landmarks of the face in `box` of `rgb` [H, W, 3]; None when a closer look finds no face
+        there.
+        """
         (rx, ry), (lx, ly) = box.right_eye, box.left_eye
         window = _Window(
             x=(box.x0 + box.x1) / 2,
@@ -127,7 +129,9 @@ class FaceLandmarker:
     def _measure_eye(
         self, rgb: NDArray[np.uint8], points: NDArray[np.float64], *, left: bool
     ) -> NDArray[np.float64]:
-        """Moves the lid rows of one eye in `points` to the finer measure; gives the iris (x, y, radius)."""
+        """Moves the lid rows of one eye in `points` to the finer measure; gives the iris (x, y,
+        radius).
+        """
         upper = topology.LEFT_UPPER_LID if left else topology.RIGHT_UPPER_LID
         lower = topology.LEFT_LOWER_LID if left else topology.RIGHT_LOWER_LID
         outer, inner = points[upper[0], :2], points[upper[-1], :2]
@@ -148,7 +152,9 @@ class FaceLandmarker:
 
 
 def _window_of(points: NDArray[np.float64]) -> _Window:
-    """The square that the mesh net was trained on: upright by the eyes, half as large again as the face."""
+    """The square that the mesh net was trained on: upright by the eyes, half as large again as the
+    face.
+    """
     flat = points[:, :2]
     across = flat[topology.LEFT_EYE_OUTER] - flat[topology.RIGHT_EYE_OUTER]
     angle = math.atan2(across[1], across[0])

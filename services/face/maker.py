@@ -1,4 +1,6 @@
-"""Makes an avatar of a portrait: mesh, resting face, shapes, background, and the colours of its mouth."""
+"""Makes an avatar of a portrait: mesh, resting face, shapes, background, and the colours of its
+mouth.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from services.face import topology
 from services.face.avatar import Avatar
 from services.face.eyes import paint_lids
-from services.face.matte import fill_hidden
+from services.face.matte import continue_behind
 from services.face.mesh import FaceMesh, HeadFrame, build_mesh, head_frame
 from services.face.mouth import seen_teeth, teeth_texture
 from services.face.portrait import Portrait
@@ -41,16 +43,15 @@ def make_avatar(
     lips = points[:, :2].astype(np.float64)
     opening = lips[[*topology.UPPER_INNER_LIP, *topology.LOWER_INNER_LIP[-2:0:-1]]]
     light = _light(rgb, points)
-    # The filled background must not be tinted by the person: keep a wide berth of the matte.
-    reach = max(3, round(0.05 * frame.eye_distance))
-    hidden = cv2.dilate(portrait.person, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8))
+    # A rim outside the matte is tinted by the person: it counts as hidden.
+    rim = cv2.dilate(portrait.person, np.ones((7, 7), np.uint8))
+    background = continue_behind(rgb, rim > 0.02, reach=0.35 * frame.eye_distance)
     lids, lids_at, lash = paint_lids(rgb, points, frame)
     ivory = _ivory(rgb, opening, light) if shows_teeth else np.array(_DEFAULT_IVORY)
     upper_teeth = teeth_texture(ivory, upper=True)
     if shows_teeth:
         upper_teeth = seen_teeth(rgb, lips, frame, upper_teeth, ivory)
     upper_teeth[..., 3] *= 255
-    background = fill_hidden(rgb, (hidden < 0.02).astype(np.float32))
     matte = np.round(portrait.person * 255).astype(np.uint8)
     return Avatar(
         name=name,
@@ -78,11 +79,18 @@ def make_avatar(
 
 
 def _without_fringe(mesh: FaceMesh) -> NDArray[np.float64]:
-    """Places in the portrait [N, 2] such that the rims of parted lips take no colour from the teeth between them."""
+    """Places in the portrait [N, 2] such that the rims of parted lips take no colour from the teeth
+    between them.
+    """
     source = mesh.source.copy()
     for rows in (topology.UPPER_LIP_ROWS, topology.LOWER_LIP_ROWS):
-        inner, next_row = list(rows[-1]), list(rows[-2])
-        source[inner] += 0.55 * (mesh.source[next_row] - mesh.source[inner])
+        inner, middle, next_row = (list(row) for row in (rows[-1], rows[-2], rows[-3]))
+        # In the corners of a smile the dark behind the teeth begins: stay clear of it altogether.
+        corner = np.abs(np.linspace(-1, 1, len(inner)))[:, None] ** 4
+        target = mesh.source[middle] * (1 - corner) + mesh.source[next_row] * corner
+        source[inner] += np.maximum(0.55, corner) * (target - mesh.source[inner])
+        for end in (0, -1):
+            source[middle[end]] = mesh.source[next_row[end]]
     for lining in mesh.linings[:2]:
         strip, edge = lining.strip[1:-1], lining.edge[1:-1]
         source[strip] = source[edge] - 0.6 * mesh.offsets[strip]
@@ -90,16 +98,20 @@ def _without_fringe(mesh: FaceMesh) -> NDArray[np.float64]:
 
 
 def _light(rgb: NDArray[np.uint8], points: NDArray[np.floating]) -> NDArray[np.float64]:
-    """How brightly the face is lit, from the bright part of the cheeks: [3], the same for all colours."""
+    """How brightly the face is lit, from the bright part of the cheeks: [3], the same for all
+    colours.
+    """
     xy = np.clip(np.round(points[list(_CHEEKS), :2]).astype(int), 0, rgb.shape[0] - 1)
     bright = float(np.percentile(rgb[xy[:, 1], xy[:, 0]].max(axis=1), 70))
-    return np.full(3, np.clip(0.45 + 0.55 * bright / 215.0, 0.55, 1.05))
+    return np.full(3, np.clip(0.25 + 0.75 * bright / 215.0, 0.45, 1.05))
 
 
 def _ivory(
     rgb: NDArray[np.uint8], opening: NDArray[np.float64], light: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Colour of the teeth that the portrait shows, as if fully lit; a usual one where it shows none."""
+    """Colour of the teeth that the portrait shows, as if fully lit; a usual one where it shows
+    none.
+    """
     mask = np.zeros(rgb.shape[:2], np.uint8)
     cv2.fillPoly(mask, [np.round(opening).astype(np.int32)], 255)
     pixels = rgb[mask > 0].astype(np.float64)
@@ -115,7 +127,9 @@ def _ivory(
 
 
 def brow_room(rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame) -> float:
-    """Height of bare skin between the brows and the hair, in eye distances, the smaller of both sides."""
+    """Height of bare skin between the brows and the hair, in eye distances, the smaller of both
+    sides.
+    """
     lab = cv2.cvtColor(cv2.GaussianBlur(rgb, (3, 3), 0), cv2.COLOR_RGB2LAB).astype(np.float64)
     size = rgb.shape[0]
     forehead = points[[topology.BROW_CENTRE, *_CHEEKS], :2].astype(int)

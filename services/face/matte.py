@@ -18,7 +18,9 @@ class Segmenter:
         self._model = model
 
     def person(self, rgb: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """How much of each pixel of `rgb` [H, W, 3] is the person: [H, W] float32 in 0..1, edges drawn by the picture."""
+        """How much of each pixel of `rgb` [H, W, 3] is the person: [H, W] float32 in 0..1, edges
+        drawn by the picture.
+        """
         height, width = rgb.shape[:2]
         small = (
             cv2.resize(rgb, (_INPUT, _INPUT), interpolation=cv2.INTER_AREA).astype(np.float32)
@@ -40,7 +42,9 @@ class Segmenter:
 def guided_filter(
     guide: NDArray[np.float32], mask: NDArray[np.float32], radius: int, eps: float
 ) -> NDArray[np.float32]:
-    """Colour guided filter (He, Sun, Tang 2013): `mask` [H, W] with the edges of `guide` [H, W, 3], both in 0..1."""
+    """Colour guided filter (He, Sun, Tang 2013): `mask` [H, W] with the edges of `guide` [H, W, 3],
+    both in 0..1.
+    """
     size = (2 * radius + 1, 2 * radius + 1)
 
     def mean(plane: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -61,10 +65,11 @@ def guided_filter(
 
 
 def fill_hidden(rgb: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """`rgb` [H, W, 3] with the pixels that are not `known` [H, W] (0..1) filled smoothly from those around.
+    """`rgb` [H, W, 3] with the pixels that are not `known` [H, W] (0..1) filled smoothly from those
+    around.
 
-    Push-pull (Gortler et al. 1996): averages of the known pixels at ever coarser scales, then back again, each scale
-    used where the finer one knows nothing.
+    Push-pull (Gortler et al. 1996): averages of the known pixels at ever coarser scales, then back
+    again, each scale used where the finer one knows nothing.
     """
     colours = [rgb.astype(np.float32) * known[..., None]]
     weights = [known.astype(np.float32)]
@@ -87,3 +92,35 @@ def fill_hidden(rgb: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[n
         trust = np.minimum(1.0, weight)[..., None]
         filled = colour / np.maximum(weight[..., None], 1e-6) * trust + coarse * (1 - trust)
     return np.clip(np.round(filled), 0, 255).astype(np.uint8)
+
+
+def continue_behind(
+    rgb: NDArray[np.uint8], hidden: NDArray[np.bool_], reach: float
+) -> NDArray[np.uint8]:
+    """`rgb` [H, W, 3] with its `hidden` pixels [H, W] painted as the background might go on behind.
+
+    Near the visible part the texture is mirrored at its border, so that folds and patterns go on;
+    further in than `reach` pixels, where a moving head never bares it, it fades into a smooth fill.
+    """
+    if not hidden.any() or hidden.all():
+        return rgb.copy()
+    distance, labels = cv2.distanceTransformWithLabels(
+        hidden.astype(np.uint8), cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL
+    )
+    y, x = np.nonzero(~hidden)
+    border = np.zeros((int(labels.max()) + 1, 2), np.float32)
+    border[labels[y, x]] = np.stack([x, y], axis=1)
+    height, width = hidden.shape
+    grid = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1).astype(np.float32)
+    nearest = cv2.GaussianBlur(border[labels], (0, 0), 3.0)
+    mirrored = 2 * nearest - grid
+    there = np.clip(np.round(mirrored), 0, (width - 1, height - 1)).astype(int)
+    good = ~hidden[there[..., 1], there[..., 0]]
+    picture = cv2.remap(rgb, mirrored, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+    smooth = fill_hidden(rgb, (~hidden).astype(np.float32)).astype(np.float32)
+    trust = np.clip(1.5 - distance / reach, 0, 1) * cv2.GaussianBlur(
+        good.astype(np.float32), (0, 0), 2.0
+    )
+    trust = np.where(good, trust, 0.0)[..., None]
+    painted = picture * trust + smooth * (1 - trust)
+    return np.where(hidden[..., None], np.round(painted), rgb).astype(np.uint8)

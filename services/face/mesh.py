@@ -1,4 +1,6 @@
-"""The net of triangles that carries a portrait: landmarks, linings of lips and lids, and the surroundings."""
+"""The net of triangles that carries a portrait: landmarks, linings of lips and lids, and the
+surroundings.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +31,26 @@ _ROWS = (
     (topology.RIGHT_LOWER_LID, -_LASHES, 1.0),
     (topology.LEFT_LOWER_LID, -_LASHES, 1.0),
 )
-"""Linings: edge; depth down the face in eye distances; place in the portrait (1: where it is, negative: mirrored at the
-edge, because the portrait shows no inside)."""
+"""Linings: edge; depth down the face in eye distances; place in the portrait (1: where it is,
+negative: mirrored at the edge, because the portrait shows no inside).
+"""
 _PIVOT_DEPTH = 0.3
 """How far behind the ears the axis of the neck lies, in eye distances."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadFrame:
-    """The head's own axes in the portrait: u to the right of the picture along the eyes, v down the face."""
+    """The head's own axes in the portrait: u to the right of the picture along the eyes, v down the
+    face.
+    """
 
     origin: NDArray[np.float64]
     """[2] pixels: middle of the closed mouth."""
     axes: NDArray[np.float64]
     """[2, 2]: columns are the directions of u and v."""
     eye_distance: float
-    """Pixels between the outer corners of the eyes: the unit of u and v. About 90 mm on an adult."""
+    """Pixels between the outer corners of the eyes: the unit of u and v. About 90 mm on an adult.
+    """
     pivot: NDArray[np.float64]
     """[2] pixels: where the head turns on the neck."""
 
@@ -111,7 +117,8 @@ def build_mesh(points: NDArray[np.floating], size: int) -> FaceMesh:
     source = np.vstack([face, lined_source, around])
     depth = _depths(points, source, frame, first_around)
     skin = _triangulate_skin(_parted(points, frame), len(lined), around)
-    # Far ones first: where the face folds over its own outline as it turns, the near side covers the far.
+    # Far ones first: where the face folds over its own outline as it turns, the near side covers
+    # the far.
     skin = skin[np.argsort(depth[skin].mean(axis=1), kind="stable")]
     triangles = np.vstack([lining_triangles, skin, _lip_triangles()])
     return FaceMesh(
@@ -134,7 +141,9 @@ def _linings(
     NDArray[np.int32],
     NDArray[np.float64],
 ]:
-    """Strip vertices: places, sources (lips mirrored: the portrait shows no inside), index sets, triangles, offsets."""
+    """Strip vertices: places, sources (lips mirrored: the portrait shows no inside), index sets,
+    triangles, offsets.
+    """
     down = frame.axes[:, 1] * frame.eye_distance
     places, sources, linings, triangles, offsets = [], [], [], [], []
     next_vertex = topology.LANDMARKS
@@ -168,8 +177,9 @@ def _linings(
 def _surroundings(
     face: NDArray[np.float64], size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Rings around the face and a grid beyond, reaching over the picture's edge; and which of them never move by
-    expression."""
+    """Rings around the face and a grid beyond, reaching over the picture's edge; and which of them
+    never move by expression.
+    """
     outline = face[list(topology.FACE_OVAL)]
     centre = outline.mean(axis=0)
     margin = _GRID_PIXELS
@@ -187,7 +197,9 @@ def _surroundings(
 
 
 def _parted(points: NDArray[np.floating], frame: HeadFrame) -> NDArray[np.float64]:
-    """Landmarks [468, 2] seen from the front with lips and lids apart, where no triangle is degenerate."""
+    """Landmarks [468, 2] seen from the front with lips and lids apart, where no triangle is
+    degenerate.
+    """
     yaw_axis = points[topology.LEFT_EYE_OUTER] - points[topology.RIGHT_EYE_OUTER]
     turn = np.arctan2(yaw_axis[2], np.linalg.norm(yaw_axis[:2]))
     local = frame.local(points[:, :2])
@@ -207,7 +219,9 @@ def _parted(points: NDArray[np.floating], frame: HeadFrame) -> NDArray[np.float6
 
 
 def _lip_triangles() -> NDArray[np.int32]:
-    """The lips as bands between their rows: no crack can open at the corners, however they are drawn."""
+    """The lips as bands between their rows: no crack can open at the corners, however they are
+    drawn.
+    """
     triangles = []
     for rows in (topology.UPPER_LIP_ROWS, topology.LOWER_LIP_ROWS):
         for outer, inner in zip(rows[:-1], rows[1:], strict=True):
@@ -254,7 +268,9 @@ def _inside(points: NDArray[np.floating], polygon: NDArray[np.floating]) -> NDAr
 def _depths(
     points: NDArray[np.floating], source: NDArray[np.float64], frame: HeadFrame, first_around: int
 ) -> NDArray[np.float64]:
-    """Depth of every vertex; around the face it falls from that of the outline to the back of the head."""
+    """Depth of every vertex; around the face it falls from that of the outline to the back of the
+    head.
+    """
     unit = frame.eye_distance
     ears = points[[topology.RIGHT_EAR, topology.LEFT_EAR], 2].mean()
     depth = np.zeros(len(source))
@@ -284,7 +300,9 @@ def _lined_rows() -> list[tuple[tuple[int, ...], int]]:
 
 
 def _weights(source: NDArray[np.float64], frame: HeadFrame) -> NDArray[np.float64]:
-    """How much every vertex follows the head: all of the face, the hair beside it, less and less of the neck."""
+    """How much every vertex follows the head: all of the face, the hair beside it, less and less of
+    the neck.
+    """
     local = (source - source[topology.CHIN]) @ frame.axes / frame.eye_distance
     neck = _smooth_step((local[:, 1] + 0.15) / 1.1)
     aside = _smooth_step((np.abs(local[:, 0]) - 1.5) / 0.9)

@@ -1,4 +1,6 @@
-"""The inside of the mouth: teeth made once per avatar, and the loop that paints what the lips leave open."""
+"""The inside of the mouth: teeth made once per avatar, and the loop that paints what the lips leave
+open.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,15 @@ UPPER_HALF_WIDTH, UPPER_TOP, UPPER_BOTTOM = 0.36, -0.17, 0.02
 LOWER_HALF_WIDTH, LOWER_TOP, LOWER_BOTTOM = 0.33, -0.02, 0.15
 
 MOUTH_PARAMETERS = 17
-"""0..5 inverse affine pixel -> (u, v); 6, 7 v of the upper incisal edge and of the lower; 8 tongue; 9..11 light on
-the inside, RGB 0..1.x; 12 eye distance in pixels; 13 strength of the shut seam; 14 u of the lower jaw; 15 unused;
-16 how far the jaw is open."""
+"""0..5 inverse affine pixel -> (u, v); 6, 7 v of the upper incisal edge and of the lower; 8 tongue;
+9..11 light on the inside, RGB 0..1.x; 12 eye distance in pixels; 13 strength of the shut seam; 14 u
+of the lower jaw; 15 unused; 16 how far the jaw is open.
+"""
 
 
 def teeth_texture(ivory: NDArray[np.floating], *, upper: bool) -> NDArray[np.float32]:
-    """One row of teeth with gums: [h, w, 4] float32, RGB 0..255 and alpha 0..1, seen from the front.
+    """One row of teeth with gums: [h, w, 4] float32, RGB 0..255 and alpha 0..1, seen from the
+    front.
 
     ivory: [3] RGB 0..255 of a well lit front tooth.
     """
@@ -88,34 +92,25 @@ def seen_teeth(
     drawn: NDArray[np.float32],
     ivory: NDArray[np.float64],
 ) -> NDArray[np.float32]:
-    """`drawn` [h, w, 4] (a `teeth_texture`) with the upper teeth that a smiling portrait `rgb` [H, W, 3] itself shows.
+    """`drawn` [h, w, 4] (a `teeth_texture`) with the upper teeth that a smiling portrait `rgb` [H,
+    W, 3] itself shows.
 
-    lips: landmarks [468, 2]; ivory: [3] as for `teeth_texture`. The lower lip of a smile follows the edges of the upper teeth, so it bounds them; what
-    the lips hide is continued from what they show.
+    lips: landmarks [468, 2]; ivory: [3] as for `teeth_texture`. The lower lip of a smile follows
+    the edges of the upper teeth, so it bounds them; what the lips hide is continued from what they
+    show.
     """
-    height, width = drawn.shape[:2]
     local = frame.local(lips)
     upper, lower = local[list(topology.UPPER_INNER_LIP)], local[list(topology.LOWER_INNER_LIP)]
     edge = float(lower[5, 1]) - 0.012
-    u = (np.arange(width) + 0.5) / TEETH_SCALE - UPPER_HALF_WIDTH
-    v = (np.arange(height) + 0.5) / TEETH_SCALE + UPPER_TOP + edge
-    grid = frame.pixels(np.stack(np.meshgrid(u, v), axis=-1).reshape(-1, 2)).astype(np.float32)
-    x, y = grid.reshape(height, width, 2).transpose(2, 0, 1)
-    seen = cv2.remap(rgb, x, y, cv2.INTER_CUBIC)
-    margin = 0.014
-    top = np.interp(u, upper[:, 0], upper[:, 1]) + margin
-    bottom = np.interp(u, lower[:, 0], lower[:, 1]) - margin
-    inside = (v[:, None] > top[None]) & (v[:, None] < bottom[None])
-    bright = seen.max(axis=2)
-    inside &= bright > 0.62 * np.percentile(bright[inside], 80) if inside.any() else inside
-    if inside.mean() < 0.04:
-        return drawn
-    filled = fill_hidden(seen, inside.astype(np.float32)).astype(np.float32)
-    # As bright all over as where light falls fully: shadow is added when painting.
-    level = cv2.GaussianBlur(filled.max(axis=2), (0, 0), 0.05 * TEETH_SCALE)
-    filled *= np.clip(ivory.max() / np.maximum(level, 1.0), 0.8, 1.6)[..., None].astype(np.float32)
-    # Teeth end where the lower lip began, and a little before the corners.
-    arc = np.interp(u, lower[:, 0], lower[:, 1]) - 0.012
+    for _ in range(2):
+        found = _cut_teeth(rgb, frame, upper, lower, drawn.shape[:2], edge, ivory)
+        if found is None:
+            return drawn
+        filled, arc = found
+        # The texture hangs from the edge of the front teeth: cut again where that was found.
+        edge += float(arc[len(arc) // 2])
+    height, width = drawn.shape[:2]
+    u, v = _texture_axes(width, height)
     reach = 0.5 * float(upper[-1, 0] - upper[0, 0])
     middle = 0.5 * float(upper[-1, 0] + upper[0, 0])
     ends = np.clip((reach - 0.015 - np.abs(u - middle)) / 0.03, 0, 1)
@@ -123,10 +118,63 @@ def seen_teeth(
     return np.ascontiguousarray(np.dstack([filled, alpha.astype(np.float32)]))
 
 
+def _texture_axes(width: int, height: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """u and v of the columns and rows of an upper teeth texture, v from the incisal edge."""
+    u = (np.arange(width) + 0.5) / TEETH_SCALE - UPPER_HALF_WIDTH
+    return u, (np.arange(height) + 0.5) / TEETH_SCALE + UPPER_TOP
+
+
+def _cut_teeth(
+    rgb: NDArray[np.uint8],
+    frame: HeadFrame,
+    upper: NDArray[np.float64],
+    lower: NDArray[np.float64],
+    shape: tuple[int, ...],
+    edge: float,
+    ivory: NDArray[np.float64],
+) -> tuple[NDArray[np.float32], NDArray[np.float64]] | None:
+    """Teeth between the rims `upper` and `lower` [11, 2] as a texture [h, w, 3] that hangs from v =
+    `edge`.
+
+    With it comes the line where the teeth end, [w] from that edge. None when hardly any teeth are
+    seen.
+    """
+    height, width = shape
+    u, v = _texture_axes(width, height)
+    grid = frame.pixels(np.stack(np.meshgrid(u, v + edge), axis=-1).reshape(-1, 2))
+    x, y = grid.astype(np.float32).reshape(height, width, 2).transpose(2, 0, 1)
+    seen = cv2.remap(rgb, x, y, cv2.INTER_CUBIC)
+    margin = 0.014
+    top = np.interp(u, upper[:, 0], upper[:, 1]) + margin - edge
+    bottom = np.interp(u, lower[:, 0], lower[:, 1]) - margin - edge
+    inside = (v[:, None] > top[None]) & (v[:, None] < bottom[None])
+    if not inside.any():
+        return None
+    bright = seen.max(axis=2)
+    # Lip and gum are coloured and the gaps dark, teeth are neither.
+    paleness = seen.min(axis=2) / np.maximum(bright, 1)
+    inside &= (paleness > ivory.min() / ivory.max() - 0.16) & (
+        bright > 0.62 * np.percentile(bright[inside], 80)
+    )
+    if inside.mean() < 0.03:
+        return None
+    filled = fill_hidden(seen, inside.astype(np.float32)).astype(np.float32)
+    # As bright all over as where light falls fully: shadow is added when painting.
+    level = cv2.GaussianBlur(filled.max(axis=2), (0, 0), 0.05 * TEETH_SCALE)
+    filled *= np.clip(ivory.max() / np.maximum(level, 1.0), 0.8, 1.6)[..., None].astype(np.float32)
+    columns = np.flatnonzero(inside.sum(axis=0) >= 3)
+    lowest = height - 1 - np.argmax(inside[::-1], axis=0)
+    arc = np.interp(np.arange(width), columns, v[lowest[columns]])
+    smooth = cv2.blur(arc[None], (9, 1), borderType=cv2.BORDER_REPLICATE)
+    return filled, cv2.GaussianBlur(smooth, (0, 0), 4)[0]
+
+
 def _arch(
     u: NDArray[np.float64], *, upper: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Per column u: which tooth from the middle, place across it (-1..1), and how much it faces the light (0..1)."""
+    """Per column u: which tooth from the middle, place across it (-1..1), and how much it faces the
+    light (0..1).
+    """
     widths = np.array(_UPPER_WIDTHS_MM if upper else _LOWER_WIDTHS_MM)
     half_width, deep = (30.0, 44.0) if upper else (27.0, 40.0)
     angle = np.linspace(0, 0.5 * np.pi, 4000)
@@ -158,7 +206,8 @@ def draw_mouth(
     upper_teeth: NDArray[np.float32],
     lower_teeth: NDArray[np.float32],
 ) -> None:
-    """Paints teeth, tongue and the dark behind them into the opening of the lips, and the seam where they touch.
+    """Paints teeth, tongue and the dark behind them into the opening of the lips, and the seam
+    where they touch.
 
     out: [H, W, 3]; bounds, table: from `opening_table`; p: [MOUTH_PARAMETERS].
     """
@@ -218,7 +267,9 @@ def _draw_seam(out, x, y, off, gap, edge, p):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
 def _inside(u, v, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: ignore[no-untyped-def]
-    """Colour at (u, v); below, above, edge: distances to the upper lip, the lower lip and the nearer corner."""
+    """Colour at (u, v); below, above, edge: distances to the upper lip, the lower lip and the
+    nearer corner.
+    """
     # Back of the mouth: nearly black, a little red where light comes in over the lower lip.
     glow = 1.0 - smooth_step(above / 0.16)
     red, green, blue = 26.0 + 34.0 * glow, 9.0 + 11.0 * glow, 9.0 + 10.0 * glow

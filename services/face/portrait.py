@@ -1,4 +1,6 @@
-"""An uploaded picture becomes a square portrait with a measured face, or a reason why it will not do."""
+"""An uploaded picture becomes a square portrait with a measured face, or a reason why it will not
+do.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class PortraitStudio:
     """Holds the nets that read portraits. Not thread-safe."""
 
     def __init__(self, bundle: Path) -> None:
-        """Loads the nets of the bundle folder "face-landmarks". EngineLoadError when a file is missing or broken."""
+        """Loads the nets of the bundle folder "face-landmarks". EngineLoadError when a file is
+        missing or broken.
+        """
         self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
         self._landmarker = FaceLandmarker(
             TfliteModel(bundle / "face_landmark.tflite"),
@@ -59,7 +63,7 @@ class PortraitStudio:
         picture = decode_image(content)
         landmarks = self._find_face(picture)
         check_face(landmarks)
-        rgb, to_crop = crop_head(picture, landmarks.points, size)
+        rgb, _ = crop_head(picture, landmarks.points, size)
         # Measured again in the crop: there the face has the size that the nets like best.
         measured = self._find_face(rgb, largest=True)
         return Portrait(rgb, measured, self._segmenter.person(rgb))
@@ -84,7 +88,9 @@ class PortraitStudio:
 
 
 def decode_image(content: bytes) -> NDArray[np.uint8]:
-    """RGB [H, W, 3], turned upright as its EXIF data says. InvalidInputError for anything but a fair-sized picture."""
+    """RGB [H, W, 3], turned upright as its EXIF data says. InvalidInputError for anything but a
+    fair-sized picture.
+    """
     if len(content) > MAX_IMAGE_BYTES:
         raise InvalidInputError(
             f"the picture has {len(content) / 1e6:.1f} MB, allowed are {MAX_IMAGE_BYTES / 1e6:.0f} MB"
@@ -128,7 +134,9 @@ def check_face(landmarks: Landmarks) -> None:
 
 
 def head_angles(points: NDArray[np.floating]) -> tuple[float, float, float]:
-    """(yaw, pitch, roll) in radians from landmarks [468, 3], from the plane of eyes, temples and chin."""
+    """(yaw, pitch, roll) in radians from landmarks [468, 3], from the plane of eyes, temples and
+    chin.
+    """
     across = points[topology.LEFT_EAR] - points[topology.RIGHT_EAR]
     down = points[topology.CHIN] - points[topology.FOREHEAD]
     roll = math.atan2(across[1], across[0])

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class FacePose:
-    """One instant of a face. All zeros is the avatar at rest: lips closed, eyes open, looking at the camera.
+    """One instant of a face. All zeros is the avatar at rest: lips closed, eyes open, looking at
+    the camera.
 
-    Left and right are the person's own, as in ARKit; x grows to the right and y downwards in the picture.
-    Coefficients outside their range are clipped by the renderer.
+    Left and right are the person's own, as in ARKit; x grows to the right and y downwards in the
+    picture. Coefficients outside their range are clipped by the renderer.
     """
 
     jaw_open: float = 0.0

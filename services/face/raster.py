@@ -1,6 +1,8 @@
-"""Compiled loops that paint pixels: the triangles of a face, and the tables that bound its openings.
+"""Compiled loops that paint pixels: the triangles of a face, and the tables that bound its
+openings.
 
-Everything here releases the interpreter lock, touches only its arguments and gives the same bytes for the same input.
+Everything here releases the interpreter lock, touches only its arguments and gives the same bytes
+for the same input.
 """
 
 from __future__ import annotations
@@ -27,11 +29,10 @@ def draw_triangles(
 ) -> None:
     """Paints a textured mesh over a background that stands still.
 
-    places: [N, 2] vertices in pixels of out; source: [N, 2] in pixels of texture; triangles: [M, 3], later ones cover
-    earlier ones;
-    texture: [h, w, 4] colour times alpha, and alpha; background, out: [H, W, 3].
-    A pixel belongs to one triangle only, and seams between neighbours stay closed: every edge is walked from its
-    upper end, whichever triangle it serves.
+    places: [N, 2] vertices in pixels of out; source: [N, 2] in pixels of texture; triangles: [M,
+    3], later ones cover earlier ones; texture: [h, w, 4] colour times alpha, and alpha; background,
+    out: [H, W, 3]. A pixel belongs to one triangle only, and seams between neighbours stay closed:
+    every edge is walked from its upper end, whichever triangle it serves.
     """
     height, width = out.shape[0], out.shape[1]
     for k in range(triangles.shape[0]):
@@ -119,11 +120,12 @@ def opening_table(
     bounds: NDArray[np.float64],
     table: NDArray[np.float64],
 ) -> None:
-    """Describes an opening between two rims [K, 2] (pixels, both from the right corner to the left).
+    """Describes an opening between two rims [K, 2] (pixels, both from the right corner to the
+    left).
 
     bounds [5] becomes: x and y of the right corner, the unit vector to the left corner, its length.
-    table [2, TABLE] becomes: heights of the upper and the lower rim above that line (positive down), smoothly drawn
-    through the points.
+    table [2, TABLE] becomes: heights of the upper and the lower rim above that line (positive
+    down), smoothly drawn through the points.
     """
     count = upper.shape[0]
     dx, dy = upper[count - 1, 0] - upper[0, 0], upper[count - 1, 1] - upper[0, 1]

@@ -59,7 +59,9 @@ class Renderer:
         return self._avatar.size
 
     def render(self, pose: FacePose) -> NDArray[np.uint8]:
-        """The picture of `pose`: RGB [size, size, 3] uint8, a new array. The same pose gives the same bytes."""
+        """The picture of `pose`: RGB [size, size, 3] uint8, a new array. The same pose gives the
+        same bytes.
+        """
         places = self._places(pose)
         out = self._avatar.background.copy()
         self._line_openings(out, places)
@@ -144,7 +146,9 @@ class Renderer:
         return moved
 
     def _anchor(self, at: NDArray[np.float64], depth: float, pose: FacePose) -> NDArray[np.float64]:
-        """Affine map [2, 3] of rest pixels to pictures for what is fixed to the skull around `at` [2]."""
+        """Affine map [2, 3] of rest pixels to pictures for what is fixed to the skull around `at`
+        [2].
+        """
         step = 0.1 * self._frame.eye_distance
         corners = at + np.array([[0.0, 0.0], [step, 0.0], [0.0, step]])
         moved = self._turn(corners, depth, 1.0, pose)
@@ -170,8 +174,10 @@ class Renderer:
         jaw = _limited(pose, "jaw_open")
         parameters[7] = 0.018 + 0.275 * jaw * (1 - 0.8 * _limited(pose, "lips_closed"))
         parameters[16] = jaw
+        # Rounded lips stand out from the teeth, cover the lower and shade the upper.
+        parameters[7] += 0.03 * _limited(pose, "pucker")
         parameters[8] = _limited(pose, "tongue_up")
-        parameters[9:12] = avatar.mouth_light
+        parameters[9:12] = avatar.mouth_light * (1 - 0.4 * _limited(pose, "pucker"))
         parameters[12] = frame.eye_distance
         parameters[13] = avatar.seam
         mouth.draw_mouth(

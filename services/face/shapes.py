@@ -21,7 +21,9 @@ SHAPES = (
     "brow_raise",
     "brow_frown",
 )
-"""Coefficients that act linearly, in the order of the basis; the rest is pose, or acts on the lips as a whole."""
+"""Coefficients that act linearly, in the order of the basis; the rest is pose, or acts on the lips
+as a whole.
+"""
 
 Moves = Mapping[int, tuple[float, float]]
 """Landmark -> displacement in (u, v), eye distances."""
@@ -60,7 +62,9 @@ _ARCH = np.sin(np.pi * _STEPS / 10)
 
 
 class FieldSpreader:
-    """Spreads displacements of a few landmarks over a whole mesh, lower face and upper face apart at the lips."""
+    """Spreads displacements of a few landmarks over a whole mesh, lower face and upper face apart
+    at the lips.
+    """
 
     def __init__(self, mesh: FaceMesh, frame: HeadFrame, places: NDArray[np.float64]) -> None:
         """`places` [N, 2]: the vertices, pixels."""
@@ -122,7 +126,8 @@ def interpolate(
     query: NDArray[np.float64],
     stiffness: float = 1e-3,
 ) -> NDArray[np.float64]:
-    """Values [Q, C] at `query` [Q, 2] of the smoothest field through `values` [K, C] at `at` [K, 2].
+    """Values [Q, C] at `query` [Q, 2] of the smoothest field through `values` [K, C] at `at` [K,
+    2].
 
     Radial basis |r| with a linear part (Wahba, Spline Models for Observational Data, 1990).
     """
@@ -142,7 +147,9 @@ def interpolate(
 
 
 def closed_mouth(mesh: FaceMesh, frame: HeadFrame) -> NDArray[np.float64]:
-    """Displacement [N, 2] in pixels from the portrait to the face at rest: lips shut, a broad smile let go in part."""
+    """Displacement [N, 2] in pixels from the portrait to the face at rest: lips shut, a broad smile
+    let go in part.
+    """
     spreader = FieldSpreader(mesh, frame, mesh.source)
     local = spreader.local
     upper, lower = local[list(topology.UPPER_INNER_LIP)], local[list(topology.LOWER_INNER_LIP)]
@@ -175,9 +182,11 @@ def closed_mouth(mesh: FaceMesh, frame: HeadFrame) -> NDArray[np.float64]:
 def build_shapes(
     mesh: FaceMesh, frame: HeadFrame, rest: NDArray[np.float64], brow_room: float
 ) -> NDArray[np.float32]:
-    """The basis [len(SHAPES), N, 2] in pixels per unit of coefficient, around the face at rest [N, 2].
+    """The basis [len(SHAPES), N, 2] in pixels per unit of coefficient, around the face at rest [N,
+    2].
 
-    `brow_room`: skin between brows and hair, in eye distances; the brows rise by at most half of it.
+    `brow_room`: skin between brows and hair, in eye distances; the brows rise by at most half of
+    it.
     """
     spreader = FieldSpreader(mesh, frame, rest)
     local = spreader.local
@@ -189,7 +198,7 @@ def build_shapes(
         spreader.spread(_smile(local)),
         spreader.place(_blink(local, left=True)),
         spreader.place(_blink(local, left=False)),
-        spreader.place(_brow_raise(float(np.clip(0.5 * brow_room, 0.035, 0.085)))),
+        spreader.place(_brow_raise(float(np.clip(0.5 * brow_room, 0.035, 0.06)))),
         spreader.place(_brow_frown()),
     ]
     return np.stack(basis).astype(np.float32)
@@ -202,7 +211,9 @@ def _is_corner(vertex: int) -> bool:
 def _lip_moves(
     upper: Sequence[NDArray[np.float64]], lower: Sequence[NDArray[np.float64]]
 ) -> dict[int, tuple[float, float]]:
-    """Moves of all lip rows from displacements [11, 2] per row, outer to inner. Corners take the upper row's."""
+    """Moves of all lip rows from displacements [11, 2] per row, outer to inner. Corners take the
+    upper row's.
+    """
     moves: dict[int, tuple[float, float]] = dict.fromkeys(_NOSE_BASE, (0.0, 0.0))
     for rows, fields in ((topology.LOWER_LIP_ROWS, lower), (topology.UPPER_LIP_ROWS, upper)):
         for row, field in zip(rows, fields, strict=True):
@@ -227,7 +238,9 @@ def _bow(local: NDArray[np.float64], row: Sequence[int]) -> NDArray[np.float64]:
 
 
 def _jaw_open(local: NDArray[np.float64]) -> Moves:
-    """The jaw turns about the ears: chin and lower lip fall together, corners come along a little and draw in."""
+    """The jaw turns about the ears: chin and lower lip fall together, corners come along a little
+    and draw in.
+    """
     inward = -(_STEPS - 5) / 5
     side = np.abs(inward)
     corner = 0.075
@@ -311,9 +324,9 @@ def _brow_raise(lift: float) -> Moves:
     for brow in (topology.RIGHT_BROW, topology.LEFT_BROW):
         moves.update(dict.fromkeys(brow, (0.0, -lift)))
     for row in (topology.RIGHT_ORBIT, topology.LEFT_ORBIT):
-        moves.update(dict.fromkeys(row[1:-1], (0.0, -0.55 * lift)))
+        moves.update(dict.fromkeys(row[1:-1], (0.0, -0.75 * lift)))
     for row in (topology.RIGHT_LID_CREASE, topology.LEFT_LID_CREASE):
-        moves.update(dict.fromkeys(row[2:-1], (0.0, -0.2 * lift)))
+        moves.update(dict.fromkeys(row[2:-1], (0.0, -0.35 * lift)))
     moves.update({9: (0.0, -0.7 * lift), 8: (0.0, -0.35 * lift), 168: (0.0, -0.1 * lift)})
     moves.update(dict.fromkeys((156, 383, 124, 353), (0.0, -0.5 * lift)))
     moves.update(dict.fromkeys((108, 337, 69, 299, 104, 333, 151), (0.0, -0.45 * lift)))

@@ -1,4 +1,6 @@
-"""Which of the 468 landmarks is what. Numbers are those of the MediaPipe face mesh; right and left are the person's."""
+"""Which of the 468 landmarks is what. Numbers are those of the MediaPipe face mesh; right and left
+are the person's.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,117 @@
+"""Pictures become H.264 or VP8, one packet for each picture at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from types import TracebackType
+from typing import Literal, Self
+
+import av
+import numpy as np
+from av.video.frame import PictureType
+from numpy.typing import NDArray
+
+from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+
+Codec = Literal["h264", "vp8"]
+_KEYFRAME_SECONDS = 2.0
+"""A viewer that lost a packet waits at most this long for a whole picture."""
+_H264_OPTIONS = {
+    "preset": "superfast",
+    "tune": "zerolatency",
+    "profile": "baseline",
+    # Constrained baseline with parameter sets before every key frame: any browser can join at any
+    # of them.
+    "x264-params": "bframes=0:repeat-headers=1:annexb=1:scenecut=0:sliced-threads=0:threads=1:ref=1:rc-lookahead=0:aud=0:sync-lookahead=0",
+}
+_VP8_OPTIONS = {
+    "deadline": "realtime",
+    "cpu-used": "8",
+    "lag-in-frames": "0",
+    "error-resilient": "1",
+    "auto-alt-ref": "0",
+    "static-thresh": "0",
+    "undershoot-pct": "95",
+    "noise-sensitivity": "0",
+    "max-intra-rate": "400",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedFrame:
+    """One encoded picture."""
+
+    payload: bytes
+    """H.264: Annex B, parameter sets before a key frame. VP8: one frame."""
+    keyframe: bool
+
+
+class VideoEncoder:
+    """A stream of one codec. Not thread-safe; the work runs without the interpreter lock."""
+
+    def __init__(
+        self, codec: Codec, width: int, height: int, fps: int, bitrate: int = 1_000_000
+    ) -> None:
+        """bitrate: bits per second. EngineLoadError when this build of FFmpeg lacks the codec."""
+        if width % 2 or height % 2 or width < 16 or height < 16:
+            raise InvalidInputError(
+                f"a video needs even sides of 16 or more, not {width} x {height}"
+            )
+        if codec not in ("h264", "vp8"):
+            raise InvalidInputError(f"no video codec {codec!r}: h264 and vp8 are made")
+        name = "libx264" if codec == "h264" else "libvpx"
+        options = _H264_OPTIONS if codec == "h264" else _VP8_OPTIONS
+        try:
+            context = av.VideoCodecContext.create(name, "w")
+            context.width, context.height, context.pix_fmt = width, height, "yuv420p"
+            context.time_base, context.framerate = Fraction(1, fps), Fraction(fps)
+            context.bit_rate = bitrate
+            context.gop_size = max(1, int(_KEYFRAME_SECONDS * fps))
+            context.thread_count = 1
+            context.max_b_frames = 0
+            # A quarter of a second of buffer: no picture is so large that it arrives late.
+            context.options = {**options, "maxrate": str(bitrate), "bufsize": str(bitrate // 2)}
+            context.open()
+        except (av.FFmpegError, ValueError) as error:
+            raise EngineLoadError(f"video encoder {name} does not start: {error}") from error
+        self._context = context
+        self._shape = (height, width, 3)
+        self._count = 0
+
+    def encode(self, rgb: NDArray[np.uint8], *, force_keyframe: bool = False) -> EncodedFrame:
+        """Encodes `rgb` [height, width, 3]; always gives its packet, never that of an earlier
+        picture.
+        """
+        if rgb.shape != self._shape or rgb.dtype != np.uint8:
+            raise InvalidInputError(
+                f"a picture must be uint8 {self._shape}, not {rgb.dtype} {rgb.shape}"
+            )
+        frame = av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(format="yuv420p")
+        frame.pts = self._count
+        frame.time_base = self._context.time_base
+        frame.pict_type = PictureType.I if force_keyframe else PictureType.NONE
+        self._count += 1
+        try:
+            packets = self._context.encode(frame)
+        except av.FFmpegError as error:
+            raise EngineError(f"video encoder failed: {error}") from error
+        if len(packets) != 1:
+            raise EngineError(f"video encoder gave {len(packets)} packets for one picture")
+        return EncodedFrame(bytes(packets[0]), bool(packets[0].is_keyframe))
+
+    def close(self) -> None:
+        """Frees the encoder. Packets never wait inside, so nothing is lost."""
+        if self._count:
+            self._context.encode(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
