@@ -18,7 +18,7 @@ class CutRules:
     silence_probability: float = 0.35
     fewest_voiced_frames: int = 3
     pause_frames: int = 10
-    margin_frames: int = 6
+    margin_frames: int = 10
     longest_frames: int = LONGEST_PIECE_SAMPLES // FRAME_SAMPLES
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from services.asr.turn_detector import TurnDetector
 from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ, VadState, VoiceDetector
 from services.asr.whisper import Whisper
 from visavis.engine import Engine, EngineLane
-from visavis.errors import EngineLoadError
+from visavis.errors import EngineLoadError, UnknownNameError
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class Hearing:
         self._detector: VoiceDetector | None = None
         self._turn: TurnDetector | None = None
         self._languages: Languages | None = None
+        self._ears: dict[str, Ear] = {}
 
     @property
     def bundles(self) -> tuple[str, ...]:
@@ -82,6 +83,17 @@ class Hearing:
             raise EngineLoadError("speech recognition is not loaded yet")
         return self._languages
 
+    @property
+    def known_languages(self) -> tuple[str, ...]:
+        """Empty before `load`."""
+        return self._languages.known if self._languages else ()
+
+    def ear(self, bundle: str) -> Ear:
+        """The loaded recogniser of one bundle. Raises UnknownNameError."""
+        if bundle not in self._ears:
+            raise UnknownNameError(f"bundle: {bundle!r} is none of {', '.join(self._ears)}")
+        return self._ears[bundle]
+
     async def load(self) -> None:
         """Load and warm everything. Raises EngineLoadError or UnknownNameError."""
         names = self._names
@@ -91,14 +103,15 @@ class Hearing:
         self._turn = await self._lanes[names.turn].run(
             lambda: TurnDetector(self._engine(names.turn, "smart-turn.onnx"))
         )
-        ears: dict[str, Ear] = {}
+        by_language: dict[str, Ear] = {}
         for name in names.ears:
             transcriber = await self._lanes[name].run(self._transcriber, name)
+            self._ears[name] = Ear(name, transcriber)
             for language in transcriber.languages:
                 # The first bundle of the profile that knows a language keeps it.
-                ears.setdefault(language, Ear(name, transcriber))
-        self._languages = Languages(ears, self._default_language)
-        await self._warm({ear.bundle: ear for ear in ears.values()}.values())
+                by_language.setdefault(language, self._ears[name])
+        self._languages = Languages(by_language, self._default_language)
+        await self._warm()
 
     async def speech(self, frames: NDArray[np.float32], state: VadState) -> list[float]:
         """frames: [K, FRAME_SAMPLES] float32 -> probability of speech per frame."""
@@ -167,13 +180,13 @@ class Hearing:
         kind = Moonshine if bundle.startswith("moonshine") else Whisper
         return kind(encoder, decoder, tokenizer)
 
-    async def _warm(self, ears: Iterable[Ear]) -> None:
+    async def _warm(self) -> None:
         """The first run of a network allocates and is slow: let nobody wait for it."""
         started = time.monotonic()
         second = np.zeros(SAMPLE_RATE_HZ, np.float32)
         await self.speech(second[:FRAME_SAMPLES][None], VadState())
         await self.end_of_turn(second)
-        for ear in ears:
+        for ear in self._ears.values():
             language = ear.transcriber.languages[0]
             await self._lanes[ear.bundle].run(ear.transcriber.transcribe, second, language)
         log.info("warmed %s in %.2f s", ", ".join(self._paths), time.monotonic() - started)

@@ -67,7 +67,7 @@ class AsrService:
 
     async def load(self) -> None:
         await self._hearing.load()
-        self.languages = self._hearing.languages.known
+        self.languages = self._hearing.known_languages
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         asr_pb2_grpc.add_SpeechRecognitionServicer_to_server(self._servicer, server)
@@ -183,7 +183,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             ],
             slots=self._slots.slots,
             free_slots=self._slots.free,
-            languages=self._hearing.languages.known,
+            languages=self._hearing.known_languages,
         )
 
     def _session(self, config: asr_pb2.RecognitionConfig) -> ListeningSession:

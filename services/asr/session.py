@@ -101,6 +101,17 @@ class ListeningSession:
                 raise event
             yield event
 
+    def ready_events(self) -> list[Heard]:
+        """What `events` would give without waiting. Raises as it does."""
+        ready: list[Heard] = []
+        while not self._events.empty():
+            event = self._events.get_nowait()
+            if isinstance(event, Exception):
+                raise event
+            if event is not None:
+                ready.append(event)
+        return ready
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -125,6 +125,11 @@ class Listener:
         """Nothing is open and no answer is awaited."""
         return not self._utterances
 
+    @property
+    def kept_samples(self) -> int:
+        """Sound held in memory."""
+        return self._tape.end - self._tape.start
+
     def frame(self, pcm: NDArray[np.float32], speech_probability: float) -> list[Output]:
         """The next [FRAME_SAMPLES] float32 and how likely they are speech."""
         self._tape.append(pcm)

@@ -24,6 +24,11 @@ class Tape:
         """Position after the newest sample: how much has been heard."""
         return self._first + self._used
 
+    @property
+    def capacity(self) -> int:
+        """Samples that the memory held at present has room for."""
+        return len(self._samples)
+
     def append(self, pcm: NDArray[np.float32]) -> None:
         """pcm: [N] float32."""
         needed = self._used + len(pcm)

@@ -1,0 +1,126 @@
+"""Utterances begin, pause and end where they should."""
+
+import pytest
+
+from services.asr.endpointing import Endpointer, EndpointRules, Kind, Signal
+from services.asr.vad import FRAME_SAMPLES
+
+RULES = EndpointRules()
+
+
+def run(endpointer: Endpointer, probability: float, frames: int) -> list[Signal]:
+    return [signal for _ in range(frames) for signal in endpointer.frame(probability)]
+
+
+def kinds(signals: list[Signal]) -> list[Kind]:
+    return [signal.kind for signal in signals]
+
+
+def paused(end_of_turn: float | None = None) -> Endpointer:
+    endpointer = Endpointer()
+    run(endpointer, 1.0, 20)
+    assert kinds(run(endpointer, 0.0, RULES.pause_frames)) == [Kind.PAUSED]
+    if end_of_turn is not None:
+        assert endpointer.judge(end_of_turn) == []
+    return endpointer
+
+
+def frames_until_end(endpointer: Endpointer) -> int:
+    for count in range(1, 100):
+        if Kind.ENDED in kinds(endpointer.frame(0.0)):
+            return RULES.pause_frames + count
+    raise AssertionError("never ended")
+
+
+def test_speech_starts_where_its_first_frame_was() -> None:
+    endpointer = Endpointer()
+    assert run(endpointer, 0.0, 10) == []
+    signals = run(endpointer, 0.9, RULES.start_frames)
+    assert signals == [Signal(Kind.STARTED, 10 * FRAME_SAMPLES)]
+
+
+def test_a_click_is_not_speech() -> None:
+    endpointer = Endpointer()
+    for _ in range(20):
+        assert run(endpointer, 1.0, RULES.start_frames - 1) == []
+        assert run(endpointer, 0.0, 1) == []
+
+
+def test_a_finished_question_ends_after_the_shortest_wait() -> None:
+    assert frames_until_end(paused(0.95)) == RULES.shortest_wait_frames
+
+
+def test_an_unfinished_sentence_is_waited_for() -> None:
+    assert frames_until_end(paused(0.05)) == RULES.longest_wait_frames
+
+
+def test_doubt_waits_in_between_and_longer_the_less_sure() -> None:
+    waits = [frames_until_end(paused(p)) for p in (0.7, 0.5, 0.3)]
+    assert RULES.shortest_wait_frames < waits[0] < waits[1] < waits[2] < RULES.longest_wait_frames
+
+
+def test_without_an_opinion_the_longest_wait_holds() -> None:
+    assert frames_until_end(paused(None)) == RULES.longest_wait_frames
+
+
+def test_a_late_opinion_ends_at_once_when_the_wait_is_over() -> None:
+    endpointer = paused(None)
+    run(endpointer, 0.0, RULES.shortest_wait_frames)
+    assert endpointer.judge(0.99) == [Signal(Kind.ENDED, 20 * FRAME_SAMPLES)]
+
+
+def test_doubt_asks_for_a_second_opinion_once() -> None:
+    assert kinds(run(paused(0.3), 0.0, 10)) == [Kind.STILL_PAUSED]
+    assert Kind.STILL_PAUSED not in kinds(run(paused(0.9), 0.0, 10))
+
+
+def test_speech_after_a_pause_resumes_and_forgets_the_opinion() -> None:
+    endpointer = paused(0.75)
+    assert kinds(run(endpointer, 1.0, 3)) == [Kind.RESUMED]
+    assert endpointer.end_of_turn is None
+    assert kinds(run(endpointer, 0.0, RULES.pause_frames)) == [Kind.PAUSED]
+
+
+def test_an_opinion_on_speech_is_ignored() -> None:
+    endpointer = Endpointer()
+    run(endpointer, 1.0, 10)
+    assert endpointer.judge(1.0) == []
+    assert run(endpointer, 1.0, 10) == []
+
+
+def test_between_the_thresholds_a_sound_stays_what_it_was() -> None:
+    between = (RULES.speech_probability + RULES.silence_probability) / 2
+    endpointer = Endpointer()
+    assert run(endpointer, between, 20) == []
+    run(endpointer, 1.0, 10)
+    assert run(endpointer, between, 50) == []
+    run(endpointer, 0.0, 1)
+    assert kinds(run(endpointer, between, 5)) == [Kind.PAUSED]
+
+
+def test_too_short_for_a_word_is_discarded() -> None:
+    endpointer = Endpointer()
+    run(endpointer, 1.0, RULES.fewest_voiced_frames - 1)
+    run(endpointer, 0.0, RULES.pause_frames)
+    endpointer.judge(1.0)
+    assert kinds(run(endpointer, 0.0, 10)) == [Kind.DISCARDED]
+
+
+def test_an_endless_utterance_is_ended() -> None:
+    endpointer = Endpointer(EndpointRules(longest_utterance_frames=100))
+    signals = run(endpointer, 1.0, 250)
+    assert kinds(signals) == [Kind.STARTED, Kind.ENDED] * 2 + [Kind.STARTED]
+
+
+def test_finish_closes_an_open_utterance_and_only_that() -> None:
+    endpointer = Endpointer()
+    assert endpointer.finish() == []
+    run(endpointer, 1.0, 10)
+    assert endpointer.finish() == [Signal(Kind.ENDED, 10 * FRAME_SAMPLES)]
+    assert endpointer.finish() == []
+
+
+@pytest.mark.parametrize("end_of_turn", [0.0, 0.2, 0.5, 0.8, 1.0])
+def test_the_wait_stays_within_its_bounds(end_of_turn: float) -> None:
+    wait = RULES.wait_frames(end_of_turn)
+    assert RULES.shortest_wait_frames <= wait <= RULES.longest_wait_frames

@@ -1,0 +1,375 @@
+"""The service over real gRPC and a real bus, with networks that answer by rule."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from services.asr.servicer import AsrService
+from services.asr.settings import AsrSettings
+from tests.asr.doubles import COUGH, FakeHearing, loud, pcm16, quiet
+from visavis.bus import Bus
+from visavis.errors import EngineError
+from visavis.interceptor import ErrorInterceptor
+from visavis.media import PcmChunk, Place, TranscriptChunk, TranscriptEvent
+from visavis.subjects import Kind
+from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
+
+Stub = asr_pb2_grpc.SpeechRecognitionStub
+QUESTION = np.concatenate([quiet(10), loud(40), quiet(40)])
+Code = grpc.StatusCode
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    hearing: FakeHearing | None = None, bus: Bus | None = None, **settings: Any
+) -> AsyncIterator[Stub]:
+    service = AsrService(AsrSettings(**settings), bus, "asr-test", hearing=hearing or FakeHearing())
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
+    assert service.register(server) == ["visavis.v1.SpeechRecognition"]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await service.load()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield Stub(channel)
+    await server.stop(0)
+    await service.close()
+
+
+def config(rate: int = 16_000, language: str = "", interim: bool = False) -> Any:
+    return asr_pb2.RecognitionConfig(
+        sample_rate_hz=rate, language=language, interim_results=interim
+    )
+
+
+def recording(sound: np.ndarray, **fields: Any) -> Any:
+    return asr_pb2.RecognizeRequest(config=config(**fields), pcm_s16le=pcm16(sound).tobytes())
+
+
+async def stream(stub: Stub, *messages: Any) -> list[Any]:
+    """Transcripts of one StreamingRecognize call to which `messages` are sent."""
+    requests = [
+        asr_pb2.StreamingRecognizeRequest(pcm_s16le=m)
+        if isinstance(m, bytes)
+        else asr_pb2.StreamingRecognizeRequest(config=m)
+        for m in messages
+    ]
+    async with asyncio.timeout(10):
+        return [response.transcript async for response in stub.StreamingRecognize(iter(requests))]
+
+
+def pieces(sound: np.ndarray, n_samples: int = 320) -> list[bytes]:
+    pcm = pcm16(sound)
+    return [pcm[i : i + n_samples].tobytes() for i in range(0, len(pcm), n_samples)]
+
+
+def names(transcripts: list[Any]) -> list[str]:
+    return [media_pb2.TranscriptChunk.Event.Name(t.event) for t in transcripts]
+
+
+async def status(stub: Stub) -> Any:
+    return await stub.GetStatus(control_pb2.GetStatusRequest())
+
+
+async def test_a_recording_is_recognised() -> None:
+    async with serving() as stub:
+        response = await stub.Recognize(recording(QUESTION, language="en-GB"))
+    assert (response.text, response.language) == ("40", "en")
+    assert response.audio_ms == len(QUESTION) // 16
+    assert response.words[0].end_ms == response.audio_ms
+
+
+@pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000])
+async def test_any_common_rate_is_resampled(rate: int) -> None:
+    n = rate * 2
+    sound = np.full(n, 0.5, np.float32)
+    async with serving() as stub:
+        response = await stub.Recognize(recording(sound, rate=rate))
+        transcripts = await stream(stub, config(rate), *pieces(sound, rate // 50))
+    assert response.audio_ms == 2000
+    assert int(response.text) == pytest.approx(62, abs=2)
+    assert int(transcripts[-1].text) == pytest.approx(62, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "word"),
+    [
+        (recording(QUESTION, rate=7999), Code.INVALID_ARGUMENT, "sample_rate_hz"),
+        (recording(QUESTION, rate=0), Code.INVALID_ARGUMENT, "sample_rate_hz"),
+        (recording(QUESTION, language="tlh"), Code.NOT_FOUND, "tlh"),
+        (
+            asr_pb2.RecognizeRequest(config=config(), pcm_s16le=b"abc"),
+            Code.INVALID_ARGUMENT,
+            "pcm_s16le",
+        ),
+        (asr_pb2.RecognizeRequest(), Code.INVALID_ARGUMENT, "sample_rate_hz"),
+        (
+            asr_pb2.RecognizeRequest(config=config(8000), pcm_s16le=bytes(8000 * 2 * 601)),
+            Code.INVALID_ARGUMENT,
+            "600 s",
+        ),
+    ],
+)
+async def test_a_bad_recording_says_what_is_wrong(request_: Any, code: Code, word: str) -> None:
+    options = [("grpc.max_receive_message_length", -1)]
+    hearing = FakeHearing()
+    service = AsrService(AsrSettings(), None, "asr-test", hearing=hearing)
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=options)
+    service.register(server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await Stub(channel).Recognize(request_)
+    await server.stop(0)
+    assert caught.value.code() is code
+    assert word in caught.value.details()
+
+
+async def test_recordings_are_limited_and_free_their_place() -> None:
+    hearing = FakeHearing()
+    hearing.hold.clear()
+    async with serving(hearing, slots=1) as stub:
+        first = stub.Recognize(recording(QUESTION))
+        await asyncio.wait_for(hearing.asked.wait(), 5)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Recognize(recording(QUESTION))
+        assert caught.value.code() is Code.RESOURCE_EXHAUSTED
+        hearing.hold.set()
+        assert (await first).text == "40"
+        assert (await stub.Recognize(recording(QUESTION))).text == "40"
+
+
+@pytest.mark.parametrize("n_samples", [100, 320, 511, 512, 513, 16_000])
+async def test_a_stream_is_recognised_whatever_its_chunks(n_samples: int) -> None:
+    async with serving() as stub:
+        transcripts = await stream(stub, config(), *pieces(QUESTION, n_samples))
+    assert names(transcripts) == ["SPEECH_STARTED", "PAUSED", "FINAL"]
+    final = transcripts[-1]
+    assert (final.text, final.language, final.utterance) == ("40", "en", 1)
+    assert final.speech_end_samples == 50 * 512
+    assert [t.header.seq for t in transcripts] == [0, 1, 2]
+
+
+async def test_interim_results_come_only_when_wanted() -> None:
+    sound = np.concatenate([loud(100), quiet(20)])
+    async with serving() as stub:
+        with_them = names(await stream(stub, config(interim=True), *pieces(sound)))
+        without = names(await stream(stub, config(), *pieces(sound)))
+    assert "PARTIAL" in with_them
+    assert "PARTIAL" not in without
+
+
+async def test_half_closing_ends_what_is_being_said() -> None:
+    async with serving() as stub:
+        assert names(await stream(stub, config(), *pieces(loud(40))))[-1] == "FINAL"
+        assert await stream(stub, config()) == []
+        assert names(await stream(stub, config(), *pieces(loud(10, COUGH))))[-1] == "DISCARDED"
+
+
+@pytest.mark.parametrize(
+    ("messages", "code"),
+    [
+        ([], Code.FAILED_PRECONDITION),
+        ([b"\0\0"], Code.FAILED_PRECONDITION),
+        ([config(), config()], Code.FAILED_PRECONDITION),
+        ([config(96_000)], Code.INVALID_ARGUMENT),
+        ([config(), b"abc"], Code.INVALID_ARGUMENT),
+        ([config(), bytes(2 * 16_001)], Code.INVALID_ARGUMENT),
+        ([config(language="xx")], Code.NOT_FOUND),
+    ],
+)
+async def test_a_bad_stream_says_what_is_wrong(messages: list[Any], code: Code) -> None:
+    async with serving() as stub:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream(stub, *messages)
+        assert caught.value.code() is code
+        assert caught.value.details()
+        assert (await status(stub)).free_slots == 4
+
+
+async def test_a_failing_engine_ends_the_stream_with_its_error() -> None:
+    hearing = FakeHearing()
+    hearing.error = EngineError("decoder.onnx: out of memory")
+    async with serving(hearing) as stub:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream(stub, config(), pcm16(loud(20)).tobytes())
+    assert caught.value.code() is Code.UNAVAILABLE
+    assert "out of memory" in caught.value.details()
+
+
+async def test_a_client_that_vanishes_frees_its_slot() -> None:
+    hearing = FakeHearing()
+    hearing.hold.clear()
+    async with serving(hearing, slots=1) as stub:
+        call = stub.StreamingRecognize()
+        await call.write(asr_pb2.StreamingRecognizeRequest(config=config()))
+        for piece in pieces(QUESTION):
+            await call.write(asr_pb2.StreamingRecognizeRequest(pcm_s16le=piece))
+        await call.read()
+        assert (await status(stub)).free_slots == 0
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream(stub, config())
+        assert caught.value.code() is Code.RESOURCE_EXHAUSTED
+        call.cancel()
+        async with asyncio.timeout(5):
+            while (await status(stub)).free_slots == 0:
+                pass
+
+
+async def test_status_tells_what_is_heard() -> None:
+    async with serving(slots=3) as stub:
+        answer = await status(stub)
+    assert (answer.service, answer.slots, list(answer.languages)) == ("asr", 3, ["en", "zh"])
+
+
+@contextlib.asynccontextmanager
+async def attached(stub: Stub, session: str, **fields: Any) -> AsyncIterator[Any]:
+    call = stub.Attach()
+    await call.write(
+        asr_pb2.AsrAttachRequest(
+            config=asr_pb2.AsrAttachConfig(session=session, recognition=config(**fields))
+        )
+    )
+    assert (await call.read()).ready.instance == "asr-test"
+    yield call
+    call.cancel()
+
+
+class Microphone:
+    """Publishes sound of one session as 20 ms chunks."""
+
+    def __init__(self, bus: Bus, session: str, *, pts: int = 0) -> None:
+        self.bus = bus
+        self.session = session
+        self.pts = pts
+        self.seq = 0
+
+    async def say(self, sound: np.ndarray) -> None:
+        pcm = pcm16(sound)
+        for start in range(0, len(pcm), 320):
+            piece = pcm[start : start + 320]
+            place = Place(self.session, 0, self.seq, self.pts)
+            await self.bus.publish(Kind.MIC, PcmChunk(place, 16_000, piece))
+            self.pts += len(piece)
+            self.seq += 1
+            if self.seq % 20 == 0:
+                await self.bus.flush()
+
+
+async def until(transcripts: Any, event: TranscriptEvent) -> list[TranscriptChunk]:
+    heard: list[TranscriptChunk] = []
+    async with asyncio.timeout(10):
+        async for chunk in transcripts:
+            heard.append(chunk)
+            if chunk.event is event:
+                return heard
+    raise AssertionError("the transcript ended")
+
+
+async def test_an_attached_session_hears_and_tells_over_the_bus(bus: Bus) -> None:
+    async with (
+        serving(bus=bus) as stub,
+        bus.subscribe("attached", Kind.TRANSCRIPT) as transcripts,
+        attached(stub, "attached"),
+    ):
+        await Microphone(bus, "attached", pts=1_000_000).say(QUESTION)
+        heard = await until(transcripts, TranscriptEvent.FINAL)
+    final = heard[-1]
+    assert final.text == "40"
+    assert final.place.turn == 0
+    assert final.speech_end_samples == 1_000_000 + 50 * 512
+    assert final.place.stamps[0].stage == "asr.final"
+    assert [chunk.place.seq for chunk in heard] == list(range(len(heard)))
+
+
+async def test_a_microphone_that_falls_silent_still_gets_its_answer(bus: Bus) -> None:
+    async with (
+        serving(bus=bus) as stub,
+        bus.subscribe("muted", Kind.TRANSCRIPT) as transcripts,
+        attached(stub, "muted"),
+    ):
+        await Microphone(bus, "muted").say(loud(40))
+        assert (await until(transcripts, TranscriptEvent.FINAL))[-1].text == "40"
+
+
+async def test_lost_chunks_count_as_silence(bus: Bus) -> None:
+    async with (
+        serving(bus=bus) as stub,
+        bus.subscribe("lossy", Kind.TRANSCRIPT) as transcripts,
+        attached(stub, "lossy"),
+    ):
+        microphone = Microphone(bus, "lossy")
+        await microphone.say(np.concatenate([quiet(10), loud(40)]))
+        microphone.pts += 4 * 512
+        await microphone.say(np.concatenate([loud(20), quiet(30)]))
+        final = (await until(transcripts, TranscriptEvent.FINAL))[-1]
+    assert final.speech_end_samples == 74 * 512
+
+
+async def test_two_sessions_hear_only_themselves(bus: Bus) -> None:
+    async with (
+        serving(bus=bus) as stub,
+        bus.subscribe("one", Kind.TRANSCRIPT) as of_one,
+        bus.subscribe("two", Kind.TRANSCRIPT) as of_two,
+        attached(stub, "one"),
+        attached(stub, "two", language="zh"),
+    ):
+        await asyncio.gather(
+            Microphone(bus, "one").say(np.concatenate([quiet(10), loud(30), quiet(30)])),
+            Microphone(bus, "two").say(np.concatenate([quiet(10), loud(50), quiet(30)])),
+        )
+        one = (await until(of_one, TranscriptEvent.FINAL))[-1]
+        two = (await until(of_two, TranscriptEvent.FINAL))[-1]
+    assert (one.text, one.language, one.place.session) == ("30", "en", "one")
+    assert (two.text, two.language, two.place.session) == ("50", "zh", "two")
+
+
+async def test_the_language_of_a_session_can_change(bus: Bus) -> None:
+    async with (
+        serving(bus=bus) as stub,
+        bus.subscribe("polyglot", Kind.TRANSCRIPT) as transcripts,
+        attached(stub, "polyglot") as call,
+    ):
+        await call.write(asr_pb2.AsrAttachRequest(language="zh"))
+        microphone = Microphone(bus, "polyglot")
+        async with asyncio.timeout(10):
+            while True:
+                await microphone.say(QUESTION)
+                final = (await until(transcripts, TranscriptEvent.FINAL))[-1]
+                if final.language == "zh":
+                    break
+
+
+async def test_bad_attachments_are_refused(bus: Bus) -> None:
+    async def refused(stub: Stub, *requests: Any) -> Code:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in stub.Attach(iter(requests)):
+                pass
+        return caught.value.code()
+
+    def to(session: str, **fields: Any) -> Any:
+        recognition = config(**fields)
+        return asr_pb2.AsrAttachRequest(
+            config=asr_pb2.AsrAttachConfig(session=session, recognition=recognition)
+        )
+
+    async with serving(bus=bus) as stub, attached(stub, "taken"):
+        assert await refused(stub) is Code.FAILED_PRECONDITION
+        language = asr_pb2.AsrAttachRequest(language="en")
+        assert await refused(stub, language) is Code.FAILED_PRECONDITION
+        assert await refused(stub, to("taken")) is Code.ALREADY_EXISTS
+        assert await refused(stub, to("no spaces")) is Code.INVALID_ARGUMENT
+        assert await refused(stub, to("x", language="xx")) is Code.NOT_FOUND
+        assert await refused(stub, to("x"), to("x")) is Code.FAILED_PRECONDITION
+        unknown = asr_pb2.AsrAttachRequest(language="xx")
+        assert await refused(stub, to("x"), unknown) is Code.NOT_FOUND
+        assert (await status(stub)).free_slots == 3
+    async with serving() as stub:
+        assert await refused(stub, to("x")) is Code.UNAVAILABLE

@@ -1,0 +1,231 @@
+"""The listener turns frames and answers into the events that the protocol promises."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from services.asr.cutter import LONGEST_PIECE_SAMPLES
+from services.asr.endpointing import EndpointRules
+from services.asr.stream import Heard, Judge, Listener, Output, Purpose, Transcribe
+from services.asr.transcript import Segment, Transcript
+from services.asr.vad import FRAME_SAMPLES
+from tests.asr.doubles import COUGH, CountingTranscriber, loud, quiet
+from visavis.media import TranscriptEvent as Event
+
+RULES = EndpointRules()
+
+
+class Desk:
+    """Feeds a listener and answers its questions at once, or when told."""
+
+    def __init__(self, *, interim: bool = False, end_of_turn: float = 1.0) -> None:
+        self.listener = Listener("en", interim_results=interim)
+        self.end_of_turn = end_of_turn
+        self.events: list[Heard] = []
+        self.asked: list[Transcribe | Judge] = []
+        self.waiting: list[Transcribe | Judge] = []
+        self.answers_at_once = True
+        self.cost_s = 0.01
+        self.text: str | None = None
+
+    def feed(self, sound: np.ndarray) -> None:
+        for start in range(0, len(sound), FRAME_SAMPLES):
+            frame = sound[start : start + FRAME_SAMPLES]
+            self.take(self.listener.frame(frame, float(np.abs(frame).max() > COUGH / 2)))
+
+    def take(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Heard):
+                self.events.append(output)
+            else:
+                self.asked.append(output)
+                self.waiting.append(output)
+                if self.answers_at_once:
+                    self.answer()
+
+    def answer(self) -> None:
+        work = self.waiting.pop(0)
+        if isinstance(work, Judge):
+            self.take(self.listener.judged(work, self.end_of_turn))
+            return
+        heard = CountingTranscriber().transcribe(work.pcm, work.language)
+        if self.text is not None:
+            heard = Transcript(self.text, "en", (Segment(self.text, 0, len(work.pcm)),))
+        self.take(self.listener.transcribed(work, heard, self.cost_s))
+
+    @property
+    def kinds(self) -> list[Event]:
+        return [event.event for event in self.events]
+
+
+def test_a_question_becomes_a_final_text() -> None:
+    desk = Desk()
+    desk.feed(np.concatenate([quiet(20), loud(40), quiet(20)]))
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.PAUSED, Event.FINAL]
+    started, paused, final = desk.events
+    assert started.at_samples == 20 * FRAME_SAMPLES
+    assert paused.text == final.text == "40"
+    assert final.speech_end_samples == 60 * FRAME_SAMPLES
+    assert final.at_samples == (60 + RULES.shortest_wait_frames) * FRAME_SAMPLES
+    assert final.end_of_turn == 1.0
+    assert desk.listener.idle
+
+
+def test_words_are_timed_from_the_first_sample_heard() -> None:
+    desk = Desk()
+    desk.feed(np.concatenate([quiet(100), loud(40), quiet(20)]))
+    (segment,) = desk.events[-1].segments
+    assert 90 * FRAME_SAMPLES <= segment.start_samples <= 100 * FRAME_SAMPLES
+    assert 140 * FRAME_SAMPLES <= segment.end_samples <= 145 * FRAME_SAMPLES
+
+
+def test_the_text_is_asked_for_before_the_end_is_sure() -> None:
+    desk = Desk(end_of_turn=0.0)
+    desk.feed(np.concatenate([loud(40), quiet(RULES.pause_frames)]))
+    assert desk.kinds[-1] is Event.PAUSED
+    asked = len(desk.asked)
+    desk.end_of_turn = 1.0
+    desk.feed(quiet(RULES.longest_wait_frames))
+    assert desk.kinds[-1] is Event.FINAL
+    # Only the second opinion is asked for, the text stands.
+    assert [type(work) for work in desk.asked[asked:]] == [Judge]
+
+
+def test_going_on_after_a_pause_withdraws_it_with_a_partial() -> None:
+    desk = Desk(end_of_turn=0.0)
+    desk.feed(np.concatenate([loud(40), quiet(10), loud(30)]))
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.PAUSED, Event.PARTIAL]
+    desk.end_of_turn = 1.0
+    desk.feed(quiet(20))
+    assert desk.kinds[3:] == [Event.PAUSED, Event.FINAL]
+    assert desk.events[-1].text == "70"
+    assert {event.utterance for event in desk.events} == {1}
+
+
+def test_a_final_waits_for_a_slow_recogniser() -> None:
+    desk = Desk()
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([loud(40), quiet(RULES.pause_frames)]))
+    desk.answer()  # The turn detector.
+    desk.feed(quiet(60))
+    assert desk.kinds == [Event.SPEECH_STARTED]
+    desk.answer()
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.FINAL]
+    assert desk.events[-1].late_samples > 0
+
+
+def test_answers_about_a_pause_that_is_over_are_ignored() -> None:
+    desk = Desk()
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([loud(40), quiet(4), loud(20)]))
+    while desk.waiting:
+        desk.answer()
+    assert desk.kinds == [Event.SPEECH_STARTED]
+    desk.answers_at_once = True
+    desk.feed(quiet(20))
+    assert desk.events[-1].text == "60"
+
+
+def test_a_cough_is_discarded() -> None:
+    desk = Desk()
+    desk.feed(np.concatenate([loud(10, COUGH), quiet(20)]))
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.DISCARDED]
+    assert desk.listener.idle
+
+
+def test_a_comma_makes_the_end_less_sure() -> None:
+    desk = Desk(end_of_turn=1.0)
+    desk.text = "If it rains,"
+    desk.feed(np.concatenate([loud(40), quiet(RULES.shortest_wait_frames + 2)]))
+    assert desk.kinds[-1] is Event.PAUSED
+    desk.feed(quiet(RULES.longest_wait_frames))
+    assert desk.kinds[-1] is Event.FINAL
+
+
+def test_partials_come_while_speaking_and_grow() -> None:
+    desk = Desk(interim=True)
+    desk.feed(loud(200))
+    texts = [int(e.text) for e in desk.events if e.event is Event.PARTIAL]
+    assert len(texts) >= 8
+    assert texts == sorted(texts)
+
+
+def test_partials_take_a_bounded_share_of_the_recogniser() -> None:
+    desk = Desk(interim=True)
+    desk.cost_s = 1.0
+    desk.feed(loud(500))
+    assert len(desk.asked) <= 5
+
+
+def test_no_partial_is_asked_for_while_an_answer_is_awaited() -> None:
+    desk = Desk(interim=True)
+    desk.answers_at_once = False
+    desk.feed(loud(300))
+    assert len(desk.waiting) == 1
+
+
+def test_no_partials_unless_wanted() -> None:
+    desk = Desk(interim=False)
+    desk.feed(loud(200))
+    assert desk.asked == []
+
+
+def test_half_closing_in_the_middle_of_a_word_gives_what_was_said() -> None:
+    desk = Desk()
+    desk.feed(loud(40))
+    desk.take(desk.listener.finish())
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.FINAL]
+    assert desk.events[-1].text == "40"
+
+
+def test_a_long_monologue_is_recognised_piecewise_and_whole() -> None:
+    desk = Desk(interim=True, end_of_turn=0.0)
+    for _ in range(10):
+        desk.feed(np.concatenate([loud(200), quiet(10)]))
+    desk.end_of_turn = 1.0
+    desk.feed(quiet(40))
+    final = desk.events[-1]
+    assert final.event is Event.FINAL
+    assert sum(int(word) for word in final.text.split()) == 2000
+    pieces = [work for work in desk.asked if isinstance(work, Transcribe)]
+    assert max(len(work.pcm) for work in pieces) <= LONGEST_PIECE_SAMPLES
+    starts = [segment.start_samples for segment in final.segments]
+    assert starts == sorted(starts)
+    assert len(starts) >= 3
+
+
+def test_speech_without_a_pause_is_cut_too() -> None:
+    desk = Desk(interim=True)
+    desk.feed(loud(1500))
+    desk.feed(quiet(20))
+    assert Purpose.SETTLE in {w.purpose for w in desk.asked if isinstance(w, Transcribe)}
+    assert sum(int(word) for word in desk.events[-1].text.split()) == 1500
+
+
+def test_a_piece_left_behind_before_its_text_came_is_not_lost() -> None:
+    desk = Desk()
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([loud(500), quiet(5), loud(100), quiet(5)]))
+    desk.answers_at_once = True
+    while desk.waiting:
+        desk.answer()
+    desk.feed(quiet(20))
+    assert desk.events[-1].text.split() == ["500", "100"]
+
+
+def test_an_hour_of_waiting_keeps_little_sound() -> None:
+    desk = Desk()
+    for _ in range(20):
+        desk.feed(quiet(300))
+    assert desk.listener.kept_samples < 16_000
+
+
+def test_the_language_changes_with_the_next_utterance() -> None:
+    desk = Desk()
+    desk.feed(loud(20))
+    desk.listener.language = "zh"
+    desk.feed(quiet(20))
+    desk.feed(np.concatenate([loud(20), quiet(20)]))
+    finals = [event for event in desk.events if event.event is Event.FINAL]
+    assert [final.language for final in finals] == ["en", "zh"]
+    assert [final.utterance for final in finals] == [1, 2]

@@ -1,0 +1,44 @@
+"""Sound is found again at its position, and the forgotten costs nothing."""
+
+import numpy as np
+
+from services.asr.tape import Tape
+
+
+def test_positions_survive_forgetting() -> None:
+    tape = Tape()
+    for start in range(0, 100_000, 1000):
+        tape.append(np.arange(start, start + 1000, dtype=np.float32))
+        tape.forget(tape.end - 30_000)
+    assert (tape.start, tape.end) == (70_000, 100_000)
+    assert np.array_equal(tape.between(80_000, 80_010), np.arange(80_000, 80_010))
+
+
+def test_what_is_gone_or_not_yet_there_is_left_out() -> None:
+    tape = Tape()
+    tape.append(np.arange(1000, dtype=np.float32))
+    tape.forget(400)
+    assert np.array_equal(tape.between(0, 410), np.arange(400, 410))
+    assert len(tape.between(990, 2000)) == 10
+    assert len(tape.between(5000, 6000)) == 0
+    assert len(tape.between(10, 5)) == 0
+
+
+def test_a_copy_is_given_not_the_buffer() -> None:
+    tape = Tape()
+    tape.append(np.ones(100, np.float32))
+    piece = tape.between(0, 100)
+    tape.append(np.ones(100, np.float32))
+    piece[:] = 5
+    assert tape.between(0, 100).max() == 1
+
+
+def test_a_long_monologue_does_not_leave_its_size_behind() -> None:
+    tape = Tape()
+    for _ in range(120):
+        tape.append(np.zeros(16_000, np.float32))
+    large = tape.capacity
+    for _ in range(20):
+        tape.forget(tape.end - 8000)
+        tape.append(np.zeros(512, np.float32))
+    assert tape.capacity < large / 16

@@ -1,0 +1,179 @@
+"""Recorded speech through the real networks, as a file and as a live stream."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import wave
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.asr.endpointing import EndpointRules
+from services.asr.hearing import Hearing
+from services.asr.session import ListeningSession
+from services.asr.stream import Heard
+from services.asr.vad import SAMPLE_RATE_HZ
+from tests.fakes import ManualClock
+from visavis.engine import open_engine
+from visavis.media import TranscriptEvent
+from visavis.models import profile
+
+CLIPS = Path(__file__).parent.parent / "clips"
+ENGLISH = ("two_cities_01", "austen_0880", "jfk")
+MANDARIN = ("zh/funasr_asr_example", "zh/nls_digits")
+_DIGITS = str.maketrans("一二三四五六七八九", "123456789")
+
+
+@pytest.fixture(scope="module")
+def hearing(bundle: Callable[[str], Path]) -> Iterator[Hearing]:
+    """Loading takes seconds, and the networks keep no state of whom they hear."""
+    names = profile("tiny")["asr"]
+    hearing = Hearing({name: bundle(name) for name in names}, open_engine, "en")
+    asyncio.run(hearing.load())
+    yield hearing
+    hearing.close()
+
+
+@cache
+def clip(name: str) -> NDArray[np.int16]:
+    with wave.open(str(CLIPS / f"{name}.wav")) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2")
+
+
+def sound(name: str) -> NDArray[np.float32]:
+    return clip(name).astype(np.float32) / 32768
+
+
+def units(text: str, language: str) -> list[str]:
+    """Words, or for Mandarin characters; numbers as digits."""
+    if language == "zh":
+        text = text.replace("十", "10").translate(_DIGITS)
+        return [char for char in text if char.isalnum()]
+    return re.sub(r"[^\w']+", " ", text.lower()).split()
+
+
+def error_rate(name: str, heard: str, language: str) -> float:
+    said = units((CLIPS / f"{name}.txt").read_text(encoding="utf-8"), language)
+    got = units(heard, language)
+    distance = list(range(len(got) + 1))
+    for i, unit in enumerate(said, 1):
+        above, distance = distance, [i]
+        for j, other in enumerate(got, 1):
+            change = above[j - 1] + (unit != other)
+            distance.append(min(above[j] + 1, distance[j - 1] + 1, change))
+    return distance[-1] / len(said)
+
+
+async def live(
+    hearing: Hearing, pcm: NDArray[np.int16], language: str, rate: int = SAMPLE_RATE_HZ
+) -> list[Heard]:
+    """Events of a stream that ends with a second and a half of silence."""
+    session = ListeningSession(
+        hearing,
+        language,
+        interim_results=False,
+        rules=EndpointRules(),
+        clock=ManualClock(),
+    )
+    heard: list[Heard] = []
+    async with session:
+        pcm = np.concatenate([pcm, np.zeros(rate * 3 // 2, np.int16)])
+        for start in range(0, len(pcm), rate // 50):
+            await session.hear(pcm[start : start + rate // 50], rate)
+            heard += session.ready_events()
+        await session.finish()
+        heard += session.ready_events()
+    return heard
+
+
+def finals(heard: list[Heard]) -> list[Heard]:
+    return [event for event in heard if event.event is TranscriptEvent.FINAL]
+
+
+async def test_recordings_are_understood(hearing: Hearing) -> None:
+    for name in ENGLISH:
+        heard = await hearing.recognize(sound(name), "en")
+        assert error_rate(name, heard.text, "en") <= 0.15, heard.text
+    for name in MANDARIN:
+        heard = await hearing.recognize(sound(name), "zh")
+        assert error_rate(name, heard.text, "zh") <= 0.3, heard.text
+
+
+async def test_whisper_understands_english_and_times_it(hearing: Hearing) -> None:
+    whisper = hearing.ear("whisper-base").transcriber
+    heard = whisper.transcribe(sound("jfk"), "en")
+    assert error_rate("jfk", heard.text, "en") <= 0.1
+    starts = [segment.start_samples for segment in heard.segments]
+    assert starts == sorted(starts)
+    assert all(s.start_samples < s.end_samples <= len(sound("jfk")) for s in heard.segments)
+    assert whisper.transcribe(sound("jfk"), "").language == "en"
+
+
+async def test_mandarin_is_written_in_simplified_characters(hearing: Hearing) -> None:
+    whisper = hearing.ear("whisper-base").transcriber
+    text = whisper.transcribe(sound("zh/funasr_asr_example"), "zh").text
+    assert "欢迎大家来体验" in text
+
+
+async def test_a_long_recording_is_cut_and_whole(hearing: Hearing) -> None:
+    pause = np.zeros(SAMPLE_RATE_HZ, np.float32)
+    minute = np.concatenate([sound("two_cities_01"), pause] * 12)
+    heard = await hearing.recognize(minute, "en")
+    assert units(heard.text, "en").count("worst") == 12
+    assert len(heard.segments) >= 4
+    ends = [segment.end_samples for segment in heard.segments]
+    assert ends == sorted(ends)
+    assert ends[-1] <= len(minute)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_what_is_not_speech_gives_no_text(hearing: Hearing, language: str) -> None:
+    rng = np.random.default_rng(0)
+    n = 5 * SAMPLE_RATE_HZ
+    square = np.sign(np.sin(np.arange(n) * 0.17))
+    for noise in (
+        np.zeros(0),
+        np.zeros(1),
+        np.zeros(n),
+        rng.normal(size=n) * 0.1,
+        np.clip(rng.normal(size=n) * 3, -1, 1),
+        square,
+        np.sin(np.arange(n) * 2 * np.pi * 50 / SAMPLE_RATE_HZ) * 0.5,
+    ):
+        heard = await hearing.recognize(noise.astype(np.float32), language)
+        assert heard.text == ""
+
+
+async def test_clipped_speech_is_still_understood(hearing: Hearing) -> None:
+    loud = np.clip(sound("two_cities_01") * 20, -1, 1)
+    heard = await hearing.recognize(loud, "en")
+    assert error_rate("two_cities_01", heard.text, "en") <= 0.3
+
+
+@pytest.mark.parametrize(("name", "language"), [(ENGLISH[0], "en"), (MANDARIN[0], "zh")])
+async def test_a_live_sentence_ends_soon_after_its_last_word(
+    hearing: Hearing, name: str, language: str
+) -> None:
+    heard = await live(hearing, clip(name), language)
+    (final,) = finals(heard)
+    assert error_rate(name, final.text, language) <= 0.3
+    assert final.language == language
+    assert final.end_of_turn > 0.8
+    assert final.at_samples - final.speech_end_samples <= 0.25 * SAMPLE_RATE_HZ
+
+
+async def test_a_sentence_that_sounds_unfinished_is_waited_for(hearing: Hearing) -> None:
+    heard = await live(hearing, clip("austen_0880"), "en")
+    (final,) = finals(heard)
+    assert final.at_samples - final.speech_end_samples > 0.6 * SAMPLE_RATE_HZ
+
+
+async def test_a_telephone_rate_is_understood(hearing: Hearing) -> None:
+    half = clip("two_cities_01")[::2]
+    (final,) = finals(await live(hearing, half, "en", rate=8000))
+    assert error_rate("two_cities_01", final.text, "en") <= 0.3
