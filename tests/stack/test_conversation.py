@@ -1,0 +1,215 @@
+"""Whole conversations with the real stack, through the public API."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from tests.running_stack import RunningStack
+from tests.stack.conftest import Ears, likeness
+from visavis.audio_file import read_mono
+from visavis.bus import Bus
+from visavis.client import MIC_RATE_HZ, GatewayClient, GatewaySession
+from visavis.media import decode
+from visavis.subjects import Kind
+
+CLIPS = Path(__file__).parents[1] / "clips"
+FRAME_S = 1 / 25
+
+
+async def until_turn(session: GatewaySession, *ends: str) -> list[dict[str, Any]]:
+    """Events up to the one that ends a turn in one of the ways named."""
+    events = []
+    async with asyncio.timeout(40):
+        async for event in session.events():
+            events.append(event)
+            if event["type"] == "turn" and event["event"] in ends:
+                return events
+    raise AssertionError(f"the events ended before the turn did: {events}")
+
+
+def answer_of(events: list[dict[str, Any]]) -> str:
+    return "".join(e["text"] for e in events if e["type"] == "answer")
+
+
+async def recorded_answer(
+    client: GatewayClient, folder: Path, question: str, language: str = "en"
+) -> tuple[str, Path]:
+    """Text and video of the answer to a typed question."""
+    async with client.session(language=language) as session:
+        await session.record_turn()
+        turn = await session.say(question)
+        events = await until_turn(session, "finished")
+        path = folder / f"{session.id}.mp4"
+        path.write_bytes(await session.recording())
+    assert events[-1]["turn"] == turn
+    return answer_of(events), path
+
+
+def lengths_s(path: Path) -> tuple[float, float]:
+    """Length of the picture and of the sound, counted in what really decodes."""
+    with av.open(str(path)) as file:
+        pictures = sum(1 for _ in file.decode(video=0))
+    with av.open(str(path)) as file:
+        sound = file.streams.audio[0]
+        assert sound.duration is not None and sound.time_base is not None
+        return pictures * FRAME_S, float(sound.duration * sound.time_base)
+
+
+@pytest.mark.parametrize(
+    ("question", "language"),
+    [("Why is the sky blue?", "en"), ("请介绍一下北京。", "zh")],
+)
+async def test_typed_question_is_answered_aloud_and_in_step(
+    gateway: GatewayClient, ears: Ears, tmp_path: Path, question: str, language: str
+) -> None:
+    answer, video = await recorded_answer(gateway, tmp_path, question, language)
+    assert answer.strip()
+    picture_s, sound_s = lengths_s(video)
+    assert picture_s > 0.4
+    assert abs(picture_s - sound_s) <= FRAME_S
+    pcm = read_mono(video, MIC_RATE_HZ)
+    heard = await ears.transcribe(pcm.tobytes(), language)
+    assert likeness(heard, answer) > 0.6, f"said {answer!r}, heard {heard!r}"
+
+
+async def test_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> None:
+    pcm = read_mono(CLIPS / "two_cities_01.wav", MIC_RATE_HZ)
+    said = (CLIPS / "two_cities_01.txt").read_text(encoding="utf-8")
+    async with gateway.session(language="en") as session:
+        stop = asyncio.Event()
+        microphone = asyncio.create_task(session.speak(pcm, stop))
+        events = await until_turn(session, "finished", "failed")
+        stop.set()
+        await microphone
+    final = [e["text"] for e in events if e["type"] == "transcript" and e["final"]]
+    assert likeness(" ".join(final), said) > 0.9
+    assert events[-1]["event"] == "finished"
+    assert answer_of(events).strip()
+    latency = next(e for e in reversed(events) if e["type"] == "latency")
+    assert latency["voice_to_voice_ms"] > 0
+    assert latency["stages"]
+
+
+async def test_interruption_silences_the_answer(gateway: GatewayClient) -> None:
+    async with gateway.session(language="en") as session:
+        await session.say("Tell me a long story about a dragon and a castle.")
+        await until_turn(session, "speaking")
+        await session.interrupt()
+        events = await until_turn(session, "interrupted")
+        assert events[-1]["event"] == "interrupted"
+        await session.say("Thank you.")
+        events = await until_turn(session, "finished")
+        assert answer_of(events).strip()
+
+
+async def test_second_question_replaces_the_first(gateway: GatewayClient) -> None:
+    async with gateway.session(language="en") as session:
+        first = await session.say("Tell me a long story about a dragon and a castle.")
+        await until_turn(session, "speaking")
+        second = await session.say("What is two plus two?")
+        events = await until_turn(session, "finished")
+        assert (events[-1]["turn"], second) == (second, first + 1)
+        assert {e["turn"] for e in events if e["type"] == "answer" and e["turn"] > first} == {
+            second
+        }
+
+
+async def test_two_sessions_at_once_never_meet(
+    gateway: GatewayClient, stack: RunningStack, ears: Ears, tmp_path: Path
+) -> None:
+    """What each says, shows and is heard to say is its own."""
+    seen: dict[str, set[str]] = {}
+
+    async def watch(message: Any) -> None:
+        chunk = decode(Kind.TOKENS, message.data)
+        seen.setdefault(message.subject.split(".")[1], set()).add(chunk.place.session)
+
+    spy = await Bus.connect(nats_url(stack), name="spy")
+    await spy.client.subscribe("vv.*.*.tokens", cb=watch)
+    (first, first_video), (second, second_video) = await asyncio.gather(
+        recorded_answer(gateway, tmp_path, "Why is the sky blue?"),
+        recorded_answer(gateway, tmp_path, "How do I bake bread?"),
+    )
+    await spy.close()
+    assert len(seen) == 2
+    assert all(names == {session} for session, names in seen.items())
+    heard = [
+        await ears.transcribe(read_mono(video, MIC_RATE_HZ).tobytes(), "en")
+        for video in (first_video, second_video)
+    ]
+    for own, other, text in ((first, second, heard[0]), (second, first, heard[1])):
+        assert likeness(text, own) > 0.6
+        assert likeness(text, own) > likeness(text, other) + 0.15
+
+
+def nats_url(stack: RunningStack) -> str:
+    arguments = stack.child("nats-server").cmdline()
+    return f"nats://127.0.0.1:{arguments[arguments.index('-p') + 1]}"
+
+
+async def test_viewer_gets_pictures_and_sound(gateway: GatewayClient, tmp_path: Path) -> None:
+    """A viewer on the WebSocket receives a stream that plays from its first byte."""
+    async with gateway.session(language="en") as session:
+        payload = bytearray()
+        async with gateway.connect(f"/v1/sessions/{session.id}/media?role=viewer") as media:
+            await session.say("What is the capital of France?")
+
+            async def collect() -> None:
+                async for message in media:
+                    if isinstance(message, bytes):
+                        payload.extend(message)
+
+            collecting = asyncio.create_task(collect())
+            await until_turn(session, "finished")
+            collecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await collecting
+    path = tmp_path / "live.mp4"
+    path.write_bytes(payload)
+    with av.open(str(path)) as file:
+        pictures = [frame.to_ndarray(format="gray") for frame in file.decode(video=0)]
+    assert len(pictures) > 25
+    moved = [np.abs(a.astype(int) - b).mean() for a, b in itertools.pairwise(pictures)]
+    assert np.mean(np.array(moved) > 0) > 0.5, "the face stands still"
+    assert np.abs(read_mono(path, MIC_RATE_HZ)).max() > 1000
+
+
+async def test_microphone_is_for_one(gateway: GatewayClient) -> None:
+    async with gateway.session() as session:
+        path = f"/v1/sessions/{session.id}/media?role=speaker"
+        async with gateway.connect(path) as first:
+            await first.recv()
+            with pytest.raises(Exception, match="409"):
+                async with gateway.connect(path):
+                    pass
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["", "{", "[]", '{"type":"dance"}', '{"type":"text"}', '{"type":"text","text":""}', "\0"],
+)
+async def test_bad_event_message_is_answered_not_punished(
+    gateway: GatewayClient, message: str
+) -> None:
+    async with (
+        gateway.session() as session,
+        gateway.connect(f"/v1/sessions/{session.id}/events") as socket,
+    ):
+        await socket.send(message)
+        async with asyncio.timeout(10):
+            while (event := json.loads(await socket.recv()))["type"] != "error":
+                continue
+        assert event["message"]
+        await socket.send('{"type":"ping"}')
+        async with asyncio.timeout(10):
+            while json.loads(await socket.recv())["type"] != "pong":
+                continue

@@ -1,0 +1,157 @@
+"""What goes wrong in the middle of an answer is told, and the next answer comes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.running_stack import RunningStack
+from tests.stack.test_conversation import answer_of, until_turn
+from visavis.client import GatewayClient, GatewayError
+
+LONG = "Tell me a long story about a dragon and a castle."
+
+
+@pytest.fixture(scope="module")
+def fragile(
+    tmp_path_factory: pytest.TempPathFactory, stack: RunningStack
+) -> Iterator[RunningStack]:
+    """A second stack of its own, because these tests kill parts of it."""
+    running = RunningStack(tmp_path_factory.mktemp("fragile"))
+    yield running
+    alive = running.stop()
+    assert alive == [], f"left behind after Ctrl-C: {alive}"
+
+
+@pytest.fixture
+async def gateway(fragile: RunningStack) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient(fragile.url) as client:
+        yield client
+
+
+async def all_services_free(client: GatewayClient) -> dict[str, Any]:
+    """Services by name, once all four answer with every slot free."""
+    async with asyncio.timeout(30):
+        while True:
+            answer = await client.call("GET", "/v1/services")
+            services = {s["service"]: s for s in answer.json()["services"] if s["healthy"]}
+            if len(services) == 4 and all(s["free_slots"] == s["slots"] for s in services.values()):
+                return services
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize("service", ["llm", "tts", "face", "asr"])
+async def test_service_killed_in_mid_answer(
+    gateway: GatewayClient, fragile: RunningStack, service: str
+) -> None:
+    """The visitor is told which part failed (or does not notice), and the next turn works."""
+    await all_services_free(gateway)
+    async with gateway.session(language="en") as session:
+        await session.say(LONG)
+        await until_turn(session, "speaking")
+        fragile.child(f"services.{service}").send_signal(signal.SIGKILL)
+        events = await until_turn(session, "finished", "failed")
+        if events[-1]["event"] == "failed":
+            assert service in events[-1]["reason"]
+        services = None
+        async with asyncio.timeout(40):
+            while services is None:
+                answer = await gateway.call("GET", f"/v1/sessions/{session.id}")
+                services = answer.json() if all(answer.json()["stages"].values()) else None
+                await asyncio.sleep(0.1)
+        await session.say("What is two plus two?")
+        events = await until_turn(session, "finished", "failed")
+        assert events[-1]["event"] == "finished", events[-1]
+        assert answer_of(events).strip()
+
+
+async def test_bus_restarted_in_mid_answer(gateway: GatewayClient, fragile: RunningStack) -> None:
+    await all_services_free(gateway)
+    async with gateway.session(language="en") as session:
+        await session.say(LONG)
+        await until_turn(session, "speaking")
+        fragile.child("nats-server").send_signal(signal.SIGKILL)
+        await until_turn(session, "finished", "failed")
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await session.say("What is two plus two?")
+                    events = await until_turn(session, "finished", "failed")
+                    if events[-1]["event"] == "finished":
+                        break
+                except GatewayError:
+                    await asyncio.sleep(0.2)
+        assert answer_of(events).strip()
+
+
+async def test_client_that_vanishes_frees_everything(gateway: GatewayClient) -> None:
+    """Sockets cut without a word in the middle of an answer."""
+    await all_services_free(gateway)
+    created = (await gateway.call("POST", "/v1/sessions", json={})).json()
+    media = await gateway.connect(f"/v1/sessions/{created['id']}/media?role=speaker")
+    await gateway.call("POST", f"/v1/sessions/{created['id']}/text", json={"text": LONG})
+    await media.recv()
+    media.transport.abort()
+    await gateway.call("DELETE", f"/v1/sessions/{created['id']}")
+    await all_services_free(gateway)
+
+
+async def test_long_and_strange_texts(gateway: GatewayClient) -> None:
+    async with gateway.session(language="en") as session:
+        with pytest.raises(GatewayError, match="text"):
+            await session.say("word " * 20_000)
+        with pytest.raises(GatewayError):
+            await session.say("")
+        await session.say("Say hi \0\x1b[31m 👩‍🚀🎉 ‮ to \u200b me")
+        events = await until_turn(session, "finished", "failed")
+        assert events[-1]["event"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/v1/sessions/none", "GET", 404),
+        ("/v1/sessions/none/text", "POST", 404),
+        ("/v1/sessions/none/recording.mp4", "GET", 404),
+        ("/v1/avatars/none/portrait.jpg", "GET", 404),
+        ("/v1/nothing", "GET", 404),
+    ],
+)
+async def test_unknown_names_are_told(
+    fragile: RunningStack, path: str, method: str, status: int
+) -> None:
+    async with httpx.AsyncClient(base_url=fragile.url, trust_env=False) as client:
+        answer = await client.request(
+            method, path, json={"text": "x"} if method == "POST" else None
+        )
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+async def test_bad_session_options_are_named(gateway: GatewayClient) -> None:
+    for options, named in (
+        ({"language": "klingon!"}, "language"),
+        ({"voice": "nobody"}, "nobody"),
+        ({"avatar": "nobody"}, "nobody"),
+    ):
+        with pytest.raises(GatewayError, match=named):
+            async with gateway.session(**options):
+                pass
+
+
+async def test_uploads_that_are_no_portrait(gateway: GatewayClient, tmp_path: Path) -> None:
+    bomb = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\1\0\0\0\1\0\0\x08\2\0\0\0" + b"\0" * 64
+    for photo, reason in ((b"not an image", "image"), (bomb, "pixel"), (b"", "")):
+        with pytest.raises(GatewayError, match=reason):
+            await gateway.call(
+                "POST",
+                "/v1/avatars",
+                data={"name": "test"},
+                files={"photo": ("a.png", photo, "image/png")},
+            )
