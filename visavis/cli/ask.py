@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from visavis.audio_file import read_mono
 from visavis.cli.up import stack_arguments
 from visavis.cli.weights import pull_profile
 from visavis.client import MIC_RATE_HZ, GatewayClient, GatewayError, GatewaySession
@@ -85,6 +84,9 @@ def _spoken_question(question: str) -> NDArray[np.int16] | None:
         return None
     if not path.is_file():
         raise InvalidInputError(f"{question}: no such file")
+    # FFmpeg comes with the services; `visavis doctor` must start without it.
+    from visavis.audio_file import read_mono
+
     return read_mono(path, MIC_RATE_HZ)
 
 

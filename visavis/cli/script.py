@@ -14,7 +14,6 @@ from visavis.cli.weights import pull_profile
 from visavis.errors import InvalidInputError
 from visavis.lecture.parts import LectureOptions, PartStore, part_key, split_script
 from visavis.lecture.render import FPS, SAMPLE_RATE_HZ, render_part
-from visavis.mp4 import Mp4Writer
 from visavis.stack.location import log_dir
 from visavis.stack.plain_service import plain_service
 
@@ -66,6 +65,9 @@ def _read(text_file: Path) -> str:
 async def _render(
     parts: list[str], options: LectureOptions, output: Path, profile: str, console: Console
 ) -> int:
+    # FFmpeg comes with the services; `visavis doctor` must start without it.
+    from visavis.mp4 import Mp4Writer
+
     store = PartStore(output.with_name(output.name + ".parts"))
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     flags = ["--profile", profile]
