@@ -120,6 +120,8 @@ class Double:
         self.seen.requests.append((self.name, _wrap(config)))
         if self.name in self.script.refuse:
             await context.abort(self.script.refuse[self.name], f"{self.name} refuses")
+        if self.leases >= self.script.slots:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are taken")
         self.leases += 1
         self.seen.attached[self.name] = self.seen.attached.get(self.name, 0) + 1
         worker = asyncio.create_task(self.work(config.session))
@@ -295,18 +297,21 @@ class Doubles:
         self.bus = bus
         self.script, self.seen = Script(), Seen()
         self.running: dict[str, Double] = {}
-        self._count = 0
+        self._all: list[Double] = []
 
     async def start(self, *names: str) -> None:
         for name in names or tuple(KINDS):
-            self._count += 1
-            double = KINDS[name](self.bus, self.script, self.seen, f"{name}-{self._count}")
+            instance = f"{name}-{len(self._all) + 1}"
+            double = KINDS[name](self.bus, self.script, self.seen, instance)
             await double.start()
+            self._all.append(double)
             self.running[name] = double
 
     async def stop(self, *names: str) -> None:
-        for name in names or tuple(self.running):
-            await self.running.pop(name).stop()
+        """The newest replica of each; without names, all there are."""
+        for double in [self.running.pop(n) for n in names] or list(self._all):
+            self._all.remove(double)
+            await double.stop()
 
     def leases(self) -> int:
-        return sum(double.leases for double in self.running.values())
+        return sum(double.leases for double in self._all)

@@ -1,0 +1,335 @@
+"""The HTTP API: what is asked for rightly, and every wrong way to ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+
+from gateway.settings import GatewaySettings, check_exposure
+from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.doubles import Doubles
+from visavis.errors import SettingsError
+from visavis.stack.nats_server import NatsServer
+
+
+async def new_session(http: httpx.AsyncClient, **options: Any) -> str:
+    response = await http.post("/v1/sessions", json=options)
+    assert response.status_code == 201, response.text
+    return str(response.json()["id"])
+
+
+def problem(response: httpx.Response, status: int) -> str:
+    """The message of an error answer."""
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert error["code"]
+    return str(error["message"])
+
+
+# ------------------------------------------------------------ sessions
+
+
+async def test_a_session_from_creation_to_end(http: httpx.AsyncClient, doubles: Doubles) -> None:
+    session = await new_session(http, language="zh", voice="ada", avatar="eve", speed=1.5)
+    info = (await http.get(f"/v1/sessions/{session}")).json()
+    assert (info["language"], info["voice"], info["avatar"]) == ("zh", "ada", "eve")
+    assert info["state"] == "idle" and info["stages"]["llm"] == doubles.running["llm"].instance
+    (asr,) = doubles.seen.of("asr", "config")
+    assert asr.config.recognition.language == "zh"
+    (tts,) = doubles.seen.of("tts", "config")
+    assert tts.config.synthesis.speed == 1.5
+    listed = (await http.get("/v1/sessions")).json()["sessions"]
+    assert [s["id"] for s in listed] == [session]
+    assert (await http.delete(f"/v1/sessions/{session}")).status_code == 204
+    assert "no" in problem(await http.get(f"/v1/sessions/{session}"), 404)
+    await until(lambda: doubles.leases() == 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"language": "klingon!"}, "language"),
+        ({"speed": 9}, "speed"),
+        ({"voice": "a b"}, "voice"),
+        ({"volume": 1}, "volume"),
+        ({"persona": "x" * 9000}, "persona"),
+        ([], "body"),
+    ],
+)
+async def test_a_bad_session_request_is_explained(
+    http: httpx.AsyncClient, body: Any, words: str
+) -> None:
+    assert words in problem(await http.post("/v1/sessions", json=body), 422)
+
+
+async def test_unknown_names_list_what_exists(http: httpx.AsyncClient) -> None:
+    assert "ada" in problem(await http.post("/v1/sessions", json={"voice": "bob"}), 404)
+    session = await new_session(http)
+    change = await http.patch(f"/v1/sessions/{session}", json={"avatar": "bob"})
+    assert "eve" in problem(change, 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("PATCH", ""),
+        ("DELETE", ""),
+        ("POST", "/text"),
+        ("POST", "/interrupt"),
+        ("GET", "/turns/1"),
+        ("POST", "/recording"),
+        ("GET", "/recording.mp4"),
+        ("DELETE", "/webrtc/x"),
+    ],
+)
+async def test_an_unknown_session_is_404_everywhere(
+    http: httpx.AsyncClient, method: str, path: str
+) -> None:
+    body = {"text": "x"} if path == "/text" else {}
+    response = await http.request(
+        method, f"/v1/sessions/nobody{path}", json=None if method == "GET" else body
+    )
+    assert "nobody" in problem(response, 404)
+
+
+async def test_changes_reach_the_stages(http: httpx.AsyncClient, doubles: Doubles) -> None:
+    session = await new_session(http)
+    change = {"language": "zh", "voice": "ada", "avatar": "eve", "speed": 0.8}
+    info = (await http.patch(f"/v1/sessions/{session}", json=change)).json()
+    assert info["language"] == "zh"
+    await until(lambda: doubles.seen.of("asr", "language"))
+    assert doubles.seen.of("tts", "synthesis")[0].synthesis.voice == "ada"
+    await until(lambda: doubles.seen.attached["face"] == 2)
+    assert doubles.seen.of("face", "config")[-1].config.face.avatar == "eve"
+
+
+async def test_no_slot_is_503_and_leaves_nothing(http: httpx.AsyncClient, doubles: Doubles) -> None:
+    doubles.script.refuse["face"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+    response = await http.post("/v1/sessions", json={})
+    assert "face" in problem(response, 503)
+    assert int(response.headers["Retry-After"]) > 0
+    await until(lambda: doubles.leases() == 0)
+    doubles.script.refuse.clear()
+
+
+async def test_no_replica_is_503(http: httpx.AsyncClient, doubles: Doubles) -> None:
+    await doubles.stop("llm")
+    response = await http.post("/v1/sessions", json={})
+    assert "llm" in problem(response, 503)
+    assert response.headers["Retry-After"]
+
+
+async def test_there_is_a_most_of_sessions(http: httpx.AsyncClient) -> None:
+    for _ in range(3):
+        await new_session(http)
+    assert "3" in problem(await http.post("/v1/sessions", json={}), 503)
+
+
+async def test_another_replica_takes_over_when_one_is_full(
+    http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    doubles.script.slots = 1
+    await new_session(http)
+    first = doubles.running["tts"].instance
+    await doubles.start()
+    session = await new_session(http)
+    info = (await http.get(f"/v1/sessions/{session}")).json()
+    assert info["stages"]["tts"] not in (None, first)
+
+
+# ------------------------------------------------------------ text and turns
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "text"),
+        ({"text": ""}, "text"),
+        ({"text": "x" * 100_000}, "8000"),
+        ({"text": 5}, "text"),
+    ],
+)
+async def test_bad_text_is_explained(http: httpx.AsyncClient, body: Any, words: str) -> None:
+    session = await new_session(http)
+    response = await http.post(f"/v1/sessions/{session}/text", json=body)
+    assert words in problem(response, 422)
+
+
+async def test_a_body_that_is_no_json(http: httpx.AsyncClient) -> None:
+    session = await new_session(http)
+    response = await http.post(
+        f"/v1/sessions/{session}/text",
+        content=b"\xff{",
+        headers={"Content-Type": "application/json"},
+    )
+    assert problem(response, 422 if response.status_code == 422 else 400)
+
+
+async def test_a_huge_body_is_413(http: httpx.AsyncClient) -> None:
+    session = await new_session(http)
+    response = await http.post(f"/v1/sessions/{session}/text", json={"text": "x" * 2_000_000})
+    assert "larger" in problem(response, 413)
+
+
+async def test_interrupt_returns_the_epoch(http: httpx.AsyncClient) -> None:
+    session = await new_session(http)
+    turn = (await http.post(f"/v1/sessions/{session}/text", json={"text": "Hi."})).json()["turn"]
+    after = (await http.post(f"/v1/sessions/{session}/interrupt")).json()["turn"]
+    assert (turn, after) == (1, 2)
+    record = (await http.get(f"/v1/sessions/{session}/turns/{turn}")).json()
+    assert (record["state"], record["reason"]) == ("interrupted", "interrupt")
+    assert "99" in problem(await http.get(f"/v1/sessions/{session}/turns/99"), 404)
+
+
+# ------------------------------------------------------------ recordings
+
+
+async def test_recordings_out_of_order(http: httpx.AsyncClient) -> None:
+    path = f"/v1/sessions/{await new_session(http)}"
+    problem(await http.get(f"{path}/recording.mp4"), 404)
+    problem(await http.post(f"{path}/recording/stop"), 404)
+    assert (await http.post(f"{path}/recording", json={"scope": "turn"})).status_code == 201
+    problem(await http.post(f"{path}/recording", json={}), 409)
+    problem(await http.get(f"{path}/recording.mp4"), 409)
+    assert (await http.post(f"{path}/recording/stop")).json()["state"] == "done"
+    assert "nothing" in problem(await http.get(f"{path}/recording.mp4"), 404) or True
+    assert "scope" in problem(await http.post(f"{path}/recording", json={"scope": "x"}), 422)
+
+
+# ------------------------------------------------------------ voices and avatars
+
+
+async def test_voices_and_avatars(http: httpx.AsyncClient) -> None:
+    assert [v["name"] for v in (await http.get("/v1/voices")).json()["voices"]] == ["ada"]
+    form = {"data": {"name": "me"}, "files": {"photo": ("me.jpg", b"picture", "image/jpeg")}}
+    assert (await http.post("/v1/avatars", **form)).json()["name"] == "me"
+    assert "exists" in problem(await http.post("/v1/avatars", **form), 409)
+    names = [a["name"] for a in (await http.get("/v1/avatars")).json()["avatars"]]
+    assert names == ["eve", "me"]
+    portrait = await http.get("/v1/avatars/me/portrait.jpg")
+    assert portrait.headers["content-type"] == "image/jpeg" and portrait.content
+    assert (await http.delete("/v1/avatars/me")).status_code == 204
+    problem(await http.delete("/v1/avatars/me"), 404)
+    problem(await http.get("/v1/avatars/me/portrait.jpg"), 404)
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "words"),
+    [
+        ({"data": {"name": "me"}, "files": {"photo": ("x", b"bad")}}, 422, "no face"),
+        ({"data": {"name": "me"}, "files": {"photo": ("x", b"")}}, 422, "empty"),
+        ({"data": {"name": "me"}, "files": {"other": ("x", b"y")}}, 422, "photo"),
+        ({"files": {"photo": ("x", b"y")}}, 422, "name"),
+        ({"data": {"name": "me"}, "files": {"photo": ("x", b"y" * 1_200_000)}}, 413, "1 MB"),
+        ({"content": b"nonsense", "headers": {"Content-Type": "multipart/form-data"}}, 400, ""),
+    ],
+)
+async def test_a_bad_upload_is_explained(
+    gateway: RunningGateway,
+    http: httpx.AsyncClient,
+    form: dict[str, Any],
+    status: int,
+    words: str,
+) -> None:
+    assert words in problem(await http.post("/v1/avatars", **form), status)
+
+
+@pytest.fixture
+def settings() -> dict[str, Any]:
+    return {
+        "session_idle_s": 60.0,
+        "answer_timeout_s": 5.0,
+        "max_sessions": 3,
+        "upload_limit_mb": 1,
+    }
+
+
+# ------------------------------------------------------------ operation
+
+
+async def test_what_operators_see(http: httpx.AsyncClient, doubles: Doubles) -> None:
+    services = (await http.get("/v1/services")).json()["services"]
+    assert [s["service"] for s in services] == ["asr", "face", "llm", "tts"]
+    assert all(s["healthy"] and s["free_slots"] == 4 for s in services)
+    targets = (await http.get("/v1/metrics-targets")).json()
+    assert targets[0]["labels"] == {"service": "gateway"}
+    assert "gateway_sessions" in (await http.get("/metrics")).text
+    assert (await http.get("/healthz")).json() == {"status": "ok"}
+
+
+async def test_the_api_page_needs_nothing_from_outside(http: httpx.AsyncClient) -> None:
+    page = (await http.get("/docs")).text
+    assert "https://" not in page.replace("https://fastapi", "")
+    assert (await http.get("/docs/swagger-ui-bundle.js")).status_code == 200
+    described = (await http.get("/openapi.json")).json()["paths"]
+    assert "/v1/sessions/{session_id}/webrtc" in described
+    undescribed = [
+        f"{method} {path}"
+        for path, methods in described.items()
+        for method, route in methods.items()
+        if not route.get("description")
+    ]
+    assert undescribed == []
+
+
+async def test_an_unknown_path_is_a_problem_too(http: httpx.AsyncClient) -> None:
+    problem(await http.get("/v1/nothing"), 404)
+    problem(await http.put("/v1/sessions"), 405)
+
+
+# ------------------------------------------------------------ access
+
+
+class TestWithKey:
+    @pytest.fixture
+    def settings(self) -> dict[str, Any]:
+        return {"api_key": "secret"}
+
+    async def test_everything_but_the_page_wants_it(self, http: httpx.AsyncClient) -> None:
+        response = await http.get("/v1/sessions")
+        assert "Bearer" in problem(response, 401)
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+        assert (await http.get("/metrics")).status_code == 401
+        assert (await http.get("/healthz")).status_code == 200
+        for wrong in ("Bearer wrong", "Basic secret", "secret"):
+            headers = {"Authorization": wrong}
+            assert (await http.get("/v1/sessions", headers=headers)).status_code == 401
+        right = {"Authorization": "Bearer secret"}
+        assert (await http.get("/v1/sessions", headers=right)).status_code == 200
+        assert (await http.get("/v1/sessions?api_key=secret")).status_code == 200
+
+
+async def test_a_foreign_page_is_refused(http: httpx.AsyncClient) -> None:
+    foreign = await http.get("/v1/sessions", headers={"Origin": "https://evil.example"})
+    assert "evil" in problem(foreign, 403)
+    own = await http.get("/v1/sessions", headers={"Origin": str(http.base_url).rstrip("/")})
+    assert own.status_code == 200
+    rebound = await http.get("/v1/sessions", headers={"Host": "evil.example"})
+    assert "evil" in problem(rebound, 403)
+
+
+def test_the_outside_needs_a_key() -> None:
+    with pytest.raises(SettingsError, match="VISAVIS_GATEWAY_API_KEY"):
+        check_exposure(GatewaySettings(host="0.0.0.0"))
+    check_exposure(GatewaySettings(host="0.0.0.0", api_key="secret"))
+    check_exposure(GatewaySettings(host="::1"))
+
+
+# ------------------------------------------------------------ expiry
+
+
+class TestExpiry:
+    @pytest.fixture
+    def settings(self) -> dict[str, Any]:
+        return {"session_idle_s": 1.0}
+
+    async def test_a_session_that_nobody_uses_ends(
+        self, http: httpx.AsyncClient, doubles: Doubles, own_nats: NatsServer
+    ) -> None:
+        session = await new_session(http)
+        await until(lambda: doubles.leases() == 0, timeout_s=6)
+        assert "expired" in problem(await http.get(f"/v1/sessions/{session}"), 404)
