@@ -54,7 +54,7 @@ class Page {
     speak(this.preferences.get("language"));
     this.display();
     this.listen();
-    byId("latency").open = matchMedia("(min-width: 861px)").matches; // a phone has no room to spare
+    byId("latency").open = matchMedia("(min-aspect-ratio: 1/1)").matches; // a phone has no room to spare
     this.stage.animate(
       () => this.talk.level(),
       () => this.connection?.voiceLevel() ?? 0,

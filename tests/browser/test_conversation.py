@@ -1,0 +1,123 @@
+"""The whole product as a visitor meets it: a question into the microphone, a face that answers.
+
+Chromium, with a WAV as its microphone, talks to a real stack. What it shows and plays is
+recorded on the page and judged: the sound by recognising it, the lips by their landmarks.
+"""
+
+from __future__ import annotations
+
+import re
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+import soxr
+from hibari import Hibari
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import chromium
+from tests.browser.tape import FaceGauge, Tape, best_lag_s, openings
+from tests.running_stack import RunningStack
+from visavis.v1 import asr_pb2, asr_pb2_grpc
+
+QUESTION = "What is the capital of France?"
+RECORDER = Path(__file__).with_name("page_recorder.js").read_text("utf-8")
+_RATE_HZ = 48_000
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="session")
+def question_wav(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A spoken question between half a second of silence and a long one."""
+    voice = Hibari()
+    speech = soxr.resample(
+        np.concatenate(list(voice.stream(QUESTION))), voice.sample_rate, _RATE_HZ
+    )
+    silence = np.zeros(_RATE_HZ, np.float32)
+    sound = np.concatenate([silence[: _RATE_HZ // 2], 0.9 * speech, np.tile(silence, 5)])
+    path = tmp_path_factory.mktemp("microphone") / "question.wav"
+    with wave.open(str(path), "wb") as out:
+        out.setparams((1, 2, _RATE_HZ, 0, "NONE", ""))
+        out.writeframes((np.clip(sound, -1, 1) * 32767).astype("<i2").tobytes())
+    return path
+
+
+async def converse(page: Page, url: str, transport: str) -> Tape:
+    """Look at the idle face, ask, hear the answer out, look at the idle face again."""
+    await page.goto(f"{url}/?transport={transport}&language=en")
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    await page.evaluate(RECORDER)
+    await page.wait_for_function("recorder.pictures.length >= 60")
+    await page.click("#microphone")
+    await page.wait_for_selector("body[data-microphone=on]")
+    await page.wait_for_selector("body[data-state=speaking]", timeout=60_000)
+    await page.wait_for_selector("body[data-state=idle]", timeout=90_000)
+    shown = await page.evaluate("recorder.pictures.length")
+    await page.wait_for_function(f"recorder.pictures.length >= {shown + 60}")
+    return Tape.from_page(await page.evaluate("recorder.stop()"))
+
+
+async def recognise(url: str, pcm: bytes) -> str:
+    """What the stack's own speech recognition hears in it."""
+    async with httpx.AsyncClient() as client:
+        services: dict[str, Any] = (await client.get(f"{url}/v1/services")).json()
+    address = next(s["address"] for s in services["services"] if s["service"] == "asr")
+    config = asr_pb2.RecognitionConfig(sample_rate_hz=16_000, language="en")
+    request = asr_pb2.RecognizeRequest(config=config, pcm_s16le=pcm)
+    async with grpc.aio.insecure_channel(address) as channel:
+        response = await asr_pb2_grpc.SpeechRecognitionStub(channel).Recognize(request)
+    return str(response.text)
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", text.lower()))
+
+
+@pytest.mark.parametrize("transport", ["webrtc", "websocket"])
+async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
+    transport: str,
+    stack: RunningStack,
+    chromium_path: str,
+    question_wav: Path,
+    bundle: Callable[[str], Path],
+) -> None:
+    flags = (
+        f"--use-file-for-fake-audio-capture={question_wav}%noloop",
+        "--autoplay-policy=no-user-gesture-required",
+    )
+    async with chromium(chromium_path, *flags) as browser:
+        page = await browser.new_page(
+            reduced_motion="reduce", viewport={"width": 900, "height": 700}
+        )
+        tape = await converse(page, stack.url, transport)
+        assert await page.get_attribute("body", "data-transport") == transport
+        asked = await page.locator(".line[data-side=visitor]").first.inner_text()
+        answer = await page.locator(".line[data-side=avatar]").first.inner_text()
+        await expect(page.locator(".latency-total")).to_contain_text("ms")
+
+    # Heard, and answered aloud with the words that the captions show.
+    assert {"capital", "france"} <= words(asked)
+    heard = await recognise(stack.url, tape.speech_16khz().tobytes())
+    assert len(words(heard)) >= 3
+    assert len(words(heard) & words(answer)) >= 0.6 * len(words(answer))
+
+    # The lips follow the sound; before and after, the face rests, but lives.
+    points = FaceGauge(bundle("face-landmarks")).points(tape)
+    opening = openings(points)
+    begin_s, end_s = tape.speech_span_s()
+    speech = tape.between(begin_s, end_s)
+    before, after = tape.shown_s < begin_s - 0.5, tape.shown_s > end_s + 0.5
+    lag_s, agreement = best_lag_s(tape.shown_s[speech], opening[speech], tape)
+    assert agreement > 0.4
+    assert abs(lag_s) <= 0.16
+    assert np.std(opening[speech]) > 3 * max(np.std(opening[before]), np.std(opening[after]))
+    for rest in (before, after):
+        still = points[rest]
+        assert np.ptp(still, axis=0).max() > 0.01

@@ -1,0 +1,70 @@
+"""The measures of the recording are right where the truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from playwright.async_api import Page
+
+from tests.browser.stub_gateway import StubGateway
+from tests.browser.tape import Tape, best_lag_s
+from tests.browser.test_conversation import RECORDER
+
+RATE_HZ = 48_000
+
+
+def tape_of(loudness: NDArray[np.float64], start_s: float = 3.0) -> Tape:
+    """Noise with the loudness given every 20 ms."""
+    noise = np.random.default_rng(1).standard_normal(len(loudness) * RATE_HZ // 50)
+    sound = (noise * np.repeat(loudness, RATE_HZ // 50)).astype(np.float32)
+    return Tape([], np.empty(0), [], sound, RATE_HZ, start_s)
+
+
+def test_speech_span_is_where_the_sound_is() -> None:
+    loudness = np.zeros(500)
+    loudness[100:200] = 0.1
+    begin_s, end_s = tape_of(loudness).speech_span_s()
+    assert begin_s == pytest.approx(5.0, abs=0.06)
+    assert end_s == pytest.approx(7.0, abs=0.06)
+
+
+def test_silence_has_no_speech() -> None:
+    with pytest.raises(ValueError, match="nothing was heard"):
+        tape_of(np.zeros(50)).speech_span_s()
+
+
+def test_speech_for_the_recogniser_has_16_khz_and_margins() -> None:
+    loudness = np.zeros(500)
+    loudness[100:200] = 0.1
+    assert len(tape_of(loudness).speech_16khz()) == pytest.approx(3 * 16_000, abs=2000)
+
+
+@pytest.mark.parametrize("lag_s", [-0.2, 0.0, 0.12])
+def test_lag_of_the_lips_is_found(lag_s: float) -> None:
+    syllables = 0.1 * np.abs(np.random.default_rng(2).standard_normal(40))
+    tape = tape_of(np.interp(np.arange(400) / 10, np.arange(40), syllables))
+    times_s = 3.0 + np.arange(20, 180) / 25
+    lips = np.interp(times_s - lag_s - 3.0, np.arange(40) / 5, np.sqrt(syllables))
+    found_s, agreement = best_lag_s(times_s, lips, tape)
+    assert found_s == pytest.approx(lag_s, abs=0.06)
+    assert agreement > 0.9
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("transport", ["webrtc", "websocket"])
+async def test_recorder_keeps_pictures_and_sound(
+    page: Page, stub: StubGateway, transport: str
+) -> None:
+    await page.goto(f"{stub.url}/?transport={transport}")
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    stub.push({"type": "state", "state": "speaking"})
+    await page.evaluate(RECORDER)
+    await page.wait_for_function("recorder.pictures.length >= 20 && recorder.samples > 48000")
+    tape = Tape.from_page(await page.evaluate("recorder.stop()"))
+    assert tape.pictures[0].shape == (256, 256, 3)
+    assert "speaking" in tape.states
+    assert np.ptp(tape.shown_s) == pytest.approx(len(tape.sound) / RATE_HZ, abs=1.5)
+    if transport == "websocket":  # the stub's WebRTC is silent
+        assert np.sqrt(np.mean(tape.sound**2)) > 0.03
