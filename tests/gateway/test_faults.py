@@ -1,0 +1,131 @@
+"""What breaks is said, ends the turn that needed it, and comes back; others notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient
+from visavis.stack.nats_server import NatsServer
+
+
+async def eventually(met: Callable[[], Awaitable[Any]], timeout_s: float = 8.0) -> None:
+    """Returns once `met` says something true."""
+    async with asyncio.timeout(timeout_s):
+        while not await met():  # noqa: ASYNC110  # asked over HTTP: nothing tells us
+            await asyncio.sleep(0.05)
+
+
+async def _attached(client: GatewayClient, path: str, stage: str) -> str | None:
+    stages: dict[str, str | None] = (await client.call("GET", path)).json()["stages"]
+    return stages[stage]
+
+
+@pytest.mark.parametrize("stage", ["llm", "tts", "face"])
+async def test_a_service_killed_in_mid_answer(
+    client: GatewayClient, doubles: Doubles, stage: str
+) -> None:
+    doubles.script.voice_s = 5.0
+    doubles.script.silent = {stage}
+    async with client.session() as session:
+        await session.say("Hello?")
+        await collect(session, "opened")
+        await doubles.stop(stage)
+        events = await collect(session, "failed")
+        assert stage in events[-1]["reason"]
+        doubles.script.silent, doubles.script.voice_s = set(), 0.2
+        await doubles.start(stage)
+        path = f"/v1/sessions/{session.id}"
+        await eventually(lambda: _attached(client, path, stage))
+        await session.say("And now?")
+        events = await collect(session, "finished", "failed")
+        assert events[-1]["event"] == "finished", events[-3:]
+
+
+async def test_the_bus_restarts_in_mid_answer(
+    client: GatewayClient, doubles: Doubles, own_nats: NatsServer
+) -> None:
+    doubles.script.silent = {"tts"}
+    async with client.session() as session:
+        await session.say("Hello?")
+        await collect(session, "opened")
+        await asyncio.to_thread(own_nats.stop)
+        events = await collect(session, "failed")
+        assert "bus" in events[-1]["reason"]
+        await asyncio.to_thread(own_nats.start)
+        await until(lambda: doubles.bus.connected)
+        doubles.script.silent = set()
+        await eventually(client.answers)
+        await session.say("And now?")
+        events = await collect(session, "finished", "failed")
+        assert events[-1]["event"] == "finished"
+
+
+class TestTimeout:
+    @pytest.fixture
+    def settings(self) -> dict[str, Any]:
+        return {"answer_timeout_s": 0.5}
+
+    @pytest.mark.parametrize("stage", ["llm", "tts"])
+    async def test_a_stage_that_falls_silent_is_named(
+        self, client: GatewayClient, doubles: Doubles, stage: str
+    ) -> None:
+        doubles.script.silent = {stage}
+        async with client.session() as session:
+            await session.say("Hello?")
+            events = await collect(session, "failed")
+        assert events[-1]["reason"].startswith(stage)
+
+
+async def test_without_a_face_the_voice_still_comes(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.silent = {"face"}
+    async with client.session() as session:
+        await session.say("Hello?")
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+
+
+async def test_two_sessions_share_nothing(client: GatewayClient, doubles: Doubles) -> None:
+    async with client.session() as one, client.session() as two:
+        await one.say("One.")
+        await two.say("Two.")
+        first, second = await asyncio.gather(collect(one, "finished"), collect(two, "finished"))
+    for events, own, other in ((first, "One.", "Two."), (second, "Two.", "One.")):
+        said = [e["text"] for e in events if e["type"] == "transcript"]
+        assert said == [own]
+        assert all(other not in str(e) for e in events)
+    assert {p[-1][1] for p in doubles.seen.prompts} == {"One.", "Two."}
+
+
+async def test_a_first_picture_without_key_frame_is_recorded_from_the_key_frame_before(
+    client: GatewayClient, doubles: Doubles, tmp_path: Path
+) -> None:
+    doubles.script.first_keyframe = False
+    async with client.session() as session:
+        await session.record_turn()
+        await session.say("Sing.")
+        await collect(session, "finished")
+        film = await session.recording()
+    assert film[4:8] == b"ftyp" and len(film) > 2000
+
+
+async def test_a_vanished_client_harms_nobody(
+    gateway: RunningGateway, client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.voice_s = 2.0
+    session = (await client.call("POST", "/v1/sessions", json={})).json()["id"]
+    media = await client.connect(f"/v1/sessions/{session}/media?role=speaker")
+    await client.call("POST", f"/v1/sessions/{session}/text", json={"text": "Hi."})
+    await media.recv()
+    media.transport.abort()
+    inside = gateway.inside.sessions.get(session)
+    await until(lambda: inside.audience.present == 0)
+    assert inside.microphone.holder is None

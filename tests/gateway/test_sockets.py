@@ -1,0 +1,203 @@
+"""The two WebSockets: every bad message is answered, nobody disturbs anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+import websockets
+
+from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.media import tone
+from visavis.client import GatewayClient
+from visavis.subjects import Kind
+
+
+@pytest.fixture
+async def session(client: GatewayClient) -> str:
+    return str((await client.call("POST", "/v1/sessions", json={})).json()["id"])
+
+
+@pytest.fixture
+async def events(client: GatewayClient, session: str) -> AsyncIterator[Any]:
+    async with client.connect(f"/v1/sessions/{session}/events") as socket:
+        assert json.loads(await socket.recv())["type"] == "session"
+        assert json.loads(await socket.recv()) == {"type": "state", "state": "idle"}
+        yield socket
+
+
+async def answer(socket: Any, message: str | bytes) -> dict[str, Any]:
+    await socket.send(message)
+    async with asyncio.timeout(3):
+        reply: dict[str, Any] = json.loads(await socket.recv())
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("", "JSON"),
+        ("{", "JSON"),
+        ("[]", "message"),
+        ("null", "message"),
+        ("{}", "type"),
+        ('{"type": "dance"}', "dance"),
+        ('{"type": "text"}', "text"),
+        ('{"type": "text", "text": ""}', "text"),
+        ('{"type": "text", "text": "x", "loud": true}', "loud"),
+        ('{"type": "update", "speed": 9}', "speed"),
+        ('{"type": "update", "voice": "bob"}', "bob"),
+        ('{"type": "text", "text": "%s"}' % ("x" * 100_000), "characters"),
+        (b"\x00\x01", "binary"),
+    ],
+)
+async def test_a_bad_message_is_answered_and_the_socket_lives(
+    events: Any, message: str | bytes, words: str
+) -> None:
+    reply = await answer(events, message)
+    assert reply["type"] == "error"
+    assert words in reply["message"]
+    assert await answer(events, '{"type": "ping"}') == {"type": "pong"}
+
+
+async def test_commands(events: Any, doubles: Doubles) -> None:
+    changed = await answer(events, '{"type": "update", "language": "zh"}')
+    assert (changed["type"], changed["language"]) == ("session", "zh")
+    assert (await answer(events, '{"type": "text", "text": "Hi."}'))["type"] == "transcript"
+    await events.send('{"type": "interrupt"}')
+    seen = []
+    async with asyncio.timeout(3):
+        while not seen or seen[-1].get("event") != "interrupted":
+            seen.append(json.loads(await events.recv()))
+
+
+async def test_a_session_that_ends_closes_its_sockets(
+    events: Any, client: GatewayClient, session: str
+) -> None:
+    async with client.connect(f"/v1/sessions/{session}/media") as media:
+        await client.call("DELETE", f"/v1/sessions/{session}")
+        last = json.loads(await events.recv())
+        assert (last["type"], last["code"]) == ("error", "session_closed")
+        for socket in (events, media):
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                while True:
+                    await socket.recv()
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 4410
+
+
+@pytest.mark.parametrize("path", ["nobody/events", "nobody/media", "{}/media?role=king"])
+async def test_a_refused_handshake_says_why(client: GatewayClient, session: str, path: str) -> None:
+    with pytest.raises(websockets.InvalidStatus) as refusal:
+        async with client.connect(f"/v1/sessions/{path.format(session)}"):
+            pass
+    response = refusal.value.response
+    assert response.status_code in (404, 422)
+    assert response.body is not None
+    assert json.loads(response.body)["error"]["message"]
+
+
+async def test_one_microphone_at_a_time(client: GatewayClient, session: str) -> None:
+    path = f"/v1/sessions/{session}/media?role=speaker"
+    async with client.connect(path):
+        with pytest.raises(websockets.InvalidStatus) as refusal:
+            async with client.connect(path):
+                pass
+        assert refusal.value.response.status_code == 409
+        async with client.connect(path.replace("speaker", "viewer")):
+            pass
+    async with client.connect(path):
+        pass
+
+
+async def test_sound_reaches_the_bus_as_it_was_sent(
+    client: GatewayClient, session: str, doubles: Doubles
+) -> None:
+    pcm = tone(1600, rate_hz=16_000)
+    async with doubles.bus.subscribe(session, Kind.MIC) as mic:
+        async with client.connect(f"/v1/sessions/{session}/media?role=speaker") as media:
+            for start in range(0, 1600, 320):
+                await media.send(pcm[start : start + 320].tobytes())
+            async with asyncio.timeout(3):
+                heard = [await anext(mic) for _ in range(5)]
+    assert np.concatenate([c.pcm for c in heard]).tolist() == pcm.tolist()
+    assert [c.place.pts for c in heard] == [0, 320, 640, 960, 1280]
+
+
+@pytest.mark.parametrize(
+    ("role", "message", "words"),
+    [
+        ("speaker", b"\x00", "16-bit"),
+        ("speaker", bytes(40_000), "one second"),
+        ("speaker", "hello", "binary"),
+        ("viewer", bytes(640), "viewer"),
+    ],
+)
+async def test_bad_sound_is_answered_and_the_socket_lives(
+    client: GatewayClient, session: str, role: str, message: str | bytes, words: str
+) -> None:
+    async with client.connect(f"/v1/sessions/{session}/media?role={role}") as media:
+        await media.send(message)
+        async with asyncio.timeout(3):
+            while not isinstance(reply := await media.recv(), str):
+                pass
+        assert words in json.loads(reply)["message"]
+
+
+async def test_sound_faster_than_time_is_cut(
+    client: GatewayClient, session: str, gateway: RunningGateway
+) -> None:
+    microphone = gateway.inside.sessions.get(session).microphone
+    async with client.connect(f"/v1/sessions/{session}/media?role=speaker") as media:
+        for _ in range(20):
+            await media.send(bytes(32_000))
+        await until(lambda: microphone.dropped_samples >= 10 * 16_000)
+
+
+async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
+    client: GatewayClient, session: str, gateway: RunningGateway
+) -> None:
+    audience = gateway.inside.sessions.get(session).audience
+    slow, fast = audience.add_viewer(), audience.add_viewer()
+    received: list[bytes] = []
+
+    async def read() -> None:
+        async for payload in fast:
+            received.append(payload)
+
+    reader = asyncio.create_task(read())
+    await until(lambda: slow.dropped, timeout_s=8)
+    assert fast.dropped == 0 and len(received) >= slow.dropped - 1
+    first = await anext(slow)
+    assert first[4:8] in (b"ftyp", b"moof")
+    audience.remove_viewer(slow)
+    audience.remove_viewer(fast)
+    await reader
+
+
+class TestWithKey:
+    @pytest.fixture
+    def settings(self) -> dict[str, Any]:
+        return {"api_key": "secret"}
+
+    @pytest.fixture
+    async def client(self, gateway: RunningGateway) -> AsyncIterator[GatewayClient]:
+        async with GatewayClient(gateway.url, "secret") as client:
+            yield client
+
+    async def test_a_socket_wants_the_key(
+        self, gateway: RunningGateway, client: GatewayClient, session: str
+    ) -> None:
+        url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/{session}/events"
+        with pytest.raises(websockets.InvalidStatus):
+            async with websockets.connect(url, proxy=None):
+                pass
+        async with websockets.connect(f"{url}?api_key=secret", proxy=None) as socket:
+            assert await socket.recv()
+        protocol = websockets.Subprotocol("bearer.secret")
+        async with websockets.connect(url, subprotocols=[protocol], proxy=None) as socket:
+            assert await socket.recv()

@@ -1,0 +1,112 @@
+"""Spoken turns: what asr says goes in on the bus, what the face does comes out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient, GatewaySession
+from visavis.media import Place, TranscriptChunk, TranscriptEvent
+from visavis.subjects import Kind
+
+E = TranscriptEvent
+
+
+class Visitor:
+    """Says what asr would have understood."""
+
+    def __init__(self, doubles: Doubles, session: GatewaySession) -> None:
+        self._bus, self._session, self._seq = doubles.bus, session.id, 0
+        self.utterance = 1
+
+    async def does(self, event: TranscriptEvent, text: str = "", **more: Any) -> None:
+        place = Place(self._session, 0, self._seq, 0)
+        self._seq += 1
+        chunk = TranscriptChunk(place, event, self.utterance, text, **more)
+        await self._bus.publish(Kind.TRANSCRIPT, chunk)
+
+
+@pytest.fixture
+async def session(client: GatewayClient) -> AsyncIterator[GatewaySession]:
+    async with client.session() as session:
+        yield session
+
+
+@pytest.fixture
+def visitor(doubles: Doubles, session: GatewaySession) -> Visitor:
+    return Visitor(doubles, session)
+
+
+async def test_the_answer_is_prepared_in_the_pause(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles, client: GatewayClient
+) -> None:
+    await visitor.does(E.SPEECH_STARTED)
+    await visitor.does(E.PAUSED, "How are you?", end_of_turn_probability=0.9)
+    await until(lambda: doubles.seen.prompts)
+    await visitor.does(E.FINAL, "How are you?")
+    events = await collect(session, "finished")
+    assert [e["text"] for e in events if e["type"] == "transcript"] == ["How are you?"]
+    assert len(doubles.seen.prompts) == 1
+    record = (await client.call("GET", f"/v1/sessions/{session.id}/turns/1")).json()
+    assert record["stages"][0]["name"] == "asr"
+
+
+async def test_a_visitor_who_goes_on_is_not_spoken_over(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles
+) -> None:
+    await visitor.does(E.SPEECH_STARTED)
+    await visitor.does(E.PAUSED, "How are", end_of_turn_probability=0.9)
+    await until(lambda: doubles.seen.prompts)
+    await visitor.does(E.PARTIAL, "How are you")
+    await visitor.does(E.FINAL, "How are you today?")
+    events = await collect(session, "finished")
+    turns = [(e["turn"], e["event"]) for e in events if e["type"] == "turn"]
+    assert [event for _, event in turns] == ["opened", "speaking", "finished"]
+    assert doubles.seen.prompts[-1][-1][1] == "How are you today?"
+
+
+async def test_speech_cuts_the_answer_off(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles, gateway: RunningGateway
+) -> None:
+    doubles.script.voice_s = 5.0
+    await session.say("Tell me a story.")
+    await collect(session, "speaking")
+    inside = gateway.inside.sessions.get(session.id)
+    await visitor.does(E.SPEECH_STARTED)
+    events = await collect(session, "interrupted")
+    assert events[-1]["reason"] == "speech"
+    await until(lambda: not inside._playout.playing)
+    doubles.script.voice_s = 0.2
+    await visitor.does(E.FINAL, "Stop.")
+    events = await collect(session, "finished")
+    assert [m[1] for m in doubles.seen.prompts[-1]][-1].endswith("Stop.")
+
+
+async def test_the_sound_goes_silent_at_once(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles, gateway: RunningGateway
+) -> None:
+    doubles.script.voice_s = 5.0
+    await session.say("Tell me a story.")
+    await collect(session, "speaking")
+    inside = gateway.inside.sessions.get(session.id)
+    levels: list[int] = []
+    push = inside.audience.push
+
+    def spy(tick: Any) -> None:
+        levels.append(int(np.abs(tick.pcm).max()))
+        push(tick)
+
+    inside.audience.push = spy  # type: ignore[method-assign]
+    await until(lambda: len(levels) > 3)
+    await session.interrupt()
+    count = len(levels)
+    await until(lambda: len(levels) > count + 3)
+    assert levels[count - 1] > 0
+    # One tick holds the fade, what follows is silence.
+    assert levels[count + 1 :] == [0] * (len(levels) - count - 1)
