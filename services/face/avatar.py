@@ -79,7 +79,12 @@ class Avatar:
     @property
     def size(self) -> int:
         """Width and height of the pictures, pixels."""
-        return self.portrait.shape[0]
+        return int(self.portrait.shape[0])
+
+    def portrait_jpeg(self) -> bytes:
+        """The portrait for lists of avatars."""
+        _, content = cv2.imencode(".jpg", self.portrait[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 88])
+        return content.tobytes()
 
     @cached_property
     def texture(self) -> NDArray[np.uint8]:
@@ -91,8 +96,10 @@ class Avatar:
         alpha = self.matte.astype(np.float32) / 255.0
         person = self.portrait.astype(np.float32) - (1 - alpha[..., None]) * self.background
         rgba = np.dstack([person, alpha * 255.0])
-        side = self.size * TEXTURE_SCALE
-        fine = cv2.resize(rgba, (side, side), interpolation=cv2.INTER_CUBIC)
+        fine = _enlarged(rgba)
+        # Samples of it shall give the portrait, not a blur: enlarge once more what was lost.
+        small = cv2.resize(fine, (self.size, self.size), interpolation=cv2.INTER_AREA)
+        fine = fine + _enlarged(rgba - small)
         fine[..., 3] = np.clip(np.round(fine[..., 3]), 0, 255)
         fine[..., :3] = np.clip(np.round(fine[..., :3]), 0, fine[..., 3:])
         return np.ascontiguousarray(fine.astype(np.uint8))
@@ -100,7 +107,7 @@ class Avatar:
     def colour_at(self, vertices: Sequence[int]) -> NDArray[np.float64]:
         """Median colour [3] of the portrait at some vertices."""
         x, y = np.clip(np.round(self.mesh.source[list(vertices)]).astype(int), 0, self.size - 1).T
-        return np.median(self.portrait[y, x].astype(np.float64), axis=0)
+        return np.asarray(np.median(self.portrait[y, x], axis=0), np.float64)
 
     def visible_triangles(self) -> NDArray[np.int32]:
         """The triangles that carry any of the person, in drawing order, [M, 3]."""
@@ -113,6 +120,11 @@ class Avatar:
             bool(shown[y0:y1, x0:x1].any()) for (x0, y0), (x1, y1) in zip(low, high, strict=True)
         ]
         return np.ascontiguousarray(triangles[np.array(visible)])
+
+
+def _enlarged(picture: NDArray[np.float32]) -> NDArray[np.float32]:
+    side = picture.shape[0] * TEXTURE_SCALE
+    return np.asarray(cv2.resize(picture, (side, side), interpolation=cv2.INTER_CUBIC), np.float32)
 
 
 def save_avatar(avatar: Avatar, folder: Path) -> None:
@@ -174,7 +186,8 @@ def load_avatar(folder: Path) -> Avatar:
         about = tomllib.loads((folder / _ABOUT).read_text(encoding="utf-8"))
         if about["version"] != VERSION:
             raise InvalidInputError(
-                f"avatar {folder.name!r} is of version {about['version']}, this is {VERSION}: make it again"
+                f"avatar {folder.name!r} is of version {about['version']}, "
+                f"this is {VERSION}: make it again"
             )
         with np.load(folder / _MESH) as arrays:
             return _assemble(folder, about, dict(arrays))

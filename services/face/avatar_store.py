@@ -1,4 +1,4 @@
-"""The avatars that a face service can wear: those that ship with it, and those made from uploads."""
+"""The avatars that a face can wear: those that ship with it, and those made from uploads."""
 
 from __future__ import annotations
 

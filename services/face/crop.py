@@ -14,11 +14,8 @@ _CENTRE_DROP = 0.04
 """How far the centre of the square lies below the centre of the face, in sides."""
 
 
-def crop_head(
-    rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int
-) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """The square [size, size, 3] around the face of `rgb` [H, W, 3] and the affine map [2, 3] that
-    made it.
+def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -> NDArray[np.uint8]:
+    """The square [size, size, 3] around the face of `rgb` [H, W, 3].
 
     The square is moved and, if it must be, shrunk to stay inside the picture; what is still missing
     at an edge repeats the edge.
@@ -51,4 +48,4 @@ def crop_head(
         square = cv2.addWeighted(square, 1 + amount, soft, -amount, 0)
     if fine != size:
         square = cv2.resize(square, (size, size), interpolation=cv2.INTER_AREA)
-    return square, affine
+    return np.asarray(square, np.uint8)

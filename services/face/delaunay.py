@@ -17,7 +17,8 @@ def triangulate(points: NDArray[np.floating]) -> NDArray[np.int32]:
     low, high = xy.min(axis=0), xy.max(axis=0)
     reach = 20 * float((high - low).max() + 1)
     middle = (low + high) / 2
-    xy = np.vstack([xy, middle + [(-reach, -reach), (reach, -reach), (0, reach)]])
+    far = np.array([(-reach, -reach), (reach, -reach), (0.0, reach)])
+    xy = np.vstack([xy, middle + far])
     capacity = 4 * count + 64
     triangles = np.zeros((capacity, 3), np.int32)
     circles = np.full((capacity, 3), -1.0)  # centre x, y and squared radius; -1: free slot
@@ -27,18 +28,18 @@ def triangulate(points: NDArray[np.floating]) -> NDArray[np.int32]:
     for index in range(count):
         hit = np.flatnonzero(((circles[:, :2] - xy[index]) ** 2).sum(axis=1) < circles[:, 2])
         edges: dict[tuple[int, int], tuple[int, int] | None] = {}
-        for slot in hit:
+        for slot in hit.tolist():
             a, b, c = (int(v) for v in triangles[slot])
             for edge in ((a, b), (b, c), (c, a)):
                 key = (min(edge), max(edge))
                 edges[key] = None if key in edges else edge
             circles[slot, 2] = -1.0
-            free.append(int(slot))
+            free.append(slot)
         for rim in edges.values():
             if rim is not None:
-                slot = free.pop()
-                triangles[slot] = (rim[0], rim[1], index)
-                circles[slot] = _circle(xy[triangles[slot]])
+                place = free.pop()
+                triangles[place] = (rim[0], rim[1], index)
+                circles[place] = _circle(xy[triangles[place]])
     used = triangles[circles[:, 2] > 0]
     return used[(used < count).all(axis=1)]
 

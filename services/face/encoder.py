@@ -23,7 +23,7 @@ _H264_OPTIONS = {
     "profile": "baseline",
     # Constrained baseline with parameter sets before every key frame: any browser can join at any
     # of them.
-    "x264-params": "bframes=0:repeat-headers=1:annexb=1:scenecut=0:sliced-threads=0:threads=1:ref=1:rc-lookahead=0:aud=0:sync-lookahead=0",
+    "x264-params": "repeat-headers=1:annexb=1:scenecut=0:sliced-threads=0:threads=1:ref=1",
 }
 _VP8_OPTIONS = {
     "deadline": "realtime",
@@ -64,6 +64,7 @@ class VideoEncoder:
         options = _H264_OPTIONS if codec == "h264" else _VP8_OPTIONS
         try:
             context = av.VideoCodecContext.create(name, "w")
+            assert isinstance(context, av.VideoCodecContext)
             context.width, context.height, context.pix_fmt = width, height, "yuv420p"
             context.time_base, context.framerate = Fraction(1, fps), Fraction(fps)
             context.bit_rate = bitrate

@@ -1,4 +1,4 @@
-"""The eyes: a ball behind the lids that carries the gaze, and an upper lid that comes down over it."""
+"""The eyes: a ball behind the lids that carries the gaze, and a lid that comes down over it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def paint_lids(
     low = np.maximum(0, np.floor(eyes.min(axis=0) - 0.3 * unit)).astype(int)
     high = np.minimum(rgb.shape[0], np.ceil(eyes.max(axis=0) + 0.3 * unit)).astype(int)
     crop = rgb[low[1] : high[1], low[0] : high[0]]
-    known = np.ones(crop.shape[:2], np.float32)
+    known: NDArray[np.float32] = np.ones(crop.shape[:2], np.float32)
     shade = np.zeros_like(known)
     darkest = []
     for upper, lower in (
@@ -54,11 +54,11 @@ def paint_lids(
         past = (top[0] - top[-1]) * 0.22
         lifted[0] += past
         sunk[0] += past
-        mask = np.zeros(known.shape, np.uint8)
+        mask: NDArray[np.uint8] = np.zeros(known.shape, np.uint8)
         cv2.fillPoly(mask, [np.round(np.vstack([lifted, sunk[::-1]])).astype(np.int32)], 1)
         reach = 2 * round(0.025 * unit) + 1
-        mask = cv2.dilate(mask, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach)))
-        known[mask > 0] = 0.0
+        disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach))
+        known[np.asarray(cv2.dilate(mask, disc)) > 0] = 0.0
         # The fold above the ball, where the lid turns inwards when open, keeps a faint line.
         fold = np.zeros(known.shape, np.uint8)
         cv2.polylines(
@@ -76,7 +76,7 @@ def paint_lids(
         darkest.append(crop[np.clip(y, 0, crop.shape[0] - 1), np.clip(x, 0, crop.shape[1] - 1)])
     outside = known > 0
     known *= ~_smudges(crop, known)
-    known = cv2.erode(known, np.ones((3, 3), np.uint8))
+    known = np.asarray(cv2.erode(known, np.ones((3, 3), np.uint8)), np.float32)
     filled = fill_hidden(crop, known).astype(np.float32)
     filled *= (0.97 - 0.12 * shade)[..., None]
     grain = crop.astype(np.float32) - cv2.GaussianBlur(crop, (0, 0), 1.5)

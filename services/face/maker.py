@@ -123,7 +123,7 @@ def _ivory(
     saturation = 1 - colour.min() / max(1.0, colour.max())
     if saturation > 0.3 or colour.max() < 110:
         return np.array(_DEFAULT_IVORY)
-    return np.minimum(colour / light, 250.0)
+    return np.asarray(np.minimum(colour / light, 250.0), np.float64)
 
 
 def brow_room(rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame) -> float:

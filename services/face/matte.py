@@ -31,12 +31,12 @@ class Segmenter:
         mask = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
         refined = guided_filter(
             rgb.astype(np.float32) / 255.0,
-            np.clip(mask, 0, 1),
+            np.asarray(np.clip(mask, 0, 1), np.float32),
             radius=max(2, width // 64),
             eps=2e-4,
         )
         # The filter leaves a faint veil on both sides: cut it, keep the soft edge between.
-        return np.clip((refined - 0.12) / 0.76, 0.0, 1.0).astype(np.float32)
+        return np.asarray(np.clip((refined - 0.12) / 0.76, 0.0, 1.0), np.float32)
 
 
 def guided_filter(
@@ -47,8 +47,9 @@ def guided_filter(
     """
     size = (2 * radius + 1, 2 * radius + 1)
 
-    def mean(plane: NDArray[np.float32]) -> NDArray[np.float32]:
-        return cv2.boxFilter(plane, cv2.CV_32F, size, borderType=cv2.BORDER_REFLECT)
+    def mean(plane: NDArray[np.floating]) -> NDArray[np.float32]:
+        blurred = cv2.boxFilter(plane, cv2.CV_32F, size, borderType=cv2.BORDER_REFLECT)
+        return np.asarray(blurred, np.float32)
 
     mean_guide = mean(guide)
     mean_mask = mean(mask)
@@ -61,7 +62,7 @@ def guided_filter(
     covariance += eps * np.eye(3, dtype=np.float32)
     slope = np.linalg.solve(covariance, cross[..., None])[..., 0]
     offset = mean_mask - (slope * mean_guide).sum(axis=-1)
-    return (mean(slope) * guide).sum(axis=-1) + mean(offset)
+    return np.asarray((mean(slope) * guide).sum(axis=-1) + mean(offset), np.float32)
 
 
 def fill_hidden(rgb: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -75,14 +76,8 @@ def fill_hidden(rgb: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[n
     weights = [known.astype(np.float32)]
     while min(weights[-1].shape) > 1:
         size = (max(1, weights[-1].shape[1] // 2), max(1, weights[-1].shape[0] // 2))
-        colours.append(
-            cv2.resize(
-                cv2.GaussianBlur(colours[-1], (3, 3), 0), size, interpolation=cv2.INTER_AREA
-            ).reshape(size[1], size[0], 3)
-        )
-        weights.append(
-            cv2.resize(cv2.GaussianBlur(weights[-1], (3, 3), 0), size, interpolation=cv2.INTER_AREA)
-        )
+        colours.append(_halved(colours[-1], size).reshape(size[1], size[0], 3))
+        weights.append(_halved(weights[-1], size))
     filled = colours[-1] / np.maximum(weights[-1][..., None], 1e-6)
     for colour, weight in zip(reversed(colours[:-1]), reversed(weights[:-1]), strict=True):
         size = (weight.shape[1], weight.shape[0])
@@ -92,6 +87,11 @@ def fill_hidden(rgb: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[n
         trust = np.minimum(1.0, weight)[..., None]
         filled = colour / np.maximum(weight[..., None], 1e-6) * trust + coarse * (1 - trust)
     return np.clip(np.round(filled), 0, 255).astype(np.uint8)
+
+
+def _halved(plane: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
+    blurred = cv2.GaussianBlur(plane, (3, 3), 0)
+    return np.asarray(cv2.resize(blurred, size, interpolation=cv2.INTER_AREA), np.float32)
 
 
 def continue_behind(
@@ -116,7 +116,8 @@ def continue_behind(
     mirrored = 2 * nearest - grid
     there = np.clip(np.round(mirrored), 0, (width - 1, height - 1)).astype(int)
     good = ~hidden[there[..., 1], there[..., 0]]
-    picture = cv2.remap(rgb, mirrored, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+    from_x, from_y = np.ascontiguousarray(mirrored.transpose(2, 0, 1), np.float32)
+    picture = cv2.remap(rgb, from_x, from_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
     smooth = fill_hidden(rgb, (~hidden).astype(np.float32)).astype(np.float32)
     trust = np.clip(1.5 - distance / reach, 0, 1) * cv2.GaussianBlur(
         good.astype(np.float32), (0, 0), 2.0

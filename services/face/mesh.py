@@ -4,6 +4,7 @@ surroundings.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -208,13 +209,13 @@ def _parted(points: NDArray[np.floating], frame: HeadFrame) -> NDArray[np.float6
     for rows, sign in ((topology.UPPER_LIP_ROWS, -1), (topology.LOWER_LIP_ROWS, 1)):
         for row in rows:
             local[list(row[1:-1]), 1] += sign * 0.04 * np.sin(np.pi * np.arange(1, 10) / 10)
-    for row, sign in (
+    for lid, sign in (
         (topology.RIGHT_UPPER_LID, -1),
         (topology.LEFT_UPPER_LID, -1),
         (topology.RIGHT_LOWER_LID, 1),
         (topology.LEFT_LOWER_LID, 1),
     ):
-        local[list(row[1:-1]), 1] += sign * 0.012
+        local[list(lid[1:-1]), 1] += sign * 0.012
     return frame.pixels(local)
 
 
@@ -224,7 +225,7 @@ def _lip_triangles() -> NDArray[np.int32]:
     """
     triangles = []
     for rows in (topology.UPPER_LIP_ROWS, topology.LOWER_LIP_ROWS):
-        for outer, inner in zip(rows[:-1], rows[1:], strict=True):
+        for outer, inner in itertools.pairwise(rows):
             for i in range(len(outer) - 1):
                 triangles.append((outer[i], outer[i + 1], inner[i + 1]))
                 triangles.append((outer[i], inner[i + 1], inner[i]))

@@ -143,7 +143,7 @@ def _cut_teeth(
     u, v = _texture_axes(width, height)
     grid = frame.pixels(np.stack(np.meshgrid(u, v + edge), axis=-1).reshape(-1, 2))
     x, y = grid.astype(np.float32).reshape(height, width, 2).transpose(2, 0, 1)
-    seen = cv2.remap(rgb, x, y, cv2.INTER_CUBIC)
+    seen = np.asarray(cv2.remap(rgb, x, y, cv2.INTER_CUBIC), np.uint8)
     margin = 0.014
     top = np.interp(u, upper[:, 0], upper[:, 1]) + margin - edge
     bottom = np.interp(u, lower[:, 0], lower[:, 1]) - margin - edge

@@ -63,7 +63,7 @@ class PortraitStudio:
         picture = decode_image(content)
         landmarks = self._find_face(picture)
         check_face(landmarks)
-        rgb, _ = crop_head(picture, landmarks.points, size)
+        rgb = crop_head(picture, landmarks.points, size)
         # Measured again in the crop: there the face has the size that the nets like best.
         measured = self._find_face(rgb, largest=True)
         return Portrait(rgb, measured, self._segmenter.person(rgb))
@@ -77,7 +77,8 @@ class PortraitStudio:
         rivals = [box for box in boxes[1:] if box.width >= _RIVAL_SHARE * boxes[0].width]
         if rivals and not largest:
             raise InvalidInputError(
-                f"{1 + len(rivals)} faces of similar size found: crop the picture to the one that is wanted"
+                f"{1 + len(rivals)} faces of similar size found: "
+                "crop the picture to the one that is wanted"
             )
         landmarks = self._landmarker.measure(rgb, boxes[0])
         if landmarks is None:
@@ -93,7 +94,8 @@ def decode_image(content: bytes) -> NDArray[np.uint8]:
     """
     if len(content) > MAX_IMAGE_BYTES:
         raise InvalidInputError(
-            f"the picture has {len(content) / 1e6:.1f} MB, allowed are {MAX_IMAGE_BYTES / 1e6:.0f} MB"
+            f"the picture has {len(content) / 1e6:.1f} MB, "
+            f"allowed are {MAX_IMAGE_BYTES / 1e6:.0f} MB"
         )
     declared = image_size(content)
     if declared is None:
@@ -101,7 +103,8 @@ def decode_image(content: bytes) -> NDArray[np.uint8]:
     width, height = declared
     if width * height > MAX_IMAGE_PIXELS:
         raise InvalidInputError(
-            f"the picture has {width} x {height} pixels, allowed are {MAX_IMAGE_PIXELS / 1e6:.0f} megapixels"
+            f"the picture has {width} x {height} pixels, "
+            f"allowed are {MAX_IMAGE_PIXELS / 1e6:.0f} megapixels"
         )
     try:
         bgr = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
@@ -118,7 +121,8 @@ def check_face(landmarks: Landmarks) -> None:
     found = float(np.linalg.norm(points[topology.CHIN, :2] - points[topology.BROW_CENTRE, :2]))
     if found < MIN_FACE_PIXELS:
         raise InvalidInputError(
-            f"the face is too small: {found:.0f} pixels from brows to chin, {MIN_FACE_PIXELS} are needed"
+            f"the face is too small: {found:.0f} pixels from brows to chin, "
+            f"{MIN_FACE_PIXELS} are needed"
         )
     yaw, pitch, roll = head_angles(points)
     for name, angle, limit in (

@@ -26,7 +26,7 @@ _LIMITS = {"jaw_open": (0.0, 1.0), "smile": (-0.5, 1.0), "brow_raise": (-0.5, 1.
 
 
 class Renderer:
-    """Draws one avatar. Holds no state between pictures; one instance serves one thread at a time."""
+    """Draws one avatar. No state from picture to picture; one thread at a time."""
 
     def __init__(self, avatar: Avatar) -> None:
         self._avatar = avatar
@@ -78,7 +78,7 @@ class Renderer:
         return out
 
     def _line_openings(self, out: NDArray[np.uint8], places: NDArray[np.float64]) -> None:
-        """Paints under mouth and eyes what a hairline crack in the mesh may show: dark lip, skin."""
+        """Paints under mouth and eyes what a crack in the mesh may show: dark lip, skin."""
         for rows, colour in self._openings:
             low = np.maximum(places[rows].min(axis=0), 0).astype(int)
             high = np.ceil(places[rows].max(axis=0)).astype(int) + 1
@@ -113,8 +113,8 @@ class Renderer:
                 thinner = (inner[1:-1] - places[index]) * press
                 places[index] += shut * (together + thinner)
         for lining in self._mesh.linings[:2]:
-            inner = lining.edge[1:-1]
-            places[lining.strip[1:-1]] = places[inner] + self._mesh.offsets[lining.strip[1:-1]]
+            strip = lining.strip[1:-1]
+            places[strip] = places[lining.edge[1:-1]] + self._mesh.offsets[strip]
 
     def _turn(
         self,
@@ -123,7 +123,7 @@ class Renderer:
         weight: NDArray[np.float64] | float,
         pose: FacePose,
     ) -> NDArray[np.float64]:
-        """`places` [N, 2] after the motion of head and shoulders; depth and weight as in the mesh."""
+        """`places` [N, 2] after the motion of head and shoulders."""
         unit = self._frame.eye_distance
         x, y = (places - self._frame.pivot).T
         z = depth + np.zeros_like(x)
@@ -143,7 +143,7 @@ class Renderer:
         moved = places + (turned - places) * np.reshape(weight, (-1, 1))
         # Breath lifts the shoulders, and through the neck a little of the head.
         moved[:, 1] -= pose.breath * size / 512 * (0.5 + 1.7 * np.asarray(1 - np.asarray(weight)))
-        return moved
+        return np.asarray(moved)
 
     def _anchor(self, at: NDArray[np.float64], depth: float, pose: FacePose) -> NDArray[np.float64]:
         """Affine map [2, 3] of rest pixels to pictures for what is fixed to the skull around `at`

@@ -81,7 +81,7 @@ class FieldSpreader:
         self._below = below * below * (3 - 2 * below)
 
     def spread(self, moves: Moves) -> NDArray[np.float64]:
-        """Displacement of every vertex [N, 2] in pixels. Landmarks of `moves` move exactly as told."""
+        """Displacement of every vertex [N, 2] in pixels; those of `moves` move just as told."""
         field = np.zeros_like(self.local)
         for side, share in ((0, 1 - self._below), (1, self._below)):
             controls = [
@@ -171,7 +171,10 @@ def closed_mouth(mesh: FaceMesh, frame: HeadFrame) -> NDArray[np.float64]:
         for i, vertex in enumerate(row):
             u, v = moves.get(vertex, (0.0, 0.0))
             side = abs(i - 5) / 5
-            moves[vertex] = (u + squeeze * float(local[vertex, 0]), v + 0.16 * excess * side**2)
+            moves[vertex] = (
+                u + squeeze * (float(local[vertex, 0]) + u),
+                v + 0.16 * excess * side**2,
+            )
     for vertex in _NOSE_BASE:
         moves[vertex] = (0.0, 0.0)
     for vertex in topology.JAW_LINE:
@@ -234,7 +237,7 @@ def _bow(local: NDArray[np.float64], row: Sequence[int]) -> NDArray[np.float64]:
     """0 at the corners of a lip row, 1 in the middle, a parabola across the mouth: [11]."""
     u = _row_u(local, row)
     place = (u - (u[0] + u[-1]) / 2) / max(1e-6, (u[-1] - u[0]) / 2)
-    return np.clip(1 - place**2, 0, 1) ** 0.85
+    return np.asarray(np.clip(1 - place**2, 0, 1) ** 0.85)
 
 
 def _jaw_open(local: NDArray[np.float64]) -> Moves:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter  # type: ignore[import-untyped]
+from ai_edge_litert.interpreter import Interpreter
 from numpy.typing import NDArray
 
 from visavis.errors import EngineLoadError

@@ -1,0 +1,60 @@
+"""Pictures for tests, made of the shipped avatar's own portrait, and avatars made of them once."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from functools import cache
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+import services.face
+from services.face.avatar import Avatar, load_avatar
+
+DEFAULT_FOLDER = Path(services.face.__file__).parent / "avatars" / "default"
+
+
+@cache
+def default_avatar() -> Avatar:
+    return load_avatar(DEFAULT_FOLDER)
+
+
+def portrait() -> NDArray[np.uint8]:
+    """RGB [512, 512, 3] of a face from the front."""
+    return default_avatar().portrait
+
+
+def encoded(rgb: NDArray[np.uint8], suffix: str = ".png") -> bytes:
+    ok, content = cv2.imencode(suffix, rgb[..., ::-1])
+    assert ok
+    return content.tobytes()
+
+
+def scaled(rgb: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:
+    """Smaller, amid grey of the old size."""
+    small = cv2.resize(rgb, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
+    out = np.full_like(rgb, 128)
+    out[: small.shape[0], : small.shape[1]] = small
+    return out
+
+
+def png_of_declared_size(width: int, height: int) -> bytes:
+    """A PNG of a few bytes that claims to be large."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0" * 1000)), (b"IEND", b"")]
+    chunks = [
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in parts
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def jpeg_lying_on_its_side(rgb: NDArray[np.uint8]) -> bytes:
+    """A JPEG whose pixels are turned a quarter left and whose EXIF says to turn them back."""
+    content = encoded(np.ascontiguousarray(np.rot90(rgb)), ".jpg")
+    tag = struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0)
+    exif = b"Exif\0\0MM\0*" + struct.pack(">IH", 8, 1) + tag + b"\0\0\0\0"
+    return content[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + content[2:]

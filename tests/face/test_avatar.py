@@ -1,0 +1,118 @@
+"""Avatar folders: the shipped one, saving, loading, listing, making and deleting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.face.avatar import load_avatar, save_avatar
+from services.face.avatar_store import DEFAULT_AVATAR, AvatarStore
+from services.face.portrait import PortraitStudio
+from services.face.pose import FacePose
+from services.face.renderer import Renderer
+from tests.face.portraits import DEFAULT_FOLDER, default_avatar, encoded, portrait
+from visavis.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+
+
+def _no_studio() -> PortraitStudio:
+    raise AssertionError("no portrait is read here")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> AvatarStore:
+    return AvatarStore(tmp_path / "avatars", _no_studio)
+
+
+def test_default_avatar_ships_small_and_with_its_origin() -> None:
+    assert sum(file.stat().st_size for file in DEFAULT_FOLDER.iterdir()) < 1_500_000
+    avatar = default_avatar()
+    assert "Public domain" in avatar.licence and "NASA" in avatar.source_note
+    assert avatar.size == 512
+
+
+def test_person_over_background_is_the_portrait() -> None:
+    avatar = default_avatar()
+    texture = avatar.texture.reshape(512, 2, 512, 2, 4).mean(axis=(1, 3))
+    composed = texture[..., :3] + (1 - texture[..., 3:] / 255) * avatar.background
+    assert np.abs(composed - avatar.portrait).mean() < 2.0
+
+
+def test_saved_avatar_draws_the_same(tmp_path: Path) -> None:
+    save_avatar(default_avatar(), tmp_path)
+    pose = FacePose(jaw_open=0.5, yaw=0.1, blink_left=0.5)
+    again = Renderer(load_avatar(tmp_path)).render(pose).astype(int)
+    assert np.abs(again - Renderer(default_avatar()).render(pose)).max() <= 1
+
+
+def test_portrait_goes_out_as_jpeg() -> None:
+    assert default_avatar().portrait_jpeg().startswith(b"\xff\xd8")
+
+
+def test_store_lists_and_loads_the_default(store: AvatarStore) -> None:
+    assert store.names() == [DEFAULT_AVATAR] and store.is_builtin(DEFAULT_AVATAR)
+    assert store.load() is store.load(DEFAULT_AVATAR)
+
+
+def test_unknown_name_lists_what_exists(store: AvatarStore) -> None:
+    for name in ("nobody", "../default", "."):
+        with pytest.raises(UnknownNameError, match="there are: default"):
+            store.load(name)
+
+
+def test_builtin_stays(store: AvatarStore) -> None:
+    with pytest.raises(InvalidInputError, match="ships with the product"):
+        store.delete(DEFAULT_AVATAR)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 65, "ä", "a\n"])
+def test_bad_names_are_refused(store: AvatarStore, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="no avatar name"):
+        store.create(name, b"")
+
+
+def test_taken_name_is_refused_before_the_picture_is_read(store: AvatarStore) -> None:
+    with pytest.raises(AlreadyExistsError, match="already an avatar 'default'"):
+        store.create(DEFAULT_AVATAR, b"")
+
+
+@pytest.mark.parametrize("damage", ["avatar.toml", "mesh.npz", "portrait.png"])
+def test_damaged_folder_is_named(tmp_path: Path, damage: str) -> None:
+    save_avatar(default_avatar(), tmp_path)
+    (tmp_path / damage).write_bytes(b"\0garbage")
+    with pytest.raises(InvalidInputError, match="damaged"):
+        load_avatar(tmp_path)
+
+
+def test_other_version_asks_to_make_it_again(tmp_path: Path) -> None:
+    save_avatar(default_avatar(), tmp_path)
+    about = tmp_path / "avatar.toml"
+    about.write_text(about.read_text().replace("version = ", "version = 9"))
+    with pytest.raises(InvalidInputError, match="make it again"):
+        load_avatar(tmp_path)
+
+
+def test_avatar_is_made_worn_and_deleted(tmp_path: Path, bundle: Callable[[str], Path]) -> None:
+    folder = bundle("face-landmarks")
+    store = AvatarStore(tmp_path / "avatars", lambda: PortraitStudio(folder))
+    made = store.create("mine", encoded(portrait()))
+    assert store.names() == [DEFAULT_AVATAR, "mine"] and not store.is_builtin("mine")
+    assert [entry.name for entry in (tmp_path / "avatars").iterdir()] == ["mine"]
+    worn = Renderer(store.load("mine"))
+    assert worn.render(FacePose(jaw_open=0.4)).shape == (made.size, made.size, 3)
+    with pytest.raises(AlreadyExistsError):
+        store.create("mine", encoded(portrait()))
+    store.delete("mine")
+    assert store.names() == [DEFAULT_AVATAR]
+    with pytest.raises(UnknownNameError):
+        store.load("mine")
+
+
+def test_refused_picture_leaves_nothing(tmp_path: Path, bundle: Callable[[str], Path]) -> None:
+    folder = bundle("face-landmarks")
+    store = AvatarStore(tmp_path / "avatars", lambda: PortraitStudio(folder))
+    with pytest.raises(InvalidInputError, match="not a picture"):
+        store.create("mine", b"no picture")
+    assert store.names() == [DEFAULT_AVATAR] and not (tmp_path / "avatars").exists()

@@ -1,0 +1,104 @@
+"""Encoded streams: one packet for each picture, key frames on demand, and they decode."""
+
+from __future__ import annotations
+
+import av
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.face.encoder import Codec, EncodedFrame, VideoEncoder
+from visavis.errors import InvalidInputError
+
+FPS = 25
+
+
+def _pictures(count: int, size: int = 64) -> list[NDArray[np.uint8]]:
+    """A bright square that wanders over a ramp."""
+    ramp = np.linspace(40, 120, size).astype(np.uint8)
+    pictures = []
+    for k in range(count):
+        picture = np.repeat(np.tile(ramp, (size, 1))[..., None], 3, axis=2)
+        picture[10 + k % 30 : 26 + k % 30, 20:36] = (220, 120, 60)
+        pictures.append(picture)
+    return pictures
+
+
+def _decode(codec: Codec, frames: list[EncodedFrame]) -> list[NDArray[np.uint8]]:
+    decoder = av.CodecContext.create(codec, "r")
+    assert isinstance(decoder, av.VideoCodecContext)
+    decoded = [frame for made in frames for frame in decoder.decode(av.Packet(made.payload))]
+    decoded += decoder.decode(None)
+    return [np.asarray(frame.to_ndarray(format="rgb24"), np.uint8) for frame in decoded]
+
+
+@pytest.mark.parametrize("codec", ["h264", "vp8"])
+def test_every_picture_comes_back(codec: Codec) -> None:
+    pictures = _pictures(60)
+    with VideoEncoder(codec, 64, 64, FPS) as encoder:
+        frames = [encoder.encode(p, force_keyframe=k == 33) for k, p in enumerate(pictures)]
+    assert [k for k, frame in enumerate(frames) if frame.keyframe] == [0, 33]
+    decoded = _decode(codec, frames)
+    assert len(decoded) == len(pictures)
+    quality = [cv2.PSNR(was, now) for was, now in zip(pictures, decoded, strict=True)]
+    assert min(quality) > 28
+
+
+@pytest.mark.parametrize("codec", ["h264", "vp8"])
+def test_viewer_can_join_at_a_forced_key_frame(codec: Codec) -> None:
+    pictures = _pictures(30)
+    with VideoEncoder(codec, 64, 64, FPS) as encoder:
+        frames = [encoder.encode(p, force_keyframe=k == 20) for k, p in enumerate(pictures)]
+    decoded = _decode(codec, frames[20:])
+    assert len(decoded) == 10
+    assert cv2.PSNR(pictures[-1], decoded[-1]) > 28
+
+
+@pytest.mark.parametrize("codec", ["h264", "vp8"])
+def test_key_frames_come_at_least_every_two_seconds(codec: Codec) -> None:
+    still = _pictures(1)[0]
+    with VideoEncoder(codec, 64, 64, FPS) as encoder:
+        keys = [k for k in range(5 * FPS) if encoder.encode(still).keyframe]
+    assert max(np.diff([*keys, 5 * FPS])) <= 2 * FPS
+
+
+def test_h264_is_constrained_baseline_with_parameter_sets_before_key_frames() -> None:
+    with VideoEncoder("h264", 64, 64, FPS) as encoder:
+        frames = [encoder.encode(p, force_keyframe=k == 5) for k, p in enumerate(_pictures(8))]
+    for frame in (frames[0], frames[5]):
+        units = [unit for unit in frame.payload.split(b"\0\0\1")[1:] if unit]
+        kinds = [unit[0] & 0x1F for unit in units]
+        assert kinds[:2] == [7, 8] and kinds[-1] == 5, "sequence set, picture set, whole picture"
+        profile, constraints = units[0][1], units[0][2]
+        assert profile == 66 and constraints & 0x40, "constrained baseline"
+
+
+def test_bitrate_is_kept() -> None:
+    rng = np.random.default_rng(2)
+    with VideoEncoder("h264", 128, 128, FPS, bitrate=300_000) as encoder:
+        busy = [rng.integers(0, 255, (128, 128, 3)).astype(np.uint8) for _ in range(50)]
+        total = sum(len(encoder.encode(picture).payload) for picture in busy)
+    assert total * 8 / 2 < 2 * 300_000
+
+
+def test_wrong_pictures_and_sizes_are_refused() -> None:
+    with VideoEncoder("h264", 64, 64, FPS) as encoder:
+        with pytest.raises(InvalidInputError, match="not uint8"):
+            encoder.encode(np.zeros((32, 64, 3), np.uint8))
+    with pytest.raises(InvalidInputError, match="even sides"):
+        VideoEncoder("h264", 63, 64, FPS)
+    with pytest.raises(InvalidInputError, match="no video codec"):
+        VideoEncoder("av1", 64, 64, FPS)  # type: ignore[arg-type]
+
+
+def test_two_encoders_share_nothing() -> None:
+    pictures = _pictures(10)
+    with VideoEncoder("vp8", 64, 64, FPS) as alone:
+        expected = [alone.encode(p).payload for p in pictures]
+    with VideoEncoder("vp8", 64, 64, FPS) as one, VideoEncoder("vp8", 64, 64, FPS) as other:
+        mixed = []
+        for picture in pictures:
+            mixed.append(one.encode(picture).payload)
+            other.encode(255 - picture)
+    assert mixed == expected

@@ -1,0 +1,145 @@
+"""Triangulation, mesh and shapes: geometry that needs no weights."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.face import topology
+from services.face.delaunay import triangulate
+from services.face.matte import continue_behind, fill_hidden
+from services.face.mesh import build_mesh, head_frame
+from services.face.shapes import SHAPES, interpolate
+from tests.face.portraits import default_avatar
+
+
+def _areas(points: NDArray[np.floating], triangles: NDArray[np.int32]) -> NDArray[np.float64]:
+    (ax, ay), (bx, by), (cx, cy) = points[triangles].transpose(1, 2, 0)
+    return np.asarray(np.abs((bx - ax) * (cy - ay) - (cx - ax) * (by - ay)) / 2)
+
+
+def test_triangles_tile_the_hull_of_a_grid() -> None:
+    points = np.array(list(itertools.product(range(8), range(6))), float) * 10
+    triangles = triangulate(points)
+    assert _areas(points, triangles).sum() == pytest.approx(70 * 50, rel=1e-3)
+    assert len(triangles) == 2 * 7 * 5
+
+
+def test_no_point_lies_inside_a_circumcircle() -> None:
+    points = np.random.default_rng(3).random((60, 2)) * 100
+    for triangle in triangulate(points):
+        a, b, c = points[triangle]
+        system = 2 * np.array([b - a, c - a])
+        centre = np.linalg.solve(system, [b @ b - a @ a, c @ c - a @ a])
+        others = np.delete(points, triangle, axis=0)
+        radius = np.linalg.norm(a - centre)
+        assert (np.linalg.norm(others - centre, axis=1) > radius - 1e-2).all()
+
+
+def test_triangulation_repeats_exactly() -> None:
+    points = np.random.default_rng(5).random((200, 2)) * 300
+    assert (triangulate(points) == triangulate(points)).all()
+
+
+def test_interpolation_meets_its_points_and_keeps_planes() -> None:
+    rng = np.random.default_rng(1)
+    at, query = rng.random((20, 2)), rng.random((9, 2))
+    plane = np.array([[2.0, -1.0], [0.5, 3.0]])
+    assert interpolate(at, at @ plane, query) == pytest.approx(query @ plane, abs=1e-6)
+    values = rng.random((20, 2))
+    assert interpolate(at, values, at, stiffness=0.0) == pytest.approx(values, abs=1e-6)
+
+
+def test_mesh_covers_the_picture_except_mouth_and_eyes() -> None:
+    avatar = default_avatar()
+    mesh = avatar.mesh
+    low, high = mesh.source.min(axis=0), mesh.source.max(axis=0)
+    assert (low < 0).all() and (high > avatar.size - 1).all()
+    assert mesh.triangles.max() < len(mesh.source)
+    assert all(len(set(triangle)) == 3 for triangle in mesh.triangles.tolist())
+
+
+def test_mesh_is_the_same_for_the_same_landmarks() -> None:
+    points = np.concatenate(
+        [default_avatar().mesh.source[:468], -default_avatar().mesh.depth[:468, None]], axis=1
+    )
+    first, second = build_mesh(points, 512), build_mesh(points, 512)
+    assert (first.triangles == second.triangles).all()
+    assert (first.depth == second.depth).all()
+
+
+def test_face_follows_the_head_and_shoulders_stay() -> None:
+    mesh = default_avatar().mesh
+    assert (mesh.weight[: topology.LANDMARKS] == 1).all()
+    bottom = mesh.source[:, 1] > 505
+    assert (mesh.weight[bottom] < 0.05).all()
+    nose, ear = mesh.depth[topology.NOSE_TIP], mesh.depth[topology.RIGHT_EAR]
+    assert nose > ear > 0
+
+
+def test_frame_turns_with_the_face() -> None:
+    points = default_avatar().mesh.source[:468]
+    turn = np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
+    upright, turned = head_frame(points), head_frame(points @ turn.T)
+    assert turned.local(points @ turn.T) == pytest.approx(upright.local(points), abs=1e-9)
+    assert turned.pixels(turned.local(points)) == pytest.approx(points, abs=1e-9)
+
+
+def _shape(name: str) -> NDArray[np.float32]:
+    return np.asarray(default_avatar().shapes[SHAPES.index(name)])
+
+
+def test_lips_touch_at_rest() -> None:
+    rest = default_avatar().rest
+    upper, lower = rest[list(topology.UPPER_INNER_LIP)], rest[list(topology.LOWER_INNER_LIP)]
+    assert np.abs(upper - lower).max() < 0.01
+
+
+def test_jaw_drops_the_chin_and_leaves_the_eyes() -> None:
+    jaw = _shape("jaw_open")
+    assert jaw[topology.CHIN, 1] > 10 and jaw[14, 1] > jaw[13, 1] + 10
+    assert np.abs(jaw[[33, 263, topology.NOSE_TIP]]).max() < 1e-2
+
+
+def test_corners_part_and_meet() -> None:
+    for name, sign in (("mouth_wide", 1), ("smile", 1), ("pucker", -1)):
+        shape = _shape(name)
+        spread = shape[topology.LEFT_MOUTH_CORNER, 0] - shape[topology.RIGHT_MOUTH_CORNER, 0]
+        assert sign * spread > 3, name
+
+
+def test_brows_rise_less_than_the_skin_above_them_and_leave_the_hair() -> None:
+    brow = _shape("brow_raise")
+    assert brow[list(topology.RIGHT_BROW), 1].max() < -2
+    assert np.abs(brow[[topology.FOREHEAD, 109, 338, 67, 297]]).max() < 1e-2
+
+
+def test_no_shape_moves_what_is_far_from_the_face() -> None:
+    avatar = default_avatar()
+    assert np.abs(avatar.shapes[:, avatar.mesh.still]).max() == 0
+
+
+def test_hidden_pixels_are_filled_from_their_surroundings() -> None:
+    picture = np.zeros((64, 64, 3), np.uint8)
+    picture[:, :32], picture[:, 32:] = 200, 100
+    known = np.ones((64, 64), np.float32)
+    known[20:44, 20:44] = 0
+    picture[20:44, 20:44] = 7
+    filled = fill_hidden(picture, known)
+    assert (filled[known > 0] == picture[known > 0]).all()
+    assert filled[32, 22, 0] > 150 > filled[32, 42, 0] >= 100
+
+
+def test_stripes_go_on_behind_the_person() -> None:
+    picture = np.zeros((80, 80, 3), np.uint8)
+    picture[::8] = 255
+    hidden = np.zeros((80, 80), bool)
+    hidden[20:60, 40:] = True
+    picture_with_hole = np.where(hidden[..., None], 99, picture).astype(np.uint8)
+    behind = continue_behind(picture_with_hole, hidden, reach=20)
+    assert (behind[~hidden] == picture_with_hole[~hidden]).all()
+    near = behind[28:52, 42:46, 0].astype(float).mean(axis=1)
+    assert near.std() > 40, "texture, not a smear"

@@ -1,0 +1,184 @@
+"""Portraits: what is read, what is refused, and with which words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from services.face import topology
+from services.face.crop import crop_head
+from services.face.image_header import image_size
+from services.face.landmarks import Landmarks
+from services.face.portrait import (
+    MAX_IMAGE_BYTES,
+    PortraitStudio,
+    check_face,
+    decode_image,
+    head_angles,
+)
+from tests.face.portraits import (
+    encoded,
+    jpeg_lying_on_its_side,
+    png_of_declared_size,
+    portrait,
+    scaled,
+)
+from visavis.errors import EngineLoadError, InvalidInputError
+
+
+@pytest.fixture(scope="module")
+def studio(bundle: Callable[[str], Path]) -> PortraitStudio:
+    return PortraitStudio(bundle("face-landmarks"))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
+def test_header_tells_the_size_of_every_format(suffix: str) -> None:
+    picture = np.zeros((37, 91, 3), np.uint8)
+    assert image_size(encoded(picture, suffix)) == (91, 37)
+
+
+def test_lossless_webp_header_tells_the_size() -> None:
+    _, content = cv2.imencode(
+        ".webp", np.zeros((300, 5, 3), np.uint8), [cv2.IMWRITE_WEBP_QUALITY, 101]
+    )
+    assert image_size(content.tobytes()) == (5, 300)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"GIF89a" + bytes(50), b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"]
+)
+def test_no_size_without_a_whole_header(content: bytes) -> None:
+    assert image_size(content) is None
+
+
+def test_cut_headers_never_raise() -> None:
+    for suffix in (".png", ".jpg", ".webp"):
+        whole = encoded(np.zeros((20, 20, 3), np.uint8), suffix)
+        for length in range(0, min(len(whole), 400)):
+            image_size(whole[:length])
+
+
+def test_text_is_not_a_picture() -> None:
+    with pytest.raises(InvalidInputError, match="not a picture"):
+        decode_image(b"hello")
+
+
+def test_damaged_picture_is_named_so() -> None:
+    with pytest.raises(InvalidInputError, match="damaged"):
+        decode_image(png_of_declared_size(640, 480)[:40])
+
+
+def test_too_many_bytes_are_refused_unread() -> None:
+    with pytest.raises(InvalidInputError, match=r"20\.0 MB, allowed are 20 MB"):
+        decode_image(bytes(MAX_IMAGE_BYTES + 1))
+
+
+def test_picture_bomb_is_refused_by_its_header() -> None:
+    with pytest.raises(InvalidInputError, match="60000 x 60000 pixels, allowed are 50"):
+        decode_image(png_of_declared_size(60_000, 60_000))
+
+
+def test_exif_orientation_is_respected() -> None:
+    upright = portrait()
+    read = decode_image(jpeg_lying_on_its_side(upright))
+    assert np.abs(read.astype(int) - upright).mean() < 4
+
+
+def test_grey_and_transparent_pictures_are_read() -> None:
+    for picture in (np.full((20, 30), 9, np.uint8), np.full((20, 30, 4), 9, np.uint8)):
+        _, content = cv2.imencode(".png", picture)
+        assert decode_image(content.tobytes()).shape == (20, 30, 3)
+
+
+def test_portrait_is_measured(studio: PortraitStudio) -> None:
+    taken = studio.take(encoded(portrait()))
+    points = taken.landmarks.points
+    assert taken.rgb.shape == (512, 512, 3) and points.shape == (468, 3)
+    assert taken.landmarks.presence > 0.9
+    # Right of the person is left in the picture; brows lie above eyes, eyes above the mouth.
+    assert points[topology.RIGHT_EYE_OUTER, 0] < points[topology.LEFT_EYE_OUTER, 0]
+    assert points[105, 1] < points[159, 1] < points[13, 1] < points[topology.CHIN, 1]
+    right, left = taken.landmarks.iris
+    assert points[33, 0] < right[0] < points[133, 0] and points[362, 0] < left[0] < points[263, 0]
+    assert taken.person[300, 256] > 0.95 and taken.person[10, 10] < 0.05
+
+
+def test_turned_picture_gives_the_same_face(studio: PortraitStudio) -> None:
+    upright = studio.take(encoded(portrait(), ".jpg")).landmarks.points
+    turned = studio.take(jpeg_lying_on_its_side(portrait())).landmarks.points
+    assert np.linalg.norm(upright - turned, axis=1).mean() < 3
+
+
+def test_no_face(studio: PortraitStudio) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (400, 400, 3)).astype(np.uint8)
+    with pytest.raises(InvalidInputError, match="no face found"):
+        studio.take(encoded(noise))
+
+
+def test_several_faces(studio: PortraitStudio) -> None:
+    with pytest.raises(InvalidInputError, match="2 faces of similar size"):
+        studio.take(encoded(np.hstack([portrait(), portrait()])))
+
+
+def test_a_far_smaller_second_face_does_not_matter(studio: PortraitStudio) -> None:
+    small = scaled(portrait(), 0.35)
+    assert studio.take(encoded(np.hstack([portrait(), small]))).landmarks.presence > 0.9
+
+
+def test_small_face_is_refused_with_both_sizes(studio: PortraitStudio) -> None:
+    with pytest.raises(InvalidInputError, match=r"too small: \d+ pixels .* 80 are needed"):
+        studio.take(encoded(scaled(portrait(), 0.4)))
+
+
+def _facing(yaw: float, pitch: float, roll: float) -> Landmarks:
+    """A head as four points, turned."""
+    points = np.zeros((468, 3))
+    points[topology.LEFT_EAR], points[topology.RIGHT_EAR] = (100, 0, 0), (-100, 0, 0)
+    points[topology.CHIN], points[topology.FOREHEAD] = (0, 130, 0), (0, -130, 0)
+    points[topology.BROW_CENTRE] = (0, -60, 0)
+    about_y = [[np.cos(yaw), 0, -np.sin(yaw)], [0, 1, 0], [np.sin(yaw), 0, np.cos(yaw)]]
+    about_x = [[1, 0, 0], [0, np.cos(pitch), -np.sin(pitch)], [0, np.sin(pitch), np.cos(pitch)]]
+    about_z = [[np.cos(roll), -np.sin(roll), 0], [np.sin(roll), np.cos(roll), 0], [0, 0, 1]]
+    turned = points @ np.array(about_y).T @ np.array(about_x).T @ np.array(about_z).T
+    return Landmarks(turned.astype(np.float32), np.zeros((2, 3), np.float32), 1.0)
+
+
+@pytest.mark.parametrize("angles", [(0.3, 0, 0), (0, -0.25, 0), (0, 0, 0.5)])
+def test_angles_are_found_back(angles: tuple[float, float, float]) -> None:
+    assert head_angles(_facing(*angles).points) == pytest.approx(angles, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("angles", "word"),
+    [((0.7, 0, 0), "sideways"), ((0, 0.7, 0), "up or down"), ((0, 0, 0.8), "over")],
+)
+def test_turned_heads_are_refused(angles: tuple[float, float, float], word: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"turned {word} by 4\\d degrees"):
+        check_face(_facing(*angles))
+
+
+def test_frontal_head_passes() -> None:
+    check_face(_facing(0.2, -0.2, 0.2))
+
+
+def test_crop_keeps_the_face_in_the_middle_and_inside_the_picture() -> None:
+    picture = np.zeros((900, 1400, 3), np.uint8)
+    picture[300:500, 600:760] = 255  # the "face"
+    points = np.zeros((468, 3), np.float32)
+    angle = np.linspace(0, 2 * np.pi, len(topology.FACE_OVAL), endpoint=False)
+    outline = np.stack([680 + 80 * np.sin(angle), 400 - 100 * np.cos(angle)], axis=1)
+    points[list(topology.FACE_OVAL), :2] = outline
+    square = crop_head(picture, points, 512)
+    rows, columns = np.nonzero(square[..., 0] > 128)
+    assert square.shape == (512, 512, 3)
+    assert abs(columns.mean() - 255.5) < 2
+    assert 190 < rows.mean() < 256 and rows.min() > 60, "head room above, shoulders below"
+
+
+def test_missing_weights_are_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineLoadError, match="face_detection_short_range"):
+        PortraitStudio(tmp_path)

@@ -1,0 +1,194 @@
+"""Pictures of poses: what must move, what must not, and that it is the same every time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.face import topology
+from services.face.pose import POSE_INDEX, POSE_NAMES, FacePose
+from services.face.renderer import Renderer
+from tests.face.portraits import default_avatar
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    return Renderer(default_avatar())
+
+
+def _around(points: NDArray[np.floating], margin: int) -> tuple[slice, slice]:
+    low, high = points.min(axis=0).astype(int) - margin, points.max(axis=0).astype(int) + margin
+    return slice(low[1], high[1]), slice(low[0], high[0])
+
+
+def _mouth() -> tuple[slice, slice]:
+    rest = default_avatar().rest
+    rows, columns = _around(rest[list(topology.UPPER_INNER_LIP)], 4)
+    return slice(rows.start, rows.stop + 45), columns
+
+
+def _dark_pixels(picture: NDArray[np.uint8]) -> int:
+    return int((picture[_mouth()].max(axis=2) < 90).sum())
+
+
+def test_pose_goes_through_a_vector_and_back() -> None:
+    pose = FacePose(jaw_open=0.25, yaw=-0.5, breath=1.0)
+    assert pose.vector()[POSE_INDEX["jaw_open"]] == 0.25
+    assert FacePose.from_vector(pose.vector()) == pose
+    with pytest.raises(ValueError, match="coefficients"):
+        FacePose.from_vector(np.zeros(len(POSE_NAMES) - 1, np.float32))
+
+
+def test_same_pose_same_bytes(renderer: Renderer) -> None:
+    pose = FacePose(jaw_open=0.4, yaw=0.1, pitch=-0.05, blink_left=0.3, gaze_x=0.4, smile=0.2)
+    first = renderer.render(pose)
+    renderer.render(FacePose(jaw_open=1.0))
+    assert (renderer.render(pose) == first).all()
+    assert (Renderer(default_avatar()).render(pose) == first).all()
+    assert first.shape == (512, 512, 3) and first.dtype == np.uint8
+
+
+def test_pictures_do_not_share_memory(renderer: Renderer) -> None:
+    first = renderer.render(FacePose())
+    kept = first.copy()
+    renderer.render(FacePose(jaw_open=1.0))
+    assert (first == kept).all()
+
+
+def test_renderers_of_one_avatar_work_at_once() -> None:
+    poses = [FacePose(jaw_open=0.1 * k, yaw=0.02 * k) for k in range(6)]
+    expected = [Renderer(default_avatar()).render(pose) for pose in poses]
+    wrong: list[int] = []
+
+    def draw(own: Renderer, which: int) -> None:
+        for _ in range(5):
+            if not (own.render(poses[which]) == expected[which]).all():
+                wrong.append(which)
+
+    threads = [
+        threading.Thread(target=draw, args=(Renderer(default_avatar()), k))
+        for k in range(len(poses))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_face_at_rest_is_the_photograph_outside_the_mouth(renderer: Renderer) -> None:
+    avatar = default_avatar()
+    nose = int(avatar.rest[topology.NOSE_TIP, 1])
+    difference = np.abs(renderer.render(FacePose()).astype(int) - avatar.portrait)[:nose]
+    assert difference.mean() < 1.0
+    assert np.percentile(difference, 99) < 8
+
+
+def test_mouth_opens_with_the_jaw(renderer: Renderer) -> None:
+    dark = [_dark_pixels(renderer.render(FacePose(jaw_open=k / 8))) for k in range(9)]
+    assert all(later > earlier for earlier, later in itertools.pairwise(dark[1:]))
+    assert dark[-1] > 600 > 60 > dark[0]
+
+
+def test_lips_closed_shut_an_open_jaw(renderer: Renderer) -> None:
+    parted = _dark_pixels(renderer.render(FacePose(jaw_open=0.3)))
+    closed = _dark_pixels(renderer.render(FacePose(jaw_open=0.3, lips_closed=1.0)))
+    assert closed <= _dark_pixels(renderer.render(FacePose())) + 10 < parted
+
+
+def test_teeth_show_at_f_and_not_at_rest(renderer: Renderer) -> None:
+    region = _mouth()
+
+    def pale(pose: FacePose) -> int:
+        part = renderer.render(pose)[region].astype(int)
+        return int(((part.min(axis=2) > 150) & (np.ptp(part, axis=2) < 45)).sum())
+
+    assert pale(FacePose(lower_lip_under_teeth=1.0)) > pale(FacePose()) + 60
+
+
+def test_tongue_lightens_the_open_mouth(renderer: Renderer) -> None:
+    down = renderer.render(FacePose(jaw_open=0.5))[_mouth()].astype(int)
+    up = renderer.render(FacePose(jaw_open=0.5, tongue_up=1.0))[_mouth()].astype(int)
+    assert (up - down)[..., 0].max() > 40 and up.sum() > down.sum()
+
+
+def _eye(left: bool) -> tuple[slice, slice]:
+    lids = topology.LEFT_UPPER_LID if left else topology.RIGHT_UPPER_LID
+    return _around(default_avatar().rest[list(lids)], 4)
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_each_eye_blinks_alone(renderer: Renderer, left: bool) -> None:
+    rest = renderer.render(FacePose()).astype(int)
+    pose = FacePose(blink_left=1.0) if left else FacePose(blink_right=1.0)
+    shut = renderer.render(pose).astype(int)
+    assert np.abs(shut - rest)[_eye(left)].mean() > 12
+    assert np.abs(shut - rest)[_eye(not left)].max() == 0
+
+
+def test_shut_eye_hides_the_iris(renderer: Renderer) -> None:
+    x, y, _ = default_avatar().iris[0]
+    middle = (slice(int(y) - 2, int(y) + 3), slice(int(x) - 2, int(x) + 3))
+    opened = renderer.render(FacePose())[middle].mean()
+    shut = renderer.render(FacePose(blink_right=1.0))[middle].mean()
+    assert shut > opened + 40
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_iris_follows_the_gaze(renderer: Renderer, side: float) -> None:
+    def dark_centre(pose: FacePose) -> float:
+        part = renderer.render(pose)[_eye(False)].max(axis=2).astype(float)
+        weight = np.clip(90 - part, 0, None)
+        return float((weight.sum(axis=0) @ np.arange(part.shape[1])) / weight.sum())
+
+    shift = dark_centre(FacePose(gaze_x=side)) - dark_centre(FacePose())
+    assert side * shift > 1.0
+
+
+def test_background_stands_still(renderer: Renderer) -> None:
+    avatar = default_avatar()
+    poses = (
+        FacePose(yaw=0.2, roll=0.1),
+        FacePose(yaw=-0.2, pitch=0.15, jaw_open=0.7),
+        FacePose(shift_x=0.02, shift_y=-0.02, breath=1.0),
+    )
+    far = np.ones((512, 512), np.uint8)
+    far[:, 60:470] = 0
+    far[300:] = 0
+    far = (far > 0) & (avatar.matte == 0)
+    assert far.sum() > 10_000
+    rest = renderer.render(FacePose())
+    for pose in poses:
+        assert (renderer.render(pose)[far] == rest[far]).all()
+
+
+def test_head_moves_the_way_it_is_told(renderer: Renderer) -> None:
+    rest = renderer._places(FacePose())[topology.NOSE_TIP]
+    for pose, axis, sign in (
+        (FacePose(yaw=0.1), 0, 1),
+        (FacePose(pitch=0.1), 1, 1),
+        (FacePose(shift_x=0.01), 0, 1),
+        (FacePose(shift_y=0.01), 1, 1),
+        (FacePose(roll=0.1), 0, 1),
+        (FacePose(breath=1.0), 1, -1),
+    ):
+        moved = renderer._places(pose)[topology.NOSE_TIP] - rest
+        assert sign * moved[axis] > 0.3, pose
+
+
+def test_small_motion_makes_a_small_change(renderer: Renderer) -> None:
+    """No shimmer: a hundredth of a pixel of motion never makes a pixel jump."""
+    before = renderer.render(FacePose(yaw=0.05)).astype(int)
+    after = renderer.render(FacePose(yaw=0.0502)).astype(int)
+    assert np.abs(after - before).max() < 14
+    assert np.abs(after - before).mean() < 0.2
+
+
+def test_wild_poses_are_drawn(renderer: Renderer) -> None:
+    for value in (-50.0, 50.0):
+        wild = FacePose.from_vector(np.full(len(POSE_NAMES), value, np.float32))
+        assert renderer.render(wild).shape == (512, 512, 3)
