@@ -75,6 +75,7 @@ class FakeHearing:
         return self.answer
 
     async def transcribe(self, pcm: NDArray[np.float32], language: str) -> tuple[Transcript, float]:
+        self.asked.set()
         await self.hold.wait()
         if self.error is not None:
             raise self.error

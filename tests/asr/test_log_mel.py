@@ -35,6 +35,12 @@ def test_a_tone_is_loudest_in_its_band() -> None:
         assert loudest == pytest.approx(frequency_hz, rel=0.06)
 
 
+def test_the_window_is_periodic_so_a_tone_does_not_leak() -> None:
+    mel = log_mel(tone(1000.0))[:, 50]
+    near = abs(int(mel.argmax()) - np.arange(N_MELS)) <= 2
+    assert mel[~near] == pytest.approx(mel.max() - 2.0)
+
+
 def test_silence_is_flat_at_the_floor() -> None:
     mel = log_mel(np.zeros(1600, np.float32))
     assert mel == pytest.approx((-10.0 + 4.0) / 4.0)

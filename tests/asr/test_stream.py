@@ -126,6 +126,20 @@ def test_answers_about_a_pause_that_is_over_are_ignored() -> None:
     assert desk.events[-1].text == "60"
 
 
+def test_the_answer_about_an_earlier_pause_is_not_taken_for_this_one() -> None:
+    desk = Desk()
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([loud(40), quiet(4), loud(20), quiet(RULES.pause_frames)]))
+    assert len(desk.waiting) == 4
+    desk.answer()
+    desk.answer()
+    assert desk.kinds == [Event.SPEECH_STARTED]
+    desk.answer()
+    desk.answer()
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.PAUSED]
+    assert desk.events[-1].text == "60"
+
+
 def test_a_cough_is_discarded() -> None:
     desk = Desk()
     desk.feed(np.concatenate([loud(10, COUGH), quiet(20)]))

@@ -1,0 +1,91 @@
+"""Sound that comes faster than it was spoken waits for answers, live sound does not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from services.asr.endpointing import EndpointRules
+from services.asr.session import ListeningSession
+from tests.asr.doubles import FakeHearing, loud, pcm16, quiet
+from tests.fakes import ManualClock
+from visavis.errors import EngineError, UnknownNameError
+from visavis.media import TranscriptEvent as Event
+
+QUESTION = pcm16(np.concatenate([quiet(10), loud(40), quiet(60)]))
+RULES = EndpointRules()
+
+
+def open_session(hearing: FakeHearing, clock: ManualClock) -> ListeningSession:
+    return ListeningSession(
+        hearing,  # type: ignore[arg-type]
+        "en",
+        interim_results=False,
+        rules=RULES,
+        clock=clock,
+    )
+
+
+async def test_a_file_gives_the_same_events_however_slow_the_networks_are() -> None:
+    hearing = FakeHearing()
+    hearing.hold.clear()
+    async with open_session(hearing, ManualClock()) as session:
+        listening = asyncio.create_task(session.hear(QUESTION, 16_000))
+        await asyncio.wait_for(hearing.asked.wait(), 5)
+        assert not listening.done()
+        hearing.hold.set()
+        await asyncio.wait_for(listening, 5)
+        events = session.ready_events()
+    assert [event.event for event in events] == [Event.SPEECH_STARTED, Event.PAUSED, Event.FINAL]
+    assert events[-1].at_samples == (50 + RULES.shortest_wait_frames) * 512
+
+
+async def test_live_sound_is_heard_while_the_networks_think() -> None:
+    hearing, clock = FakeHearing(), ManualClock()
+    hearing.hold.clear()
+    async with open_session(hearing, clock) as session:
+        await session.hear(QUESTION[:0], 16_000)
+        clock.advance(len(QUESTION) / 16_000)
+        await asyncio.wait_for(session.hear(QUESTION, 16_000), 5)
+        assert session.heard_samples == len(QUESTION)
+        assert [event.event for event in session.ready_events()] == [Event.SPEECH_STARTED]
+
+
+async def test_leaving_ends_the_work_that_was_begun() -> None:
+    hearing, clock = FakeHearing(), ManualClock()
+    hearing.hold.clear()
+    before = asyncio.all_tasks()
+    async with open_session(hearing, clock) as session:
+        await session.hear(QUESTION[:0], 16_000)
+        clock.advance(60)
+        await session.hear(QUESTION, 16_000)
+        assert asyncio.all_tasks() != before
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_failing_network_is_told_to_the_reader() -> None:
+    hearing = FakeHearing()
+    hearing.error = EngineError("broken")
+    async with open_session(hearing, ManualClock()) as session:
+        await session.hear(QUESTION, 16_000)
+        with pytest.raises(EngineError, match="broken"):
+            async for _ in session.events():
+                pass
+
+
+async def test_a_change_to_an_unknown_language_is_refused() -> None:
+    async with open_session(FakeHearing(), ManualClock()) as session:
+        with pytest.raises(UnknownNameError):
+            session.set_language("tlh")
+
+
+async def test_a_microphone_may_change_its_rate() -> None:
+    async with open_session(FakeHearing(), ManualClock()) as session:
+        await session.hear(QUESTION[: 30 * 512], 16_000)
+        await session.hear(np.repeat(QUESTION[30 * 512 :], 3), 48_000)
+        await session.finish()
+        final = session.ready_events()[-1]
+    assert final.event is Event.FINAL
+    assert int(final.text) == pytest.approx(40, abs=1)
