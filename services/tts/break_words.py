@@ -4,13 +4,14 @@ from __future__ import annotations
 
 TITLES = frozenset(
     "dr. mr. mrs. ms. prof. st. gen. col. lt. sgt. capt. rev. hon. pres. gov. sen. rep. vs. cf. "
-    "e.g. i.e. eg. ie. viz. no. nos. fig. figs. vol. pp. p. ch. sec. eq. approx. ca. al. jan. feb. "
+    "e.g. i.e. eg. ie. viz. approx. ca. jan. feb. "
     "mar. apr. jun. jul. aug. sep. sept. oct. nov. dec. mon. tue. wed. thu. fri. sat. sun.".split()
 )
 """Abbreviations that something always follows: their point never ends a sentence."""
 
 MAYBE_ABBREVIATIONS = frozenset(
-    "etc. inc. ltd. co. corp. jr. sr. ph.d. est. dept. ave. blvd. rd. a.m. p.m. u.s. u.k.".split()
+    "no. nos. fig. figs. vol. pp. p. ch. sec. eq. al. etc. inc. ltd. co. corp. jr. sr. ph.d. est. "
+    "dept. ave. blvd. rd. a.m. p.m. u.s. u.k.".split()
 )
 """Their point ends a sentence where a capital letter follows."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +29,15 @@ from services.tts.sound import (
 from services.tts.spoken_urls import say_addresses
 from visavis.engine import Engine
 
+log = logging.getLogger(__name__)
+
 _SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
 # Longer than this the network was not trained on.
 _MAX_LETTERS = 380
 _PADDING_ID = 0
 _NOISE_SEED = 24_000
 _SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
+_LONG_NUMBER = re.compile(r"\d{16,}")
 _ENDINGS = frozenset(".,;:!?…—")
 # The durations run this much behind the sound that is made from them: 55 ms over 60 sentences.
 _LATE_HOPS = 4
@@ -48,7 +52,7 @@ class EnglishVoice:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._letters_to_phonemes = G2P()
+        self._grapheme_to_phoneme = G2P()
         self._ids: dict[str, int] = json.loads((Path(ASSETS) / "vocab.json").read_text("utf-8"))
 
     def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
@@ -60,7 +64,7 @@ class EnglishVoice:
 
     def _phonemes(self, text: str) -> list[str]:
         """The voice's phoneme letters of `text`, in parts that the network can take."""
-        letters = self._letters_to_phonemes(say_addresses(text))
+        letters = self._letters(_LONG_NUMBER.sub(_spell_digits, say_addresses(text)))
         known = "".join(letter for letter in letters if letter in self._ids).strip()
         if not any(letter.isalpha() for letter in known):
             return []
@@ -77,6 +81,19 @@ class EnglishVoice:
                     current = f"{current} {piece}" if current else piece
         return [*parts, current] if current else parts
 
+    def _letters(self, text: str) -> str:
+        """Phoneme letters of `text`, as many as can be had."""
+        try:
+            return str(self._grapheme_to_phoneme(text))
+        except Exception as error:  # rules of a library for text that nobody foresaw
+            words = text.split()
+            if len(words) < 2:
+                log.warning("no pronunciation for a word of %d letters: %r", len(text), error)
+                return ""
+            middle = len(words) // 2
+            halves = (" ".join(words[:middle]), " ".join(words[middle:]))
+            return " ".join(filter(None, map(self._letters, halves)))
+
     def _synthesise(self, letters: str, speed: float) -> Block | None:
         ids = [_PADDING_ID, *(self._ids[letter] for letter in letters), _PADDING_ID]
         outputs = self._engine.infer(
@@ -90,6 +107,10 @@ class EnglishVoice:
         spans = cut_spans(arpabet_spans(["", *letters, ""], hops), _LATE_HOPS, sum(hops))
         spans.append(Span(SILENCE, _LATE_HOPS))
         return _trimmed(np.asarray(voice * _GAIN, np.float32), spans)
+
+
+def _spell_digits(match: re.Match[str]) -> str:
+    return " ".join(match.group())
 
 
 def _trimmed(voice: NDArray[np.float32], spans: list[Span]) -> Block | None:

@@ -34,8 +34,9 @@ MIN_FRAMES = 10
 MAX_FRAMES = 2048
 """The decoder has no more positions."""
 
-# Three symbols to a syllable of at most 20 frames, 40 at half speed: 1920 frames.
-_MAX_SYMBOLS = 144
+MAX_SYMBOLS = 144
+"""At once: 48 syllables of at most 20 frames, 40 at half speed, are within MAX_FRAMES."""
+
 _MARGIN_FRAMES = 1
 _MEL_REACH = -(-MEL_MARGIN_SAMPLES // HOP_SAMPLES)
 
@@ -49,18 +50,18 @@ class MandarinVoice:
         self._encoder = encoder
         self._decoder = decoder
         self._vocoder = vocoder
-        self._phonemes = BakerPhonemes(mapper)
+        self.phonemes = BakerPhonemes(mapper)
 
     def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
         """Sound of `text`, first pieces first; nothing where it has no sound."""
-        symbols = self._phonemes.symbols(normalize(text))
-        for part in _parts(symbols):
+        symbols = self.phonemes.symbols(normalize(text))
+        for part in split_symbols(symbols):
             mel, spans = self.acoustics(part, speed)
             yield from self._vocode(mel, spans)
 
     def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:
         """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all."""
-        ids = np.array([self._phonemes.ids(symbols)], np.int64)
+        ids = np.array([self.phonemes.ids(symbols)], np.int64)
         encoded = self._encoder.infer({"ids": ids})
         durations = np.rint(encoded["durations"][0] / speed).astype(np.int64)
         durations[-1] = max(durations[-1], MIN_FRAMES - int(durations[:-1].sum()))
@@ -114,15 +115,15 @@ def _without_silence(spans: list[Span], total: int) -> tuple[int, int]:
     return max(0, lead - _MARGIN_FRAMES), min(total, total - tail + _MARGIN_FRAMES)
 
 
-def _parts(symbols: list[str]) -> Iterator[list[str]]:
+def split_symbols(symbols: list[str]) -> Iterator[list[str]]:
     """Symbols in parts that the decoder has positions for, cut between syllables."""
     inner = [symbol for symbol in symbols if symbol != SILENCE]
     while inner:
         size = len(inner)
-        if size > _MAX_SYMBOLS:
-            breaks = [i for i in range(_MAX_SYMBOLS // 2, _MAX_SYMBOLS) if inner[i] == BREAK]
-            marks = [i for i in range(_MAX_SYMBOLS) if inner[i].startswith("#")]
-            size = (breaks or marks or [_MAX_SYMBOLS])[-1]
+        if size > MAX_SYMBOLS:
+            breaks = [i for i in range(MAX_SYMBOLS // 2, MAX_SYMBOLS) if inner[i] == BREAK]
+            marks = [i for i in range(MAX_SYMBOLS) if inner[i].startswith("#")]
+            size = (breaks or marks or [MAX_SYMBOLS])[-1]
         yield [SILENCE, *inner[:size], SILENCE]
         inner = inner[size:]
         while inner and inner[0].startswith("#"):

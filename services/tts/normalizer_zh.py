@@ -83,7 +83,7 @@ def _counted(match: re.Match[str]) -> str:
 
 def _digit_by_digit(match: re.Match[str]) -> str:
     digits = re.sub(r"\D", "", match.group())
-    return say_digits(digits, telephone=len(digits) >= 7)
+    return say_digits(digits, telephone=7 <= len(digits) <= 13)
 
 
 def _number(match: re.Match[str]) -> str:

@@ -180,7 +180,10 @@ def _tone_of_one(characters: str, index: int, following: str) -> str:
 
 
 def _third_tones(words: list[str], readings: list[str]) -> list[str]:
-    """Two third tones in a row: the first is heard as second; first inside words, then across."""
+    """Two third tones in a row: the first is heard as second.
+
+    Inside words from the left, then across words from the right: 我也想买 is "wo2 ye3 xiang2 mai3".
+    """
     changed = list(readings)
     start = 0
     for word in words:
@@ -188,7 +191,7 @@ def _third_tones(words: list[str], readings: list[str]) -> list[str]:
             if changed[index][-1:] == "3" and readings[index + 1][-1:] == "3":
                 changed[index] = changed[index][:-1] + "2"
         start += len(word)
-    for index in range(len(changed) - 1):
+    for index in range(len(changed) - 2, -1, -1):
         if changed[index][-1:] == "3" and changed[index + 1][-1:] == "3":
             changed[index] = changed[index][:-1] + "2"
     return changed

@@ -110,11 +110,12 @@ class TextChunker:
         if cut is None:
             return None
         position, pause = cut
-        if pause is not Pause.PARAGRAPH and not any(c.isalnum() for c in self._text[:position]):
-            return None
+        speakable = any(c.isalnum() for c in self._text[:position])
+        if not speakable and len(self._text) < MAX_PHRASE_CHARACTERS:
+            return None  # stray punctuation goes with what follows
         phrase = Phrase(self._text[:position], pause)
         rest = self._text[position:]
-        self._reset(self._spoken + any(c.isalnum() for c in phrase.text))
+        self._reset(self._spoken + speakable)
         for kept in rest:
             self._text += kept
             self._count(kept)

@@ -1,0 +1,37 @@
+"""A voice without weights: every word is a block of a known length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from services.tts.sound import HOP_SAMPLES, N_MELS, Block, PlacedSpan
+from services.tts.synthesizer import Synthesizer
+
+HOPS_PER_WORD = 24
+
+
+class WordVoice:
+    """Speaks `HOPS_PER_WORD` hops a word; `broken` raises instead."""
+
+    def __init__(self, language: str, *, level: float = 0.25, broken: Exception | None = None):
+        self.language = language
+        self.level = level
+        self.broken = broken
+        self.heard: list[str] = []
+
+    def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
+        self.heard.append(text)
+        if self.broken is not None:
+            raise self.broken
+        for word in text.split():
+            hops = round(HOPS_PER_WORD / speed)
+            voice = np.full(hops * HOP_SAMPLES, self.level, np.float32)
+            mel = np.ones((hops, N_MELS), np.float32)
+            yield Block(voice, mel, (PlacedSpan(word, 0, hops),))
+
+
+def word_synthesizer(**options: object) -> tuple[Synthesizer, dict[str, WordVoice]]:
+    voices = {language: WordVoice(language, **options) for language in ("en", "zh")}  # type: ignore[arg-type]
+    return Synthesizer(voices), voices

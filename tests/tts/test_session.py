@@ -1,0 +1,203 @@
+"""An attached session on a real bus: credit, barge-in, ends, failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import pytest
+
+from services.tts.session import Session
+from services.tts.speech_lane import SpeechLane
+from services.tts.synthesizer import SpeechOptions
+from tests.fakes import ManualClock
+from tests.tts.fakes import word_synthesizer
+from visavis.bus import Bus, Subscription
+from visavis.engine import EngineLane
+from visavis.errors import EngineError
+from visavis.lease import EventStream
+from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, TokenChunk, TurnChunk
+from visavis.subjects import Kind
+from visavis.v1 import control_pb2 as pb
+
+LEAD_S = 2.0
+
+
+@dataclass
+class Stage:
+    """A session under test and what it publishes."""
+
+    name: str
+    bus: Bus
+    voice: Subscription
+    mel: Subscription
+    events: asyncio.Queue[pb.AttachEvent]
+
+    async def say(self, turn: int, text: str, *, last: bool = True) -> None:
+        place = Place(self.name, turn, 0, 0, last=last)
+        await self.bus.publish(Kind.TOKENS, TokenChunk(place, text))
+
+    async def announce(self, turn: int) -> None:
+        await self.bus.publish(Kind.TURN, TurnChunk(Place(self.name, turn, 0, 0), "interrupt"))
+
+    async def heard(self, turn: int, samples: int) -> None:
+        await self.bus.publish(Kind.CLOCK, ClockChunk(Place(self.name, turn, 0, samples), 24_000))
+
+    async def turn_voice(self, turn: int) -> list[PcmChunk]:
+        chunks = []
+        async for chunk in self.voice:
+            if isinstance(chunk, PcmChunk) and chunk.place.turn == turn:
+                chunks.append(chunk)
+                if chunk.place.last:
+                    return chunks
+        return chunks
+
+    async def voice_until_quiet(self) -> int:
+        samples = 0
+        with suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(0.3):
+                    chunk = await anext(self.voice)
+                assert isinstance(chunk, PcmChunk)
+                samples += len(chunk.pcm)
+        return samples
+
+
+@asynccontextmanager
+async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Stage]:
+    lane = EngineLane("test")
+    synthesizer, _ = word_synthesizer(**options)
+    events: asyncio.Queue[pb.AttachEvent] = asyncio.Queue()
+    stream = EventStream()
+    session = Session(
+        name, SpeechLane(synthesizer, lane), bus, stream, SpeechOptions().checked(),
+        lead_s=LEAD_S, clock=ManualClock(),
+    )  # fmt: skip
+    open_side = asyncio.Event()
+
+    async def requests() -> AsyncIterator[object]:
+        await open_side.wait()
+        yield None
+
+    async def ignore(_: object) -> None: ...
+
+    async def collect() -> None:
+        work = (session.watch_turns(), session.watch_clock(), session.read_tokens())
+        async for event in stream.serve(requests(), ignore, *work):
+            await events.put(event)
+
+    async with (
+        bus.subscribe(name, Kind.VOICE, limit=500) as voice,
+        bus.subscribe(name, Kind.MEL, limit=500) as mel,
+        session.listening(),
+    ):
+        task = asyncio.create_task(collect())
+        try:
+            yield Stage(name, bus, voice, mel, events)
+        finally:
+            open_side.set()
+            await task
+            lane.close()
+
+
+async def test_voice_and_mel_of_a_turn_are_numbered_placed_and_ended(bus: Bus) -> None:
+    async with attached(bus, "numbered") as stage:
+        await stage.announce(1)
+        await stage.say(1, "Hello there.")
+        chunks = await stage.turn_voice(1)
+        assert [chunk.place.seq for chunk in chunks] == list(range(len(chunks)))
+        pts = 0
+        for chunk in chunks:
+            assert chunk.place.pts == pts
+            pts += len(chunk.pcm)
+        assert [stamp.stage for stamp in chunks[0].place.stamps] == [
+            "tts.first_phrase", "tts.first_voice",
+        ]  # fmt: skip
+        hops = 0
+        async for mel in stage.mel:
+            assert isinstance(mel, MelChunk)
+            assert mel.place.pts == hops
+            hops += len(mel.mel)
+            if mel.place.last:
+                break
+        assert hops * 300 == pts
+        assert (await stage.events.get()).turn_started.turn == 1
+        finished = (await stage.events.get()).turn_finished
+        assert (finished.turn, finished.produced, finished.cancelled) == (1, pts, False)
+        assert set(finished.seconds) == {"first_phrase", "first_voice", "total"}
+
+
+async def test_voice_is_made_only_so_far_ahead_of_what_is_heard(bus: Bus) -> None:
+    async with attached(bus, "credit") as stage:
+        await stage.announce(1)
+        await stage.say(1, "word " * 60)
+        ahead = await stage.voice_until_quiet()
+        assert LEAD_S * 24_000 <= ahead <= (LEAD_S + 0.3) * 24_000
+        await stage.heard(1, 24_000)
+        assert await stage.voice_until_quiet() == pytest.approx(24_000, abs=6_000)
+        await stage.heard(7, 240_000)  # another turn's clock is no credit
+        assert await stage.voice_until_quiet() == 0
+
+
+async def test_new_turn_silences_the_old_one(bus: Bus) -> None:
+    async with attached(bus, "barge") as stage:
+        await stage.announce(1)
+        await stage.say(1, "word " * 60)
+        assert await stage.voice_until_quiet()
+        await stage.announce(2)
+        assert (await stage.events.get()).turn_started.turn == 1
+        finished = (await stage.events.get()).turn_finished
+        assert finished.cancelled
+        await stage.heard(1, 100_000)
+        await stage.say(1, "stale")
+        await stage.say(2, "New one.")
+        chunks = await stage.turn_voice(2)
+        assert chunks[0].place.pts == 0
+        assert (await stage.events.get()).turn_started.turn == 2
+
+
+async def test_tokens_of_a_newer_turn_end_the_old_one_by_themselves(bus: Bus) -> None:
+    async with attached(bus, "lost") as stage:
+        await stage.say(3, "word " * 60)
+        assert await stage.voice_until_quiet()
+        await stage.say(4, "Short.")
+        assert await stage.turn_voice(4)
+
+
+async def test_empty_answer_still_ends(bus: Bus) -> None:
+    async with attached(bus, "empty") as stage:
+        await stage.say(1, "😀")
+        chunks = await stage.turn_voice(1)
+        assert [len(chunk.pcm) for chunk in chunks] == [0]
+
+
+async def test_endless_text_fails_the_turn_and_the_next_one_works(bus: Bus) -> None:
+    async with attached(bus, "endless") as stage:
+        await stage.say(1, "\n" * 100_001)
+        assert (await stage.events.get()).turn_started.turn == 1
+        failed = (await stage.events.get()).turn_failed
+        assert failed.code == "INVALID_ARGUMENT"
+        assert "100000" in failed.message
+        await stage.say(2, "Fine.")
+        assert await stage.turn_voice(2)
+
+
+async def test_engine_failure_is_told_and_ends_the_voice(bus: Bus) -> None:
+    async with attached(bus, "broken", broken=EngineError("no power")) as stage:
+        await stage.say(1, "Hello.")
+        assert (await stage.turn_voice(1))[-1].place.last
+        assert (await stage.events.get()).turn_started.turn == 1
+        failed = (await stage.events.get()).turn_failed
+        assert (failed.code, failed.message) == ("UNAVAILABLE", "no power")
+
+
+async def test_two_sessions_do_not_hear_each_other(bus: Bus) -> None:
+    async with attached(bus, "left") as left, attached(bus, "right") as right:
+        await left.say(1, "one two three.")
+        await right.say(1, "one.")
+        samples = [
+            sum(len(chunk.pcm) for chunk in await stage.turn_voice(1)) for stage in (left, right)
+        ]
+        assert samples[0] == 3 * samples[1]

@@ -1,0 +1,113 @@
+"""The phrase cutter: early, never inside a number or a name, and without losing a character."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from services.tts.text_chunker import MAX_PHRASE_CHARACTERS, Pause, Phrase, TextChunker
+
+ENGLISH = (
+    "Sure! Dr. Smith paid $1,000.50 at 10:30 a.m. on Jan. 5, e.g. for https://a.com/x,y?z=1!k and "
+    'more. He lives in the U.S. Then he said "yes." 1. First, then 3.14 - or so… **bold** text\n'
+)
+CHINESE = "你好！我今年3.5岁，住在北京；价格是1,000元。我们可以用Python 3写程序：很好……对吧？\n"
+NASTY = " .,:;!?…。，！？、：\n\t\"'()*_`#-—0123 abcDEF中文的了😀\u200b\x07\u0301éß"
+
+
+def phrases_of(text: str) -> list[Phrase]:
+    chunker = TextChunker()
+    return chunker.push(text) + chunker.flush()
+
+
+def texts_of(text: str) -> list[str]:
+    return [phrase.text.strip() for phrase in phrases_of(text)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_character_survives_whatever_the_split(seed: int) -> None:
+    draw = random.Random(seed)
+    text = (ENGLISH + CHINESE) * 2 if seed % 4 == 0 else "".join(draw.choices(NASTY, k=700))
+    chunker = TextChunker()
+    phrases: list[Phrase] = []
+    start = 0
+    while start < len(text):
+        size = draw.randint(1, 9)
+        phrases += chunker.push(text[start : start + size])
+        start += size
+    phrases += chunker.flush()
+    assert "".join(phrase.text for phrase in phrases) == text
+    assert phrases == phrases_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Sure! I can.", ["Sure!", "I can."]),
+        ("Yes, of course. It is 3.5 km.", ["Yes,", "of course.", "It is 3.5 km."]),
+        ("It costs 1,000 dollars. Fine.", ["It costs 1,000 dollars.", "Fine."]),
+        ("At 10:30 it begins.", ["At 10:30 it begins."]),
+        ("Dr. Smith is in. Go.", ["Dr. Smith is in.", "Go."]),
+        ("Nuts, e.g. almonds. Good.", ["Nuts,", "e.g. almonds.", "Good."]),
+        ("He left the U.S. in May. Bye.", ["He left the U.S. in May.", "Bye."]),
+        ("He left the U.S. Then he rested.", ["He left the U.S.", "Then he rested."]),
+        ("J. K. Rowling wrote.", ["J. K. Rowling wrote."]),
+        ("See https://a.com/b,c?d=e!f now.", ["See https://a.com/b,c?d=e!f now."]),
+        ("See www.a.com. Then go.", ["See www.a.com.", "Then go."]),
+        ('He said "no." Then', ['He said "no."', "Then"]),
+        ("1. Apples are red.", ["1. Apples are red."]),
+        ("Really?! Yes.", ["Really?", "! Yes."]),
+        ("你好！我是小明，今年三岁。", ["你好！", "我是小明，今年三岁。"]),
+        ("圆周率是3.14。对吗？", ["圆周率是3.14。", "对吗？"]),
+        ("One\nTwo\n", ["One", "Two"]),
+    ],
+)
+def test_phrases(text: str, expected: list[str]) -> None:
+    assert texts_of(text) == expected
+
+
+def test_pauses_tell_how_a_phrase_ended() -> None:
+    pauses = [phrase.pause for phrase in phrases_of("Well, yes. No\nEnd")]
+    assert pauses == [Pause.CLAUSE, Pause.SENTENCE, Pause.PARAGRAPH, Pause.SENTENCE]
+
+
+def test_first_phrase_is_there_before_the_sentence_ends() -> None:
+    chunker = TextChunker()
+    long = "I think that the best way to learn a language is to speak it every day with people "
+    first = next(phrase for word in long.split(" ") for phrase in chunker.push(word + " "))
+    assert first.pause is Pause.NONE
+    assert 4 <= len(first.text.split()) <= 8
+
+
+def test_exclamation_is_cut_without_waiting_for_the_next_token() -> None:
+    chunker = TextChunker()
+    assert [phrase.text for phrase in chunker.push("Sure") + chunker.push("!")] == ["Sure!"]
+
+
+def test_later_phrases_are_longer() -> None:
+    clauses = "Well, yes, we can go, and see, the old town, in the rain, as it is, with them, too. "
+    lengths = [len(text.split()) for text in texts_of(clauses)]
+    assert lengths[0] == 1
+    assert lengths[0] < lengths[1] < lengths[2]
+
+
+def test_long_text_without_punctuation_is_cut_between_words() -> None:
+    words = [f"word{number}" for number in range(300)]
+    phrases = phrases_of(" ".join(words))
+    assert [word for phrase in phrases for word in phrase.text.split()] == words
+    assert all(len(phrase.text) <= MAX_PHRASE_CHARACTERS for phrase in phrases)
+
+
+@pytest.mark.parametrize("text", ["a" * 2000, "。" * 2000, "\n" * 2000, "中" * 2000, " " * 2000])
+def test_no_phrase_grows_without_bound(text: str) -> None:
+    phrases = phrases_of(text)
+    assert max(len(phrase.text) for phrase in phrases) <= MAX_PHRASE_CHARACTERS
+    assert "".join(phrase.text for phrase in phrases) == text
+
+
+def test_flush_makes_the_chunker_new() -> None:
+    chunker = TextChunker()
+    first = chunker.push("Well, ") + chunker.flush()
+    assert chunker.flush() == []
+    assert chunker.push("Well, ") + chunker.flush() == first

@@ -1,0 +1,99 @@
+"""What happens to text before it has phonemes: cleaning, scripts, Mandarin normalisation."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.tts.normalizer_zh import normalize
+from services.tts.script_runs import split_by_script
+from services.tts.spoken_urls import say_addresses
+from services.tts.text_cleaner import clean
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("**Bold** and _soft_ `code`", "Bold and soft code"),
+        ("# Title\n- one\n* two", "Title one two"),
+        ("See [the page](https://a.b/c).", "See the page."),
+        ("Hi 😀👍🏽!", "Hi !"),
+        ("a\x00b\x1bc\u200bd\u202ee", "a b cde"),
+        ("2 * 3 = 6", "2 × 3 = 6"),
+        ("snake_case", "snake case"),
+        ("<b>fat</b> text", "fat text"),
+        ("２０２４年ＡＢ", "2024年AB"),
+        ("，对的", "对的"),
+        ('" she said', '" she said'),
+        ("-5°C", "-5°C"),
+        ("😀 ... !!", ""),
+        ("---\n", ""),
+        ("", ""),
+    ],
+)
+def test_clean(text: str, expected: str) -> None:
+    assert clean(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "default", "expected"),
+    [
+        ("Hello 世界!", "en", [("en", "Hello "), ("zh", "世界!")]),
+        ("我用Python写", "en", [("zh", "我用"), ("en", "Python"), ("zh", "写")]),
+        ("价格是1,000元", "en", [("zh", "价格是1,000元")]),
+        ("iPhone 15 Pro很贵", "zh", [("en", "iPhone 15 Pro"), ("zh", "很贵")]),
+        ("GPT-4很强", "zh", [("en", "GPT-4"), ("zh", "很强")]),
+        ("气温25°C。", "en", [("zh", "气温25°C。")]),
+        ("It's 3.5 km", "zh", [("en", "It's 3.5 km")]),
+        ("12:30", "zh", [("zh", "12:30")]),
+        ("12:30", "en", [("en", "12:30")]),
+        ("“你好”", "en", [("zh", "“你好”")]),
+        ("", "en", []),
+    ],
+)
+def test_split_by_script(text: str, default: str, expected: list[tuple[str, str]]) -> None:
+    runs = split_by_script(text, default)
+    assert [(run.language, run.text) for run in runs] == expected
+    assert "".join(run.text for run in runs) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024年5月3日", "二零二四年五月三日"),
+        ("2024-05-03", "二零二四年五月三日"),
+        ("1998年", "一九九八年"),
+        ("10:30", "十点三十分"),
+        ("14:05", "十四点零五分"),
+        ("2:00", "两点整"),
+        ("50%", "百分之五十"),
+        ("-3.5%", "负百分之三点五"),
+        ("3.14", "三点一四"),
+        ("1,234.5元", "一千二百三十四点五元"),
+        ("1/2", "二分之一"),
+        ("3-5个", "三到五个"),
+        ("2个人", "两个人"),
+        ("第2个", "第二个"),
+        ("12个", "十二个"),
+        ("25℃", "二十五摄氏度"),
+        ("-5°C", "零下五摄氏度"),
+        ("5km", "五公里"),
+        ("$3万", "三万美元"),
+        ("¥99", "九十九元"),
+        ("13812345678", "幺三八幺二三四五六七八"),
+        ("007", "零零七"),
+        ("10010", "一万零一十"),
+        ("110", "一百一十"),
+        ("20000", "两万"),
+        ("100000000", "一亿"),
+        ("1000000001", "十亿零一"),
+        ("3+4=7", "三加四等于七"),
+        ("12345678901234567890", "一二三四五六七八九零一二三四五六七八九零"),
+    ],
+)
+def test_normalize_mandarin(text: str, expected: str) -> None:
+    assert normalize(text) == expected
+
+
+def test_addresses_are_said() -> None:
+    said = say_addresses("Go to https://www.example.com/a_b, or mail me@x.org.")
+    assert said == "Go to example dot com slash a underscore b, or mail me at x dot org."

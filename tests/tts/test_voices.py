@@ -1,0 +1,170 @@
+"""The real voices: lengths, repeatability, pieces equal to the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.tts.mandarin import (
+    CONTEXT_FRAMES,
+    MAX_FRAMES,
+    MAX_SYMBOLS,
+    MandarinVoice,
+    split_symbols,
+)
+from services.tts.phonemes_zh import BakerPhonemes
+from services.tts.sound import HOP_SAMPLES, log_mel
+from services.tts.synthesizer import SpeechPiece, Synthesizer, open_synthesizer
+from visavis.engine import open_engine
+
+Bundles = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def synthesizer(bundle: Bundles) -> Iterator[Synthesizer]:
+    bundle("hibari-en"), bundle("fastspeech2-mbmelgan-zh")
+    with open_synthesizer() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def mandarin(bundle: Bundles) -> Iterator[MandarinVoice]:
+    folder = bundle("fastspeech2-mbmelgan-zh")
+    names = ("encoder", "decoder", "vocoder")
+    encoder, decoder, vocoder = (open_engine(folder / f"{name}.onnx") for name in names)
+    with encoder, decoder, vocoder:
+        yield MandarinVoice(encoder, decoder, vocoder, folder / "mapper.json")
+
+
+@pytest.fixture(scope="module")
+def phonemes(bundle: Bundles) -> BakerPhonemes:
+    return BakerPhonemes(bundle("fastspeech2-mbmelgan-zh") / "mapper.json")
+
+
+def voice_of(pieces: list[SpeechPiece]) -> np.ndarray:
+    return np.concatenate([piece.voice for piece in pieces])
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello there, my friend.", "你好，很高兴认识你。", "I like 北京."]
+)
+def test_spans_fill_the_voice_without_gaps(synthesizer: Synthesizer, text: str) -> None:
+    pieces = list(synthesizer.speak(text))
+    position = 0
+    for span in (span for piece in pieces for span in piece.phonemes):
+        assert span.start_samples == position
+        assert span.duration_samples > 0
+        position += span.duration_samples
+    assert position == len(voice_of(pieces))
+    assert position % HOP_SAMPLES == 0
+
+
+@pytest.mark.parametrize("text", ["Hello there, my friend.", "你好，很高兴认识你。"])
+def test_same_text_gives_the_same_speech(synthesizer: Synthesizer, text: str) -> None:
+    first, second = (voice_of(list(synthesizer.speak(text))) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("text", ["Hello there, my friend.", "你好，很高兴认识你。"])
+def test_speech_starts_at_once_ends_quietly_and_is_not_clipped(
+    synthesizer: Synthesizer, text: str
+) -> None:
+    voice = voice_of(list(synthesizer.speak(text))).astype(np.float64) / 32768
+    loud = np.flatnonzero(np.abs(voice) > 0.02)
+    assert loud[0] < 0.12 * 24_000
+    assert np.abs(voice).max() < 0.99
+    assert abs(voice[0]) < 0.01
+    assert abs(voice[-1]) < 0.01
+
+
+def test_both_voices_are_equally_loud(synthesizer: Synthesizer) -> None:
+    def level_db(text: str) -> float:
+        hops = voice_of(list(synthesizer.speak(text))).reshape(-1, HOP_SAMPLES) / 32768
+        power = np.mean(hops**2, axis=1)
+        return float(10 * np.log10(np.mean(power[power > 1e-4])))
+
+    english = level_db("The weather is nice today and I feel very happy.")
+    chinese = level_db("今天天气很好，见到你我非常高兴。")
+    assert english == pytest.approx(chinese, abs=2.5)
+
+
+@pytest.mark.parametrize("text", ["A short walk.", "走一走吧。"])
+def test_slower_speech_is_longer(synthesizer: Synthesizer, text: str) -> None:
+    slow, fast = (len(voice_of(list(synthesizer.speak(text, speed=s)))) for s in (0.5, 2.0))
+    assert 2 < slow / fast < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["😀", "Привет", "ひらがな", "\x00\x07", "a", "嗯", "9" * 30, "http://", "°", "鿿", "A " * 150],
+)
+def test_odd_text_neither_crashes_nor_blocks(synthesizer: Synthesizer, text: str) -> None:
+    for language in ("en", "zh"):
+        for piece in synthesizer.speak(text, language=language):
+            assert np.isfinite(piece.mel).all()
+
+
+def test_mandarin_pieces_equal_the_whole(mandarin: MandarinVoice) -> None:
+    text = "今天天气很好我们一起去公园散步吧"
+    symbols = mandarin.phonemes.symbols(text)
+    mel, spans = mandarin.acoustics(symbols, 1.0)
+    total = mel.shape[1]
+    assert sum(span.hops for span in spans) == total
+    assert total > 2 * CONTEXT_FRAMES
+    whole = mandarin.vocode(mel, 0, total)
+    pieces = [mandarin.vocode(mel, k, min(k + 16, total)) for k in range(0, total, 16)]
+    np.testing.assert_allclose(np.concatenate(pieces), whole, atol=1e-3)
+    blocks = list(mandarin.speak(text))
+    voice = np.concatenate([block.voice for block in blocks])
+    inner = slice(1200, len(voice) - 1200)
+    np.testing.assert_allclose(
+        np.concatenate([block.mel for block in blocks])[4:-4], log_mel(voice)[4:-4], atol=0.2
+    )
+    assert np.abs(voice[inner]).max() > 0.05
+
+
+def test_long_mandarin_is_split_and_stays_within_the_decoder(mandarin: MandarinVoice) -> None:
+    symbols = mandarin.phonemes.symbols("装饰床" * 40)
+    parts = list(split_symbols(symbols))
+    assert len(parts) > 1
+    assert max(len(part) for part in parts) <= MAX_SYMBOLS + 2
+    spoken = [s for part in parts for s in part if s != "sil" and not s.startswith("#")]
+    assert spoken == [s for s in symbols if s != "sil" and not s.startswith("#")]
+    mel, spans = mandarin.acoustics(parts[0], 0.5)
+    assert MAX_FRAMES // 2 < mel.shape[1] < MAX_FRAMES
+    assert sum(span.hops for span in spans) == mel.shape[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("你好", "n i2 h ao3"),
+        ("我很好", "^ uo3 h en2 h ao3"),
+        ("我也想买", "^ uo2 ^ ie3 x iang2 m ai3"),
+        ("不是", "b u2 sh iii4"),
+        ("不好", "b u4 h ao3"),
+        ("一个", "^ i2 g e4"),
+        ("一起", "^ i4 q i3"),
+        ("第一", "d i4 ^ i1"),
+        ("十一", "sh iii2 ^ i1"),
+        ("看一看", "k an4 ^ i5 k an4"),
+        ("玩儿", "^ uan2 er5"),
+        ("女儿", "n v3 ^ er2"),
+        ("银行行长", "^ in2 h ang2 h ang2 zh ang3"),
+        ("战略", "zh an4 l ve4"),
+    ],
+)
+def test_mandarin_readings(phonemes: BakerPhonemes, text: str, expected: str) -> None:
+    symbols = [s for s in phonemes.symbols(text) if s != "sil" and not s.startswith("#")]
+    assert " ".join(symbols) == expected
+    assert phonemes.ids(symbols)
+
+
+def test_mandarin_marks_words_and_clauses(phonemes: BakerPhonemes) -> None:
+    assert " ".join(phonemes.symbols("银行，二十五个的。")) == (
+        "sil ^ in2 #0 h ang2 #3 ^ er4 #0 sh iii2 #0 ^ u3 #1 g e4 #0 d e5 sil"
+    )
+    assert phonemes.symbols("，。!") == []
