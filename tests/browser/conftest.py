@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -49,17 +50,23 @@ async def browser(chromium_path: str) -> AsyncIterator[Browser]:
         yield browser
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def page(browser: Browser) -> AsyncIterator[Page]:
+@asynccontextmanager
+async def fresh_page(browser: Browser, **options: Any) -> AsyncIterator[Page]:
     """A desktop page with a fresh profile; whatever it throws fails the test."""
     async with await browser.new_context(
-        viewport={"width": 1280, "height": 800}, locale="en-US"
+        viewport={"width": 1280, "height": 800}, locale="en-US", **options
     ) as context:
         page = await context.new_page()
         thrown: list[str] = []
         page.on("pageerror", lambda error: thrown.append(str(error)))
         yield page
     assert not thrown
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    async with fresh_page(browser) as page:
+        yield page
 
 
 @pytest.fixture

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 import wave
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import av
 import grpc
 import httpx
 import numpy as np
 import pytest
 import soxr
 from hibari import Hibari
-from playwright.async_api import Page, expect
+from playwright.async_api import FilePayload, Page, expect
 
-from tests.browser.conftest import chromium
+from tests.browser.conftest import chromium, fresh_page
 from tests.browser.tape import FaceGauge, Tape, best_lag_s, openings
 from tests.running_stack import RunningStack
 from visavis.v1 import asr_pb2, asr_pb2_grpc
@@ -48,17 +49,38 @@ def question_wav(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def converse(page: Page, url: str, transport: str) -> Tape:
-    """Look at the idle face, ask, hear the answer out, look at the idle face again."""
+@pytest.fixture
+async def visitor(chromium_path: str, question_wav: Path) -> AsyncIterator[Page]:
+    """A page of a browser that hears the question as soon as its microphone is opened."""
+    flags = (
+        f"--use-file-for-fake-audio-capture={question_wav}%noloop",
+        "--autoplay-policy=no-user-gesture-required",
+    )
+    async with chromium(chromium_path, *flags) as browser:
+        # The recorder brings a worklet of its own, which the page's policy forbids.
+        async with fresh_page(browser, reduced_motion="reduce", bypass_csp=True) as page:
+            yield page
+
+
+async def begin(page: Page, url: str, transport: str = "auto") -> None:
     await page.goto(f"{url}/?transport={transport}&language=en")
     await page.click("#start-type")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+
+
+async def answered(page: Page) -> None:
+    await page.wait_for_selector("body[data-state=speaking]", timeout=60_000)
+    await page.wait_for_selector("body[data-state=idle]", timeout=90_000)
+
+
+async def converse(page: Page, url: str, transport: str) -> Tape:
+    """Look at the idle face, ask, hear the answer out, look at the idle face again."""
+    await begin(page, url, transport)
     await page.evaluate(RECORDER)
     await page.wait_for_function("recorder.pictures.length >= 60")
     await page.click("#microphone")
     await page.wait_for_selector("body[data-microphone=on]")
-    await page.wait_for_selector("body[data-state=speaking]", timeout=60_000)
-    await page.wait_for_selector("body[data-state=idle]", timeout=90_000)
+    await answered(page)
     shown = await page.evaluate("recorder.pictures.length")
     await page.wait_for_function(f"recorder.pictures.length >= {shown + 60}")
     return Tape.from_page(await page.evaluate("recorder.stop()"))
@@ -82,27 +104,15 @@ def words(text: str) -> set[str]:
 
 @pytest.mark.parametrize("transport", ["webrtc", "websocket"])
 async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
-    transport: str,
-    stack: RunningStack,
-    chromium_path: str,
-    question_wav: Path,
-    bundle: Callable[[str], Path],
+    transport: str, visitor: Page, stack: RunningStack, bundle: Callable[[str], Path]
 ) -> None:
-    flags = (
-        f"--use-file-for-fake-audio-capture={question_wav}%noloop",
-        "--autoplay-policy=no-user-gesture-required",
-    )
-    async with chromium(chromium_path, *flags) as browser:
-        page = await browser.new_page(
-            reduced_motion="reduce", viewport={"width": 900, "height": 700}
-        )
-        tape = await converse(page, stack.url, transport)
-        assert await page.get_attribute("body", "data-transport") == transport
-        asked = await page.locator(".line[data-side=visitor]").first.inner_text()
-        answer = await page.locator(".line[data-side=avatar]").first.inner_text()
-        await expect(page.locator(".latency-total")).to_contain_text("ms")
+    tape = await converse(visitor, stack.url, transport)
+    assert await visitor.get_attribute("body", "data-transport") == transport
+    asked = await visitor.locator(".line[data-side=visitor]").first.inner_text()
+    answer = await visitor.locator(".line[data-side=avatar]").first.inner_text()
+    await expect(visitor.locator(".latency-total")).to_contain_text("ms")
 
-    # Heard, and answered aloud with the words that the captions show.
+    # Understood, and answered aloud with the words that the captions show.
     assert {"capital", "france"} <= words(asked)
     heard = await recognise(stack.url, tape.speech_16khz().tobytes())
     assert len(words(heard)) >= 3
@@ -119,5 +129,45 @@ async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
     assert abs(lag_s) <= 0.16
     assert np.std(opening[speech]) > 3 * max(np.std(opening[before]), np.std(opening[after]))
     for rest in (before, after):
-        still = points[rest]
-        assert np.ptp(still, axis=0).max() > 0.01
+        assert np.ptp(points[rest], axis=0).max() > 0.01
+
+
+async def test_a_typed_question_is_answered_and_recorded(
+    visitor: Page, stack: RunningStack
+) -> None:
+    await begin(visitor, stack.url)
+    await visitor.click("#record")
+    await visitor.wait_for_selector("body[data-recording=on]")
+    await visitor.fill("#message", "Say hello.")
+    await visitor.press("#message", "Enter")
+    await answered(visitor)
+    async with visitor.expect_download() as download:
+        await visitor.click("#record")
+    with av.open(str(await (await download.value).path())) as film:
+        pictures, sound = film.streams.video[0], film.streams.audio[0]
+        assert (pictures.codec_context.name, sound.codec_context.name) == ("h264", "aac")
+        assert pictures.duration is not None and pictures.time_base is not None
+        assert sound.duration is not None and sound.time_base is not None
+        length_s = float(pictures.duration * pictures.time_base)
+        assert length_s > 1
+        assert abs(length_s - float(sound.duration * sound.time_base)) <= 0.04
+
+
+async def test_an_uploaded_portrait_becomes_the_face(visitor: Page, stack: RunningStack) -> None:
+    async with httpx.AsyncClient(base_url=stack.url) as client:
+        avatars = (await client.get("/v1/avatars")).json()["avatars"]
+        portrait = (await client.get(f"/v1/avatars/{avatars[0]['name']}/portrait.jpg")).content
+        try:
+            await begin(visitor, stack.url)
+            await visitor.click("#settings-open")
+            await visitor.click("#avatar-new")
+            photo = FilePayload(name="twin.jpg", mimeType="image/jpeg", buffer=portrait)
+            await visitor.set_input_files("#photo", files=[photo])
+            await visitor.fill("#avatar-new-name", "twin")
+            await visitor.click("#creator-submit")
+            await expect(visitor.locator("#avatar-name")).to_have_text("Twin", timeout=30_000)
+            session = await visitor.get_attribute("body", "data-session")
+            now = (await client.get(f"/v1/sessions/{session}")).json()
+            assert now["avatar"] == "twin"
+        finally:
+            await client.delete("/v1/avatars/twin")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.async_api import Page
+from playwright.async_api import Browser, Page
 
+from tests.browser.conftest import fresh_page
 from tests.browser.stub_gateway import StubGateway
 from tests.browser.tape import Tape, best_lag_s
 from tests.browser.test_conversation import RECORDER
@@ -54,17 +55,22 @@ def test_lag_of_the_lips_is_found(lag_s: float) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("transport", ["webrtc", "websocket"])
 async def test_recorder_keeps_pictures_and_sound(
-    page: Page, stub: StubGateway, transport: str
+    browser: Browser, stub: StubGateway, transport: str
 ) -> None:
+    async with fresh_page(browser, bypass_csp=True) as page:
+        tape = await record(page, stub, transport)
+    assert tape.pictures[0].shape == (256, 256, 3)
+    assert "speaking" in tape.states
+    assert np.ptp(tape.shown_s) == pytest.approx(len(tape.sound) / RATE_HZ, abs=1.5)
+    if transport == "websocket":  # the stub's WebRTC is silent
+        assert np.sqrt(np.mean(tape.sound**2)) > 0.03
+
+
+async def record(page: Page, stub: StubGateway, transport: str) -> Tape:
     await page.goto(f"{stub.url}/?transport={transport}")
     await page.click("#start-type")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     stub.push({"type": "state", "state": "speaking"})
     await page.evaluate(RECORDER)
     await page.wait_for_function("recorder.pictures.length >= 20 && recorder.samples > 48000")
-    tape = Tape.from_page(await page.evaluate("recorder.stop()"))
-    assert tape.pictures[0].shape == (256, 256, 3)
-    assert "speaking" in tape.states
-    assert np.ptp(tape.shown_s) == pytest.approx(len(tape.sound) / RATE_HZ, abs=1.5)
-    if transport == "websocket":  # the stub's WebRTC is silent
-        assert np.sqrt(np.mean(tape.sound**2)) > 0.03
+    return Tape.from_page(await page.evaluate("recorder.stop()"))
