@@ -98,7 +98,7 @@ class Animator:
         """
         self.fps = fps
         self.late = 0
-        """Live frames skipped because their time had passed."""
+        """Frames skipped because their time had passed."""
         self._lead_s, self._first_lead_s = lead_s, min(first_lead_s, lead_s)
         self._motion = Motion(seed, fps)
         self._draws = np.random.default_rng(seed)
@@ -158,9 +158,10 @@ class Animator:
 
     def next_spoken(self, now_s: float) -> Frame | None:
         """The next frame of the turn, if one may be made now."""
-        if self._turn is None or not self._may_speak(self._turn):
+        if self._turn is None:
             return None
-        return self._speaking_frame(self._turn, now_s)
+        self._catch_up(self._turn)
+        return self._speaking_frame(self._turn, now_s) if self._may_speak(self._turn) else None
 
     def next_frame(self, now_s: float) -> Frame | None:
         """The next frame, spoken or live, if one may be made now."""
@@ -189,6 +190,22 @@ class Animator:
         time_s = turn.made / self.fps
         return time_s <= turn.lips.known_s and time_s < limit_s
 
+    def _catch_up(self, turn: _Turn) -> None:
+        """Skip frames whose voice has been heard already: better fewer of them than late ones."""
+        if turn.clock_s is None or turn.ended:
+            return
+        seen_s = min(turn.clock_s, turn.lips.known_s)
+        behind = math.floor(seen_s * self.fps + 1e-6) - turn.made
+        if turn.lips.end_s is not None:
+            behind = min(behind, self._frame_count(turn.lips.end_s) - 1 - turn.made)
+        if behind > 1:
+            self.late += behind
+            turn.made += behind
+
+    def _frame_count(self, seconds: float) -> int:
+        """Frames of a voice of this length; even an empty turn has one, to say that it is over."""
+        return max(1, math.ceil(seconds * self.fps - 1e-6))
+
     def _screen_is_free(self, turn: _Turn, now_s: float) -> bool:
         """Everything made of the turn has been shown, so live frames may follow."""
         return self._free_in_s(turn, now_s) <= 0.0
@@ -214,7 +231,7 @@ class Animator:
         pose = self._pose(turn.lips.at(time_s))
         index, turn.made = turn.made, turn.made + 1
         end_s = turn.lips.end_s
-        turn.ended = end_s is not None and turn.made >= max(1, math.ceil(end_s * self.fps - 1e-6))
+        turn.ended = end_s is not None and turn.made >= self._frame_count(end_s)
         return self._shown(pose, turn.number, index, live=False, last=turn.ended)
 
     def _live_frame(self, now_s: float) -> Frame | None:
@@ -227,10 +244,9 @@ class Animator:
             return None
         self._stand_on(0)
         if behind > 0:
-            # Too late for these: the face moves on as if they had been shown.
+            # Too late for these. The motion waits with them, so that nothing jumps.
             self.late += behind
             self._live_due += behind
-            self._frame += behind
         self._live_due += 1
         self._speech += _SPEECH_FALL * (0 - self._speech)
         pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))

@@ -109,7 +109,7 @@ class Motion:
         smile = 0.13 + 0.05 * self._noise(_Channel.SMILE, time_s, 0.12)
         out[POSE_INDEX["smile"]] = smile * (1.0 - 0.45 * speech)
         brow = self._noise(_Channel.BROW, time_s, 0.35)
-        out[POSE_INDEX["brow_raise"]] = (0.05 + 0.07 * speech) * brow
+        out[POSE_INDEX["brow_raise"]] = 0.05 * brow + 0.05 * speech * (brow + 0.6)
         out[POSE_INDEX["brow_frown"]] = 0.04 * max(0.0, -brow)
 
     def _breath(self, time_s: float) -> float:

@@ -30,16 +30,18 @@ CLEAN_SHARE = 0.4
 
 def augmented(mel: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
     """Another level, another room: gain, noise and tilt of each window of a batch [B, T, 40]."""
-    batch = len(mel)
-    gain = rng.uniform(-3.0, 1.0, (batch, 1, 1))
-    knots = rng.normal(0, 0.25, (batch, 5))
+    out = mel.copy()
+    changed = np.flatnonzero(rng.random(len(mel)) >= CLEAN_SHARE)
+    gain = rng.uniform(-3.0, 1.0, (len(changed), 1, 1))
+    knots = rng.normal(0, 0.25, (len(changed), 5))
     positions = np.linspace(0, 4, N_MELS)
     tilt = np.stack([np.interp(positions, np.arange(5), row) for row in knots])[:, None, :]
-    noise = rng.uniform(-13.0, -7.0, (batch, 1, 1)) + rng.normal(0, 0.4, mel.shape)
-    noisy = rng.random((batch, 1, 1)) < NOISY_SHARE
-    changed = np.logaddexp(mel + gain + tilt, np.where(noisy, noise, SILENCE_LOG))
-    clean = rng.random((batch, 1, 1)) < CLEAN_SHARE
-    return np.where(clean, mel, changed).astype(np.float32)
+    out[changed] += (gain + tilt).astype(np.float32)
+    for window in changed[rng.random(len(changed)) < NOISY_SHARE]:
+        level = np.float32(rng.uniform(-13.0, -7.0))
+        noise = rng.standard_normal(out[window].shape, np.float32) * np.float32(0.4) + level
+        out[window] = np.logaddexp(out[window], noise)
+    return np.maximum(out, np.float32(SILENCE_LOG))
 
 
 def batch_of(corpus: Example, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,13 +57,17 @@ def batch_of(corpus: Example, rng: np.random.Generator) -> tuple[Tensor, Tensor,
     )
 
 
-def fit(corpora: Sequence[Example], minutes: float, seed: int) -> AudioToFace:
-    """Train for a given time on all corpora alike; gives the running mean of the weights."""
+def fit(
+    corpora: Sequence[Example], minutes: float, seed: int, start: Path | None = None
+) -> AudioToFace:
+    """Train on all corpora alike for so much processor time; gives the weights' running mean."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     heard = np.concatenate([corpus.features for corpus in corpora])
     loud = heard[heard.mean(1) > SILENCE_LOG + 1]
     network = AudioToFace(torch.from_numpy(loud.mean(0)), torch.from_numpy(loud.std(0)))
+    if start is not None:
+        network.load_state_dict(torch.load(start))
     average = torch.optim.swa_utils.AveragedModel(
         network,
         multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(AVERAGING),
@@ -69,8 +75,8 @@ def fit(corpora: Sequence[Example], minutes: float, seed: int) -> AudioToFace:
     )
     optimizer = torch.optim.AdamW(network.parameters(), PEAK_RATE, weight_decay=1e-3)
     classify = nn.CrossEntropyLoss(label_smoothing=0.03)
-    started, step = time.monotonic(), 0
-    while (done := (time.monotonic() - started) / (60 * minutes)) < 1:
+    started, step = time.process_time(), 0
+    while (done := (time.process_time() - started) / (60 * minutes)) < 1:
         warm = min(1.0, (step + 1) / 200)
         for group in optimizer.param_groups:
             group["lr"] = warm * PEAK_RATE * (0.5 + 0.5 * np.cos(np.pi * done)) + 1e-5
@@ -111,14 +117,18 @@ def export(network: AudioToFace, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path, nargs="+", help="made by corpus.py")
-    parser.add_argument("--minutes", type=float, default=12.0)
+    parser.add_argument("--minutes", type=float, default=12.0, help="of processor time")
+    parser.add_argument("--start", type=Path, help="checkpoint to go on from")
+    parser.add_argument("--checkpoint", type=Path, help="where to keep the weights for --start")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, default=WEIGHTS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     corpora = [load(path) for path in options.corpus]
     print(f"{sum(len(c.visemes) for c in corpora) / 6000:.1f} minutes of speech")  # noqa: T201
-    network = fit(corpora, options.minutes, options.seed)
+    network = fit(corpora, options.minutes, options.seed, options.start)
+    if options.checkpoint:
+        torch.save(network.state_dict(), options.checkpoint)
     print(f"{sum(p.numel() for p in network.parameters())} parameters")  # noqa: T201
     export(network, options.output)
 

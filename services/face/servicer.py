@@ -1,0 +1,311 @@
+"""The face on the wire: Animate, Attach, avatars, status.
+
+The only file of the service that sees protobuf.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, TypeAlias, cast
+
+import grpc
+import grpc.aio
+
+from services.face.animator import Animator, Frame
+from services.face.audio_to_face import WEIGHTS
+from services.face.blendshapes import ARKIT_NAMES
+from services.face.gallery import open_studio
+from services.face.pictures import Chunk, PictureMaker
+from services.face.session import FaceSession
+from services.face.settings import FaceSettings
+from services.face.studio import AvatarInfo, Studio
+from services.face.turn_lips import Hearing
+from visavis.bus import Bus
+from visavis.clock import Clock, MonotonicClock
+from visavis.errors import AtCapacityError, BusError, InvalidInputError, OutOfOrderError
+from visavis.lease import EventStream, SlotTable
+from visavis.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
+from visavis.subjects import Kind
+from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc
+
+FPS = 25
+_ANIMATED_TURN = 1
+_UNBOUNDED_S = 1e9
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+_Events: TypeAlias = AsyncGenerator[control_pb2.AttachEvent, None]
+
+
+@dataclass(frozen=True, slots=True)
+class FaceOptions:
+    """What a client asks of a face. Read with `read_options`."""
+
+    avatar: str
+    from_voice: bool
+    codecs: tuple[VideoCodec, ...]
+    blendshapes: bool
+    seed: int
+    start_frame: int
+
+
+class FaceService:
+    """The deployable: the studio that draws, and the servicer in front."""
+
+    name = "face"
+    languages: Sequence[str] = ("en", "zh")
+
+    def __init__(
+        self,
+        settings: FaceSettings,
+        bus: Bus | None,
+        instance: str,
+        *,
+        studio: Studio | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._studio = studio or open_studio(settings)
+        self._servicer = FaceAnimationServicer(
+            settings, self._studio, bus, instance, clock or MonotonicClock()
+        )
+
+    async def load(self) -> None:
+        await self._studio.load()
+
+    def register(self, server: grpc.aio.Server) -> Sequence[str]:
+        face_pb2_grpc.add_FaceAnimationServicer_to_server(self._servicer, server)
+        return [face_pb2.DESCRIPTOR.services_by_name["FaceAnimation"].full_name]
+
+    async def close(self) -> None:
+        await self._studio.close()
+
+
+class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
+    def __init__(
+        self,
+        settings: FaceSettings,
+        studio: Studio,
+        bus: Bus | None,
+        instance: str,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._studio = studio
+        self._bus = bus
+        self._instance = instance
+        self._clock = clock
+        self._leases = SlotTable(settings.slots)
+        self._animating = 0
+
+    async def Animate(
+        self, requests: AsyncIterator[face_pb2.AnimateRequest], context: _Context
+    ) -> AsyncIterator[face_pb2.AnimateResponse]:
+        first = await anext(aiter(requests), None)
+        if first is None or first.WhichOneof("request") != "config":
+            raise OutOfOrderError("the first message of Animate must be the config")
+        options = read_options(first.config)
+        with self._animation_slot():
+            pictures = await self._pictures(options)
+            animator = Animator(
+                seed=options.seed,
+                fps=FPS,
+                lead_s=_UNBOUNDED_S,
+                first_lead_s=_UNBOUNDED_S,
+                start_frame=options.start_frame,
+            )
+            hearing = self._hearing(options)
+            try:
+                async for frame in _frames(requests, animator, hearing, options):
+                    for response in await _responses(frame, pictures):
+                        yield response
+            finally:
+                await pictures.close()
+
+    async def Attach(
+        self, requests: AsyncIterator[face_pb2.FaceAttachRequest], context: _Context
+    ) -> AsyncIterator[control_pb2.AttachEvent]:
+        first = await anext(aiter(requests), None)
+        if first is None or first.WhichOneof("request") != "config":
+            raise OutOfOrderError("the first message of Attach must be the config")
+        if self._bus is None:
+            raise BusError("this service runs without a bus: set nats_url to attach sessions")
+        options = read_options(first.config.face)
+        events = EventStream()
+        with self._leases.hold(first.config.session):
+            pictures = await self._pictures(options)
+            session = FaceSession(
+                first.config.session,
+                bus=self._bus,
+                events=events,
+                animator=Animator(seed=options.seed, fps=FPS, lead_s=self._settings.lead_s),
+                pictures=pictures,
+                hearing=self._hearing(options),
+                from_voice=options.from_voice,
+                clock=self._clock,
+            )
+
+            async def on_request(request: face_pb2.FaceAttachRequest) -> None:
+                _steer(session, request)
+
+            try:
+                async with session.listening():
+                    await events.ready(self._instance)
+                    lease = events.serve(requests, on_request, *session.work())
+                    async with contextlib.aclosing(cast(_Events, lease)) as stream:
+                        async for event in stream:
+                            yield event
+            finally:
+                await pictures.close()
+
+    async def ListAvatars(
+        self, request: face_pb2.ListAvatarsRequest, context: _Context
+    ) -> face_pb2.ListAvatarsResponse:
+        avatars = await self._studio.avatars()
+        return face_pb2.ListAvatarsResponse(avatars=[_avatar(avatar) for avatar in avatars])
+
+    async def CreateAvatar(
+        self, request: face_pb2.CreateAvatarRequest, context: _Context
+    ) -> face_pb2.Avatar:
+        return _avatar(await self._studio.create(request.name, request.image))
+
+    async def DeleteAvatar(
+        self, request: face_pb2.DeleteAvatarRequest, context: _Context
+    ) -> face_pb2.DeleteAvatarResponse:
+        await self._studio.delete(request.name)
+        return face_pb2.DeleteAvatarResponse()
+
+    async def GetStatus(
+        self, request: control_pb2.GetStatusRequest, context: _Context
+    ) -> face_pb2.FaceStatus:
+        status = control_pb2.ServiceStatus(
+            service=FaceService.name,
+            instance=self._instance,
+            version=version("visavis"),
+            engines=[
+                control_pb2.EngineStatus(
+                    bundle=WEIGHTS.stem, backend="onnxruntime", device=self._settings.device
+                )
+            ],
+            slots=self._settings.slots,
+            free_slots=max(0, self._leases.free - self._animating),
+            languages=FaceService.languages,
+        )
+        return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)
+
+    @contextlib.contextmanager
+    def _animation_slot(self) -> Iterator[None]:
+        """Animate draws as fast as it can, so there are no more of it than slots, either."""
+        if self._animating >= self._settings.slots:
+            raise AtCapacityError(f"all {self._settings.slots} slots are taken")
+        self._animating += 1
+        try:
+            yield
+        finally:
+            self._animating -= 1
+
+    async def _pictures(self, options: FaceOptions) -> PictureMaker:
+        return await self._studio.pictures(
+            options.avatar, fps=FPS, codecs=options.codecs, blendshapes=options.blendshapes
+        )
+
+    def _hearing(self, options: FaceOptions) -> Hearing:
+        return self._studio.hearing(fps=FPS, durations=not options.from_voice)
+
+
+def read_options(config: face_pb2.FaceConfig) -> FaceOptions:
+    """Raises InvalidInputError naming the field."""
+    if config.source not in (face_pb2.FaceConfig.SOURCE_MEL, face_pb2.FaceConfig.SOURCE_VOICE):
+        raise InvalidInputError(f"source: {config.source} is neither SOURCE_MEL nor SOURCE_VOICE")
+    codecs = read_codecs(config.codecs)
+    if not codecs and not config.blendshapes:
+        codecs = (VideoCodec.H264,)
+    return FaceOptions(
+        config.avatar,
+        config.source == face_pb2.FaceConfig.SOURCE_VOICE,
+        codecs,
+        config.blendshapes,
+        config.seed or secrets.randbits(63),
+        config.start_frame,
+    )
+
+
+def read_codecs(codecs: Sequence[int]) -> tuple[VideoCodec, ...]:
+    """Each once, in order. Raises InvalidInputError for what is no codec."""
+    known = {int(codec) for codec in VideoCodec}
+    for codec in codecs:
+        if codec not in known:
+            names = ", ".join(f"{codec.name} ({int(codec)})" for codec in VideoCodec)
+            raise InvalidInputError(f"codecs: {codec} is none of {names}")
+    return tuple(dict.fromkeys(VideoCodec(codec) for codec in codecs))
+
+
+def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
+    match request.WhichOneof("request"):
+        case "keyframe":
+            for codec in read_codecs([request.keyframe.codec]):
+                session.request_keyframe(codec)
+        case "codecs":
+            session.set_codecs(read_codecs(request.codecs.codecs))
+        case _:
+            raise OutOfOrderError("after the config only keyframe and codecs may follow on Attach")
+
+
+async def _frames(
+    requests: AsyncIterator[face_pb2.AnimateRequest],
+    animator: Animator,
+    hearing: Hearing,
+    options: FaceOptions,
+) -> AsyncIterator[Frame]:
+    """Every frame as soon as its lips are known."""
+    async for request in requests:
+        kind = request.WhichOneof("request")
+        if kind == "mel" and not options.from_voice:
+            lips = await hearing.mel(MelChunk.of(_in_turn(request.mel)))
+        elif kind == "voice":
+            lips = await hearing.voice(PcmChunk.of(_in_turn(request.voice)))
+        elif kind == "mel":
+            raise InvalidInputError("mel: the config says that the source is the voice")
+        else:
+            raise OutOfOrderError("after the config only mel and voice may follow on Animate")
+        if lips is not None:
+            animator.speak(_ANIMATED_TURN, lips, 0.0)
+        while (frame := animator.next_spoken(0.0)) is not None:
+            yield frame
+    lips = await hearing.finish()
+    if lips is None:
+        raise InvalidInputError("mel, voice: nothing to animate came after the config")
+    while (frame := animator.next_spoken(0.0)) is not None:
+        yield frame
+
+
+def _in_turn(message: Any) -> Any:
+    message.header.turn = _ANIMATED_TURN
+    return message
+
+
+async def _responses(frame: Frame, pictures: PictureMaker) -> list[face_pb2.AnimateResponse]:
+    def place(kind: Kind, last: bool) -> Place:
+        return Place("", 0, frame.index, frame.index, last)
+
+    chunks = await pictures.draw(frame, restart=frame.restart, place=place)
+    return [_response(chunk) for _, chunk in chunks]
+
+
+def _response(chunk: Chunk) -> face_pb2.AnimateResponse:
+    if isinstance(chunk, VideoChunk):
+        return face_pb2.AnimateResponse(video=chunk.to_message())
+    return face_pb2.AnimateResponse(face=chunk.to_message())
+
+
+def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
+    return face_pb2.Avatar(
+        name=avatar.name,
+        width=avatar.size,
+        height=avatar.size,
+        builtin=avatar.builtin,
+        licence=avatar.licence,
+        portrait_jpeg=avatar.portrait_jpeg,
+    )

@@ -1,0 +1,483 @@
+"""The service over real gRPC and a real bus, with a studio that costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from services.face.servicer import FaceService
+from services.face.settings import FaceSettings
+from tests.face.fake_studio import fake_studio
+from tests.face.test_animator import HOP, RATE, SENTENCE, SENTENCE_FRAMES, mel_chunks
+from visavis.bus import Bus, Subscription
+from visavis.interceptor import ErrorInterceptor
+from visavis.media import (
+    BlendshapeChunk,
+    ClockChunk,
+    MelChunk,
+    PcmChunk,
+    Place,
+    TurnChunk,
+    VideoChunk,
+    VideoCodec,
+)
+from visavis.subjects import Kind
+from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc, media_pb2
+
+Stub = face_pb2_grpc.FaceAnimationStub
+H264, VP8 = media_pb2.H264, media_pb2.VP8
+VOICE_SOURCE = face_pb2.FaceConfig.SOURCE_VOICE
+
+
+@contextlib.asynccontextmanager
+async def serving(bus: Bus | None = None, **settings: Any) -> AsyncIterator[Stub]:
+    chosen = FaceSettings(**settings)
+    service = FaceService(chosen, bus, "face-test", studio=fake_studio(chosen))
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
+    assert service.register(server) == ["visavis.v1.FaceAnimation"]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await service.load()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield Stub(channel)
+    await server.stop(0)
+    await service.close()
+
+
+@contextlib.asynccontextmanager
+async def attached(stub: Stub, session: str, **face: Any) -> AsyncIterator[Any]:
+    call = stub.Attach()
+    config = face_pb2.FaceConfig(seed=1, **face)
+    await call.write(
+        face_pb2.FaceAttachRequest(config=face_pb2.FaceAttachConfig(session=session, face=config))
+    )
+    assert (await call.read()).ready.instance == "face-test"
+    yield call
+    call.cancel()
+
+
+async def frames(video: Subscription, until: Any, *, within_s: float = 10.0) -> list[VideoChunk]:
+    """Chunks up to the first one for which `until` holds."""
+    seen: list[VideoChunk] = []
+    async with asyncio.timeout(within_s):
+        async for chunk in video:
+            assert isinstance(chunk, VideoChunk)
+            seen.append(chunk)
+            if until(chunk):
+                break
+    return seen
+
+
+async def say(bus: Bus, session: str, turn: int, chunks: list[MelChunk]) -> None:
+    for seq, chunk in enumerate(chunks):
+        place = Place(session, turn, seq, chunk.place.pts, chunk.place.last)
+        await bus.publish(
+            Kind.MEL, MelChunk(place, chunk.sample_rate_hz, HOP, chunk.mel, chunk.phonemes)
+        )
+
+
+async def clock(bus: Bus, session: str, turn: int, played_s: float) -> None:
+    place = Place(session, turn, 0, round(played_s * RATE))
+    await bus.publish(Kind.CLOCK, ClockChunk(place, RATE))
+
+
+async def play(bus: Bus, video: Subscription) -> list[VideoChunk]:
+    """Chunks up to the turn's last, while the clock follows what is spoken."""
+    seen: list[VideoChunk] = []
+    async with asyncio.timeout(10):
+        async for chunk in video:
+            assert isinstance(chunk, VideoChunk)
+            seen.append(chunk)
+            if chunk.place.last:
+                break
+            if not chunk.live:
+                place = chunk.place
+                await clock(bus, place.session, place.turn, place.pts / 25)
+    return seen
+
+
+async def failing(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async with asyncio.timeout(5):
+            await call
+    return caught.value
+
+
+async def answers(call: Any) -> list[Any]:
+    async with asyncio.timeout(5):
+        return [answer async for answer in call]
+
+
+def animate_config(**fields: Any) -> face_pb2.AnimateRequest:
+    return face_pb2.AnimateRequest(config=face_pb2.FaceConfig(**fields))
+
+
+def mel_request(chunk: MelChunk) -> face_pb2.AnimateRequest:
+    return face_pb2.AnimateRequest(mel=chunk.to_message())
+
+
+def tone(seconds: float) -> np.ndarray:
+    samples = np.arange(round(seconds * 16_000))
+    return (12_000 * np.sin(2 * np.pi * 220 * samples / 16_000)).astype(np.int16)
+
+
+def voice_requests(pcm: np.ndarray, *, last: bool = True) -> list[face_pb2.AnimateRequest]:
+    pieces = [pcm[i : i + 3200] for i in range(0, len(pcm), 3200)]
+    chunks = [
+        PcmChunk(Place("", 0, i, i * 3200, last and i == len(pieces) - 1), 16_000, piece)
+        for i, piece in enumerate(pieces)
+    ]
+    return [face_pb2.AnimateRequest(voice=chunk.to_message()) for chunk in chunks]
+
+
+# Animate
+
+
+async def test_animate_gives_a_frame_for_each_25th_of_a_second() -> None:
+    requests = [animate_config(seed=1), *map(mel_request, mel_chunks(SENTENCE))]
+    async with serving() as stub:
+        out = await answers(stub.Animate(iter(requests)))
+    video = [answer.video for answer in out]
+    assert [v.header.pts for v in video] == list(range(SENTENCE_FRAMES))
+    assert [v.header.last for v in video] == [False] * (SENTENCE_FRAMES - 1) + [True]
+    assert all(v.codec == H264 and v.fps == 25 and not v.live for v in video)
+    assert video[0].keyframe and not any(v.keyframe for v in video[1:])
+    assert max(v.data[2] for v in video) > 60 and max(v.data[3] for v in video) == 255
+
+
+async def test_animate_starts_before_all_is_sent() -> None:
+    chunks = mel_chunks(SENTENCE)
+    async with serving() as stub:
+        call = stub.Animate()
+        await call.write(animate_config())
+        await call.write(mel_request(chunks[0]))
+        async with asyncio.timeout(5):
+            first = await call.read()
+        assert first.video.header.pts == 0
+        call.cancel()
+
+
+async def test_animate_follows_the_voice_alone() -> None:
+    pcm = np.concatenate([np.zeros(8000, np.int16), tone(0.5), np.zeros(8000, np.int16)])
+    requests = [animate_config(source=VOICE_SOURCE), *voice_requests(pcm)]
+    async with serving() as stub:
+        out = await answers(stub.Animate(iter(requests)))
+    jaw = np.array([answer.video.data[2] for answer in out])
+    assert len(jaw) == round(1.5 * 25)
+    assert jaw[14:23].min() > 40 and jaw[:9].max() < 20 and jaw[-8:].max() < 20
+
+
+async def test_animate_takes_the_voice_where_mel_has_no_phonemes() -> None:
+    mel = MelChunk(Place("", 0, 0, 0), RATE, HOP, np.zeros((40, 80), np.float32))
+    requests = [animate_config(), *voice_requests(tone(0.5), last=False)]
+    requests += [mel_request(mel)]
+    async with serving() as stub:
+        out = await answers(stub.Animate(iter(requests)))
+    assert len(out) == 13 and out[-1].video.header.last
+    assert max(answer.video.data[2] for answer in out) > 40
+
+
+async def test_animate_ends_properly_without_a_last_chunk() -> None:
+    chunks = mel_chunks(SENTENCE)[:3]
+    async with serving() as stub:
+        out = await answers(stub.Animate(iter([animate_config(), *map(mel_request, chunks)])))
+    assert len(out) == 15 and out[-1].video.header.last
+
+
+async def test_animate_gives_blendshapes_alone_or_with_every_codec() -> None:
+    chunks = [mel_request(chunk) for chunk in mel_chunks(SENTENCE[:3])]
+    async with serving() as stub:
+        faces = await answers(stub.Animate(iter([animate_config(blendshapes=True), *chunks])))
+        both = animate_config(blendshapes=True, codecs=[VP8, H264])
+        mixed = await answers(stub.Animate(iter([both, *chunks])))
+    assert {answer.WhichOneof("response") for answer in faces} == {"face"}
+    assert len(faces[0].face.weights) == 52 and len(faces[0].face.head_rotation) == 3
+    assert [answer.video.codec for answer in mixed[:3]] == [0, VP8, H264]
+    assert len(mixed) == 3 * len(faces)
+
+
+async def test_animate_is_repeatable_and_can_start_later() -> None:
+    chunks = [mel_request(chunk) for chunk in mel_chunks(SENTENCE)]
+    async with serving() as stub:
+
+        async def motion(**fields: Any) -> list[Any]:
+            config = animate_config(blendshapes=True, **fields)
+            out = await answers(stub.Animate(iter([config, *chunks])))
+            return [tuple(answer.face.head_rotation) for answer in out]
+
+        whole = await motion(seed=5)
+        assert whole == await motion(seed=5)
+        assert whole != await motion(seed=6)
+        assert whole != await motion(seed=5, start_frame=40)
+
+
+@pytest.mark.parametrize(
+    ("requests", "code", "words"),
+    [
+        ([], grpc.StatusCode.FAILED_PRECONDITION, "config"),
+        (voice_requests(tone(0.1)), grpc.StatusCode.FAILED_PRECONDITION, "config"),
+        ([animate_config()], grpc.StatusCode.INVALID_ARGUMENT, "nothing to animate"),
+        ([animate_config(), animate_config()], grpc.StatusCode.FAILED_PRECONDITION, "only mel"),
+        ([animate_config(avatar="nobody")], grpc.StatusCode.NOT_FOUND, "built-in"),
+        ([animate_config(codecs=[0])], grpc.StatusCode.INVALID_ARGUMENT, "codecs"),
+        (
+            [animate_config(source=VOICE_SOURCE), mel_request(mel_chunks(SENTENCE)[0])],
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "source",
+        ),
+        (
+            [
+                animate_config(source=VOICE_SOURCE),
+                face_pb2.AnimateRequest(
+                    voice=media_pb2.PcmChunk(sample_rate_hz=900, pcm_s16le=b"\0\0")
+                ),
+            ],
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "sample_rate_hz",
+        ),
+        (
+            [
+                animate_config(source=VOICE_SOURCE),
+                face_pb2.AnimateRequest(
+                    voice=media_pb2.PcmChunk(sample_rate_hz=8000, pcm_s16le=bytes(16_002))
+                ),
+            ],
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "more than 1 s",
+        ),
+    ],
+)
+async def test_animate_says_what_is_wrong(
+    requests: list[Any], code: grpc.StatusCode, words: str
+) -> None:
+    async with serving() as stub:
+        call = stub.Animate(iter(requests))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await answers(call)
+    assert caught.value.code() is code
+    assert words in (caught.value.details() or "")
+
+
+# Attach
+
+
+async def test_the_face_lives_while_idle(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("live", Kind.VIDEO) as video:
+        async with attached(stub, "live"):
+            started = asyncio.get_running_loop().time()
+            seen = await frames(video, lambda c: c.place.pts >= 25)
+            took = asyncio.get_running_loop().time() - started
+    assert all(c.live and c.place.turn == 0 for c in seen)
+    assert [c.place.seq for c in seen] == list(range(len(seen)))
+    assert seen[0].keyframe and not any(c.keyframe for c in seen[1:])
+    assert took > 0.9
+
+
+async def test_speaks_from_durations_and_goes_back_to_idle(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("talk", Kind.VIDEO, limit=512) as video:
+        async with attached(stub, "talk") as call:
+            await frames(video, lambda c: c.place.pts >= 2)
+            await say(bus, "talk", 1, mel_chunks(SENTENCE))
+            first = (await frames(video, lambda c: not c.live))[-1]
+            assert (first.place.turn, first.place.pts, first.place.seq) == (1, 0, 0)
+            assert [s.stage for s in first.place.stamps] == ["face.first_frame"]
+            spoken = [first, *await play(bus, video)]
+            assert [c.place.pts for c in spoken] == list(range(SENTENCE_FRAMES))
+            assert max(c.payload[3] for c in spoken) == 255
+            await clock(bus, "talk", 1, 4.0)
+            after = await frames(video, lambda c: c.live)
+            assert after[-1].place.turn == 0
+            assert (await call.read()).turn_started.turn == 1
+            done = (await call.read()).turn_finished
+    assert done.turn == 1 and done.produced == SENTENCE_FRAMES and not done.cancelled
+    assert set(done.seconds) == {"first_frame", "total"}
+
+
+async def test_frames_run_at_most_the_lead_ahead_of_the_clock(bus: Bus) -> None:
+    long = SENTENCE * 3
+    async with serving(bus, lead_s=0.5) as stub, bus.subscribe("lead", Kind.VIDEO) as video:
+        async with attached(stub, "lead"):
+            await say(bus, "lead", 1, mel_chunks(long))
+            await frames(video, lambda c: c.place.turn == 1 and c.place.pts == 9)
+            await clock(bus, "lead", 1, 1.0)
+            seen = await frames(video, lambda c: c.place.pts == 37 and not c.live)
+            assert seen[-1].place.pts / 25 < 1.5
+            with pytest.raises(TimeoutError):
+                await frames(video, lambda c: c.place.pts == 38, within_s=0.2)
+
+
+async def test_interruption_stops_the_turn_and_the_next_frame_stands_alone(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("barge", Kind.VIDEO, limit=256) as video:
+        async with attached(stub, "barge") as call:
+            await say(bus, "barge", 1, mel_chunks(SENTENCE))
+            await clock(bus, "barge", 1, 0.2)
+            await frames(video, lambda c: c.place.turn == 1 and c.place.pts >= 8)
+            await bus.publish(Kind.TURN, TurnChunk(Place("barge", 2, 0, 0), "interrupt"))
+            seen = await frames(video, lambda c: c.live)
+            assert seen[-1].keyframe
+            later = await frames(video, lambda c: c.live and c.place.pts > seen[-1].place.pts + 3)
+            assert all(c.live and not c.keyframe for c in later)
+            assert later[-1].payload[2] == later[-1].payload[3] == 0
+            await say(bus, "barge", 1, mel_chunks(SENTENCE))
+            await say(bus, "barge", 2, mel_chunks(SENTENCE))
+            turns = {c.place.turn for c in await frames(video, lambda c: c.place.turn == 2)}
+            assert turns <= {0, 2}
+            assert (await call.read()).turn_started.turn == 1
+            assert (await call.read()).turn_finished.cancelled
+
+
+async def test_speaks_from_the_voice(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("voice", Kind.VIDEO, limit=256) as video:
+        async with attached(stub, "voice", source=VOICE_SOURCE):
+            pcm = tone(1.0)
+            for seq, start in enumerate(range(0, len(pcm), 320)):
+                last = start + 320 >= len(pcm)
+                place = Place("voice", 1, seq, start, last)
+                await bus.publish(Kind.VOICE, PcmChunk(place, 16_000, pcm[start : start + 320]))
+            seen = await play(bus, video)
+    spoken = [c for c in seen if c.place.turn == 1]
+    assert len(spoken) == 25
+    assert np.median([c.payload[2] for c in spoken]) > 40
+
+
+async def test_several_codecs_and_key_frames_on_request(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("codecs", Kind.VIDEO) as video:
+        async with attached(stub, "codecs", codecs=[H264, VP8]) as call:
+            seen = await frames(video, lambda c: c.place.pts == 3 and c.codec == VideoCodec.VP8)
+            assert [c.codec for c in seen] == [VideoCodec.H264, VideoCodec.VP8] * 4
+            await call.write(
+                face_pb2.FaceAttachRequest(keyframe=face_pb2.KeyframeRequest(codec=VP8))
+            )
+            asked = await frames(video, lambda c: c.keyframe)
+            assert asked[-1].codec == VideoCodec.VP8
+            await call.write(face_pb2.FaceAttachRequest(codecs=face_pb2.SetCodecs(codecs=[VP8])))
+            rest = await frames(video, lambda c: c.place.pts > asked[-1].place.pts + 8)
+            assert {c.codec for c in rest[-4:]} == {VideoCodec.VP8}
+            await call.write(
+                face_pb2.FaceAttachRequest(keyframe=face_pb2.KeyframeRequest(codec=H264))
+            )
+            error = await failing(call.read())
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "H264 is not sent" in (error.details() or "")
+
+
+async def test_blendshapes_on_the_bus(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("shapes", Kind.FACE) as faces:
+        async with attached(stub, "shapes", blendshapes=True), asyncio.timeout(5):
+            chunk = await anext(aiter(faces))
+    assert isinstance(chunk, BlendshapeChunk)
+    assert chunk.live and chunk.weights.shape == (52,)
+
+
+async def test_a_bad_turn_fails_alone(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("bad", Kind.VIDEO) as video:
+        async with attached(stub, "bad", source=VOICE_SOURCE) as call:
+            for seq, rate in enumerate((16_000, 24_000)):
+                place = Place("bad", 1, seq, 0)
+                await bus.publish(Kind.VOICE, PcmChunk(place, rate, tone(0.02)))
+            async with asyncio.timeout(5):
+                assert (await call.read()).turn_started.turn == 1
+                failed = (await call.read()).turn_failed
+            assert failed.turn == 1 and failed.code == "INVALID_ARGUMENT"
+            assert "24000 after 16000" in failed.message
+            await frames(video, lambda c: c.live)
+
+
+async def test_two_sessions_share_nothing(bus: Bus) -> None:
+    async with (
+        serving(bus) as stub,
+        bus.subscribe("one", Kind.VIDEO, limit=256) as one,
+        bus.subscribe("two", Kind.VIDEO, limit=256) as two,
+        attached(stub, "one"),
+        attached(stub, "two"),
+    ):
+        await say(bus, "one", 1, mel_chunks(SENTENCE))
+        spoken = await play(bus, one)
+        silent = await frames(two, lambda c: c.place.pts >= 5)
+    assert any(c.payload[3] == 255 for c in spoken)
+    assert all(c.live and c.payload[2:] == b"\0\0" for c in silent)
+
+
+async def test_slots_are_limited_and_freed(bus: Bus) -> None:
+    async with serving(bus, slots=1) as stub:
+        async with attached(stub, "first"):
+            error = await failing(attach_and_read(stub, "second"))
+            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            status = await stub.GetStatus(control_pb2.GetStatusRequest())
+            assert status.service.free_slots == 0
+        await until_free(stub, 1)
+        async with attached(stub, "second"):
+            pass
+
+
+async def test_a_session_attaches_once(bus: Bus) -> None:
+    async with serving(bus) as stub, attached(stub, "same"):
+        error = await failing(attach_and_read(stub, "same"))
+    assert error.code() is grpc.StatusCode.ALREADY_EXISTS
+
+
+async def test_attach_needs_a_bus_and_a_config_first() -> None:
+    async with serving() as stub:
+        error = await failing(attach_and_read(stub, "s"))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert "nats_url" in (error.details() or "")
+        call = stub.Attach()
+        await call.write(face_pb2.FaceAttachRequest(keyframe=face_pb2.KeyframeRequest(codec=H264)))
+        error = await failing(call.read())
+        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_nothing_is_left_running_after_a_lease(bus: Bus) -> None:
+    async with serving(bus) as stub:
+        before = asyncio.all_tasks()
+        async with attached(stub, "gone"):
+            pass
+        await until_free(stub, 4)
+        left = {t for t in asyncio.all_tasks() - before if "face" in repr(t.get_coro())}
+        assert not left
+
+
+async def until_free(stub: Stub, slots: int) -> None:
+    """Ask until so many slots are free: the server hears of a cancelled call a little later."""
+    async with asyncio.timeout(5):
+        while True:
+            status = await stub.GetStatus(control_pb2.GetStatusRequest())
+            if status.service.free_slots == slots:
+                return
+
+
+async def attach_and_read(stub: Stub, session: str) -> Any:
+    call = stub.Attach()
+    await call.write(face_pb2.FaceAttachRequest(config=face_pb2.FaceAttachConfig(session=session)))
+    return await call.read()
+
+
+# Avatars and status
+
+
+async def test_avatars_are_listed_made_and_deleted() -> None:
+    async with serving() as stub:
+        made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=b"x"))
+        assert (made.name, made.builtin, made.width) == ("me", False, 32)
+        listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
+        assert [a.name for a in listed.avatars] == ["built-in", "me"]
+        error = await failing(
+            stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=b"x"))
+        )
+        assert error.code() is grpc.StatusCode.ALREADY_EXISTS
+        await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="me"))
+        error = await failing(stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="built-in")))
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_status_names_the_blendshapes() -> None:
+    async with serving(slots=3) as stub:
+        status = await stub.GetStatus(control_pb2.GetStatusRequest())
+    assert status.service.slots == status.service.free_slots == 3
+    assert len(status.blendshapes) == 52 and status.blendshapes[0] == "browDownLeft"
