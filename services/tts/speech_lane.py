@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import cast
@@ -38,4 +37,3 @@ class SpeechLane:
                 async for piece in pieces:
                     ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
                     yield piece
-                    await asyncio.sleep(0)

@@ -33,10 +33,11 @@ def rebuilt(bundle: Bundles, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_vocoder_speaks_as_the_original(bundle: Bundles, rebuilt: Path) -> None:
     litert = pytest.importorskip("ai_edge_litert.interpreter")
-    engines = [open_engine(rebuilt / f"{name}.onnx") for name in ("encoder", "decoder", "vocoder")]
+    names = ("encoder", "decoder", "vocoder")
+    encoder, decoder, vocoder = (open_engine(rebuilt / f"{name}.onnx") for name in names)
     mapper = bundle("fastspeech2-mbmelgan-zh") / "mapper.json"
-    with engines[0], engines[1], engines[2]:
-        voice_maker = MandarinVoice(*engines[:3], mapper)
+    with encoder, decoder, vocoder:
+        voice_maker = MandarinVoice(encoder, decoder, vocoder, mapper)
         mel, _ = voice_maker.acoustics(voice_maker.phonemes.symbols("你好世界"), 1.0)
         voice = voice_maker.vocode(mel, 0, mel.shape[1])
     original = litert.Interpreter(str(rebuilt / "mb_melgan.tflite"), num_threads=1)
