@@ -15,7 +15,6 @@ import functools
 import json
 import logging
 import secrets
-import signal
 import threading
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
@@ -72,7 +71,6 @@ class LlamaCppBackend:
     async def load(self) -> None:
         _check_file(self._file)
         self._server = await asyncio.to_thread(self._start)
-        _restore_signal_handlers()
         self._tokenizer = httpx.Client(
             base_url=self._server.listening_address,
             headers={"Authorization": f"Bearer {self._api_key}"},
@@ -190,7 +188,7 @@ class _Call:
             return True
         if delta is not None:
             self._put(delta)
-        return self.cancelled.is_set()
+        return False
 
     def _read(self, event: dict[str, Any]) -> Delta | None:
         if "error" in event:
@@ -265,14 +263,3 @@ def _gpu_layers(xllamacpp: Any, device: str) -> int:
             "install its CUDA build, or set device to cpu"
         )
     return -1
-
-
-def _restore_signal_handlers() -> None:
-    """llama.cpp takes SIGINT and SIGTERM for itself when it starts: give them back."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for number in (signal.SIGINT, signal.SIGTERM):
-        handler = signal.getsignal(number)
-        if handler is not None:
-            signal.signal(number, handler)
-            signal.siginterrupt(number, False)

@@ -33,8 +33,10 @@ def model_file(bundle: Callable[[str], Path]) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def loaded(model_file: Path, slots: int = 1) -> AsyncIterator[LlamaCppBackend]:
-    backend = backend_of(model_file, slots=slots)
+async def loaded(
+    model_file: Path, slots: int = 1, context_tokens: int = 1024
+) -> AsyncIterator[LlamaCppBackend]:
+    backend = backend_of(model_file, slots=slots, context_tokens=context_tokens)
     await backend.load()
     try:
         yield backend
@@ -87,6 +89,15 @@ async def test_sequences_at_once_give_what_each_gives_alone(model_file: Path) ->
     assert len({text_of(deltas) for deltas in together}) == 3
 
 
+async def test_each_slot_keeps_its_own_prefix(model_file: Path) -> None:
+    story = "Once upon a time there was a small grey donkey. " * 5
+    async with loaded(model_file, slots=2) as backend:
+        await answer(backend, question(story, max_tokens=1, slot=0))
+        await answer(backend, question("Something else entirely.", max_tokens=1, slot=1))
+        again = await answer(backend, question(story + "What was it?", max_tokens=1, slot=0))
+    assert again[-1].cached_tokens > 50
+
+
 async def test_a_cancel_frees_the_only_slot_at_once(model_file: Path) -> None:
     async with loaded(model_file) as backend:
         await answer(backend, question("Hi", max_tokens=2))
@@ -107,11 +118,11 @@ async def test_a_cancel_frees_the_only_slot_at_once(model_file: Path) -> None:
 async def test_a_cancel_while_a_long_prompt_is_read_frees_the_slot(model_file: Path) -> None:
     async with loaded(model_file) as backend:
         started = time.monotonic()
-        await answer(backend, question("word apple tree house " * 180, max_tokens=1))
+        await answer(backend, question("word apple tree house " * 90, max_tokens=1))
         whole_s = time.monotonic() - started
-        long = backend.stream(question("apple word house tree " * 180, max_tokens=1))
-        await anext(long)  # taken up: the slot reads now
+        long = backend.stream(question("apple word house tree " * 90, max_tokens=1))
         started = time.monotonic()
+        await anext(long)  # taken up: the slot reads now
         await long.aclose()
         await answer(backend, question("Hi", max_tokens=1))
         assert time.monotonic() - started < whole_s / 2
@@ -156,18 +167,18 @@ async def test_a_prompt_beyond_the_context_is_refused_and_the_slot_lives(model_f
 
 
 async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        generator = Generator(backend, LlmSettings().defaults(), MonotonicClock())
+    async with loaded(model_file, context_tokens=400) as backend:
+        generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
         history = [ChatMessage("user", "你好😀 " * 30), ChatMessage("assistant", "Ok. " * 60)] * 20
         request = AnswerRequest((*history, ChatMessage("user", "x" * 100_000)), max_tokens=4)
         made = generator.answer(request, 0)
         assert "".join([piece async for piece in made.pieces])
-    assert 200 < made.ledger.prompt_tokens <= 1024 - 4
+    assert 100 < made.ledger.prompt_tokens <= 400 - 4
 
 
 async def test_unusual_characters_survive_the_way_through(model_file: Path) -> None:
     async with loaded(model_file) as backend:
-        generator = Generator(backend, LlmSettings().defaults(), MonotonicClock())
+        generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
         request = AnswerRequest(
             (ChatMessage("user", "Repeat: 你好 😀👩\u200d👧 é"),),
             max_tokens=40,

@@ -25,7 +25,7 @@ Stub = llm_pb2_grpc.LanguageModelStub
 
 @contextlib.asynccontextmanager
 async def serving(backend: FakeBackend, bus: Bus | None = None) -> AsyncIterator[Stub]:
-    service = LlmService(LlmSettings(), bus, "llm-test", backend=backend)
+    service = LlmService(LlmSettings.model_validate({}), bus, "llm-test", backend=backend)
     server = grpc.aio.server(interceptors=[ErrorInterceptor()])
     assert service.register(server) == ["visavis.v1.LanguageModel"]
     port = server.add_insecure_port("127.0.0.1:0")
@@ -74,6 +74,12 @@ async def tokens_of_turn(tokens: Any, turn: int) -> list[TokenChunk]:
                 if chunk.place.last:
                     break
     return chunks
+
+
+async def next_text(tokens: Any) -> str:
+    chunk = await asyncio.wait_for(anext(tokens), 5)
+    assert isinstance(chunk, TokenChunk)
+    return chunk.text
 
 
 async def announce(bus: Bus, session: str, turn: int) -> None:
@@ -176,7 +182,7 @@ async def test_a_new_epoch_on_the_bus_stops_the_turn_at_once(bus: Bus) -> None:
     ):
         await announce(bus, "epoch", 1)
         await call.write(begin(1))
-        assert (await anext(tokens)).text == "Once"
+        assert await next_text(tokens) == "Once"
         await announce(bus, "epoch", 2)
         await asyncio.wait_for(backend.freed.wait(), 5)
         assert (await call.read()).turn_started.turn == 1
@@ -255,7 +261,7 @@ async def test_a_client_that_vanishes_frees_everything(bus: Bus) -> None:
     async with serving(backend, bus) as stub, bus.subscribe("gone", Kind.TOKENS) as tokens:
         async with attached(stub, "gone") as call:
             await call.write(begin(1))
-            assert (await anext(tokens)).text == "Once"
+            assert await next_text(tokens) == "Once"
         await asyncio.wait_for(backend.freed.wait(), 5)
         async with attached(stub, "next"):
             pass

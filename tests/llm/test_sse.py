@@ -9,12 +9,13 @@ STREAM = (
     b"data:no space\n\n"
     b"\n\n"
     b"data: two\rdata: lines\r\r"
+    b"data: two\r\ndata: more\r\n\r\n"
     b"id: 7\nretry: 10\n\n"
     b"data\n\n"
     b"data: \xe4\xbd\xa0\xe5\xa5\xbd\n\n"
     b"data: never finished"
 )
-EVENTS = ['{"a": 1}', "no space", "two\nlines", "", "你好"]
+EVENTS = ['{"a": 1}', "no space", "two\nlines", "two\nmore", "", "你好"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])

@@ -1,0 +1,69 @@
+"""Choosing a backend by settings, and the settings themselves."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.llm.registry import open_backend
+from services.llm.settings import LlmSettings
+from visavis.errors import ModelStoreError, SettingsError
+from visavis.settings import load_settings
+
+
+def settings(*argv: str, **environ: str) -> LlmSettings:
+    return load_settings(LlmSettings, argv, prog="llm", environ=environ)
+
+
+def test_a_bundle_that_is_not_pulled_is_named_with_the_command(tmp_path: Path) -> None:
+    with pytest.raises(ModelStoreError, match=r"smollm2-135m .*visavis models pull smollm2-135m"):
+        open_backend(settings("--profile", "tiny", "--model-dir", str(tmp_path)))
+
+
+def test_the_profile_names_the_model_unless_it_is_set(tmp_path: Path) -> None:
+    for argv, bundle in (((), "qwen2.5-0.5b"), (("--model", "qwen2.5-1.5b"), "qwen2.5-1.5b")):
+        with pytest.raises(ModelStoreError, match=bundle):
+            open_backend(settings("--model-dir", str(tmp_path), *argv))
+
+
+async def test_the_openai_backend_takes_its_address_and_slots() -> None:
+    backend = open_backend(
+        settings("--backend", "openai", "--url", "http://127.0.0.1:9/v1", "--slots", "7")
+    )
+    assert (backend.name, backend.slots) == ("openai", 7)
+    await backend.close()
+
+
+def test_the_openai_backend_needs_an_address() -> None:
+    with pytest.raises(SettingsError, match="url"):
+        open_backend(settings("--backend", "openai"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "key"),
+    [
+        (("--backend", "magic"), "backend"),
+        (("--max-tokens", "0"), "max_tokens"),
+        (("--temperature", "3"), "temperature"),
+        (("--context-tokens", "10"), "context_tokens"),
+    ],
+)
+def test_bad_settings_are_named(argv: tuple[str, ...], key: str) -> None:
+    with pytest.raises(SettingsError, match=key):
+        settings(*argv)
+
+
+def test_the_key_is_never_shown() -> None:
+    given: Any = settings(VISAVIS_LLM_API_KEY="very-secret")
+    assert "very-secret" not in repr(given)
+    assert given.api_key.get_secret_value() == "very-secret"
+
+
+def test_only_the_chosen_backend_is_imported() -> None:
+    code = (
+        "import sys; import services.llm.servicer; "
+        "sys.exit(any(m in sys.modules for m in ('xllamacpp', 'services.llm.llamacpp')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
