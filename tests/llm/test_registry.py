@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,8 @@ from visavis.errors import ModelStoreError, SettingsError
 from visavis.settings import load_settings
 
 
-def settings(*argv: str, **environ: str) -> LlmSettings:
-    return load_settings(LlmSettings, argv, prog="llm", environ=environ)
+def settings(*argv: str) -> LlmSettings:
+    return load_settings(LlmSettings, argv, prog="llm")
 
 
 def test_a_bundle_that_is_not_pulled_is_named_with_the_command(tmp_path: Path) -> None:
@@ -55,8 +54,9 @@ def test_bad_settings_are_named(argv: tuple[str, ...], key: str) -> None:
         settings(*argv)
 
 
-def test_the_key_is_never_shown() -> None:
-    given: Any = settings(VISAVIS_LLM_API_KEY="very-secret")
+def test_the_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISAVIS_LLM_API_KEY", "very-secret")
+    given = settings()
     assert "very-secret" not in repr(given)
     assert given.api_key.get_secret_value() == "very-secret"
 
