@@ -37,7 +37,8 @@ class BusFeed:
         self._handlers = handlers
         self._stack = AsyncExitStack()
         self._subscriptions: list[Subscription] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        """They end only by a fault of ours."""
         self._outbox: asyncio.Queue[tuple[Kind, Chunk]] = asyncio.Queue(OUTBOX_LIMIT)
         self._mic_seq = 0
         self._clock_seq = 0
@@ -52,18 +53,14 @@ class BusFeed:
             subscription = self._bus.subscribe(self._session, kind, limit=LIMITS[kind])
             await self._stack.enter_async_context(subscription)
             self._subscriptions.append(subscription)
-            self._tasks.append(asyncio.create_task(_pump(subscription, handler)))
-        self._tasks.append(asyncio.create_task(self._write()))
+            self.tasks.append(asyncio.create_task(_pump(subscription, handler)))
+        self.tasks.append(asyncio.create_task(self._write()))
 
     async def close(self) -> None:
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         await self._stack.aclose()
-
-    def failures(self) -> list[asyncio.Task[None]]:
-        """Tasks that end only by a fault of ours."""
-        return self._tasks
 
     def announce(self, turn: int, reason: str) -> None:
         """Make `turn` the epoch; what waits of older turns is dropped unread."""

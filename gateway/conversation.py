@@ -95,6 +95,10 @@ class Conversation:
         """The turn that is open, held ones included."""
         return self._turn
 
+    def set_persona(self, persona: str) -> None:
+        """What the language model is told it is, from the next turn on."""
+        self._history.persona = persona
+
     # ------------------------------------------------------------ the visitor
 
     def submit_text(self, text: str, now: float) -> list[Action]:

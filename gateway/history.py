@@ -14,7 +14,7 @@ class History:
     """Visitor's and face's utterances in order."""
 
     def __init__(self, persona: str) -> None:
-        self._persona = persona
+        self.persona = persona
         self._said: deque[Message] = deque(maxlen=LIMIT)
 
     def visitor(self, text: str) -> None:
@@ -43,5 +43,5 @@ class History:
         while merged[0].role == "assistant":
             # Its question has fallen out of the window.
             merged.pop(0)
-        system = [Message("system", self._persona)] if self._persona else []
+        system = [Message("system", self.persona)] if self.persona else []
         return (*system, *merged)

@@ -62,6 +62,7 @@ class StageLease:
         self._config = config
         self._listener = listener
         self._ready = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._call: Any = None
         self._replica: Replica | None = None
         self._runner: asyncio.Task[None] | None = None
@@ -96,8 +97,10 @@ class StageLease:
         """Send a later message of the stream. Raises StageLostError if the stage is away."""
         try:
             async with asyncio.timeout(RETURN_TIMEOUT_S):
-                await self._ready.wait()
-                await self._call.write(request)
+                # One at a time, in the order of the calls.
+                async with self._writing:
+                    await self._ready.wait()
+                    await self._call.write(request)
         except TimeoutError:
             raise StageLostError("no replica serves the session at the moment") from None
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:

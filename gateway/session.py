@@ -6,10 +6,8 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +22,25 @@ from gateway.actions import (
     Emit,
 )
 from gateway.audience import Audience
+from gateway.background import Background
 from gateway.bus_feed import BusFeed
 from gateway.conversation import Conversation, State
-from gateway.events import ErrorEvent, LatencyEvent, ServerEvent, SessionEvent, StateEvent
+from gateway.events import ErrorEvent, ServerEvent, SessionEvent, StateEvent
 from gateway.hub import EventHub, Listener
-from gateway.ledger import Ledger, Mark
+from gateway.keyframes import KeyframeThrottle
+from gateway.ledger import Mark
 from gateway.microphone import Microphone
 from gateway.pacer import pace
+from gateway.persona import system_message
 from gateway.pictures import Picture
-from gateway.playout import Playout, PlayoutEvent, Tick
+from gateway.playout import Playout, PlayoutEvent
 from gateway.recording import Recording
 from gateway.records import Records
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
 from gateway.sound import VoiceResampler
 from gateway.stages import Options, Stages
+from gateway.stopwatch import Stopwatch
 from gateway.timeline import RATE_HZ
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
@@ -59,7 +61,6 @@ log = logging.getLogger(__name__)
 
 CLOCK_TICKS = 5
 CHECK_TICKS = 25
-KEYFRAME_INTERVAL_S = 0.4
 
 
 class Session:
@@ -81,11 +82,10 @@ class Session:
         self.persona = persona
         self.microphone = Microphone()
         self.records = Records()
-        self.failed = asyncio.Event()
         self.audience = Audience(self.id, settings, self.request_keyframe, self._codecs_changed)
         self._clock = clock or MonotonicClock()
         self._conversation = Conversation(
-            persona,
+            system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
             speculate_above=settings.speculate_above,
         )
@@ -110,17 +110,13 @@ class Session:
                 Kind.VIDEO: self._on_video,
             },
         )
-        self._ledger: Ledger | None = None
         self._voice: VoiceResampler | None = None
-        self._asked_at_s = 0.0
-        self._silenced_at_s: float | None = None
         self._ticks = 0
-        self._keyframe_asked_at_s: dict[VideoCodec, float] = {}
+        self._stopwatch = Stopwatch()
+        self._keyframes = KeyframeThrottle()
+        self._background = Background()
         self._face_stale = False
         self._bus_was_connected = True
-        self._seen = {"late": 0, "dropped": 0}
-        self._pacer: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
         self.touched_at_s = self._clock.now()
 
     # ------------------------------------------------------------ life
@@ -134,20 +130,15 @@ class Session:
             except BaseException:
                 await self._feed.close()
                 raise
-            self._pacer = asyncio.create_task(pace(self._tick, self._clock))
-            for task in (self._pacer, *self._feed.failures()):
-                task.add_done_callback(self._watch)
+            for task in self._feed.tasks:
+                self._background.watch(task)
+            self._background.start(pace(self._tick, self._clock))
 
     async def close(self, message: str = "the session was closed") -> None:
         """Free everything; listeners are told why."""
         self._emit(ErrorEvent(code="session_closed", message=message))
         self._feed.announce(self._conversation.epoch + 1, "close")
-        if self._pacer is not None:
-            self._pacer.cancel()
-            await asyncio.gather(self._pacer, return_exceptions=True)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.close()
         await self._stages.close()
         await self._feed.close()
         await self.audience.close()
@@ -164,6 +155,11 @@ class Session:
         return self._clock.now() - self.touched_at_s
 
     # ------------------------------------------------------------ what a client can do
+
+    @property
+    def failed(self) -> bool:
+        """A fault of ours has left it unusable."""
+        return self._background.failed.is_set()
 
     @property
     def state(self) -> State:
@@ -185,7 +181,8 @@ class Session:
     def submit_text(self, text: str) -> int:
         """The visitor typed `text`; returns the turn that answers it."""
         self.touch()
-        self._asked_at_s = now = self._clock.now()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
         self._perform(self._conversation.submit_text(text, now))
         return self._conversation.epoch
 
@@ -199,6 +196,7 @@ class Session:
         """Take effect from the next turn on. Raises StageLostError."""
         self.touch()
         before, self.options = self.options, options
+        self._conversation.set_persona(system_message(self.persona, options.language))
         await self._stages.update(options)
         if options.avatar != before.avatar:
             self._face_stale = True
@@ -229,10 +227,8 @@ class Session:
 
     def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer needs one; asked of the face at most every 0.4 s."""
-        now = self._clock.now()
-        if now - self._keyframe_asked_at_s.get(codec, -1.0) >= KEYFRAME_INTERVAL_S:
-            self._keyframe_asked_at_s[codec] = now
-            self._spawn(self._stages.request_keyframe(codec))
+        if self._keyframes.allows(codec, self._clock.now()):
+            self._background.start(self._stages.request_keyframe(codec))
 
     # ------------------------------------------------------------ what the stages say
 
@@ -270,7 +266,7 @@ class Session:
         now, conversation = self._clock.now(), self._conversation
         utterance = chunk.utterance
         if chunk.event in (TranscriptEvent.PAUSED, TranscriptEvent.FINAL):
-            self._asked_at_s = self.microphone.arrival_s(chunk.speech_end_samples) or now
+            self._stopwatch.asked(self.microphone.arrival_s(chunk.speech_end_samples) or now)
         match chunk.event:
             case TranscriptEvent.SPEECH_STARTED:
                 actions = conversation.speech_started(utterance)
@@ -287,7 +283,7 @@ class Session:
 
     def _on_token(self, chunk: TokenChunk) -> None:
         now = self._clock.now()
-        self._mark(chunk.place.turn, Mark.FIRST_TOKEN, now)
+        self._stopwatch.mark(chunk.place.turn, Mark.FIRST_TOKEN, now)
         last = chunk.place.last
         self._perform(self._conversation.token(chunk.place.turn, chunk.text, last=last, now=now))
 
@@ -301,7 +297,7 @@ class Session:
             log.warning("voice: the rate changed within turn %d; the chunk is dropped", turn)
             return
         if len(chunk.pcm):
-            self._mark(turn, Mark.FIRST_VOICE, now)
+            self._stopwatch.mark(turn, Mark.FIRST_VOICE, now)
         last = chunk.place.last
         pcm = self._voice.push(chunk.place.pts, chunk.pcm, last=last)
         self._playout.push_voice(turn, pcm, last=last)
@@ -312,8 +308,10 @@ class Session:
         if not 1 <= chunk.fps <= 120:
             return
         place = chunk.place
-        if not chunk.live:
-            self._mark(place.turn, Mark.FIRST_PICTURE, self._clock.now())
+        if chunk.live:
+            self._prepare_recording(chunk.codec)
+        else:
+            self._stopwatch.mark(place.turn, Mark.FIRST_PICTURE, self._clock.now())
         self._playout.push_picture(
             Picture(
                 turn=place.turn,
@@ -329,13 +327,25 @@ class Session:
             )
         )
 
+    def _prepare_recording(self, codec: VideoCodec) -> None:
+        """Have the turn's first picture be a key frame, so that a recording begins with it.
+
+        Nobody knows which picture that will be: until it comes, each is asked to be one.
+        """
+        if (
+            codec is VideoCodec.H264
+            and self._conversation.turn is not None
+            and self.audience.recording_waits
+        ):
+            self._background.start(self._stages.request_keyframe(codec))
+
     # ------------------------------------------------------------ the pacing clock
 
     def _tick(self) -> None:
         tick = self._playout.tick()
         self.audience.push(tick)
         now = self._clock.now()
-        self._measure(tick, now)
+        self._stopwatch.tick(tick, self._playout, now)
         turn = self._conversation.turn
         if turn is not None:
             played_s = self._playout.played_samples / RATE_HZ
@@ -367,30 +377,6 @@ class Session:
             self._perform(self._conversation.bus_lost("the bus connection was lost"))
         self._bus_was_connected = connected
 
-    def _measure(self, tick: Tick, now: float) -> None:
-        for released in tick.pictures:
-            if released.skew_s is not None:
-                metrics.av_skew_seconds.observe(abs(released.skew_s))
-                if self._mark(released.picture.turn, Mark.FIRST_PICTURE_SHOWN, now):
-                    self._observe(metrics.first_frame_seconds, Mark.FIRST_PICTURE_SHOWN)
-        for event, number in tick.events:
-            if event is PlayoutEvent.UNDERRUN:
-                metrics.underruns.inc()
-            elif event is PlayoutEvent.STARTED and self._mark(number, Mark.STARTED, now):
-                self._observe(metrics.voice_to_voice_seconds, Mark.STARTED)
-        if self._silenced_at_s is not None:
-            metrics.barge_in_seconds.observe(now - self._silenced_at_s)
-            self._silenced_at_s = None
-        late, dropped = self._playout.late_pictures, self._playout.dropped_pictures
-        metrics.late_pictures.inc(max(0, late - self._seen["late"]))
-        metrics.dropped_pictures.inc(max(0, dropped - self._seen["dropped"]))
-        self._seen = {"late": late, "dropped": dropped}
-
-    def _observe(self, histogram: Any, moment: Mark) -> None:
-        seconds = self._ledger.since_asked(moment) if self._ledger else None
-        if seconds is not None and self._ledger is not None:
-            histogram.labels(self._ledger.origin).observe(max(0.0, seconds))
-
     # ------------------------------------------------------------ carrying out
 
     def _perform(self, actions: Sequence[Action]) -> None:
@@ -399,12 +385,10 @@ class Session:
                 case AnnounceTurn():
                     self._announce(action)
                 case BeginAnswer():
-                    self._spawn(self._begin(action))
+                    self._background.start(self._begin(action))
                 case ConfirmTurn():
                     self._playout.confirm(action.turn)
-                    if self._ledger is not None:
-                        self._ledger.marks[Mark.ASKED] = self._asked_at_s
-                        self._ledger.mark(Mark.UNDERSTOOD, self._clock.now())
+                    self._stopwatch.confirmed(self._clock.now())
                 case CloseTurn():
                     self._close_turn(action)
                 case Emit():
@@ -413,17 +397,11 @@ class Session:
     def _announce(self, action: AnnounceTurn) -> None:
         now = self._clock.now()
         if self._playout.playing:
-            self._silenced_at_s = now
+            self._stopwatch.silenced(now)
         self._voice = None
         if action.opens:
             self._playout.open_turn(action.turn, held=action.held)
-            self._ledger = Ledger(action.turn, action.reason)
-            self._ledger.mark(Mark.ASKED, self._asked_at_s)
-            self._ledger.mark(Mark.OPENED, now)
-            if not action.held:
-                self._ledger.mark(Mark.UNDERSTOOD, now)
-            if self.audience.recording_waits:
-                self.request_keyframe(VideoCodec.H264)
+            self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
         else:
             self._playout.void(action.turn)
         self._feed.announce(action.turn, action.reason)
@@ -441,20 +419,14 @@ class Session:
         if action.outcome != "finished":
             self.audience.turn_cut(action.turn, self._playout.now_samples)
         if action.outcome != "discarded":
-            self._mark(action.turn, Mark.ENDED, self._clock.now())
+            self._stopwatch.mark(action.turn, Mark.ENDED, self._clock.now())
             self._report_latency()
         self._refresh_face()
 
     def _report_latency(self) -> None:
-        ledger = self._ledger
-        if ledger is not None:
-            self._emit(
-                LatencyEvent(
-                    turn=ledger.turn,
-                    stages=ledger.stages(),
-                    voice_to_voice_ms=ledger.voice_to_voice_ms,
-                )
-            )
+        latency = self._stopwatch.latency()
+        if latency is not None:
+            self._emit(latency)
 
     def _refresh_face(self) -> None:
         """Change the avatar, once nothing is being said."""
@@ -464,11 +436,7 @@ class Session:
 
     def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
         self._playout.set_codecs(codecs)
-        self._spawn(self._stages.set_codecs(sorted(codecs)))
-
-    def _mark(self, turn: int, moment: Mark, now: float) -> bool:
-        ledger = self._ledger
-        return ledger is not None and ledger.turn == turn and ledger.mark(moment, now)
+        self._background.start(self._stages.set_codecs(sorted(codecs)))
 
     def _session_event(self) -> SessionEvent:
         options = self.options
@@ -483,25 +451,3 @@ class Session:
     def _emit(self, event: ServerEvent) -> None:
         self.records.observe(event)
         self._hub.publish(event)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` on the side; a stage that is away is no reason to fail."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or task.exception() is None:
-            return
-        error = task.exception()
-        if isinstance(error, VisavisError):
-            log.warning("%s", error)
-        else:
-            self._watch(task)
-
-    def _watch(self, task: asyncio.Task[Any]) -> None:
-        """A task of ours that raised leaves the session unusable: have it closed."""
-        if not task.cancelled() and task.exception() is not None:
-            log.error("session %s failed", self.id, exc_info=task.exception())
-            self.failed.set()

@@ -93,7 +93,7 @@ class Sessions:
         while True:
             await asyncio.sleep(SWEEP_S)
             for session in self.all():
-                if session.failed.is_set():
+                if session.failed:
                     await self._end(session, "failed", "an internal error ended the session")
                 elif session.idle_s() > self._settings.session_idle_s:
                     await self._end(session, "expired", "nobody used the session")

@@ -13,8 +13,7 @@ from visavis.settings import Settings
 
 DEFAULT_PERSONA = (
     "You are a friendly person in a live spoken conversation. Answer in one to three short, "
-    "plain sentences, in the language of the question. Write words only: no lists, no markup, "
-    "no emoji."
+    "plain sentences. Write words only: no lists, no markup, no emoji."
 )
 
 

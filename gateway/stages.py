@@ -103,6 +103,8 @@ class Stages:
 
     async def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer cannot decode before the next key frame. Raises StageLostError."""
+        if codec not in self._codecs:
+            return  # its last viewer has just left
         request = face_pb2.KeyframeRequest(codec=_codec(codec))
         await self._leases["face"].send(face_pb2.FaceAttachRequest(keyframe=request))
 
