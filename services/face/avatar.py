@@ -95,11 +95,11 @@ class Avatar:
         """
         alpha = self.matte.astype(np.float32) / 255.0
         person = self.portrait.astype(np.float32) - (1 - alpha[..., None]) * self.background
-        rgba = np.dstack([person, alpha * 255.0])
+        rgba = np.dstack([person, alpha * 255.0]).astype(np.float32)
         fine = _enlarged(rgba)
         # Samples of it shall give the portrait, not a blur: enlarge once more what was lost.
         small = cv2.resize(fine, (self.size, self.size), interpolation=cv2.INTER_AREA)
-        fine = fine + _enlarged(rgba - small)
+        fine += _enlarged(np.asarray(rgba - small, np.float32))
         fine[..., 3] = np.clip(np.round(fine[..., 3]), 0, 255)
         fine[..., :3] = np.clip(np.round(fine[..., :3]), 0, fine[..., 3:])
         return np.ascontiguousarray(fine.astype(np.uint8))

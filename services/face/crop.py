@@ -43,7 +43,7 @@ def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -
     )
     if scale > 1.2:
         # Enlarging softens: give back a little of the lost crispness (unsharp mask).
-        amount = min(0.8, 0.7 * (scale - 1))
+        amount = min(0.6, 0.5 * (scale - 1))
         soft = cv2.GaussianBlur(square, (0, 0), 0.7 * scale)
         square = cv2.addWeighted(square, 1 + amount, soft, -amount, 0)
     if fine != size:

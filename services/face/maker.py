@@ -44,15 +44,16 @@ def make_avatar(
     opening = lips[[*topology.UPPER_INNER_LIP, *topology.LOWER_INNER_LIP[-2:0:-1]]]
     light = _light(rgb, points)
     # A rim outside the matte is tinted by the person: it counts as hidden.
-    rim = cv2.dilate(portrait.person, np.ones((7, 7), np.uint8))
-    background = continue_behind(rgb, rim > 0.02, reach=0.35 * frame.eye_distance)
+    rim = cv2.dilate(portrait.person, np.ones((9, 9), np.uint8))
+    background = continue_behind(rgb, rim > 0.01, reach=0.35 * frame.eye_distance)
     lids, lids_at, lash = paint_lids(rgb, points, frame)
     ivory = _ivory(rgb, opening, light) if shows_teeth else np.array(_DEFAULT_IVORY)
     upper_teeth = teeth_texture(ivory, upper=True)
     if shows_teeth:
         upper_teeth = seen_teeth(rgb, lips, frame, upper_teeth, ivory)
     upper_teeth[..., 3] *= 255
-    matte = np.round(portrait.person * 255).astype(np.uint8)
+    matte = np.round(explained_matte(rgb, background, portrait.person) * 255).astype(np.uint8)
+    matte[matte < 6] = 0
     return Avatar(
         name=name,
         licence=licence,
@@ -76,6 +77,23 @@ def make_avatar(
         teeth_edge=0.045 if shows_teeth else 0.035,
         seam=0.5 if shows_teeth else 0.15,
     )
+
+
+def explained_matte(
+    rgb: NDArray[np.uint8], background: NDArray[np.uint8], person: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """`person` [H, W], raised where so little of it could not give the portrait's colour.
+
+    A pixel is person * alpha + background * (1 - alpha); no colour of the person lies outside
+    0..255, which bounds alpha from below.
+    """
+    seen, behind = rgb.astype(np.float32), background.astype(np.float32)
+    darker = 1 - seen / np.maximum(behind, 1)
+    lighter = (seen - behind) / np.maximum(255 - behind, 1)
+    least = np.clip(np.maximum(darker, lighter).max(axis=2), 0, 1)
+    # Nothing is raised from nothing: where the matte sees no trace of a person, there is none.
+    trace = np.clip(cv2.GaussianBlur(person, (0, 0), 2.0) / 0.06, 0, 1)
+    return np.asarray(np.maximum(person, least * trace), np.float32)
 
 
 def _without_fringe(mesh: FaceMesh) -> NDArray[np.float64]:

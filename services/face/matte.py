@@ -35,8 +35,8 @@ class Segmenter:
             radius=max(2, width // 64),
             eps=2e-4,
         )
-        # The filter leaves a faint veil on both sides: cut it, keep the soft edge between.
-        return np.asarray(np.clip((refined - 0.12) / 0.76, 0.0, 1.0), np.float32)
+        # The filter leaves a faint veil on both sides: cut it, keep the soft edge.
+        return np.asarray(np.clip((refined - 0.04) / 0.86, 0.0, 1.0), np.float32)
 
 
 def guided_filter(
@@ -123,5 +123,5 @@ def continue_behind(
         good.astype(np.float32), (0, 0), 2.0
     )
     trust = np.where(good, trust, 0.0)[..., None]
-    painted = picture * trust + smooth * (1 - trust)
-    return np.where(hidden[..., None], np.round(painted), rgb).astype(np.uint8)
+    painted = cv2.medianBlur(np.round(picture * trust + smooth * (1 - trust)).astype(np.uint8), 5)
+    return np.where(hidden[..., None], painted, rgb)

@@ -39,6 +39,7 @@ class Renderer:
         self._upper_teeth = avatar.upper_teeth.astype(np.float32)
         self._upper_teeth[..., 3] /= 255.0
         self._lower_teeth = mouth.teeth_texture(avatar.ivory, upper=False)
+        self._texels = avatar.texture.reshape(-1).view("<u4")
         self._bounds = np.zeros(5)
         self._table = np.zeros((2, TABLE))
         lip = avatar.colour_at(topology.LOWER_LIP_ROWS[1][3:8])
@@ -69,7 +70,8 @@ class Renderer:
             places.astype(np.float32),
             self._source,
             self._triangles,
-            self._avatar.texture,
+            self._texels,
+            self._avatar.texture.shape[1],
             self._avatar.background,
             out,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 
+import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -82,10 +83,10 @@ def test_renderers_of_one_avatar_work_at_once() -> None:
 
 def test_face_at_rest_is_the_photograph_outside_the_mouth(renderer: Renderer) -> None:
     avatar = default_avatar()
-    nose = int(avatar.rest[topology.NOSE_TIP, 1])
-    difference = np.abs(renderer.render(FacePose()).astype(int) - avatar.portrait)[:nose]
-    assert difference.mean() < 1.0
-    assert np.percentile(difference, 99) < 8
+    eyes = int(avatar.iris[0, 1]) + 8
+    difference = np.abs(renderer.render(FacePose()).astype(int) - avatar.portrait)[:eyes]
+    assert difference.mean() < 0.3
+    assert np.percentile(difference, 99) <= 6
 
 
 def test_mouth_opens_with_the_jaw(renderer: Renderer) -> None:
@@ -156,11 +157,8 @@ def test_background_stands_still(renderer: Renderer) -> None:
         FacePose(yaw=-0.2, pitch=0.15, jaw_open=0.7),
         FacePose(shift_x=0.02, shift_y=-0.02, breath=1.0),
     )
-    far = np.ones((512, 512), np.uint8)
-    far[:, 60:470] = 0
-    far[300:] = 0
-    far = (far > 0) & (avatar.matte == 0)
-    assert far.sum() > 10_000
+    far = cv2.dilate(avatar.matte, np.ones((71, 71), np.uint8)) == 0
+    assert far.sum() > 20_000
     rest = renderer.render(FacePose())
     for pose in poses:
         assert (renderer.render(pose)[far] == rest[far]).all()
