@@ -19,7 +19,7 @@ class EndpointRules:
     speech_probability: float = 0.5
     silence_probability: float = 0.35
     start_frames: int = 3
-    pause_frames: int = 3
+    pause_frames: int = 2
     second_opinion_frames: int = 5
     fewest_voiced_frames: int = 4
     finished_probability: float = 0.8
