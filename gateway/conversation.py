@@ -220,7 +220,7 @@ class Conversation:
         self._history.face(turn.text.strip())
         self._turn = None
         return self._settle(
-            [Emit(TurnEvent(turn=number, event="finished")), CloseTurn(number, "finished")]
+            [CloseTurn(number, "finished"), Emit(TurnEvent(turn=number, event="finished"))]
         )
 
     # ------------------------------------------------------------ faults and time
@@ -318,7 +318,7 @@ class Conversation:
         heard = turn.heard()
         self._history.face(heard)
         event = TurnEvent(turn=turn.number, event="interrupted", reason=reason, heard=heard)
-        return [Emit(event), CloseTurn(turn.number, "interrupted")]
+        return [CloseTurn(turn.number, "interrupted"), Emit(event)]
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         heard = turn.heard()
@@ -327,16 +327,11 @@ class Conversation:
         elif turn.confirmed:
             self._history.forget_unanswered()
         self._turn = None
-        actions: list[Action] = [self._announce("failed")]
+        actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
         if turn.confirmed:
-            actions += [
-                Emit(TurnEvent(turn=turn.number, event="failed", reason=message, heard=heard)),
-            ]
-        return [
-            *actions,
-            Emit(ErrorEvent(code=code, message=message)),
-            CloseTurn(turn.number, "failed"),
-        ]
+            event = TurnEvent(turn=turn.number, event="failed", reason=message, heard=heard)
+            actions.append(Emit(event))
+        return [*actions, Emit(ErrorEvent(code=code, message=message))]
 
     def _settle(self, actions: list[Action]) -> list[Action]:
         """Append the new state where it changed."""
