@@ -13,6 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face import topology
+from services.face.matte import fill_hidden
 from services.face.mesh import FaceMesh, HeadFrame, Lining
 from visavis.errors import InvalidInputError
 
@@ -94,7 +96,8 @@ class Avatar:
         halo.
         """
         alpha = self.matte.astype(np.float32) / 255.0
-        person = self.portrait.astype(np.float32) - (1 - alpha[..., None]) * self.background
+        seen = _lips_only(self.portrait, self.mesh.source).astype(np.float32)
+        person = seen - (1 - alpha[..., None]) * self.background
         rgba = np.dstack([person, alpha * 255.0]).astype(np.float32)
         fine = _enlarged(rgba)
         # Samples of it shall give the portrait, not a blur: enlarge once more what was lost.
@@ -120,6 +123,22 @@ class Avatar:
             bool(shown[y0:y1, x0:x1].any()) for (x0, y0), (x1, y1) in zip(low, high, strict=True)
         ]
         return np.ascontiguousarray(triangles[np.array(visible)])
+
+
+def _lips_only(rgb: NDArray[np.uint8], source: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """The portrait with lip in place of what it shows between the lips: the inside of the mouth is
+    drawn, and must not be seen at the rims and in the corners as well.
+    """
+    rims = source[[*topology.UPPER_INNER_LIP, *topology.LOWER_INNER_LIP[-2:0:-1]]]
+    mask: NDArray[np.uint8] = np.zeros(rgb.shape[:2], np.uint8)
+    # In sixteenths of a pixel.
+    cv2.fillPoly(mask, [np.round(rims * 16).astype(np.int32)], 1, cv2.LINE_8, 4)
+    margin = 12
+    x0, y0 = np.maximum(0, rims.min(axis=0).astype(int) - margin)
+    x1, y1 = rims.max(axis=0).astype(int) + margin
+    out = rgb.copy()
+    out[y0:y1, x0:x1] = fill_hidden(rgb[y0:y1, x0:x1], 1.0 - mask[y0:y1, x0:x1].astype(np.float32))
+    return out
 
 
 def _enlarged(picture: NDArray[np.float32]) -> NDArray[np.float32]:
