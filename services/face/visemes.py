@@ -10,7 +10,7 @@ Closures of the lips are not blended but guaranteed: each reaches its full value
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,7 @@ _DOMINANCE = np.array(
     np.float32,
 )
 _VOWELS = np.array([name in ("aa", "E", "I", "O", "U") for name in VISEMES])
+_NUCLEI, _OFF_GLIDES = ("aa", "E", "O"), ("I", "O", "U")
 _DECAY_S = 0.04
 _REACH_S = 0.25
 _RAMP_S = 0.05
@@ -93,6 +94,8 @@ class MouthSegment:
     start_s: float
     end_s: float
     strength: float = 1.0
+    label: int = 0
+    """Class of the sound: `viseme`, but for off-glides that of the vowel which they leave."""
 
 
 def segments(spans: Iterable[PhonemeSpan], sample_rate_hz: int) -> list[MouthSegment]:
@@ -114,9 +117,13 @@ def segments(spans: Iterable[PhonemeSpan], sample_rate_hz: int) -> list[MouthSeg
             continue
         start = span.start_samples / sample_rate_hz
         duration = span.duration_samples / sample_rate_hz
+        label = ""
         for viseme, share in known.parts:
+            # Phoneme sets and viseme sets alike count a diphthong as one sound.
+            label = label if label in _NUCLEI and viseme in _OFF_GLIDES else viseme
             end = start + share * duration
-            out.append(MouthSegment(VISEME_INDEX[viseme], start, end, known.strength))
+            shape = VISEME_INDEX[viseme]
+            out.append(MouthSegment(shape, start, end, known.strength, VISEME_INDEX[label]))
             start = end
     return out
 
@@ -139,8 +146,8 @@ def close_gaps(shapes: Sequence[MouthSegment]) -> list[MouthSegment]:
         gap = right.start_s - left.end_s
         if 0 < gap < SHORT_PAUSE_S:
             middle = left.end_s + gap / 2
-            out[index] = MouthSegment(left.viseme, left.start_s, middle, left.strength)
-            out[index + 1] = MouthSegment(right.viseme, middle, right.end_s, right.strength)
+            out[index] = replace(left, end_s=middle)
+            out[index + 1] = replace(right, start_s=middle)
     return out
 
 
@@ -157,10 +164,10 @@ def _join_silences(shapes: Sequence[MouthSegment]) -> list[MouthSegment]:
 def frame_visemes(
     shapes: Sequence[MouthSegment], times_s: NDArray[np.floating]
 ) -> NDArray[np.int64]:
-    """Class at each instant: [T] seconds -> [T] int64; "sil" where no shape is held."""
+    """Label at each instant: [T] seconds -> [T] int64; "sil" where no shape is held."""
     out = np.full(len(times_s), VISEME_INDEX[SILENCE], np.int64)
     for shape in shapes:
-        out[(times_s >= shape.start_s) & (times_s < shape.end_s)] = shape.viseme
+        out[(times_s >= shape.start_s) & (times_s < shape.end_s)] = shape.label
     return out
 
 

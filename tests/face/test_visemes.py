@@ -144,8 +144,17 @@ def test_frame_visemes_follow_the_spans() -> None:
     classes = frame_visemes(shapes, np.arange(0.005, 0.3, 0.01))
     names = [VISEMES[index] for index in classes]
     assert names[:10] == ["sil"] * 10 and names[20:] == ["sil"] * 10
-    assert names[10] == "aa" and names[19] == "I"
+    assert names[10:20] == ["aa"] * 10
     assert set(classes) <= set(VISEME_INDEX.values())
+
+
+@pytest.mark.parametrize(
+    ("symbol", "labels"),
+    [("OY1", ["O"]), ("iao3", ["I", "aa"]), ("uo1", ["U", "O"]), ("uang4", ["U", "aa", "nn"])],
+)
+def test_an_off_glide_counts_with_its_vowel(symbol: str, labels: list[str]) -> None:
+    shapes = segments(spoken((symbol, 200)), RATE)
+    assert list(dict.fromkeys(VISEMES[shape.label] for shape in shapes)) == labels
 
 
 def test_coefficients_stay_in_range() -> None:
