@@ -38,6 +38,8 @@ MAX_SYMBOLS = 144
 """At once: 48 syllables of at most 20 frames, 40 at half speed, are within MAX_FRAMES."""
 
 _MARGIN_FRAMES = 1
+# Brings the voice's speech to the loudness that both voices share.
+_GAIN = np.float32(1.15)
 _MEL_REACH = -(-MEL_MARGIN_SAMPLES // HOP_SAMPLES)
 
 
@@ -80,7 +82,7 @@ class MandarinVoice:
         left = max(0, min(first - CONTEXT_FRAMES, mel.shape[1] - MIN_FRAMES))
         right = min(mel.shape[1], max(end + CONTEXT_FRAMES, MIN_FRAMES))
         voice: NDArray[np.float32] = self._vocoder.infer({"mel": mel[:, left:right]})["voice"][0]
-        return voice[(first - left) * HOP_SAMPLES : (end - left) * HOP_SAMPLES]
+        return voice[(first - left) * HOP_SAMPLES : (end - left) * HOP_SAMPLES] * _GAIN
 
     def _vocode(self, mel: NDArray[np.float32], spans: list[Span]) -> Iterator[Block]:
         total = mel.shape[1]

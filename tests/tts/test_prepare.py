@@ -39,7 +39,7 @@ def test_vocoder_speaks_as_the_original(bundle: Bundles, rebuilt: Path) -> None:
     with encoder, decoder, vocoder:
         voice_maker = MandarinVoice(encoder, decoder, vocoder, mapper)
         mel, _ = voice_maker.acoustics(voice_maker.phonemes.symbols("你好世界"), 1.0)
-        voice = voice_maker.vocode(mel, 0, mel.shape[1])
+        voice = vocoder.infer({"mel": mel})["voice"][0]
     original = litert.Interpreter(str(rebuilt / "mb_melgan.tflite"), num_threads=1)
     place = original.get_input_details()[0]["index"]
     original.resize_tensor_input(place, mel.shape)
