@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -74,8 +75,10 @@ def _guard_stream(inner: Any, method: str) -> Any:
     ) -> AsyncIterator[Any]:
         call = _Call(method)
         try:
-            async for response in inner(request, context):
-                yield response
+            # Closed at once, not when collected: its clean-up frees slots.
+            async with contextlib.aclosing(inner(request, context)) as responses:
+                async for response in responses:
+                    yield response
         except BaseException as error:
             await call.fail(error, context)
             raise

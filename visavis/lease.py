@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from visavis import metrics
@@ -82,7 +82,7 @@ class EventStream:
         requests: AsyncIterator[Request],
         on_request: Callable[[Request], Awaitable[None]],
         *work: Coroutine[Any, Any, None],
-    ) -> AsyncIterator[pb.AttachEvent]:
+    ) -> AsyncGenerator[pb.AttachEvent, None]:
         """Yield events while `work` runs and `requests` are handled.
 
         The lease ends when the client closes its side, goes away, or anything here

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -79,17 +79,11 @@ class ServiceSettings(Settings):
     grace_s: float = Field(5.0, ge=0, description="Time to finish calls when told to stop")
 
 
-def load_settings(
-    settings_class: type[S],
-    argv: Sequence[str],
-    *,
-    prog: str,
-    environ: Mapping[str, str] = os.environ,
-) -> S:
+def load_settings(settings_class: type[S], argv: Sequence[str], *, prog: str) -> S:
     """Settings of one process. Raises SettingsError naming the key; `--help` exits."""
     section = settings_class.section
     prefix = f"{ENV_PREFIX}{section.upper()}_"
-    _refuse_unknown_variables(settings_class, prefix, environ)
+    _refuse_unknown_variables(settings_class, prefix)
     try:
         sources: dict[str, Any] = {
             "_env_prefix": prefix,
@@ -98,16 +92,14 @@ def load_settings(
             ),
         }
         return settings_class(
-            **sources, **_file_section(argv, environ.get(f"{prefix}CONFIG"), section)
+            **sources, **_file_section(argv, os.environ.get(f"{prefix}CONFIG"), section)
         )
     except ValidationError as error:
         raise SettingsError(_explain(error, prefix, section)) from None
 
 
-def _refuse_unknown_variables(
-    settings_class: type[Settings], prefix: str, environ: Mapping[str, str]
-) -> None:
-    for variable in environ:
+def _refuse_unknown_variables(settings_class: type[Settings], prefix: str) -> None:
+    for variable in os.environ:
         if not variable.startswith(prefix):
             continue
         key = variable.removeprefix(prefix).lower()

@@ -24,7 +24,7 @@ Stub = tts_pb2_grpc.SpeechSynthesisStub
 @asynccontextmanager
 async def serving(bus: Bus | None = None) -> AsyncIterator[Stub]:
     synthesizer, _ = word_synthesizer()
-    settings = load_settings(TtsSettings, ["--slots", "1"], prog="tts", environ={})
+    settings = load_settings(TtsSettings, ["--slots", "1"], prog="tts")
     service = TtsService(settings, bus, "tts-test", synthesizer=synthesizer)
     server = grpc.aio.server(interceptors=[ErrorInterceptor()])
     names = service.register(server)
