@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 
 import numpy as np
@@ -35,6 +36,8 @@ class Hearing:
         self._sound: SoundLips | None = None
         self._stream: AudioToFaceStream | None = None
         self._early: deque[PcmChunk] = deque(maxlen=_KEPT_VOICE_CHUNKS)
+        # Mel and voice come from two tasks; what one has begun must not be overtaken by the other.
+        self._order = asyncio.Lock()
 
     def begin(self, turn: int) -> None:
         """Forget older turns. Chunks of a turn begin it by themselves, too."""
@@ -48,26 +51,28 @@ class Hearing:
 
         InvalidInputError for what cannot be.
         """
-        if not self._enter(chunk.place.turn):
-            return None
-        if self._sound is None and self._spans is None:
-            if chunk.phonemes or not len(chunk.mel):
-                self._spans = DurationLips(self._frame_s)
-                self._early.clear()
-            else:
-                return await self._from_early_voice()
-        if self._spans is not None:
-            self._spans.add(chunk)
-        return self._spans or self._sound
+        async with self._order:
+            if not self._enter(chunk.place.turn):
+                return None
+            if self._sound is None and self._spans is None:
+                if chunk.phonemes or not len(chunk.mel):
+                    self._spans = DurationLips(self._frame_s)
+                    self._early.clear()
+                else:
+                    return await self._from_early_voice(chunk.place.turn)
+            if self._spans is not None:
+                self._spans.add(chunk)
+            return self._spans or self._sound
 
     async def voice(self, chunk: PcmChunk) -> LipTrack | None:
         """Take in voice: the lips of its turn, or None if that is over or the mel tells."""
-        if not self._enter(chunk.place.turn) or self._spans is not None:
-            return None
-        if self._durations and self._sound is None:
-            self._early.append(chunk)
-            return None
-        return await self._hear(chunk)
+        async with self._order:
+            if not self._enter(chunk.place.turn) or self._spans is not None:
+                return None
+            if self._durations and self._sound is None:
+                self._early.append(chunk)
+                return None
+            return await self._hear(chunk)
 
     async def finish(self) -> LipTrack | None:
         """The client has ended without a last chunk: what came is all."""
@@ -81,12 +86,10 @@ class Hearing:
         self.begin(turn)
         return turn == self._turn
 
-    async def _from_early_voice(self) -> LipTrack | None:
+    async def _from_early_voice(self, turn: int) -> LipTrack | None:
         self._sound = SoundLips(self._frame_s)
-        early = list(self._early)
-        self._early.clear()
-        for chunk in early:
-            await self._hear(chunk)
+        while turn == self._turn and self._early:
+            await self._hear(self._early.popleft())
         return self._sound
 
     async def _hear(self, chunk: PcmChunk) -> LipTrack:
@@ -94,8 +97,7 @@ class Hearing:
             raise InvalidInputError(
                 f"voice: {len(chunk.pcm)} samples in one chunk are more than {MAX_CHUNK_S:g} s"
             )
-        if self._sound is None:
-            self._sound = SoundLips(self._frame_s)
+        sound = self._sound = self._sound or SoundLips(self._frame_s)
         if self._stream is None:
             self._stream = AudioToFaceStream(self._network, chunk.sample_rate_hz)
         elif chunk.sample_rate_hz != self._stream.sample_rate_hz:
@@ -103,9 +105,9 @@ class Hearing:
                 f"sample_rate_hz: {chunk.sample_rate_hz} after {self._stream.sample_rate_hz} "
                 "in the same turn"
             )
-        if self._sound.end_s is None:
+        if sound.end_s is None:
             await self._push(chunk.pcm, last=chunk.place.last)
-        return self._sound
+        return sound
 
     async def _push(self, pcm: np.ndarray[tuple[int], np.dtype[np.int16]], *, last: bool) -> None:
         stream, sound = self._stream, self._sound

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from services.face.audio_to_face import AudioToFace
+from services.face.lips import DurationLips, LipTrack, SoundLips
+from services.face.turn_lips import Hearing
+from tests.face.fake_studio import LoudnessNetwork
+from tests.face.test_animator import SENTENCE, mel_chunks
+from visavis.engine import EngineLane
+from visavis.errors import InvalidInputError
+from visavis.media import MelChunk, PcmChunk, Place
+
+RATE = 16_000
+
+
+@pytest.fixture
+async def lane() -> AsyncIterator[EngineLane]:
+    lane = EngineLane("test")
+    yield lane
+    lane.close()
+
+
+def hearing(lane: EngineLane, *, durations: bool = True) -> Hearing:
+    engine = LoudnessNetwork()
+    engine.load()
+    return Hearing(AudioToFace(engine), lane, 25, durations=durations)
+
+
+def voice(seq: int, *, turn: int = 1, last: bool = False) -> PcmChunk:
+    """A tenth of a second, louder with every chunk."""
+    times = np.arange(seq * RATE // 10, (seq + 1) * RATE // 10) / RATE
+    pcm = (3 ** (seq % 9) * np.sin(2 * np.pi * 300 * times)).astype(np.int16)
+    return PcmChunk(Place("s", turn, seq, seq * RATE // 10, last), RATE, pcm)
+
+
+def wordless(turn: int = 1) -> MelChunk:
+    return MelChunk(Place("s", turn, 0, 0), 24_000, 300, np.zeros((20, 80), np.float32))
+
+
+def curve(track: LipTrack | None, frames: int) -> np.ndarray:
+    assert track is not None
+    return np.stack([track.at(k / 25) for k in range(frames)])
+
+
+async def test_phonemes_come_before_the_voice(lane: EngineLane) -> None:
+    both = hearing(lane)
+    assert await both.voice(voice(0)) is None
+    assert isinstance(await both.mel(mel_chunks(SENTENCE)[0]), DurationLips)
+    assert await both.voice(voice(1)) is None
+
+
+async def test_voice_that_came_before_a_wordless_mel_is_not_lost(lane: EngineLane) -> None:
+    late, alone = hearing(lane), hearing(lane, durations=False)
+    for seq in range(9):
+        await late.voice(voice(seq))
+        expected = await alone.voice(voice(seq))
+    heard = await late.mel(wordless())
+    assert isinstance(heard, SoundLips)
+    np.testing.assert_array_equal(curve(heard, 18), curve(expected, 18))
+
+
+async def test_voice_keeps_its_order_while_the_early_part_is_worked_off(lane: EngineLane) -> None:
+    racing, alone = hearing(lane), hearing(lane, durations=False)
+    for seq in range(8):
+        await racing.voice(voice(seq))
+    for seq in range(9):
+        expected = await alone.voice(voice(seq, last=seq == 8))
+    heard, _ = await asyncio.gather(racing.mel(wordless()), racing.voice(voice(8, last=True)))
+    np.testing.assert_array_equal(curve(heard, 22), curve(expected, 22))
+
+
+async def test_a_newer_turn_ends_the_older(lane: EngineLane) -> None:
+    alone = hearing(lane, durations=False)
+    first = await alone.voice(voice(0))
+    second = await alone.voice(voice(0, turn=2))
+    assert second is not None and second is not first
+    assert await alone.voice(voice(1)) is None
+    alone.begin(3)
+    assert await alone.mel(wordless(turn=2)) is None
+
+
+async def test_a_rate_that_changes_is_refused(lane: EngineLane) -> None:
+    alone = hearing(lane, durations=False)
+    await alone.voice(voice(0))
+    chunk = PcmChunk(Place("s", 1, 1, 0), 24_000, np.zeros(100, np.int16))
+    with pytest.raises(InvalidInputError, match="24000 after 16000"):
+        await alone.voice(chunk)
+
+
+async def test_an_end_without_a_last_chunk_makes_the_rest_certain(lane: EngineLane) -> None:
+    alone, spoken = hearing(lane, durations=False), hearing(lane)
+    await alone.voice(voice(0))
+    await spoken.mel(mel_chunks(SENTENCE)[0])
+    for each, end_s in ((alone, 0.1), (spoken, 0.2)):
+        track = await each.finish()
+        assert track is not None and track.known_s == float("inf")
+        assert track.end_s == pytest.approx(end_s)
+    assert await hearing(lane).finish() is None
