@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,9 @@ class Tape:
         sound = soxr.resample(self.sound[first:last], self.rate_hz, 16_000)
         return np.asarray(np.round(np.clip(sound, -1, 1) * 32767), np.int16)
 
-    def between(self, begin_s: float, end_s: float) -> NDArray[np.bool_]:
-        return (self.shown_s >= begin_s) & (self.shown_s <= end_s)
+    def shown_between(self, begin_s: float, end_s: float, *, every: int = 1) -> NDArray[np.intp]:
+        """Indices of the pictures shown then."""
+        return np.flatnonzero((self.shown_s >= begin_s) & (self.shown_s <= end_s))[::every]
 
 
 def _rgb(jpeg: str) -> NDArray[np.uint8]:
@@ -94,10 +96,10 @@ class FaceGauge:
             TfliteModel(bundle / "iris_landmark.tflite"),
         )
 
-    def points(self, tape: Tape) -> NDArray[np.float64]:
+    def points(self, pictures: Iterable[NDArray[np.uint8]]) -> NDArray[np.float64]:
         """[pictures, 468, 2], in units of the distance from brows to chin."""
         rows = []
-        for picture in tape.pictures:
+        for picture in pictures:
             boxes = self._detector.detect(picture)
             measured = self._landmarker.measure(picture, boxes[0]) if boxes else None
             assert measured is not None, "a picture without a face was shown"
