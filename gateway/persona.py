@@ -15,6 +15,12 @@ _ANSWER_IN = {
 
 
 def system_message(persona: str, language: str) -> str:
-    """`persona`, and the language of the answers where it is one of those known here."""
+    """`persona`, and the language of the answers where it is one of those known here.
+
+    Empty for an empty persona: the language model then speaks as its own, which it has read
+    ahead, so that the first answer comes sooner.
+    """
+    if not persona.strip():
+        return ""
     sentence = _ANSWER_IN.get(language.partition("-")[0].lower(), "")
     return " ".join(part for part in (persona.strip(), sentence) if part)

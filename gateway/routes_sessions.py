@@ -37,7 +37,7 @@ def info_of(session: Session) -> SessionInfo:
         speed=options.speed,
         state=session.state,
         viewers=session.audience.present,
-        stages=session.instances,
+        stages=session.stages.instances,
     )
 
 

@@ -27,18 +27,17 @@ from gateway.bus_feed import BusFeed
 from gateway.conversation import Conversation, State
 from gateway.events import ErrorEvent, ServerEvent, SessionEvent, StateEvent
 from gateway.hub import EventHub, Listener
+from gateway.incoming import VoiceInput, heard, picture_of
 from gateway.keyframes import KeyframeThrottle
 from gateway.ledger import Mark
 from gateway.microphone import Microphone
 from gateway.pacer import pace
 from gateway.persona import system_message
-from gateway.pictures import Picture
 from gateway.playout import Playout, PlayoutEvent
 from gateway.recording import Recording
 from gateway.records import Records
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
-from gateway.sound import VoiceResampler
 from gateway.stages import Options, Stages
 from gateway.stopwatch import Stopwatch
 from gateway.timeline import RATE_HZ
@@ -92,14 +91,7 @@ class Session:
         self._playout = Playout()
         self._playout.set_codecs({VideoCodec.H264})
         self._hub = EventHub()
-        self._stages = Stages(
-            session_id,
-            options,
-            registry,
-            self,
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-        )
+        self.stages = Stages(session_id, options, registry, self, settings)
         self._feed = BusFeed(
             bus,
             session_id,
@@ -110,12 +102,11 @@ class Session:
                 Kind.VIDEO: self._on_video,
             },
         )
-        self._voice: VoiceResampler | None = None
+        self._voice = VoiceInput(self._playout)
         self._ticks = 0
         self._stopwatch = Stopwatch()
         self._keyframes = KeyframeThrottle()
         self._background = Background()
-        self._face_stale = False
         self._bus_was_connected = True
         self.touched_at_s = self._clock.now()
 
@@ -126,7 +117,7 @@ class Session:
         with log_context(session=self.id):
             try:
                 await self._feed.open()
-                await self._stages.open()
+                await self.stages.open()
             except BaseException:
                 await self._feed.close()
                 raise
@@ -139,7 +130,7 @@ class Session:
         self._emit(ErrorEvent(code="session_closed", message=message))
         self._feed.announce(self._conversation.epoch + 1, "close")
         await self._background.close()
-        await self._stages.close()
+        await self.stages.close()
         await self._feed.close()
         await self.audience.close()
         self._hub.close()
@@ -164,11 +155,6 @@ class Session:
     @property
     def state(self) -> State:
         return self._conversation.state
-
-    @property
-    def instances(self) -> dict[str, str | None]:
-        """Replica that serves each stage."""
-        return self._stages.instances
 
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""
@@ -195,12 +181,10 @@ class Session:
     async def update(self, options: Options) -> None:
         """Take effect from the next turn on. Raises StageLostError."""
         self.touch()
-        before, self.options = self.options, options
+        self.options = options
         self._conversation.set_persona(system_message(self.persona, options.language))
-        await self._stages.update(options)
-        if options.avatar != before.avatar:
-            self._face_stale = True
-            self._refresh_face()
+        await self.stages.update(options)
+        self._refresh_face()
         self._emit(self._session_event())
 
     async def take_microphone(self, holder: str) -> None:
@@ -228,7 +212,7 @@ class Session:
     def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer needs one; asked of the face at most every 0.4 s."""
         if self._keyframes.allows(codec, self._clock.now()):
-            self._background.start(self._stages.request_keyframe(codec))
+            self._background.start(self.stages.request_keyframe(codec))
 
     # ------------------------------------------------------------ what the stages say
 
@@ -263,69 +247,37 @@ class Session:
     # ------------------------------------------------------------ what the bus brings
 
     def _on_transcript(self, chunk: TranscriptChunk) -> None:
-        now, conversation = self._clock.now(), self._conversation
-        utterance = chunk.utterance
+        now = self._clock.now()
         if chunk.event in (TranscriptEvent.PAUSED, TranscriptEvent.FINAL):
             self._stopwatch.asked(self.microphone.arrival_s(chunk.speech_end_samples) or now)
-        match chunk.event:
-            case TranscriptEvent.SPEECH_STARTED:
-                actions = conversation.speech_started(utterance)
-            case TranscriptEvent.PARTIAL:
-                actions = conversation.partial(utterance, chunk.text)
-            case TranscriptEvent.PAUSED:
-                probability = chunk.end_of_turn_probability
-                actions = conversation.paused(utterance, chunk.text, probability, now)
-            case TranscriptEvent.FINAL:
-                actions = conversation.final(utterance, chunk.text, now)
-            case TranscriptEvent.DISCARDED:
-                actions = conversation.discarded(utterance)
-        self._perform(actions)
+        self._perform(heard(self._conversation, chunk, now))
 
     def _on_token(self, chunk: TokenChunk) -> None:
-        now = self._clock.now()
-        self._stopwatch.mark(chunk.place.turn, Mark.FIRST_TOKEN, now)
-        last = chunk.place.last
-        self._perform(self._conversation.token(chunk.place.turn, chunk.text, last=last, now=now))
+        now, place = self._clock.now(), chunk.place
+        self._stopwatch.mark(place.turn, Mark.FIRST_TOKEN, now)
+        self._perform(self._conversation.token(place.turn, chunk.text, last=place.last, now=now))
 
     def _on_voice(self, chunk: PcmChunk) -> None:
         turn, now = chunk.place.turn, self._clock.now()
         if self._conversation.turn is None or self._conversation.turn.number != turn:
             return
-        if self._voice is None:
-            self._voice = VoiceResampler(chunk.sample_rate_hz)
-        if chunk.sample_rate_hz != self._voice.sample_rate_hz:
-            log.warning("voice: the rate changed within turn %d; the chunk is dropped", turn)
+        seconds = self._voice.push(chunk)
+        if seconds is None:
             return
-        if len(chunk.pcm):
+        if seconds:
             self._stopwatch.mark(turn, Mark.FIRST_VOICE, now)
         last = chunk.place.last
-        pcm = self._voice.push(chunk.place.pts, chunk.pcm, last=last)
-        self._playout.push_voice(turn, pcm, last=last)
-        seconds = len(chunk.pcm) / chunk.sample_rate_hz
         self._perform(self._conversation.voice(turn, seconds, last=last, now=now))
 
     def _on_video(self, chunk: VideoChunk) -> None:
-        if not 1 <= chunk.fps <= 120:
+        picture = picture_of(chunk)
+        if picture is None:
             return
-        place = chunk.place
-        if chunk.live:
-            self._prepare_recording(chunk.codec)
+        if picture.live:
+            self._prepare_recording(picture.codec)
         else:
-            self._stopwatch.mark(place.turn, Mark.FIRST_PICTURE, self._clock.now())
-        self._playout.push_picture(
-            Picture(
-                turn=place.turn,
-                index=place.pts,
-                live=chunk.live,
-                codec=chunk.codec,
-                keyframe=chunk.keyframe,
-                width=chunk.width,
-                height=chunk.height,
-                fps=chunk.fps,
-                payload=chunk.payload,
-                last=place.last,
-            )
-        )
+            self._stopwatch.mark(picture.turn, Mark.FIRST_PICTURE, self._clock.now())
+        self._playout.push_picture(picture)
 
     def _prepare_recording(self, codec: VideoCodec) -> None:
         """Have the turn's first picture be a key frame, so that a recording begins with it.
@@ -337,7 +289,7 @@ class Session:
             and self._conversation.turn is not None
             and self.audience.recording_waits
         ):
-            self._background.start(self._stages.request_keyframe(codec))
+            self._background.start(self.stages.request_keyframe(codec))
 
     # ------------------------------------------------------------ the pacing clock
 
@@ -364,9 +316,9 @@ class Session:
             self._check(now)
 
     def _publish_clock(self, turn: int) -> None:
-        if self._voice is not None:
-            rate = self._voice.sample_rate_hz
-            self._feed.clock(turn, self._playout.played_samples * rate // RATE_HZ, rate)
+        played = self._voice.played()
+        if played is not None:
+            self._feed.clock(turn, *played)
 
     def _check(self, now: float) -> None:
         self._perform(self._conversation.check(now))
@@ -398,7 +350,7 @@ class Session:
         now = self._clock.now()
         if self._playout.playing:
             self._stopwatch.silenced(now)
-        self._voice = None
+        self._voice.begin()
         if action.opens:
             self._playout.open_turn(action.turn, held=action.held)
             self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
@@ -408,7 +360,7 @@ class Session:
 
     async def _begin(self, action: BeginAnswer) -> None:
         try:
-            await self._stages.begin_answer(action.turn, action.messages)
+            await self.stages.begin_answer(action.turn, action.messages)
         except VisavisError as error:
             self._perform(
                 self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
@@ -430,13 +382,12 @@ class Session:
 
     def _refresh_face(self) -> None:
         """Change the avatar, once nothing is being said."""
-        if self._face_stale and self._conversation.turn is None:
-            self._face_stale = False
-            self._stages.change_face()
+        if self._conversation.turn is None:
+            self.stages.refresh_face()
 
     def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
         self._playout.set_codecs(codecs)
-        self._background.start(self._stages.set_codecs(sorted(codecs)))
+        self._background.start(self.stages.set_codecs(sorted(codecs)))
 
     def _session_event(self) -> SessionEvent:
         options = self.options

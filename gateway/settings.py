@@ -11,11 +11,6 @@ from pydantic import Field
 from visavis.errors import SettingsError
 from visavis.settings import Settings
 
-DEFAULT_PERSONA = (
-    "You are a friendly person in a live spoken conversation. Answer in one to three short, "
-    "plain sentences. Write words only: no lists, no markup, no emoji."
-)
-
 
 class GatewaySettings(Settings):
     """`python -m gateway`."""
@@ -30,7 +25,9 @@ class GatewaySettings(Settings):
         "", description="Clients must send it; required where host is not this machine's own"
     )
     persona: str = Field(
-        DEFAULT_PERSONA, max_length=8000, description="What the language model is told it is"
+        "",
+        max_length=8000,
+        description="What the language model is told it is; empty: the llm service's own persona",
     )
     ice_servers: list[str] = Field(
         default_factory=list, description="STUN and TURN servers for WebRTC, as JSON list of URLs"

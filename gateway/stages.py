@@ -11,6 +11,7 @@ from gateway.actions import Message
 from gateway.lease import LeaseListener, StageLease
 from gateway.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.registry import SERVICES, Registry
+from gateway.settings import GatewaySettings
 from visavis.errors import VisavisError
 from visavis.media import VideoCodec
 from visavis.v1 import asr_pb2, face_pb2, llm_pb2, tts_pb2
@@ -41,14 +42,12 @@ class Stages:
         options: Options,
         registry: Registry,
         listener: LeaseListener,
-        *,
-        max_tokens: int,
-        temperature: float | None,
+        settings: GatewaySettings,
     ) -> None:
         self._session = session
         self._options = options
-        self._max_tokens = max_tokens
-        self._temperature = temperature
+        self._settings = settings
+        self._face_stale = False
         self._codecs: tuple[VideoCodec, ...] = (VideoCodec.H264,)
         configs = {
             "asr": self._asr_config,
@@ -81,15 +80,16 @@ class Stages:
         """Let the language model answer. Raises StageLostError."""
         request = llm_pb2.GenerateRequest(
             messages=[llm_pb2.Message(role=_ROLES[m.role], content=m.content) for m in messages],
-            max_tokens=self._max_tokens,
-            temperature=self._temperature,
+            max_tokens=self._settings.max_tokens,
+            temperature=self._settings.temperature,
         )
         begin = llm_pb2.BeginTurn(turn=turn, request=request)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
 
     async def update(self, options: Options) -> None:
-        """Tell asr and tts; the face is changed by `change_face`. Raises StageLostError."""
+        """Tell asr and tts; the face is changed by `refresh_face`. Raises StageLostError."""
         before, self._options = self._options, options
+        self._face_stale = self._face_stale or options.avatar != before.avatar
         if options.language != before.language:
             await self._leases["asr"].send(asr_pb2.AsrAttachRequest(language=options.language))
         spoken = (options.language, options.voice, options.speed)
@@ -97,9 +97,11 @@ class Stages:
             synthesis = self._synthesis()
             await self._leases["tts"].send(tts_pb2.TtsAttachRequest(synthesis=synthesis))
 
-    def change_face(self) -> None:
-        """Attach to the face anew, with the avatar of now."""
-        self._leases["face"].restart()
+    def refresh_face(self) -> None:
+        """Attach to the face anew if the avatar has been changed since."""
+        if self._face_stale:
+            self._face_stale = False
+            self._leases["face"].restart()
 
     async def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer cannot decode before the next key frame. Raises StageLostError."""

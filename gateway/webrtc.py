@@ -23,6 +23,7 @@ from aiortc import (
     RTCRtpSender,
     RTCSessionDescription,
 )
+from aiortc.jitterbuffer import JitterBuffer
 from aiortc.mediastreams import MediaStreamError
 from numpy.typing import NDArray
 
@@ -187,6 +188,8 @@ class Peer:
             transceiver.direction = "sendrecv" if receives else "sendonly"
             if transceiver.kind == "video":
                 transceiver.setCodecPreferences(_preferred_codecs())
+            elif receives:
+                _listen_at_once(transceiver.receiver)
 
     def _lost_picture(self) -> None:
         self._on_keyframe(self.codec)
@@ -225,6 +228,17 @@ class Peer:
         task = asyncio.create_task(work, name=f"peer-{self.id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _listen_at_once(receiver: Any) -> None:
+    """Hand the microphone's packets on one packet late instead of four.
+
+    aiortc holds 80 ms of sound back so that it plays evenly. Nobody plays it here, and
+    the visitor would wait for each answer 60 ms longer.
+    """
+    name = "_RTCRtpReceiver__jitter_buffer"
+    if hasattr(receiver, name):
+        setattr(receiver, name, JitterBuffer(capacity=16, prefetch=1))
 
 
 def _preferred_codecs() -> list[Any]:
