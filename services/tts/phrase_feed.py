@@ -10,67 +10,61 @@ from services.tts.text_chunker import Phrase, TextChunker
 from visavis.errors import InvalidInputError
 
 MAX_TEXT_CHARACTERS = 100_000
+# So much is cut at once before others get the event loop: about a millisecond.
+_SLICE_CHARACTERS = 500
 
 
-class PhraseCutter:
-    """A chunker that refuses text beyond MAX_TEXT_CHARACTERS."""
+async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
+    """Phrases of a text that comes in pieces, each as soon as it is complete.
 
-    def __init__(self) -> None:
-        self._chunker = TextChunker()
-        self._characters = 0
-
-    def push(self, text: str) -> list[Phrase]:
-        """Phrases that `text` completes. Raises InvalidInputError once there is too much."""
-        self._characters += len(text)
-        if self._characters > MAX_TEXT_CHARACTERS:
+    Raises InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
+    """
+    chunker = TextChunker()
+    characters = 0
+    async for text in texts:
+        characters += len(text)
+        if characters > MAX_TEXT_CHARACTERS:
             raise InvalidInputError(
                 f"text: more than {MAX_TEXT_CHARACTERS} characters; split it into several calls"
             )
-        return self._chunker.push(text)
+        for start in range(0, len(text), _SLICE_CHARACTERS):
+            for phrase in chunker.push(text[start : start + _SLICE_CHARACTERS]):
+                yield phrase
+            await asyncio.sleep(0)
+    for phrase in chunker.flush():
+        yield phrase
 
-    def flush(self) -> list[Phrase]:
-        return self._chunker.flush()
 
+class TextFeed:
+    """Text between the task that reads it and the one that speaks.
 
-class PhraseFeed:
-    """Phrases between the task that reads text and the one that speaks.
-
-    Bounded by the cutter's limit on text, so that it need not block the reader.
+    Holds little more than MAX_TEXT_CHARACTERS, so that it need not block the reader.
     """
 
     def __init__(self) -> None:
-        self._cutter = PhraseCutter()
-        self._phrases: deque[Phrase] = deque()
+        self._texts: deque[str] = deque()
+        self._characters = 0
         self._ended = False
-        self._error: Exception | None = None
         self._changed = asyncio.Event()
 
     def push(self, text: str) -> None:
-        """More text. Too much of it ends the feed with an error for the speaker."""
-        if self._ended:
-            return
-        try:
-            self._phrases.extend(self._cutter.push(text))
-        except InvalidInputError as error:
-            self._error = error
-            self._ended = True
-        self._changed.set()
+        """More text. What comes after too much of it is not kept."""
+        if text and not self._ended and self._characters <= MAX_TEXT_CHARACTERS:
+            self._characters += len(text)
+            self._texts.append(text)
+            self._changed.set()
 
     def end(self) -> None:
         """The text is complete."""
-        if not self._ended:
-            self._phrases.extend(self._cutter.flush())
-            self._ended = True
+        self._ended = True
         self._changed.set()
 
-    async def phrases(self) -> AsyncIterator[Phrase]:
-        """Phrases in order, until the end. Raises the feed's error after the last."""
+    async def texts(self) -> AsyncIterator[str]:
+        """The text in order, to its end."""
         while True:
-            while self._phrases:
-                yield self._phrases.popleft()
+            while self._texts:
+                yield self._texts.popleft()
             if self._ended:
-                break
+                return
             self._changed.clear()
             await self._changed.wait()
-        if self._error is not None:
-            raise self._error

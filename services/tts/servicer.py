@@ -5,34 +5,35 @@ The only file of the service that sees protobuf.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 import numpy as np
 
 from services.tts.ledger import TurnLedger
-from services.tts.phrase_feed import PhraseCutter
+from services.tts.phrase_feed import cut_phrases
 from services.tts.session import Session
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
 from services.tts.speech_lane import SpeechLane
 from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer, open_synthesizer
-from services.tts.text_chunker import Phrase
 from services.tts.voices import VOICES, voices_for
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.engine import EngineLane
-from visavis.errors import BusError, EngineError, OutOfOrderError
+from visavis.errors import BusError, EngineError, OutOfOrderError, VisavisError
 from visavis.lease import EventStream, SlotTable
 from visavis.media import MelChunk, PcmChunk, Place
 from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
 
+_HEAR_OUT_S = 0.25
+
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-_Events: TypeAlias = AsyncGenerator[control_pb2.AttachEvent, None]
 
 
 class TtsService:
@@ -97,18 +98,19 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         self, requests: AsyncIterator[tts_pb2.SynthesizeRequest], context: _Context
     ) -> AsyncIterator[tts_pb2.SynthesizeResponse]:
         requests = aiter(requests)
-        first = await anext(requests, None)
-        if first is None or first.WhichOneof("request") != "config":
-            raise OutOfOrderError("the first message of Synthesize must be the config")
-        options = read_options(first.config)
-        ledger = TurnLedger(self._clock, self._clock.now(), options.language)
-        seq = 0
-        pieces = self._ready().speak(_phrases(requests), options, ledger)
-        async with contextlib.aclosing(pieces):
-            async for piece in pieces:
-                for response in _responses(piece, seq):
-                    yield response
-                seq += 1
+        async with _hearing_out(requests):
+            first = await anext(requests, None)
+            if first is None or first.WhichOneof("request") != "config":
+                raise OutOfOrderError("the first message of Synthesize must be the config")
+            options = read_options(first.config)
+            ledger = TurnLedger(self._clock, self._clock.now(), options.language)
+            seq = 0
+            pieces = self._ready().speak(cut_phrases(_texts(requests)), options, ledger)
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    for response in _responses(piece, seq):
+                        yield response
+                    seq += 1
         for response in _last_responses(ledger.produced_samples, seq):
             yield response
 
@@ -149,7 +151,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
                     session.watch_clock(),
                     session.read_tokens(),
                 )
-                async with contextlib.aclosing(cast(_Events, lease)) as stream:
+                async with contextlib.aclosing(lease) as stream:
                     async for event in stream:
                         yield event
 
@@ -205,15 +207,27 @@ def read_options(config: tts_pb2.SynthesisConfig) -> SpeechOptions:
     ).checked()
 
 
-async def _phrases(requests: AsyncIterator[tts_pb2.SynthesizeRequest]) -> AsyncIterator[Phrase]:
-    cutter = PhraseCutter()
+async def _texts(requests: AsyncIterator[tts_pb2.SynthesizeRequest]) -> AsyncIterator[str]:
     async for request in requests:
         if request.WhichOneof("request") != "text":
             raise OutOfOrderError("after the config only text may follow on Synthesize")
-        for phrase in cutter.push(request.text):
-            yield phrase
-    for phrase in cutter.flush():
-        yield phrase
+        yield request.text
+
+
+@contextlib.asynccontextmanager
+async def _hearing_out(requests: AsyncIterator[tts_pb2.SynthesizeRequest]) -> AsyncIterator[None]:
+    """Before an error ends the call, let the client finish what it is sending.
+
+    A Python client that is cut off while it writes sees a broken stream instead of our status.
+    """
+    try:
+        yield
+    except VisavisError:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HEAR_OUT_S):
+                async for _ in requests:
+                    pass
+        raise
 
 
 def _responses(piece: SpeechPiece, seq: int) -> list[tts_pb2.SynthesizeResponse]:

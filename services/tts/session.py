@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import numpy as np
 
 from services.tts.ledger import TurnLedger
-from services.tts.phrase_feed import PhraseFeed
+from services.tts.phrase_feed import TextFeed, cut_phrases
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
 from services.tts.speech_lane import SpeechLane
 from services.tts.synthesizer import SpeechOptions, SpeechPiece
@@ -35,7 +35,7 @@ class Turn:
     def __init__(self, number: int, ledger: TurnLedger, lead_samples: int) -> None:
         self.number = number
         self.ledger = ledger
-        self.feed = PhraseFeed()
+        self.feed = TextFeed()
         self.credit = CreditWindow(lead_samples)
         self.task: asyncio.Task[None] | None = None
 
@@ -148,7 +148,7 @@ class Session:
         """Publish all pieces of the turn, then an empty last chunk of each kind."""
         seq = 0
         try:
-            pieces = self._lane.speak(turn.feed.phrases(), options, turn.ledger)
+            pieces = self._lane.speak(cut_phrases(turn.feed.texts()), options, turn.ledger)
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
                     await self._publish(turn, seq, piece)

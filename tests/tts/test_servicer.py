@@ -89,7 +89,7 @@ async def test_sound_comes_before_the_text_is_complete() -> None:
 async def test_bad_config(config: dict[str, object], code: grpc.StatusCode, says: str) -> None:
     async with serving() as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            [a async for a in stub.Synthesize(requests([], **config))]
+            [a async for a in stub.Synthesize(requests(["Hi."] * 3, **config))]
     assert caught.value.code() == code
     assert says in (caught.value.details() or "")
 
