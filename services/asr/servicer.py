@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -34,7 +34,6 @@ from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
 
 LONGEST_RECORDING_S = 600
 _CONTEXT = grpc.aio.ServicerContext[Any, Any]
-_Events = AsyncGenerator[control_pb2.AttachEvent]
 
 
 def open_hearing(settings: AsrSettings) -> Hearing:
@@ -164,7 +163,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
                 lease = events.serve(
                     requests, on_request, attachment.listen(mic), attachment.tell()
                 )
-                async with contextlib.aclosing(cast(_Events, lease)) as stream:
+                async with contextlib.aclosing(lease) as stream:
                     async for event in stream:
                         yield event
 
