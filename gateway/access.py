@@ -62,7 +62,7 @@ class AccessControl:
         if self._loopback and name not in (*_LOOPBACK_NAMES, *self._hosts):
             return 403, "forbidden_host", f"host: {name[:80]!r} is not this machine's own name"
         origin = headers.get("origin")
-        if origin and origin != "null":
+        if origin:
             netloc = urlsplit(origin).netloc
             if netloc != host and urlsplit(origin).hostname not in self._hosts:
                 return 403, "forbidden_origin", f"origin: {origin[:80]!r} may not use this gateway"

@@ -117,6 +117,8 @@ class StageLease:
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
+        if self._replica is not None and self._ready.is_set():
+            self._registry.returned(self._replica)
         self._ready.clear()
         if self._call is not None:
             self._call.cancel()

@@ -94,8 +94,14 @@ class Registry:
                 else f"{service}: no replica is running"
             )
         best = min(candidates, key=lambda s: (s.replica.instance in avoid, -s.free_slots))
-        self._take_slot(best)
+        self._count_slots(best, -1)
         return best.replica
+
+    def returned(self, replica: Replica) -> None:
+        """A lease on this replica was given back."""
+        state = self._states.get(replica.instance)
+        if state is not None and state.status is not None:
+            self._count_slots(state, +1)
 
     def stub(self, replica: Replica) -> Any:
         """gRPC stub of the replica's service, on a channel that all sessions share."""
@@ -138,12 +144,12 @@ class Registry:
     def _candidates(self, service: str) -> list[ReplicaState]:
         return [s for s in self.replicas(service) if s.free_slots > 0]
 
-    def _take_slot(self, state: ReplicaState) -> None:
-        """Count the slot as taken until the replica says so itself."""
+    def _count_slots(self, state: ReplicaState, change: int) -> None:
+        """Estimate free slots until the replica tells them itself."""
         assert state.status is not None
         status = control_pb2.ServiceStatus()
         status.CopyFrom(state.status)
-        status.free_slots -= 1
+        status.free_slots = min(status.slots, max(0, status.free_slots + change))
         self._states[state.replica.instance] = replace(state, status=status)
 
     async def _status(self, replica: Replica) -> control_pb2.ServiceStatus | None:

@@ -41,18 +41,12 @@ from gateway.settings import GatewaySettings
 from gateway.stages import Options, Stages
 from gateway.stopwatch import Stopwatch
 from gateway.timeline import RATE_HZ
+from visavis import media
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.errors import VisavisError
 from visavis.logs import log_context
-from visavis.media import (
-    PcmChunk,
-    TokenChunk,
-    TranscriptChunk,
-    TranscriptEvent,
-    VideoChunk,
-    VideoCodec,
-)
+from visavis.media import VideoCodec
 from visavis.subjects import Kind
 from visavis.v1 import control_pb2
 
@@ -246,18 +240,18 @@ class Session:
 
     # ------------------------------------------------------------ what the bus brings
 
-    def _on_transcript(self, chunk: TranscriptChunk) -> None:
+    def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
         now = self._clock.now()
-        if chunk.event in (TranscriptEvent.PAUSED, TranscriptEvent.FINAL):
+        if chunk.event in (media.TranscriptEvent.PAUSED, media.TranscriptEvent.FINAL):
             self._stopwatch.asked(self.microphone.arrival_s(chunk.speech_end_samples) or now)
         self._perform(heard(self._conversation, chunk, now))
 
-    def _on_token(self, chunk: TokenChunk) -> None:
+    def _on_token(self, chunk: media.TokenChunk) -> None:
         now, place = self._clock.now(), chunk.place
         self._stopwatch.mark(place.turn, Mark.FIRST_TOKEN, now)
         self._perform(self._conversation.token(place.turn, chunk.text, last=place.last, now=now))
 
-    def _on_voice(self, chunk: PcmChunk) -> None:
+    def _on_voice(self, chunk: media.PcmChunk) -> None:
         turn, now = chunk.place.turn, self._clock.now()
         if self._conversation.turn is None or self._conversation.turn.number != turn:
             return
@@ -269,7 +263,7 @@ class Session:
         last = chunk.place.last
         self._perform(self._conversation.voice(turn, seconds, last=last, now=now))
 
-    def _on_video(self, chunk: VideoChunk) -> None:
+    def _on_video(self, chunk: media.VideoChunk) -> None:
         picture = picture_of(chunk)
         if picture is None:
             return

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 import uvicorn
 
 from gateway.app import create_app
@@ -65,45 +66,72 @@ async def until(met: Callable[[], Any], timeout_s: float = 5.0) -> Any:
     return result
 
 
-@pytest.fixture
-async def own_nats(tmp_path: Path) -> AsyncIterator[NatsServer]:
-    with NatsServer(tmp_path) as server:
-        yield server
+SETTINGS: dict[str, Any] = {
+    "session_idle_s": 60.0,
+    "answer_timeout_s": 5.0,
+    "max_sessions": 3,
+    "upload_limit_mb": 1,
+}
+
+
+class Rig:
+    """A bus, doubles and a gateway, shared by the tests of a module."""
+
+    def __init__(self, folder: Path) -> None:
+        self.nats = NatsServer(folder)
+        self.running: RunningGateway
+
+    async def start(self, **settings: Any) -> None:
+        await asyncio.to_thread(self.nats.start)
+        self.bus = await Bus.connect(self.nats.url, name="doubles")
+        self.doubles = Doubles(self.bus)
+        await self.doubles.start()
+        wanted = {"nats_url": self.nats.url, **SETTINGS, **settings}
+        self.running = RunningGateway(GatewaySettings.model_validate(wanted))
+        await self.running.start()
+
+    async def reset(self) -> None:
+        """As new for the next test: no sessions, well-behaved services."""
+        inside = self.running.inside
+        for session in inside.sessions.all():
+            await inside.sessions.delete(session.id)
+        if await self.doubles.restore():
+            await inside.registry.refresh()
+
+    async def stop(self) -> None:
+        await self.running.stop()
+        await self.doubles.stop()
+        await self.bus.close()
+        await asyncio.to_thread(self.nats.stop)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(request: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    """Settings of the module's gateway: its SETTINGS over the common ones."""
+    rig = Rig(tmp_path_factory.mktemp("gateway"))
+    await rig.start(**getattr(request.module, "SETTINGS", {}))
+    yield rig
+    await rig.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def gateway(rig: Rig) -> AsyncIterator[RunningGateway]:
+    yield rig.running
+    await rig.reset()
 
 
 @pytest.fixture
-async def doubles(own_nats: NatsServer) -> AsyncIterator[Doubles]:
-    bus = await Bus.connect(own_nats.url, name="doubles")
-    doubles = Doubles(bus)
-    await doubles.start()
-    yield doubles
-    await doubles.stop()
-    await bus.close()
+def doubles(rig: Rig) -> Doubles:
+    return rig.doubles
 
 
-@pytest.fixture
-def settings() -> dict[str, Any]:
-    """Settings of the gateway; a test may override this fixture's values."""
-    return {"session_idle_s": 60.0, "answer_timeout_s": 5.0, "max_sessions": 3}
-
-
-@pytest.fixture
-async def gateway(
-    own_nats: NatsServer, doubles: Doubles, settings: dict[str, Any]
-) -> AsyncIterator[RunningGateway]:
-    running = RunningGateway(GatewaySettings(nats_url=own_nats.url, **settings))
-    await running.start()
-    yield running
-    await running.stop()
-
-
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(gateway: RunningGateway) -> AsyncIterator[GatewayClient]:
     async with GatewayClient(gateway.url) as client:
         yield client
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def http(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
         yield http

@@ -298,10 +298,12 @@ class Doubles:
         self.script, self.seen = Script(), Seen()
         self.running: dict[str, Double] = {}
         self._all: list[Double] = []
+        self._count = 0
 
     async def start(self, *names: str) -> None:
         for name in names or tuple(KINDS):
-            instance = f"{name}-{len(self._all) + 1}"
+            self._count += 1
+            instance = f"{name}-{self._count}"
             double = KINDS[name](self.bus, self.script, self.seen, instance)
             await double.start()
             self._all.append(double)
@@ -312,6 +314,16 @@ class Doubles:
         for double in [self.running.pop(n) for n in names] or list(self._all):
             self._all.remove(double)
             await double.stop()
+
+    async def restore(self) -> bool:
+        """Well-behaved again, one replica each; whether replicas had to be changed."""
+        self.script.__init__()  # type: ignore[misc]
+        self.seen.__init__()  # type: ignore[misc]
+        if sorted(d.name for d in self._all) == sorted(KINDS):
+            return False
+        await self.stop()
+        await self.start()
+        return True
 
     def leases(self) -> int:
         return sum(double.leases for double in self._all)

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
-from visavis.stack.nats_server import NatsServer
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def eventually(met: Callable[[], Awaitable[Any]], timeout_s: float = 8.0) -> None:
@@ -50,38 +51,22 @@ async def test_a_service_killed_in_mid_answer(
 
 
 async def test_the_bus_restarts_in_mid_answer(
-    client: GatewayClient, doubles: Doubles, own_nats: NatsServer
+    client: GatewayClient, doubles: Doubles, rig: Rig
 ) -> None:
     doubles.script.silent = {"tts"}
     async with client.session() as session:
         await session.say("Hello?")
         await collect(session, "opened")
-        await asyncio.to_thread(own_nats.stop)
+        await asyncio.to_thread(rig.nats.stop)
         events = await collect(session, "failed")
         assert "bus" in events[-1]["reason"]
-        await asyncio.to_thread(own_nats.start)
+        await asyncio.to_thread(rig.nats.start)
         await until(lambda: doubles.bus.connected)
         doubles.script.silent = set()
         await eventually(client.answers)
         await session.say("And now?")
         events = await collect(session, "finished", "failed")
         assert events[-1]["event"] == "finished"
-
-
-class TestTimeout:
-    @pytest.fixture
-    def settings(self) -> dict[str, Any]:
-        return {"answer_timeout_s": 0.5}
-
-    @pytest.mark.parametrize("stage", ["llm", "tts"])
-    async def test_a_stage_that_falls_silent_is_named(
-        self, client: GatewayClient, doubles: Doubles, stage: str
-    ) -> None:
-        doubles.script.silent = {stage}
-        async with client.session() as session:
-            await session.say("Hello?")
-            events = await collect(session, "failed")
-        assert events[-1]["reason"].startswith(stage)
 
 
 async def test_without_a_face_the_voice_still_comes(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytest_asyncio
 import websockets
 
 from tests.gateway.conftest import RunningGateway, until
@@ -17,13 +18,15 @@ from tests.gateway.media import tone
 from visavis.client import GatewayClient
 from visavis.subjects import Kind
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def session(client: GatewayClient) -> str:
     return str((await client.call("POST", "/v1/sessions", json={})).json()["id"])
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def events(client: GatewayClient, session: str) -> AsyncIterator[Any]:
     async with client.connect(f"/v1/sessions/{session}/events") as socket:
         assert json.loads(await socket.recv())["type"] == "session"
@@ -171,33 +174,11 @@ async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
 
     reader = asyncio.create_task(read())
     await until(lambda: slow.dropped, timeout_s=8)
-    assert fast.dropped == 0 and len(received) >= slow.dropped - 1
+    count = len(received)
+    await until(lambda: len(received) > count)
+    assert fast.dropped == 0
     first = await anext(slow)
     assert first[4:8] in (b"ftyp", b"moof")
     audience.remove_viewer(slow)
     audience.remove_viewer(fast)
     await reader
-
-
-class TestWithKey:
-    @pytest.fixture
-    def settings(self) -> dict[str, Any]:
-        return {"api_key": "secret"}
-
-    @pytest.fixture
-    async def client(self, gateway: RunningGateway) -> AsyncIterator[GatewayClient]:
-        async with GatewayClient(gateway.url, "secret") as client:
-            yield client
-
-    async def test_a_socket_wants_the_key(
-        self, gateway: RunningGateway, client: GatewayClient, session: str
-    ) -> None:
-        url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/{session}/events"
-        with pytest.raises(websockets.InvalidStatus):
-            async with websockets.connect(url, proxy=None):
-                pass
-        async with websockets.connect(f"{url}?api_key=secret", proxy=None) as socket:
-            assert await socket.recv()
-        protocol = websockets.Subprotocol("bearer.secret")
-        async with websockets.connect(url, subprotocols=[protocol], proxy=None) as socket:
-            assert await socket.recv()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
@@ -14,6 +15,8 @@ from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewaySession
 from visavis.media import Place, TranscriptChunk, TranscriptEvent
 from visavis.subjects import Kind
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 E = TranscriptEvent
 
@@ -32,7 +35,7 @@ class Visitor:
         await self._bus.publish(Kind.TRANSCRIPT, chunk)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def session(client: GatewayClient) -> AsyncIterator[GatewaySession]:
     async with client.session() as session:
         yield session

@@ -14,6 +14,8 @@ from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from visavis.client import GatewayClient, GatewaySession
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def collect(session: GatewaySession, *until_turn: str) -> list[dict[str, Any]]:
     """Events up to the first turn event of one of these kinds."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from fractions import Fraction
 from typing import Any
 
 import av
 import numpy as np
 import pytest
+import pytest_asyncio
 from aiortc import (
     MediaStreamTrack,
     RTCConfiguration,
@@ -17,6 +18,7 @@ from aiortc import (
     RTCRtpSender,
     RTCSessionDescription,
 )
+from aiortc.jitterbuffer import JitterBuffer
 
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
@@ -24,6 +26,8 @@ from tests.gateway.media import tone
 from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.media import PcmChunk
 from visavis.subjects import Kind
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Tone(MediaStreamTrack):
@@ -74,7 +78,7 @@ class Browser:
         await until(lambda: self.pc.connectionState == "connected")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def session(client: GatewayClient) -> AsyncIterator[GatewaySession]:
     # Without an event socket: nobody here would read it.
     created = (await client.call("POST", "/v1/sessions", json={})).json()
@@ -82,7 +86,7 @@ async def session(client: GatewayClient) -> AsyncIterator[GatewaySession]:
     await client.call("DELETE", f"/v1/sessions/{created['id']}")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def browsers(client: GatewayClient, session: GatewaySession) -> AsyncIterator[list[Browser]]:
     made = [Browser(client, session) for _ in range(3)]
     yield made
@@ -94,6 +98,14 @@ async def frames(track: Any, count: int) -> list[Any]:
         return [await track.recv() for _ in range(count)]
 
 
+async def first(track: Any, wanted: Callable[[Any], bool]) -> Any:
+    """The first frame that is as `wanted`."""
+    async with asyncio.timeout(8):
+        while not wanted(frame := await track.recv()):
+            pass
+    return frame
+
+
 async def test_every_viewer_sees_and_hears_the_answer(
     browsers: list[Browser], session: GatewaySession
 ) -> None:
@@ -101,13 +113,12 @@ async def test_every_viewer_sees_and_hears_the_answer(
         await browser.connect("viewer")
     await session.say("Sing.")
     for browser in browsers:
-        pictures, sound = await asyncio.gather(
-            frames(browser.tracks["video"], 15), frames(browser.tracks["audio"], 60)
-        )
-        assert pictures[0].width == 64
         # The pictures of a turn get brighter, idle ones stay dark.
-        assert max(p.to_ndarray(format="gray").mean() for p in pictures) > 60
-        assert max(np.abs(s.to_ndarray()).max() for s in sound) > 8000
+        picture, _ = await asyncio.gather(
+            first(browser.tracks["video"], lambda p: p.to_ndarray(format="gray").mean() > 60),
+            first(browser.tracks["audio"], lambda s: np.abs(s.to_ndarray()).max() > 8000),
+        )
+        assert picture.width == 64
 
 
 @pytest.mark.parametrize("codec", ["video/H264", "video/VP8"])
@@ -187,3 +198,9 @@ async def test_a_bad_offer_is_explained(
     with pytest.raises(GatewayError, match=words) as refusal:
         await client.call("POST", f"/v1/sessions/{session.id}/webrtc", json=offer)
     assert refusal.value.code == "invalid_input"
+
+
+async def test_aiortc_still_has_what_we_shorten() -> None:
+    """Its name is private: should it change, the microphone would be late again."""
+    receiver = RTCPeerConnection(RTCConfiguration(iceServers=[])).addTransceiver("audio").receiver
+    assert isinstance(receiver._RTCRtpReceiver__jitter_buffer, JitterBuffer)

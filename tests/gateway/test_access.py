@@ -1,0 +1,70 @@
+"""Who may talk to the gateway: a gateway with an API key."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import websockets
+
+from gateway.settings import GatewaySettings, check_exposure
+from tests.gateway.conftest import RunningGateway
+from tests.gateway.test_api import problem
+from visavis.client import GatewayClient
+from visavis.errors import SettingsError
+
+SETTINGS = {"api_key": "secret"}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_everything_but_the_page_wants_the_key(http: httpx.AsyncClient) -> None:
+    response = await http.get("/v1/sessions")
+    assert "Bearer" in problem(response, 401)
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert (await http.get("/metrics")).status_code == 401
+    assert (await http.get("/healthz")).status_code == 200
+    for wrong in ("Bearer wrong", "Basic secret", "secret"):
+        headers = {"Authorization": wrong}
+        assert (await http.get("/v1/sessions", headers=headers)).status_code == 401
+    right = {"Authorization": "Bearer secret"}
+    assert (await http.get("/v1/sessions", headers=right)).status_code == 200
+    assert (await http.get("/v1/sessions?api_key=secret")).status_code == 200
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_socket_wants_the_key(gateway: RunningGateway) -> None:
+    async with GatewayClient(gateway.url, "secret") as client:
+        session = (await client.call("POST", "/v1/sessions", json={})).json()["id"]
+    url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/{session}/events"
+    for wrong in (url, f"{url}?api_key=wrong"):
+        with pytest.raises(websockets.InvalidStatus):
+            async with websockets.connect(wrong, proxy=None):
+                pass
+    async with websockets.connect(f"{url}?api_key=secret", proxy=None) as socket:
+        assert await socket.recv()
+    protocol = websockets.Subprotocol("bearer.secret")
+    async with websockets.connect(url, subprotocols=[protocol], proxy=None) as socket:
+        assert await socket.recv()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_foreign_page_is_refused(http: httpx.AsyncClient) -> None:
+    foreign = await http.get("/healthz", headers={"Origin": "https://evil.example"})
+    assert "evil" in problem(foreign, 403)
+    sandboxed = await http.get("/healthz", headers={"Origin": "null"})
+    assert sandboxed.status_code == 403
+    own = await http.get("/healthz", headers={"Origin": str(http.base_url).rstrip("/")})
+    assert own.status_code == 200
+    rebound = await http.get("/healthz", headers={"Host": "evil.example"})
+    assert "evil" in problem(rebound, 403)
+
+
+def test_the_outside_needs_a_key() -> None:
+    def settings(**values: str) -> GatewaySettings:
+        return GatewaySettings.model_validate(values)
+
+    for host in ("0.0.0.0", "192.168.1.5", "example.org", "::"):
+        with pytest.raises(SettingsError, match="VISAVIS_GATEWAY_API_KEY"):
+            check_exposure(settings(host=host))
+        check_exposure(settings(host=host, api_key="secret"))
+    for host in ("127.0.0.1", "::1", "localhost"):
+        check_exposure(settings(host=host))
