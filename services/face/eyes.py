@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import cv2
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face import topology
-from services.face.matte import fill_hidden
-from services.face.mesh import HeadFrame
 from services.face.raster import TABLE, opening_box, sample, smooth_step
 
 EYE_PARAMETERS = 18
@@ -25,79 +21,6 @@ distances.
 """
 
 
-def paint_lids(
-    rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame
-) -> tuple[NDArray[np.uint8], tuple[int, int], NDArray[np.float64]]:
-    """The skin of closed lids, which the portrait does not show: grown from the skin around the
-    eyes.
-
-    Gives the pixels around both eyes of `rgb` [H, W, 3] with lids in place of the eyes, their
-    corner (x, y) in `rgb`, and the colour of the lashes [3].
-    """
-    unit = frame.eye_distance
-    flat = points[:, :2].astype(np.float64)
-    eyes = flat[[topology.RIGHT_EYE_OUTER, topology.LEFT_EYE_OUTER]]
-    low = np.maximum(0, np.floor(eyes.min(axis=0) - 0.3 * unit)).astype(int)
-    high = np.minimum(rgb.shape[0], np.ceil(eyes.max(axis=0) + 0.3 * unit)).astype(int)
-    crop = rgb[low[1] : high[1], low[0] : high[0]]
-    known: NDArray[np.float32] = np.ones(crop.shape[:2], np.float32)
-    shade = np.zeros_like(known)
-    darkest = []
-    for upper, lower in (
-        (topology.RIGHT_UPPER_LID, topology.RIGHT_LOWER_LID),
-        (topology.LEFT_UPPER_LID, topology.LEFT_LOWER_LID),
-    ):
-        top, bottom = flat[list(upper)] - low, flat[list(lower)] - low
-        lifted = top - frame.axes[:, 1] * (0.05 * unit)
-        sunk = bottom + frame.axes[:, 1] * (0.015 * unit)
-        # Lashes and paint go on past the outer corner.
-        past = (top[0] - top[-1]) * 0.22
-        lifted[0] += past
-        sunk[0] += past
-        mask: NDArray[np.uint8] = np.zeros(known.shape, np.uint8)
-        cv2.fillPoly(mask, [np.round(np.vstack([lifted, sunk[::-1]])).astype(np.int32)], 1)
-        reach = 2 * round(0.025 * unit) + 1
-        disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach))
-        known[np.asarray(cv2.dilate(mask, disc)) > 0] = 0.0
-        # The fold above the ball, where the lid turns inwards when open, keeps a faint line.
-        fold = np.zeros(known.shape, np.uint8)
-        cv2.polylines(
-            fold,
-            [np.round(lifted).astype(np.int32)],
-            False,
-            255,
-            max(1, round(0.012 * unit)),
-            cv2.LINE_AA,
-        )
-        shade = np.maximum(
-            shade, cv2.GaussianBlur(fold.astype(np.float32) / 255.0, (0, 0), 0.018 * unit)
-        )
-        x, y = np.round(top).astype(int).T
-        darkest.append(crop[np.clip(y, 0, crop.shape[0] - 1), np.clip(x, 0, crop.shape[1] - 1)])
-    outside = known > 0
-    known *= ~_smudges(crop, known)
-    known = np.asarray(cv2.erode(known, np.ones((3, 3), np.uint8)), np.float32)
-    filled = fill_hidden(crop, known).astype(np.float32)
-    filled *= (0.97 - 0.12 * shade)[..., None]
-    grain = crop.astype(np.float32) - cv2.GaussianBlur(crop, (0, 0), 1.5)
-    grain = np.clip(np.roll(grain, -round(0.2 * unit), axis=0), -6, 6)
-    reach = 2 * round(0.09 * unit) + 1
-    near = cv2.dilate((~outside).astype(np.uint8), np.ones((reach, reach), np.uint8)) > 0
-    kept = (known > 0) | ~near
-    lids = np.where(kept[..., None], crop, np.clip(filled + grain * 0.6, 0, 255)).astype(np.uint8)
-    lash = np.percentile(np.vstack(darkest), 20, axis=0) * 0.65
-    return np.ascontiguousarray(lids), (int(low[0]), int(low[1])), np.asarray(lash)
-
-
-def _smudges(crop: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Lashes, paint, deep shadow and glare [h, w] among the known skin around the eyes: no colour
-    for a lid.
-    """
-    bright = cv2.GaussianBlur(crop, (0, 0), 1.0).max(axis=2)
-    usual = np.median(bright[known > 0])
-    return np.asarray((bright < 0.86 * usual) | (bright > 1.2 * usual))
-
-
 @numba.njit(nogil=True, cache=True, fastmath=True)
 def draw_eye(
     out: NDArray[np.uint8],
@@ -110,7 +33,7 @@ def draw_eye(
     """Paints an eyeball between the lids and lets the upper lid down over it.
 
     out: [H, W, 3]; bounds, table: from `opening_table` for the open eye; p: [EYE_PARAMETERS];
-    texture: [h, w, 4] the portrait; lids: [h, w, 3] from `paint_lids`.
+    texture: [h, w, 4] the portrait; lids: [h, w, 3] from `lids.paint_lids`.
     """
     x0, y0, x1, y1 = opening_box(bounds, table, out.shape[0], out.shape[1])
     shut = p[12]
@@ -165,7 +88,10 @@ def _draw_lid(out, x, y, sx, sy, below_rest, below, edge, p, lids):  # type: ign
     unit, shut = p[11], p[12]
     band = _LID_BAND * unit
     skin = smooth_step((below_rest + band) / (0.55 * band)) * min(1.0, max(0.0, 0.5 - below))
-    skin *= smooth_step(5 * shut) * smooth_step(edge / (_PAST_CORNER * unit) + 1)
+    # Over the ball the lid is all there at once; lashes and paint above it give way by and by.
+    ball = smooth_step(below_rest / (0.017 * unit) + 0.5)
+    skin *= ball * smooth_step(6 * shut) + (1 - ball) * smooth_step(1.7 * shut)
+    skin *= smooth_step(edge / (_PAST_CORNER * unit) + 1)
     # The rim itself is a little darker: it turns away from the light.
     turn = 1 - 0.14 * (1 - smooth_step(-below / (0.05 * unit)))
     if below < 0:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from services.face import topology
 from services.face.avatar import Avatar
-from services.face.eyes import paint_lids
+from services.face.lids import paint_lids
 from services.face.matte import continue_behind
 from services.face.mesh import FaceMesh, HeadFrame, build_mesh, head_frame
 from services.face.mouth import seen_teeth, teeth_texture

@@ -33,10 +33,10 @@ UPPER_HALF_WIDTH, UPPER_TOP, UPPER_BOTTOM = 0.36, -0.17, 0.02
 """Extent of the upper texture around the middle of the incisal edge, eye distances."""
 LOWER_HALF_WIDTH, LOWER_TOP, LOWER_BOTTOM = 0.33, -0.02, 0.15
 
-MOUTH_PARAMETERS = 17
-"""0..5 inverse affine pixel -> (u, v); 6, 7 v of the upper incisal edge and of the lower; 8 tongue;
-9..11 light on the inside, RGB 0..1.x; 12 eye distance in pixels; 13 strength of the shut seam; 14 u
-of the lower jaw; 15 unused; 16 how far the jaw is open.
+MOUTH_PARAMETERS = 15
+"""0..5 inverse affine pixel -> (u, v); 6, 7 v of the upper incisal edge and of the lower; 8 how far
+the tongue is raised; 9..11 light on the inside, RGB about 1; 12 eye distance in pixels; 13 strength
+of the shut seam; 14 how far the jaw is open.
 """
 
 
@@ -274,10 +274,10 @@ def _inside(u, v, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type
     glow = 1.0 - smooth_step(above / 0.16)
     red, green, blue = 26.0 + 34.0 * glow, 9.0 + 11.0 * glow, 9.0 + 10.0 * glow
     # Tongue: a dome behind the lower teeth, raised towards the upper ones on demand.
-    across = (u - p[14]) / 0.25
+    across = u / 0.25
     crest = (
         p[7]
-        - (0.012 + 0.17 * p[16] + (0.05 + 0.12 * p[16]) * p[8]) * max(0.0, 1 - across * across)
+        - (0.012 + 0.17 * p[14] + (0.05 + 0.12 * p[14]) * p[8]) * max(0.0, 1 - across * across)
         + 0.012
     )
     tongue = smooth_step((v - crest) / 0.04 + 0.5) * (1 - smooth_step((abs(across) - 0.75) / 0.3))
@@ -287,7 +287,7 @@ def _inside(u, v, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type
         red += (186.0 * light - red) * tongue
         green += (98.0 * light - green) * tongue
         blue += (96.0 * light - blue) * tongue
-    tx = (u - p[14] + LOWER_HALF_WIDTH) * TEETH_SCALE - 0.5
+    tx = (u + LOWER_HALF_WIDTH) * TEETH_SCALE - 0.5
     ty = (v - p[7] - LOWER_TOP) * TEETH_SCALE - 0.5
     if 0 <= tx < lower_teeth.shape[1] - 1 and 0 <= ty < lower_teeth.shape[0] - 1:
         alpha = sample(lower_teeth, tx, ty, 3)

@@ -27,6 +27,8 @@ MIN_FACE_PIXELS = 80
 """From the brows to the chin; below it the mouth is too coarse to move."""
 _RIVAL_SHARE = 0.5
 """A second face this wide, in widths of the first, makes the picture ambiguous."""
+_MAX_OUTSIDE = 0.15
+"""Share of the outline of the face that may lie beyond the edge of the picture."""
 _MAX_YAW = math.radians(28)
 _MAX_PITCH = math.radians(28)
 _MAX_ROLL = math.radians(35)
@@ -62,7 +64,7 @@ class PortraitStudio:
         """Reads a JPEG, PNG or WebP. InvalidInputError says why a picture will not do."""
         picture = decode_image(content)
         landmarks = self._find_face(picture)
-        check_face(landmarks)
+        check_face(landmarks, picture.shape[1], picture.shape[0])
         rgb = crop_head(picture, landmarks.points, size)
         # Measured again in the crop: there the face has the size that the nets like best.
         measured = self._find_face(rgb, largest=True)
@@ -115,9 +117,15 @@ def decode_image(content: bytes) -> NDArray[np.uint8]:
     return np.ascontiguousarray(bgr[..., ::-1])
 
 
-def check_face(landmarks: Landmarks) -> None:
-    """InvalidInputError when the face is too small or turned too far to be animated."""
+def check_face(landmarks: Landmarks, width: int, height: int) -> None:
+    """InvalidInputError when the face is cut off by the edge of its picture of `width` x `height`
+    pixels, too small, or turned too far to be animated.
+    """
     points = landmarks.points
+    outline = points[list(topology.FACE_OVAL), :2]
+    outside = ((outline < 0) | (outline > (width - 1, height - 1))).any(axis=1)
+    if outside.mean() > _MAX_OUTSIDE:
+        raise InvalidInputError("the face is cut off at the edge: use a picture with all of it")
     found = float(np.linalg.norm(points[topology.CHIN, :2] - points[topology.BROW_CENTRE, :2]))
     if found < MIN_FACE_PIXELS:
         raise InvalidInputError(

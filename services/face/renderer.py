@@ -175,7 +175,7 @@ class Renderer:
         parameters[6] = avatar.teeth_edge
         jaw = _limited(pose, "jaw_open")
         parameters[7] = 0.018 + 0.275 * jaw * (1 - 0.8 * _limited(pose, "lips_closed"))
-        parameters[16] = jaw
+        parameters[14] = jaw
         # Rounded lips stand out from the teeth, cover the lower and shade the upper.
         parameters[7] += 0.03 * _limited(pose, "pucker")
         parameters[8] = _limited(pose, "tongue_up")
@@ -232,7 +232,7 @@ def _limited(pose: FacePose, name: str) -> float:
 def _lids(pose: FacePose) -> tuple[float, float]:
     """How far the left and the right lid come down: blink, and the gaze that they follow."""
     gaze = _limited(pose, "gaze_y")
-    follow = 0.24 * max(0.0, gaze)
+    follow = 0.18 * max(0.0, gaze)
     left, right = _limited(pose, "blink_left"), _limited(pose, "blink_right")
     return max(0.0, left + follow * (1 - left)), max(0.0, right + follow * (1 - right))
 

@@ -134,6 +134,14 @@ def test_small_face_is_refused_with_both_sizes(studio: PortraitStudio) -> None:
         studio.take(encoded(scaled(portrait(), 0.4)))
 
 
+def test_face_cut_off_at_the_edge(studio: PortraitStudio) -> None:
+    half = np.ascontiguousarray(portrait()[:, 235:])
+    with pytest.raises(InvalidInputError, match=r"cut off at the edge|no face found|turned"):
+        studio.take(encoded(half))
+    with pytest.raises(InvalidInputError, match="cut off at the edge"):
+        check_face(_facing(0, 0, 0), 400, 800)
+
+
 def _facing(yaw: float, pitch: float, roll: float) -> Landmarks:
     """A head as four points, turned."""
     points = np.zeros((468, 3))
@@ -144,6 +152,7 @@ def _facing(yaw: float, pitch: float, roll: float) -> Landmarks:
     about_x = [[1, 0, 0], [0, np.cos(pitch), -np.sin(pitch)], [0, np.sin(pitch), np.cos(pitch)]]
     about_z = [[np.cos(roll), -np.sin(roll), 0], [np.sin(roll), np.cos(roll), 0], [0, 0, 1]]
     turned = points @ np.array(about_y).T @ np.array(about_x).T @ np.array(about_z).T
+    turned[:, :2] += 400
     return Landmarks(turned.astype(np.float32), np.zeros((2, 3), np.float32), 1.0)
 
 
@@ -158,11 +167,11 @@ def test_angles_are_found_back(angles: tuple[float, float, float]) -> None:
 )
 def test_turned_heads_are_refused(angles: tuple[float, float, float], word: str) -> None:
     with pytest.raises(InvalidInputError, match=f"turned {word} by 4\\d degrees"):
-        check_face(_facing(*angles))
+        check_face(_facing(*angles), 800, 800)
 
 
 def test_frontal_head_passes() -> None:
-    check_face(_facing(0.2, -0.2, 0.2))
+    check_face(_facing(0.2, -0.2, 0.2), 800, 800)
 
 
 def test_crop_keeps_the_face_in_the_middle_and_inside_the_picture() -> None:
