@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+# Short answers: they are spoken at the speed of speech, and tests wait for their end.
+_CONFIG = "[llm]\nmax_tokens = 32\n"
 _READY_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 30.0
 
@@ -20,8 +22,11 @@ class RunningStack:
     def __init__(self, log_dir: Path, *flags: str) -> None:
         self.log_dir = log_dir
         self._output = log_dir / "up.txt"
+        config = log_dir / "visavis.toml"
+        config.write_text(_CONFIG, encoding="utf-8")
         command = [sys.executable, "-c", "from visavis.cli import main; main()", "up"]
-        command += ["--profile", "tiny", "--port", "0", "--logs", str(log_dir), *flags]
+        command += ["--profile", "tiny", "--port", "0", "--logs", str(log_dir)]
+        command += ["--config", str(config), *flags]
         with self._output.open("wb") as output:
             self.process = psutil.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL
