@@ -17,6 +17,7 @@ import grpc.aio
 from visavis.bus import Bus
 from visavis.discovery import Replica, discover
 from visavis.errors import AtCapacityError, BusError
+from visavis.runtime import MAX_MESSAGE_BYTES
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 SERVICES = ("asr", "llm", "tts", "face")
 REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
-MAX_MESSAGE_BYTES = 24 * 1024 * 1024
+
 
 _STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
     "asr": asr_pb2_grpc.SpeechRecognitionStub,

@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=ServiceSettings)
 
-# A photo of 20 MB is the largest single message.
-MAX_MESSAGE_BYTES = 24 * 1024 * 1024
+# Ten minutes of 48 kHz sound are the largest single message.
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _BUS_WAIT_S = 30.0
 
 

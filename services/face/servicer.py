@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -37,7 +37,6 @@ _ANIMATED_TURN = 1
 _UNBOUNDED_S = 1e9
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-_Events: TypeAlias = AsyncGenerator[control_pb2.AttachEvent, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                 async with session.listening():
                     await events.ready(self._instance)
                     lease = events.serve(requests, on_request, *session.work())
-                    async with contextlib.aclosing(cast(_Events, lease)) as stream:
+                    async with contextlib.aclosing(lease) as stream:
                         async for event in stream:
                             yield event
             finally:

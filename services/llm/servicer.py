@@ -6,9 +6,9 @@ The only file of the service that sees protobuf.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -31,7 +31,6 @@ _ROLES: Mapping[int, Role] = {
     llm_pb2.Message.ASSISTANT: "assistant",
 }
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-_Events: TypeAlias = AsyncGenerator[control_pb2.AttachEvent, None]
 
 
 class LlmService:
@@ -130,7 +129,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
                 lease = events.serve(
                     requests, on_request, session.watch_turns(), self.read_ahead(slot)
                 )
-                async with contextlib.aclosing(cast(_Events, lease)) as stream:
+                async with contextlib.aclosing(lease) as stream:
                     async for event in stream:
                         yield event
 

@@ -56,7 +56,7 @@ class Seen:
 
     requests: list[tuple[str, Any]] = field(default_factory=list)
     attached: dict[str, int] = field(default_factory=dict)
-    prompts: list[list[tuple[str, str]]] = field(default_factory=list)
+    prompts: list[list[tuple[Any, str]]] = field(default_factory=list)
 
     def of(self, service: str, kind: str) -> list[Any]:
         """Messages of one kind that one service has received."""
@@ -249,6 +249,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(1 / FPS):
                         chunk = await anext(voices)
+                        assert isinstance(chunk, PcmChunk)
                         if self.name in self.script.silent:
                             continue
                         if chunk.place.turn != turn:

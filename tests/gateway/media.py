@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from fractions import Fraction
+from typing import Any
 
 import av
 import numpy as np
@@ -26,14 +28,15 @@ class PictureEncoder:
     def __init__(self, codec: VideoCodec = VideoCodec.H264, size: int = 64, fps: int = 25) -> None:
         name, options = _ENCODERS[codec]
         self.codec, self.size, self.fps = codec, size, fps
-        self._context = av.CodecContext.create(name, "w")
-        self._context.width = self._context.height = size
-        self._context.pix_fmt = "yuv420p"
-        self._context.time_base = Fraction(1, fps)
-        self._context.framerate = Fraction(fps, 1)
-        self._context.gop_size = 1000
-        self._context.thread_count = 1
-        self._context.options = options
+        context: Any = av.CodecContext.create(name, "w")
+        self._context = context
+        context.width = context.height = size
+        context.pix_fmt = "yuv420p"
+        context.time_base = Fraction(1, fps)
+        context.framerate = Fraction(fps, 1)
+        context.gop_size = 1000
+        context.thread_count = 1
+        context.options = options
         self._count = 0
 
     def encode(self, brightness: int = 128, *, keyframe: bool = False) -> tuple[bytes, bool]:
@@ -69,3 +72,8 @@ def tone(samples: int, *, rate_hz: int = 48_000, frequency_hz: float = 440.0) ->
     """A sine of half the full scale. [samples] int16."""
     wave = np.sin(np.arange(samples) * 2 * np.pi * frequency_hz / rate_hz)
     return (wave * 16_000).astype(np.int16)
+
+
+def film(payload: bytes) -> Any:
+    """A demuxer of an mp4 in memory; a context manager."""
+    return av.open(io.BytesIO(payload))

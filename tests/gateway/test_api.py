@@ -205,7 +205,10 @@ async def test_recordings_out_of_order(http: httpx.AsyncClient) -> None:
 
 async def test_voices_and_avatars(http: httpx.AsyncClient) -> None:
     assert [v["name"] for v in (await http.get("/v1/voices")).json()["voices"]] == ["ada"]
-    form = {"data": {"name": "me"}, "files": {"photo": ("me.jpg", b"picture", "image/jpeg")}}
+    form: dict[str, Any] = {
+        "data": {"name": "me"},
+        "files": {"photo": ("me.jpg", b"picture", "image/jpeg")},
+    }
     assert (await http.post("/v1/avatars", **form)).json()["name"] == "me"
     assert "exists" in problem(await http.post("/v1/avatars", **form), 409)
     names = [a["name"] for a in (await http.get("/v1/avatars")).json()["avatars"]]

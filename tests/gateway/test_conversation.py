@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.actions import (
@@ -27,7 +29,7 @@ def talk() -> Conversation:
     return Conversation("Be brief.")
 
 
-def of(actions: list[Action], kind: type) -> list:
+def of(actions: list[Action], kind: type) -> list[Any]:
     """Actions of a kind, or emitted events of a kind."""
     found = [a for a in actions if isinstance(a, kind)]
     return found or [a.event for a in actions if isinstance(a, Emit) and isinstance(a.event, kind)]

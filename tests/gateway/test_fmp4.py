@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
-import av
 import numpy as np
 import pytest
 
-from gateway.fmp4 import Muxer, init_segment
+from gateway.fmp4 import Fragment, Muxer, init_segment
 from gateway.h264 import parameter_sets, split_units
 from gateway.pictures import ReleasedPicture
 from gateway.sound import AacEncoder
-from tests.gateway.media import PictureEncoder, tone
+from tests.gateway.media import PictureEncoder, film, tone
 
 START = 48_000
 FRAMES = 50
@@ -22,13 +19,13 @@ def movie(times: list[int], *, priming: bool = False) -> bytes:
     """Pictures at `times` (90 kHz) and a tone of the same length."""
     encoder, muxer = PictureEncoder(), Muxer(START)
     origin = START * 90_000 // 48_000
-    parts = []
+    parts: list[Fragment | None] = []
     for i, time in enumerate(times):
         fragment = muxer.picture(
             ReleasedPicture(encoder.picture(1, i, brightness=min(200, 40 + 30 * i)), origin + time)
         )
         assert (fragment is None) == (i == 0)
-        parts += [fragment] if fragment else []
+        parts.append(fragment)
     end = START + (times[-1] + 3600) * 48_000 // 90_000
     parts.append(muxer.finish(end))
     shift = AacEncoder.PRIMING_SAMPLES
@@ -50,7 +47,7 @@ def regular(count: int = FRAMES) -> list[int]:
 
 def test_every_picture_decodes_at_its_own_time() -> None:
     times = [0, 3600, 7200, 9000, 14_400, 18_000]
-    with av.open(io.BytesIO(movie(times))) as container:
+    with film(movie(times)) as container:
         frames = list(container.decode(video=0))
         assert [f.pts for f in frames] == times
         assert container.streams.video[0].time_base.denominator == 90_000
@@ -64,9 +61,9 @@ def test_every_picture_decodes_at_its_own_time() -> None:
 
 
 def test_sound_and_picture_have_the_same_length() -> None:
-    with av.open(io.BytesIO(movie(regular(), priming=True))) as container:
+    with film(movie(regular(), priming=True)) as container:
         sound = sum(f.samples for f in container.decode(audio=0)) / 48_000
-    with av.open(io.BytesIO(movie(regular(), priming=True))) as container:
+    with film(movie(regular(), priming=True)) as container:
         last = list(container.decode(video=0))[-1]
         picture = float((last.pts + last.duration) * last.time_base)
     assert picture == pytest.approx(FRAMES / 25)
@@ -74,7 +71,7 @@ def test_sound_and_picture_have_the_same_length() -> None:
 
 
 def test_sound_is_where_it_was_put() -> None:
-    with av.open(io.BytesIO(movie(regular(), priming=True))) as container:
+    with film(movie(regular(), priming=True)) as container:
         decoded = np.concatenate([f.to_ndarray()[0] for f in container.decode(audio=0)])
     expected = tone(24_000).astype(np.float32) / 32768
     lag = np.argmax(np.correlate(decoded[4800:20_000], expected[4800:14_800], "valid"))

@@ -18,11 +18,13 @@ def voice(ticks: float, level: int = 1000) -> np.ndarray:
     return np.full(round(ticks * TICK_SAMPLES), level, np.int16)
 
 
-def synced(turn: int, index: int, *, key: bool = False, last: bool = False, codec=H264) -> Picture:
+def synced(
+    turn: int, index: int, *, key: bool = False, last: bool = False, codec: VideoCodec = H264
+) -> Picture:
     return Picture(turn, index, False, codec, key, 64, 64, 25, b"p%d" % index, last)
 
 
-def idle(*, key: bool = False, name: bytes = b"idle", codec=H264) -> Picture:
+def idle(*, key: bool = False, name: bytes = b"idle", codec: VideoCodec = H264) -> Picture:
     return Picture(0, 0, True, codec, key, 64, 64, 25, name)
 
 
@@ -164,7 +166,7 @@ def test_a_dry_voice_moves_the_pictures_with_it() -> None:
     assert target.underruns == 1
     assert shown(before) == [b"p0"]
     assert shown(after)[:1] == [b"p1"]
-    assert all(abs(p.skew_s) <= 0.011 for t in before + after for p in t.pictures)
+    assert all(abs(p.skew_s or 0) <= 0.011 for t in before + after for p in t.pictures)
     assert sum(t.pcm.any() for t in before + after) == 4
 
 

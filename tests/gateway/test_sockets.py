@@ -73,7 +73,7 @@ async def test_commands(events: Any, doubles: Doubles) -> None:
     assert (changed["type"], changed["language"]) == ("session", "zh")
     assert (await answer(events, '{"type": "text", "text": "Hi."}'))["type"] == "transcript"
     await events.send('{"type": "interrupt"}')
-    seen = []
+    seen: list[dict[str, Any]] = []
     async with asyncio.timeout(3):
         while not seen or seen[-1].get("event") != "interrupted":
             seen.append(json.loads(await events.recv()))
@@ -126,7 +126,7 @@ async def test_sound_reaches_the_bus_as_it_was_sent(
             for start in range(0, 1600, 320):
                 await media.send(pcm[start : start + 320].tobytes())
             async with asyncio.timeout(3):
-                heard = [await anext(mic) for _ in range(5)]
+                heard: list[Any] = [await anext(mic) for _ in range(5)]
     assert np.concatenate([c.pcm for c in heard]).tolist() == pcm.tolist()
     assert [c.place.pts for c in heard] == [0, 320, 640, 960, 1280]
 

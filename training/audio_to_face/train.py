@@ -58,7 +58,12 @@ def batch_of(corpus: Example, rng: np.random.Generator) -> tuple[Tensor, Tensor,
 
 
 def fit(
-    corpora: Sequence[Example], minutes: float, seed: int, start: Path | None = None
+    corpora: Sequence[Example],
+    minutes: float,
+    seed: int,
+    *,
+    start: Path | None = None,
+    checkpoint: Path | None = None,
 ) -> AudioToFace:
     """Train on all corpora alike for so much processor time; gives the weights' running mean."""
     torch.manual_seed(seed)
@@ -93,6 +98,8 @@ def fit(
         step += 1
         if step % 250 == 0:
             print(f"{step} steps, {done:4.0%}, loss {loss.item():.3f}", flush=True)  # noqa: T201
+            if checkpoint is not None:
+                torch.save(average.module.state_dict(), checkpoint)
     trained: AudioToFace = average.module
     return trained.eval()
 
@@ -119,16 +126,20 @@ def main() -> None:
     parser.add_argument("corpus", type=Path, nargs="+", help="made by corpus.py")
     parser.add_argument("--minutes", type=float, default=12.0, help="of processor time")
     parser.add_argument("--start", type=Path, help="checkpoint to go on from")
-    parser.add_argument("--checkpoint", type=Path, help="where to keep the weights for --start")
+    parser.add_argument("--checkpoint", type=Path, help="kept up to date, for --start")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, default=WEIGHTS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     corpora = [load(path) for path in options.corpus]
     print(f"{sum(len(c.visemes) for c in corpora) / 6000:.1f} minutes of speech")  # noqa: T201
-    network = fit(corpora, options.minutes, options.seed, options.start)
-    if options.checkpoint:
-        torch.save(network.state_dict(), options.checkpoint)
+    network = fit(
+        corpora,
+        options.minutes,
+        options.seed,
+        start=options.start,
+        checkpoint=options.checkpoint,
+    )
     print(f"{sum(p.numel() for p in network.parameters())} parameters")  # noqa: T201
     export(network, options.output)
 

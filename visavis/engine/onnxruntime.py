@@ -66,8 +66,6 @@ def _options(threads: int) -> ort.SessionOptions:
     options.inter_op_num_threads = 1
     # Spinning threads steal the cores of the other services on a small machine.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # The arena keeps its high-water mark for ever; variable shapes make it large.
-    options.enable_cpu_mem_arena = False
     options.log_severity_level = 3
     return options
 

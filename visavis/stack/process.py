@@ -20,6 +20,16 @@ _DEATH_WINDOW_S = 60.0
 _KILL_AFTER_S = 10.0
 _TAIL_BYTES = 2_000
 
+# Five processes share one machine: numpy must not start a thread for each core in each
+# of them, and glibc must give memory back rather than keep an arena for each thread.
+_SHARED_MACHINE = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
+}
+
 
 class State(StrEnum):
     STARTING = "starting"
@@ -66,7 +76,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **(environ or {})},
+                env={**_SHARED_MACHINE, **os.environ, **(environ or {})},
                 start_new_session=True,
             )
 
