@@ -12,7 +12,7 @@ from services.face import topology
 from services.face.delaunay import triangulate
 from services.face.matte import continue_behind, fill_hidden
 from services.face.mesh import build_mesh, head_frame
-from services.face.shapes import SHAPES, interpolate
+from services.face.shapes import SHAPES, closed_mouth, interpolate
 from tests.face.portraits import default_avatar
 
 
@@ -62,22 +62,33 @@ def test_mesh_covers_the_picture_except_mouth_and_eyes() -> None:
     assert all(len(set(triangle)) == 3 for triangle in mesh.triangles.tolist())
 
 
+def _landmarks() -> NDArray[np.float64]:
+    """[468, 3] of the shipped avatar."""
+    mesh = default_avatar().mesh
+    return np.column_stack([mesh.source[:468], -mesh.depth[:468]])
+
+
 def test_mesh_is_the_same_for_the_same_landmarks() -> None:
-    points = np.concatenate(
-        [default_avatar().mesh.source[:468], -default_avatar().mesh.depth[:468, None]], axis=1
-    )
-    first, second = build_mesh(points, 512), build_mesh(points, 512)
+    first, second = build_mesh(_landmarks(), 512), build_mesh(_landmarks(), 512)
     assert (first.triangles == second.triangles).all()
     assert (first.depth == second.depth).all()
 
 
 def test_face_follows_the_head_and_shoulders_stay() -> None:
-    mesh = default_avatar().mesh
+    mesh = build_mesh(_landmarks(), 512)
     assert (mesh.weight[: topology.LANDMARKS] == 1).all()
-    bottom = mesh.source[:, 1] > 505
-    assert (mesh.weight[bottom] < 0.05).all()
-    nose, ear = mesh.depth[topology.NOSE_TIP], mesh.depth[topology.RIGHT_EAR]
-    assert nose > ear > 0
+    assert (mesh.weight[mesh.source[:, 1] > 505] < 0.05).all()
+    hair = (mesh.source[:, 1] < 150) & (np.abs(mesh.source[:, 0] - 256) < 120)
+    assert (mesh.weight[hair] > 0.95).all()
+    assert mesh.depth[topology.NOSE_TIP] > mesh.depth[topology.RIGHT_EAR] > 0
+
+
+def test_closing_the_mouth_brings_the_lips_together() -> None:
+    mesh, frame = build_mesh(_landmarks(), 512), head_frame(_landmarks())
+    rest = mesh.source + closed_mouth(mesh, frame)
+    upper, lower = rest[list(topology.UPPER_INNER_LIP)], rest[list(topology.LOWER_INNER_LIP)]
+    assert np.abs(upper - lower).max() < 0.01
+    assert np.abs(rest[mesh.still] - mesh.source[mesh.still]).max() == 0
 
 
 def test_frame_turns_with_the_face() -> None:
