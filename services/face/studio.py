@@ -31,7 +31,7 @@ class AvatarInfo:
 
 
 class Gallery(Protocol):
-    """The avatars. Its methods block; the studio calls them on a lane of their own."""
+    """The avatars. Its methods block and are called from two threads."""
 
     def avatars(self) -> Sequence[AvatarInfo]: ...
 
@@ -65,6 +65,8 @@ class Studio:
         self._lanes = [EngineLane(f"face-{index}") for index in range(settings.lanes)]
         self._hearing_lane = EngineLane("face-network")
         self._gallery_lane = EngineLane("face-gallery")
+        # Making an avatar takes a second; nobody who attaches waits for it.
+        self._maker_lane = EngineLane("face-maker")
         self._busy: Counter[int] = Counter()
 
     async def load(self) -> None:
@@ -109,13 +111,13 @@ class Studio:
 
     async def create(self, name: str, image: bytes) -> AvatarInfo:
         """Raises InvalidInputError with the reason why a picture will not do."""
-        return await self._gallery_lane.run(self._gallery.create, name, image)
+        return await self._maker_lane.run(self._gallery.create, name, image)
 
     async def delete(self, name: str) -> None:
         await self._gallery_lane.run(self._gallery.delete, name)
 
     async def close(self) -> None:
-        for lane in (*self._lanes, self._gallery_lane, self._hearing_lane):
+        for lane in (*self._lanes, self._gallery_lane, self._maker_lane, self._hearing_lane):
             lane.close()
         self._engine.close()
 
