@@ -3,6 +3,8 @@
  * its level, muting for push to talk, and its PCM for the WebSocket path.
  */
 
+import { visibleLevel } from "./level.js";
+
 /** After the button, silence goes on this long, so that the end of speech is heard. */
 const LINGER_MS = 1500;
 
@@ -73,13 +75,12 @@ export class Microphone extends EventTarget {
     for (const type of ["pointerdown", "keydown"]) addEventListener(type, resume, { once: true });
   }
 
-  /** Loudness now, 0..1 on a decibel scale from -60 dB to -10 dB. */
+  /** Loudness now, 0..1. */
   level() {
     if (!this.#analyser || !this.track.enabled) return 0;
     this.#analyser.getFloatTimeDomainData(this.#samples);
     const power = this.#samples.reduce((sum, x) => sum + x * x, 0) / this.#samples.length;
-    const level_db = 10 * Math.log10(power + 1e-9);
-    return Math.max(0, Math.min(1, (level_db + 60) / 50));
+    return visibleLevel(Math.sqrt(power));
   }
 
   /** Muted, the microphone stays open and gives silence. */

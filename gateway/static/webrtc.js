@@ -4,6 +4,8 @@
  * can be switched on and off later without a second negotiation.
  */
 
+import { visibleLevel } from "./level.js";
+
 const GATHERING_LIMIT_MS = 1000;
 const CONNECT_LIMIT_MS = 6000;
 /** A Wi-Fi change shows up as "disconnected" and often heals by itself. */
@@ -58,6 +60,8 @@ export class WebRtcMedia extends EventTarget {
   #stream = new MediaStream();
   #microphone;
   #healing = 0;
+  #voice = 0;
+  #measuring = null;
   #leave = () => {};
 
   /**
@@ -100,10 +104,17 @@ export class WebRtcMedia extends EventTarget {
     await this.#microphone.replaceTrack(microphone?.track ?? null);
   }
 
-  /** Loudness of the avatar's voice now, 0..1. */
+  /** Loudness of the avatar's voice, 0..1, as of the last time that it was asked for. */
   voiceLevel() {
+    this.#measuring ??= this.#measureVoice().finally(() => (this.#measuring = null));
+    return this.#voice;
+  }
+
+  async #measureVoice() {
     const receiver = this.#pc.getReceivers().find(({ track }) => track.kind === "audio");
-    return receiver?.getSynchronizationSources()[0]?.audioLevel ?? 0;
+    const reports = [...((await receiver?.getStats()) ?? new Map()).values()];
+    const heard = reports.find(({ type, kind }) => type === "inbound-rtp" && kind === "audio");
+    this.#voice = visibleLevel(heard?.audioLevel ?? 0);
   }
 
   close() {
