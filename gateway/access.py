@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.settings import GatewaySettings
 
 # The page must load before it can ask for the key, and probes carry none.
-_OPEN_PATHS = ("/", "/healthz", "/docs", "/openapi.json")
+_OPEN_PATHS = ("/", "/healthz", "/readyz", "/docs", "/openapi.json")
 _OPEN_PREFIXES = ("/static/", "/docs/")
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import shutil
 import tempfile
@@ -21,6 +22,8 @@ from gateway.sound import OpusEncoder
 from gateway.webrtc import Peer, Role
 from visavis.errors import AtCapacityError, OutOfOrderError, UnknownNameError
 from visavis.media import VideoCodec
+
+log = logging.getLogger(__name__)
 
 
 class Audience:
@@ -140,13 +143,19 @@ class Audience:
         """Raises UnknownNameError where none was started."""
         if self._recording is None:
             raise UnknownNameError("recording: none was started")
-        self._recording.finish(now_samples)
+        try:
+            self._recording.finish(now_samples)
+        except OSError as error:
+            self._recording.abandon(error.strerror or str(error))
         return self._recording
 
     def turn_cut(self, turn: int, now_samples: int) -> None:
         """A turn ended early."""
         if self._recording is not None:
-            self._recording.turn_cut(turn, now_samples)
+            try:
+                self._recording.turn_cut(turn, now_samples)
+            except OSError as error:
+                self._recording.abandon(error.strerror or str(error))
 
     # ------------------------------------------------------------ media
 
@@ -164,7 +173,12 @@ class Audience:
             self._opus = None
         self._broadcast.push(tick)
         if self._recording is not None:
-            self._recording.push(tick)
+            try:
+                self._recording.push(tick)
+            except OSError as error:
+                # A full disk ends the recording, not the conversation.
+                log.error("recording: %s", error)
+                self._recording.abandon(error.strerror or str(error))
 
     async def close(self) -> None:
         """Disconnect everybody, delete recordings."""

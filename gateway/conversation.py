@@ -111,7 +111,7 @@ class Conversation:
         """The visitor wants silence. Without a turn this does nothing."""
         if self._turn is None:
             return []
-        if not self._turn.heard():
+        if self._turn.confirmed and not self._turn.heard():
             self._history.forget_unanswered()
         actions = self._end_turn("interrupt")
         return self._settle([*actions, self._announce("interrupt")])
@@ -226,11 +226,13 @@ class Conversation:
     # ------------------------------------------------------------ faults and time
 
     def stage_failed(self, stage: str, number: int, code: str, message: str) -> list[Action]:
-        """A stage cannot go on with turn `number`."""
+        """A stage cannot go on with turn `number`; 0: with something outside of turns."""
         turn = self._current(number)
-        if turn is None:
-            return []
-        return self._settle(self._fail(turn, code, f"{stage}: {message}"))
+        text = f"{stage}: {message}"
+        if turn is not None:
+            return self._settle(self._fail(turn, code, text))
+        # Turn 0 is the session itself: an utterance, an idle picture.
+        return [] if number else [Emit(ErrorEvent(code=code, message=text))]
 
     def stage_lost(self, stage: str, message: str) -> list[Action]:
         """A stage's replica is gone. Ends the turn only where its work was not done."""
@@ -255,9 +257,9 @@ class Conversation:
         return self._settle(self._fail(turn, "bus_lost", f"bus: {message}"))
 
     def check(self, now: float) -> list[Action]:
-        """Fail a turn that has stood still for too long."""
+        """Fail a turn that has stood still for too long. A held one waits for the visitor."""
         turn = self._turn
-        if turn is None or now - turn.progress_at_s <= self._timeout_s:
+        if turn is None or not turn.confirmed or now - turn.progress_at_s <= self._timeout_s:
             return []
         stage = turn.awaited_stage()
         if stage is None and turn.speaking:

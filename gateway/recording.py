@@ -6,6 +6,7 @@ with the key frame before it, so that no sound of the turn is lost.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -59,6 +60,8 @@ class Recording:
         self.phase = Phase.ARMED
         self.turn: int | None = None
         self.duration_s = 0.0
+        self.error = ""
+        """Why it could not be written."""
         self._limit_samples = round(limit_s * RATE_HZ)
         self._file: BinaryIO | None = None
         self._muxer: Muxer | None = None
@@ -99,12 +102,13 @@ class Recording:
         self._preroll_pictures.clear()
         self._preroll_sound.clear()
 
-    def abandon(self) -> None:
+    def abandon(self, error: str = "") -> None:
         """Stop and delete what was recorded."""
+        self.phase, self.error = Phase.DONE, error
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # what is buffered may not fit either
+                self._file.close()
             self._file = None
-        self.phase = Phase.DONE
         self.path.unlink(missing_ok=True)
 
     @property

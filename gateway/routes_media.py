@@ -96,6 +96,8 @@ async def recording_file(session: TheSession) -> FileResponse:
         raise UnknownNameError("recording: none was started")
     if current.phase is not Phase.DONE:
         raise OutOfOrderError("recording: it is still running; stop it first")
+    if current.error:
+        raise OutOfOrderError(f"recording: it could not be written: {current.error}")
     if current.empty:
         raise UnknownNameError("recording: it ended before there was anything to record")
     return FileResponse(current.path, media_type="video/mp4", filename="visavis.mp4")

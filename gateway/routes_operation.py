@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from gateway.registry import ReplicaState
+from gateway.registry import SERVICES, ReplicaState
 from gateway.schemas import EngineInfo, ReplicaInfo, ServiceList, Target
 from gateway.state import TheGateway
 
@@ -64,3 +64,19 @@ async def healthz(gateway: TheGateway) -> JSONResponse:
     connected = gateway.bus.connected
     status = "ok" if connected else "the bus is not connected"
     return JSONResponse({"status": status}, 200 if connected else 503)
+
+
+@router.get("/readyz")
+async def readyz(gateway: TheGateway) -> JSONResponse:
+    """200 once a visitor can be served: every stage has a replica that answers."""
+    if _silent(gateway):
+        await gateway.registry.refresh()
+    silent = _silent(gateway)
+    status = f"waiting for {', '.join(silent)}" if silent else "ok"
+    return JSONResponse({"status": status}, 503 if silent else 200)
+
+
+def _silent(gateway: TheGateway) -> list[str]:
+    """Services of which no replica answers."""
+    healthy = {s.replica.service for s in gateway.registry.replicas() if s.healthy}
+    return [service for service in SERVICES if service not in healthy]

@@ -51,7 +51,9 @@ class GatewaySettings(Settings):
         description="Probability of having finished from which an answer is prepared while the "
         "visitor pauses; above 1: never",
     )
-    max_tokens: int = Field(200, ge=1, le=2048, description="Longest answer")
+    max_tokens: int = Field(
+        0, ge=0, le=2048, description="Longest answer; 0: the llm service's own limit"
+    )
     temperature: float | None = Field(
         None, ge=0, le=2, description="Of the language model; empty: the service's default"
     )

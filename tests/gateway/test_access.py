@@ -6,6 +6,7 @@ import httpx
 import pytest
 import websockets
 
+from gateway.__main__ import main
 from gateway.settings import GatewaySettings, check_exposure
 from tests.gateway.conftest import RunningGateway
 from tests.gateway.test_api import problem
@@ -68,3 +69,10 @@ def test_the_outside_needs_a_key() -> None:
         check_exposure(settings(host=host, api_key="secret"))
     for host in ("127.0.0.1", "::1", "localhost"):
         check_exposure(settings(host=host))
+
+
+def test_the_process_refuses_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["gateway", "--host", "0.0.0.0"])
+    with pytest.raises(SystemExit) as refusal:
+        main()
+    assert "API key" in str(refusal.value)

@@ -252,6 +252,7 @@ async def test_what_operators_see(http: httpx.AsyncClient, doubles: Doubles) -> 
     assert targets[0]["labels"] == {"service": "gateway"}
     assert "gateway_sessions" in (await http.get("/metrics")).text
     assert (await http.get("/healthz")).json() == {"status": "ok"}
+    assert (await http.get("/readyz")).json() == {"status": "ok"}
 
 
 async def test_the_api_page_needs_nothing_from_outside(http: httpx.AsyncClient) -> None:

@@ -315,6 +315,18 @@ def test_a_long_answer_does_not_time_out(talk: Conversation) -> None:
     assert talk.check(1000) == []
 
 
+def test_a_fault_outside_of_turns_is_told(talk: Conversation) -> None:
+    actions = talk.stage_failed("asr", 0, "internal", "deaf")
+    assert of(actions, ErrorEvent) == [ErrorEvent(code="internal", message="asr: deaf")]
+
+
+def test_a_held_turn_waits_for_the_visitor(talk: Conversation) -> None:
+    talk.paused(1, "Well", 0.9, 0)
+    assert talk.check(1000) == []
+    talk.final(1, "Well", 1000)
+    assert talk.check(1010) == []
+
+
 # ------------------------------------------------------------ history
 
 

@@ -1,0 +1,169 @@
+"""Recordings: what is in the file, from where to where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gateway.playout import Playout
+from gateway.recording import Phase, Recording, Scope
+from gateway.timeline import TICK_SAMPLES
+from tests.gateway.media import PictureEncoder, film, tone
+from visavis.media import VideoCodec
+
+
+class Stage:
+    """A playout whose face is a real encoder, and a recording of it."""
+
+    def __init__(self, folder: Path, scope: Scope, **options: Any) -> None:
+        self.playout = Playout()
+        self.playout.set_codecs({VideoCodec.H264})
+        self.encoder = PictureEncoder()
+        self.recording = Recording(folder / "film.mp4", scope, **options)
+
+    def idle(self, pictures: int, *, keyframe: bool = False) -> None:
+        """The face waits, for so many pictures."""
+        for i in range(pictures):
+            picture = self.encoder.picture(brightness=40, keyframe=keyframe and i == 0)
+            self.playout.push_picture(picture)
+            self.run(2)
+
+    def speak(self, turn: int, frames: int, *, keyframe: bool = True, ticks: int = 0) -> None:
+        """A turn of `frames` pictures, played to its end or for so many ticks."""
+        self.playout.open_turn(turn)
+        self.playout.push_voice(turn, tone(2 * frames * TICK_SAMPLES), last=True)
+        for i in range(frames):
+            self.playout.push_picture(
+                self.encoder.picture(
+                    turn, i, brightness=200, keyframe=keyframe and i == 0, last=i == frames - 1
+                )
+            )
+        self.run(ticks or 2 * frames + 2)
+
+    def run(self, ticks: int) -> None:
+        for _ in range(ticks):
+            self.recording.push(self.playout.tick())
+
+    def read(self) -> tuple[list[float], list[float], float]:
+        """Times and brightness of the pictures; length of the sound in seconds."""
+        assert self.recording.phase is Phase.DONE
+        payload = self.recording.path.read_bytes()
+        with film(payload) as container:
+            frames = list(container.decode(video=0))
+        with film(payload) as container:
+            sound = sum(f.samples for f in container.decode(audio=0)) / 48_000
+        times = [f.pts / 90_000 for f in frames]
+        return times, [float(f.to_ndarray(format="gray").mean()) for f in frames], sound
+
+
+def test_a_turn_from_its_first_picture_to_its_last(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.TURN)
+    stage.idle(5)
+    stage.speak(1, 10)
+    times, brightness, sound = stage.read()
+    assert times == pytest.approx([i / 25 for i in range(10)])
+    assert min(brightness) > 150
+    assert sound == pytest.approx(0.4, abs=0.04)
+    assert stage.recording.duration_s == pytest.approx(0.4)
+
+
+def test_the_next_turn_is_not_in_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.TURN)
+    stage.speak(1, 5)
+    stage.idle(3)
+    stage.speak(2, 5)
+    assert len(stage.read()[0]) == 5
+
+
+def test_without_a_key_frame_it_begins_with_the_one_before(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.TURN)
+    stage.idle(5)
+    stage.idle(3, keyframe=True)
+    stage.speak(1, 10, keyframe=False)
+    times, brightness, sound = stage.read()
+    assert [b > 150 for b in brightness] == [False] * 3 + [True] * 10
+    assert times == pytest.approx([i / 25 for i in range(13)])
+    assert sound == pytest.approx(13 / 25, abs=0.04)
+
+
+def test_a_turn_that_is_cut_off_ends_there(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.TURN)
+    stage.speak(1, 40, ticks=20)
+    stage.recording.turn_cut(2, stage.playout.now_samples)
+    assert stage.recording.phase is Phase.RECORDING
+    stage.recording.turn_cut(1, stage.playout.now_samples)
+    times, _, sound = stage.read()
+    assert len(times) == 10
+    assert sound == pytest.approx(0.4, abs=0.04)
+
+
+def test_a_session_is_recorded_until_it_is_stopped(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION)
+    stage.idle(10)
+    stage.speak(1, 10)
+    stage.idle(10)
+    stage.recording.finish(stage.playout.now_samples)
+    times, _, sound = stage.read()
+    # A picture that came late in its tick may still wait.
+    assert len(times) == pytest.approx(30, abs=1)
+    assert sound == pytest.approx(stage.recording.duration_s, abs=0.04)
+    assert sound == pytest.approx(31 / 25, abs=0.08)
+
+
+def test_sound_and_picture_stay_in_step(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION)
+    stage.idle(7)
+    stage.speak(1, 10)
+    stage.recording.finish(stage.playout.now_samples)
+    times, brightness, _ = stage.read()
+    with film(stage.recording.path.read_bytes()) as container:
+        frames = list(container.decode(audio=0))
+    sound = np.concatenate([f.to_ndarray()[0] for f in frames])
+    heard_s = np.argmax(np.abs(sound) > 0.05) / 48_000
+    seen_s = times[next(i for i, b in enumerate(brightness) if b > 150)]
+    assert heard_s == pytest.approx(seen_s, abs=0.01)
+
+
+def test_a_recording_has_an_end(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION, limit_s=0.5)
+    stage.idle(30)
+    assert stage.read()[2] == pytest.approx(0.5, abs=0.06)
+
+
+def test_nothing_recorded_leaves_no_file(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.TURN)
+    stage.idle(5)
+    stage.recording.finish(stage.playout.now_samples)
+    assert stage.recording.empty
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_waits_for_a_turn_is_bounded(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.TURN)
+    stage.idle(2)
+    stage.run(50 * 60)
+    recording = stage.recording
+    assert len(recording._preroll_sound) <= 50 * 12 + 1
+    assert len(recording._preroll_pictures) == 0
+
+
+def test_an_abandoned_recording_is_deleted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION)
+    stage.idle(5)
+    stage.recording.abandon("no space left on device")
+    assert stage.recording.phase is Phase.DONE and stage.recording.error
+    assert list(tmp_path.iterdir()) == []
+    stage.run(3)
+
+
+def test_a_larger_face_in_mid_recording_still_decodes(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION)
+    stage.idle(5)
+    stage.encoder = PictureEncoder(size=128)
+    stage.playout.restart_stream()
+    stage.idle(5, keyframe=True)
+    stage.recording.finish(stage.playout.now_samples)
+    assert len(stage.read()[0]) == pytest.approx(10, abs=1)
