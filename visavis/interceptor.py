@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import grpc
@@ -70,15 +70,14 @@ def _guard_unary(inner: Any, method: str) -> Any:
 
 
 def _guard_stream(inner: Any, method: str) -> Any:
-    async def behaviour(
-        request: Any, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[Any]:
+    # A coroutine that writes, not a generator: gRPC drops a generator that it has cancelled
+    # between two responses, and clean-up would wait for the collector, in another task.
+    async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         call = _Call(method)
         try:
-            # Closed at once, not when collected: its clean-up frees slots.
             async with contextlib.aclosing(inner(request, context)) as responses:
                 async for response in responses:
-                    yield response
+                    await context.write(response)
         except BaseException as error:
             await call.fail(error, context)
             raise
@@ -97,7 +96,7 @@ class _Call:
         metrics.grpc_request_seconds.labels(self._method).observe(time.monotonic() - self._started)
 
     async def fail(self, error: BaseException, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        if isinstance(error, (grpc.aio.AbortError, GeneratorExit)):
+        if isinstance(error, grpc.aio.AbortError):
             self.finish(grpc.StatusCode.CANCELLED)
             return
         code, message = status_of(error)

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 SERVICES = ("asr", "llm", "tts", "face")
 _POLL_S = 0.1
-_HTTP_TIMEOUT_S = 2.0
+_HTTP_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Stack:
         with contextlib.suppress(BusError):  # the bus may be restarting
             self.replicas = await discover(self._bus.client)
         alive = {replica.service for replica in self.replicas}
-        if await self._gateway_answers():
+        if await self._gateway_ready():
             alive.add("gateway")
         for name, child in self.children.items():
             if name in alive and child.state in (State.STARTING, State.READY):
@@ -136,11 +136,11 @@ class Stack:
             elif child.state is State.READY:
                 child.state = State.STARTING
 
-    async def _gateway_answers(self) -> bool:
+    async def _gateway_ready(self) -> bool:
         host = "127.0.0.1" if self.options.host == "0.0.0.0" else self.options.host
         try:
             async with httpx.AsyncClient(timeout=_HTTP_TIMEOUT_S, trust_env=False) as client:
-                return (await client.get(f"http://{host}:{self.port}/healthz")).is_success
+                return (await client.get(f"http://{host}:{self.port}/readyz")).is_success
         except httpx.HTTPError:
             return False
 
