@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, ViewportSize, expect
 
+from tests.browser.driving import open_page, start
 from tests.browser.stub_gateway import StubGateway
-from tests.browser.test_page import open_page, start
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

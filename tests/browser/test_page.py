@@ -2,61 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-
 import numpy as np
 import pytest
-from playwright.async_api import FilePayload, Page, expect
+from playwright.async_api import Page, expect
 
+from tests.browser.driving import body, moves, open_page, start
 from tests.browser.stub_gateway import StubGateway
-from tests.browser.stub_media import drawn_face, jpeg
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-def portrait(name: str) -> FilePayload:
-    return FilePayload(name=name, mimeType="image/jpeg", buffer=jpeg(drawn_face()))
-
-
-async def open_page(page: Page, stub: StubGateway, query: str = "") -> None:
-    await page.goto(f"{stub.url}/{query}")
-    await page.wait_for_selector("body[data-ready]")
-
-
-async def start(page: Page, stub: StubGateway, query: str = "?transport=websocket") -> None:
-    """Open the page and talk by typing, with the picture moving."""
-    await open_page(page, stub, query)
-    await page.click("#start-type")
-    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
-
-
-async def body(page: Page, name: str) -> str | None:
-    return await page.get_attribute("body", f"data-{name}")
-
-
-async def moves(page: Page, stub: StubGateway) -> bool:
-    """Whether the video shows that the stub's face opens and closes its mouth."""
-    stub.push({"type": "state", "state": "speaking"})
-    changed: bool = await page.evaluate(
-        """async () => {
-          const video = document.querySelector("video");
-          const brush = new OffscreenCanvas(32, 32).getContext("2d");
-          const look = () => {
-            brush.drawImage(video, 0, 0, 32, 32);
-            return brush.getImageData(0, 0, 32, 32).data;
-          };
-          const frame = () => new Promise((done) => video.requestVideoFrameCallback(done));
-          await frame();
-          const first = look();
-          for (let i = 0; i < 60; i += 1) {
-            await frame();
-            if (look().some((value, index) => Math.abs(value - first[index]) > 20)) return true;
-          }
-          return false;
-        }"""
-    )
-    return changed
 
 
 # ------------------------------------------------------------------- start
@@ -249,95 +203,6 @@ async def test_resampler_keeps_speech_and_removes_what_would_fold(
     assert np.sqrt(np.mean(folded[500:15_500] ** 2)) < 0.01
 
 
-# ----------------------------------------------------------------- choices
-
-
-async def test_speaks_chinese_and_changes_to_a_chinese_voice(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
-    await page.check("input[name=language][value=zh]", force=True)
-    await expect(page.locator("#captions-title span")).to_have_text("对话")
-    await expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
-    await stub.until(lambda seen: seen.updates)
-    assert stub.seen.updates == [{"language": "zh", "voice": "baker"}]
-
-
-async def test_every_text_exists_in_both_languages(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub)
-    missing = await page.evaluate(
-        """async () => {
-          const { text, speak } = await import("/static/i18n.js");
-          const keys = [...document.querySelectorAll("[data-i18n], [data-i18n-label]")]
-            .flatMap(({ dataset }) => [dataset.i18n, dataset.i18nLabel]).filter(Boolean);
-          return ["en", "zh"].flatMap((language) => {
-            speak(language);
-            return keys.filter((key) => text(key) === key).map((key) => `${language} ${key}`);
-          });
-        }"""
-    )
-    assert missing == []
-
-
-async def test_chooses_avatar_and_voice(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
-    assert stub.seen.sessions[0] == {"language": "en", "voice": "hibari", "avatar": "eileen"}
-    await page.click("#settings-open")
-    await page.check("input[name=avatar][value=grandma-gu]", force=True)
-    await page.check("input[name=voice][value=joe]", force=True)
-    await stub.until(lambda seen: len(seen.updates) == 2)
-    assert stub.seen.updates == [{"avatar": "grandma-gu"}, {"voice": "joe"}]
-    await expect(page.locator("#avatar-name")).to_have_text("Grandma gu")
-
-
-async def test_creates_an_avatar_from_a_photo(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub)
-    await page.click("#settings-open")
-    await page.click("#avatar-new")
-    photo = portrait("My aunt (2).jpg")
-    await page.set_input_files("#photo", files=[photo])
-    await expect(page.locator("#avatar-new-name")).to_have_value("My-aunt-2")
-    await page.click("#creator-submit")
-    await expect(page.locator("#avatar-name")).to_have_text("My aunt 2")
-    assert stub.seen.uploads == [("My-aunt-2", len(photo["buffer"]))]
-
-
-async def test_a_dropped_photo_opens_the_creator(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub)
-    picture = base64.b64encode(jpeg(drawn_face())).decode()
-    await page.evaluate(
-        """(picture) => {
-          const bytes = Uint8Array.from(atob(picture), (c) => c.charCodeAt(0));
-          const dataTransfer = new DataTransfer();
-          dataTransfer.items.add(new File([bytes], "uncle.jpg", { type: "image/jpeg" }));
-          document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, dataTransfer }));
-        }""",
-        picture,
-    )
-    await expect(page.locator("#photo-preview")).to_be_visible()
-    await expect(page.locator("#avatar-new-name")).to_have_value("uncle")
-
-
-async def test_a_refused_photo_shows_the_servers_reason(page: Page, stub: StubGateway) -> None:
-    stub.script.refuse_avatar = "two faces in the picture"
-    await open_page(page, stub)
-    await page.click("#settings-open")
-    await page.click("#avatar-new")
-    text = FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"hello")
-    await page.set_input_files("#photo", files=[text])
-    await expect(page.locator("#creator-fault")).to_contain_text("not a JPEG")
-    photo = portrait("two.jpg")
-    await page.set_input_files("#photo", files=[photo])
-    await page.click("#creator-submit")
-    await expect(page.locator("#creator-fault")).to_have_text("two faces in the picture")
-    await expect(page.locator("#creator-submit")).to_be_enabled()
-
-
-async def test_choices_are_remembered(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub)
-    await page.check("input[name=language][value=zh]", force=True)
-    await open_page(page, stub)
-    await expect(page.locator("input[name=language][value=zh]")).to_be_checked()
-
-
 # ---------------------------------------------------- recording, key, viewers
 
 
@@ -376,44 +241,3 @@ async def test_a_viewer_looks_on_without_a_session_of_its_own(
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     await expect(page.locator("#dock")).to_be_hidden()
     assert not stub.seen.sessions
-
-
-# ---------------------------------------------------------------- recovery
-
-
-@pytest.mark.parametrize("transport", ["websocket", "auto"])
-async def test_reconnects_to_the_same_session(
-    page: Page, stub: StubGateway, transport: str
-) -> None:
-    await start(page, stub, f"?transport={transport}")
-    stub.drop()
-    await page.wait_for_selector("body[data-connection=reconnecting]")
-    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
-    assert len(stub.seen.sessions) == 1
-    assert await moves(page, stub)
-
-
-async def test_makes_a_new_session_after_a_restart_of_the_gateway(
-    page: Page, stub: StubGateway
-) -> None:
-    await start(page, stub)
-    stub.drop(forget=True)
-    await page.wait_for_selector("body[data-connection=reconnecting]")
-    await page.wait_for_selector("body[data-connection=live]")
-    assert len(stub.seen.sessions) == 2
-
-
-async def test_the_microphone_survives_a_reconnect(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
-    await page.wait_for_selector("body[data-microphone=on]")
-    stub.drop()
-    await page.wait_for_selector("body[data-connection=reconnecting]")
-    await page.wait_for_selector("body[data-connection=live]")
-    before = len(stub.seen.pcm)
-    await stub.until(lambda seen: len(seen.pcm) > before + 6400)
-
-
-async def test_leaving_the_page_ends_the_session(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
-    await page.goto("about:blank")
-    await stub.until(lambda seen: seen.deleted == ["session1"])
