@@ -200,8 +200,6 @@ class Recording:
 
     def _complete(self, end_samples: int) -> None:
         assert self._muxer is not None and self._aac is not None and self._file is not None
-        # Sound that ran on past the last picture keeps that picture on the screen.
-        end_samples = max(end_samples, self._start_samples + self._sound_samples)
         self._write_sound(end_samples, np.zeros(0, np.int16))
         self._write(self._muxer.finish(end_samples))
         for packet in self._aac.finish():

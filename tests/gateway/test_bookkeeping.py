@@ -98,6 +98,11 @@ def test_a_stage_lasts_from_what_it_waits_for_to_what_it_gives() -> None:
     assert made.voice_to_voice_ms == 320.0
 
 
+def test_playout_waits_for_the_later_of_words_and_voice() -> None:
+    made = ledger(asked=1.0, understood=1.1, first_voice=1.3, started=1.35)
+    assert [(s.name, s.start_ms) for s in made.stages()] == [("asr", 0.0), ("playout", 300.0)]
+
+
 def test_a_moment_comes_once() -> None:
     made = ledger(asked=1.0)
     assert made.mark(Mark.STARTED, 2.0) and not made.mark(Mark.STARTED, 3.0)

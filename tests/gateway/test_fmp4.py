@@ -50,6 +50,7 @@ def test_every_picture_decodes_at_its_own_time() -> None:
     with film(movie(times)) as container:
         frames = list(container.decode(video=0))
         assert [f.pts for f in frames] == times
+        assert [f.duration for f in frames] == [3600, 3600, 1800, 5400, 3600, 3600]
         assert container.streams.video[0].time_base.denominator == 90_000
         assert [f.to_ndarray(format="gray").mean() for f in frames] == sorted(
             f.to_ndarray(format="gray").mean() for f in frames

@@ -264,6 +264,18 @@ def test_after_an_interruption_pictures_wait_for_a_key_frame() -> None:
     assert shown(run(target, 3)) == [b"new", b"next"]
 
 
+def test_a_void_picture_that_was_under_way_breaks_the_stream_too() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(50))
+    target.push_picture(synced(1, 0))
+    run(target, 3)  # nothing waits any more
+    target.void(2)
+    target.push_picture(synced(1, 1))
+    target.push_picture(idle(name=b"broken"))
+    assert shown(run(target, 2)) == []
+
+
 def test_a_new_turn_after_a_finished_one_needs_no_key_frame() -> None:
     target = playout(H264)
     target.open_turn(1)
