@@ -63,6 +63,15 @@ class Turn:
         return None if self.voice_complete else "tts"
 
 
+def same_words(one: str, other: str) -> bool:
+    """Whether two transcripts differ in punctuation and case at most."""
+    return _words(one) == _words(other)
+
+
+def _words(text: str) -> str:
+    return "".join(c for c in text.casefold() if c.isalnum())
+
+
 class Conversation:
     """One session's turns.
 
@@ -138,7 +147,7 @@ class Conversation:
         text = text.strip()
         turn = self._turn
         actions: list[Action] = []
-        if turn is not None and (turn.confirmed or turn.question == text):
+        if turn is not None and (turn.confirmed or same_words(turn.question, text)):
             # A typed question is being answered, or this very answer is under way.
             return []
         if turn is not None:
@@ -156,7 +165,8 @@ class Conversation:
         turn = self._turn
         if not text:
             return self.discarded(utterance)
-        if turn is not None and not turn.confirmed and turn.question == text:
+        if turn is not None and not turn.confirmed and same_words(turn.question, text):
+            turn.question = text
             return self._settle(self._confirm(turn, now))
         actions = self._end_turn("speech")
         actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)

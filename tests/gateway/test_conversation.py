@@ -168,6 +168,14 @@ def test_final_words_confirm_what_was_prepared(talk: Conversation) -> None:
     ]
 
 
+def test_another_full_stop_is_no_other_question(talk: Conversation) -> None:
+    talk.speech_started(1)
+    talk.paused(1, "what is it", 0.8, 1)
+    actions = talk.final(1, "What is it?", 2)
+    assert of(actions, ConfirmTurn) == [ConfirmTurn(1)]
+    assert of(actions, TranscriptEvent)[0].text == "What is it?"
+
+
 def test_a_visitor_who_goes_on_voids_what_was_prepared(talk: Conversation) -> None:
     talk.speech_started(1)
     talk.paused(1, "What is", 0.8, 1)
