@@ -72,6 +72,8 @@ class AacEncoder:
         self._codec.layout = "mono"
         self._codec.format = "fltp"
         self._codec.bit_rate = AAC_BIT_RATE
+        # A third of the work, for a difference that speech does not show.
+        self._codec.options = {"aac_coder": "fast"}
         self._codec.time_base = SOUND_TIME_BASE
         self._codec.open()
         self._start = start_samples
