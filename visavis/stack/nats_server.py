@@ -33,6 +33,18 @@ def free_port() -> int:
         return port
 
 
+def can_listen(host: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        # As servers do: a port of which old connections linger is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
 class NatsServer:
     """Context manager around one server. `restart` keeps the port, as a crash would."""
 

@@ -18,7 +18,7 @@ from visavis.clock import Clock, MonotonicClock
 from visavis.discovery import Replica, discover
 from visavis.errors import BusError, VisavisError
 from visavis.settings import ENV_PREFIX
-from visavis.stack.nats_server import NatsServer, free_port
+from visavis.stack.nats_server import NatsServer, can_listen, free_port
 from visavis.stack.process import Child, State
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,11 @@ class Stack:
 
     async def _start(self) -> None:
         started = self._clock.now()
+        if not can_listen(self.options.host, self.port):
+            raise VisavisError(
+                f"port {self.port} on {self.options.host} cannot be listened on; is another "
+                "visavis running? Choose a free one with --port"
+            )
         self.options.log_dir.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(self._nats.start)
         self._bus = await Bus.connect(self._nats.url, name="supervisor")

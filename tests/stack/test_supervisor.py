@@ -1,0 +1,27 @@
+"""What `visavis up` says when it cannot start."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from visavis.errors import VisavisError
+from visavis.stack.supervisor import Stack, StackOptions
+
+
+async def test_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(VisavisError, match=f"port {port}.*--port"):
+            async with Stack(StackOptions(log_dir=tmp_path, port=port)):
+                pass
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_service_that_keeps_dying_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
+    options = StackOptions(log_dir=tmp_path, arguments={"llm": ["--profile", "nonsense"]})
+    with pytest.raises(VisavisError, match=r"llm keeps dying(.|\n)*nonsense"):
+        async with Stack(options) as stack:
+            pytest.fail(f"started {stack.children}")
