@@ -17,7 +17,7 @@ async def test_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path
         with pytest.raises(VisavisError, match=f"port {port}.*--port"):
             async with Stack(StackOptions(log_dir=tmp_path, port=port)):
                 pass
-    assert list(tmp_path.iterdir()) == []
+    assert not any(tmp_path.iterdir())  # noqa: ASYNC240  # nobody else runs on this loop
 
 
 async def test_service_that_keeps_dying_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
