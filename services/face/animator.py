@@ -45,7 +45,7 @@ class Frame:
     live: bool
     last: bool
     restart: bool
-    """The viewer may have lost frames before this one: it must stand on its own."""
+    """It must stand on its own: a turn begins, or the viewer may have lost frames before it."""
     pose: FacePose
 
 
@@ -226,6 +226,8 @@ class Animator:
         time_s = turn.made / self.fps
         if turn.made == 0:
             turn.first_made_s = now_s
+            # So that a recording of the turn can begin with its first picture.
+            self._restart = True
         self._note_accents(turn.lips, time_s)
         self._speech += _SPEECH_RISE * (1 - self._speech)
         pose = self._pose(turn.lips.at(time_s))

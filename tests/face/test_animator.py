@@ -238,6 +238,16 @@ def test_no_live_frame_comes_between_spoken_ones_that_are_not_shown_yet() -> Non
     assert min(lives) == SENTENCE_FRAMES
 
 
+def test_the_first_picture_of_a_turn_stands_alone() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.run(1.0)
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(1.0)
+    spoken = [f for f in viewer.frames if not f.live]
+    assert [f.restart for f in spoken] == [True] + [False] * (len(spoken) - 1)
+
+
 def test_interruption_goes_on_from_the_screen_and_shuts_the_mouth() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
