@@ -5,6 +5,7 @@ The only file of the service that sees protobuf.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from importlib.metadata import version
@@ -50,7 +51,7 @@ class LlmService:
     ) -> None:
         self._backend = backend or open_backend(settings)
         generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
-        self._generator = generator
+        self._reading: asyncio.Task[None] | None = None
         self._servicer = LanguageModelServicer(
             generator, self._backend, bus, instance, device=settings.device
         )
@@ -59,12 +60,21 @@ class LlmService:
         await self._backend.load()
         # A model that loads but cannot answer is found out before it is offered.
         await self._servicer.read_ahead(0)
+        self._reading = asyncio.create_task(self._read_ahead_elsewhere())
+
+    async def _read_ahead_elsewhere(self) -> None:
+        """While nobody asks: a visitor's first answer must not wait for the persona."""
+        for slot in range(1, self._backend.slots):
+            await self._servicer.read_ahead(slot)
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         llm_pb2_grpc.add_LanguageModelServicer_to_server(self._servicer, server)
         return [llm_pb2.DESCRIPTOR.services_by_name["LanguageModel"].full_name]
 
     async def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
         await self._backend.close()
 
 
