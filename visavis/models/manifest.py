@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from visavis.errors import ModelStoreError
+from visavis.plans.recipe import PlanRecipe
 
-Task = Literal["vad", "turn", "asr", "llm", "tts", "face_landmarks"]
+Task = Literal["vad", "turn", "asr", "llm", "tts", "face", "face_landmarks"]
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
@@ -227,6 +228,22 @@ class BundleManifest(_Strict):
     files: Annotated[tuple[BundleFile, ...], Field(min_length=1)]
     prepare: tuple[PrepareStep, ...] = ()
     tensors: dict[str, TensorTable] = Field(default_factory=dict)
+    plans: tuple[PlanRecipe, ...] = ()
+    """What is compiled for a GPU."""
+    cpu_only: dict[str, str] = Field(default_factory=dict)
+    """Network files that are never compiled: path -> why they stay on the CPU."""
+
+    @model_validator(mode="after")
+    def _plans_agree(self) -> BundleManifest:
+        known = {file.path for file in self.files}
+        known.update(path for step in self.prepare for path in step.outputs)
+        for path in (*(plan.graph for plan in self.plans), *self.cpu_only):
+            if path not in known:
+                raise ValueError(f"{path} is to be a plan or to stay on the CPU; nothing makes it")
+        names = [plan.name for plan in self.plans]
+        if len(set(names)) != len(names):
+            raise ValueError("two plans have one name")
+        return self
 
     @model_validator(mode="after")
     def _paths_agree(self) -> BundleManifest:
