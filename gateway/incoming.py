@@ -15,6 +15,7 @@ from visavis.media import PcmChunk, TranscriptChunk, TranscriptEvent, VideoChunk
 log = logging.getLogger(__name__)
 
 MAX_FPS = 120
+MAX_SIDE_PIXELS = 4096
 
 
 def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> list[Action]:
@@ -34,9 +35,12 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
 
 
 def picture_of(chunk: VideoChunk) -> Picture | None:
-    """The chunk as playout wants it; None if it cannot be timed."""
+    """The chunk as playout wants it; None if it cannot be timed or written to a file."""
     if not 1 <= chunk.fps <= MAX_FPS:
         log.warning("video: a chunk with %d frames a second is dropped", chunk.fps)
+        return None
+    if not (1 <= chunk.width <= MAX_SIDE_PIXELS and 1 <= chunk.height <= MAX_SIDE_PIXELS):
+        log.warning("video: a chunk of %d x %d pixels is dropped", chunk.width, chunk.height)
         return None
     return Picture(
         turn=chunk.place.turn,

@@ -122,6 +122,7 @@ class Subscription:
         self.dropped = 0
         self.lost = 0
         self._client = client
+        self._session = session
         self._pattern = all_turns(session, kind)
         self._limit = limit
         self._turn = 0
@@ -178,7 +179,7 @@ class Subscription:
                 await self._arrived.wait()
             turn, payload = self._waiting.popleft()
             try:
-                chunk = decode(self.kind, payload)
+                chunk = self._decode(turn, payload)
             except InvalidInputError as error:
                 log.warning("%s: dropped a chunk: %s", self._pattern, error)
                 self._drop("garbage", 1)
@@ -187,8 +188,22 @@ class Subscription:
             metrics.bus_received_chunks.labels(self.kind).inc()
             return chunk
 
+    def _decode(self, turn: int, payload: bytes) -> Chunk:
+        """Raises InvalidInputError, also where a chunk says that it belongs elsewhere."""
+        chunk = decode(self.kind, payload)
+        place = chunk.place
+        if (place.session, place.turn) != (self._session, turn):
+            raise InvalidInputError(
+                f"header: session {place.session} and turn {place.turn} are not the subject's"
+            )
+        return chunk
+
     async def _receive(self, message: Msg) -> None:
         turn = turn_of(message.subject)
+        if turn is None:
+            log.warning("%s: dropped a chunk: %s has no turn", self._pattern, message.subject)
+            self._drop("garbage", 1)
+            return
         if self._stale(turn):
             self._drop("stale", 1)
             return

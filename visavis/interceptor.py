@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from visavis import metrics
-from visavis.errors import VisavisError, status_of
+from visavis.errors import InvalidInputError, VisavisError, status_of
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
         handler = await continuation(handler_call_details)
-        if handler is None or handler_call_details.method.startswith("/grpc."):
+        if handler is None:
             return handler
         method = handler_call_details.method
         if handler.response_streaming:
@@ -39,7 +41,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                 if handler.request_streaming
                 else grpc.unary_stream_rpc_method_handler
             )
-            behaviour = _guard_stream(inner, method)
+            guard = _guard_stream
         else:
             inner = handler.unary_unary or handler.stream_unary
             make = (
@@ -47,19 +49,62 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                 if handler.request_streaming
                 else grpc.unary_unary_rpc_method_handler
             )
-            behaviour = _guard_unary(inner, method)
+            guard = _guard_unary
         return make(
-            behaviour,
-            request_deserializer=handler.request_deserializer,
+            guard(inner, method, streaming=handler.request_streaming),
+            request_deserializer=_forgiving(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
 
 
-def _guard_unary(inner: Any, method: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Garbage:
+    """Stands for a request that could not be decoded."""
+
+    why: str
+
+
+def _forgiving(deserialize: Any) -> Any:
+    """gRPC takes an error in a deserializer for the servicer's: let it surface as the client's."""
+
+    def decode(payload: bytes) -> Any:
+        try:
+            return deserialize(payload)
+        except DecodeError as error:
+            return _Garbage(str(error))
+
+    return decode
+
+
+def _decoded(message: Any) -> Any:
+    """`message` itself. Raises InvalidInputError if it is garbage."""
+    if isinstance(message, _Garbage):
+        raise InvalidInputError(f"the request is no such message: {message.why}")
+    return message
+
+
+class _Requests:
+    """The client's stream, for one reader; ends with InvalidInputError at garbage."""
+
+    def __init__(self, requests: AsyncIterator[Any]) -> None:
+        self._requests = requests
+
+    def __aiter__(self) -> _Requests:
+        return self
+
+    async def __anext__(self) -> Any:
+        return _decoded(await anext(self._requests))
+
+
+def _checked(request: Any, *, streaming: bool) -> Any:
+    return _Requests(aiter(request)) if streaming else _decoded(request)
+
+
+def _guard_unary(inner: Any, method: str, *, streaming: bool) -> Any:
     async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         call = _Call(method)
         try:
-            response = await inner(request, context)
+            response = await inner(_checked(request, streaming=streaming), context)
         except BaseException as error:
             await call.fail(error, context)
             raise
@@ -69,15 +114,19 @@ def _guard_unary(inner: Any, method: str) -> Any:
     return behaviour
 
 
-def _guard_stream(inner: Any, method: str) -> Any:
+def _guard_stream(inner: Any, method: str, *, streaming: bool) -> Any:
     # A coroutine that writes, not a generator: gRPC drops a generator that it has cancelled
     # between two responses, and clean-up would wait for the collector, in another task.
     async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         call = _Call(method)
         try:
-            async with contextlib.aclosing(inner(request, context)) as responses:
-                async for response in responses:
-                    await context.write(response)
+            answering = inner(_checked(request, streaming=streaming), context)
+            if not hasattr(answering, "__aiter__"):
+                await answering  # one that writes, as gRPC's own health service is
+            else:
+                async with contextlib.aclosing(answering) as responses:
+                    async for response in responses:
+                        await context.write(response)
         except BaseException as error:
             await call.fail(error, context)
             raise

@@ -24,6 +24,8 @@ E = TypeVar("E", bound=IntEnum)
 MIN_SAMPLE_RATE_HZ = 8_000
 MAX_SAMPLE_RATE_HZ = 48_000
 BLENDSHAPE_COUNT = 52
+MAX_PTS = 2**36
+"""Two weeks of samples at 48 kHz: what counts further is no media time."""
 
 
 class TranscriptEvent(IntEnum):
@@ -79,6 +81,8 @@ class Place:
 
     @classmethod
     def of(cls, header: pb.ChunkHeader) -> Self:
+        if not 0 <= header.pts <= MAX_PTS:
+            raise InvalidInputError(f"pts: {header.pts} is not between 0 and {MAX_PTS}")
         stamps = tuple(Stamp(s.stage, s.monotonic_ns) for s in header.stamps)
         return cls(header.session, header.turn, header.seq, header.pts, header.last, stamps)
 

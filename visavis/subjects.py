@@ -8,6 +8,7 @@ from enum import StrEnum
 from visavis.errors import InvalidInputError
 
 PREFIX = "vv"
+_TURN_DIGITS = 10  # of a uint32
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -44,6 +45,7 @@ def all_turns(session: str, kind: Kind) -> str:
     return f"{PREFIX}.{check_session(session)}.*.{kind}"
 
 
-def turn_of(subject: str) -> int:
+def turn_of(subject: str) -> int | None:
     """The turn that stands in a chunk's subject, read without decoding the chunk."""
-    return int(subject.split(".", 3)[2])
+    turn = subject.split(".", 3)[2]
+    return int(turn) if turn.isascii() and turn.isdigit() and len(turn) <= _TURN_DIGITS else None
