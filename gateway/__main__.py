@@ -8,7 +8,7 @@ import uvicorn
 
 from gateway.app import create_app
 from gateway.settings import GatewaySettings, check_exposure
-from visavis.errors import VisavisError
+from visavis.errors import VisavisError, exit_with
 from visavis.logs import configure_logging
 from visavis.settings import load_settings
 
@@ -18,7 +18,7 @@ _DRAIN_S = 3
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT. Exits with 1 and one line on an error."""
+    """Serve until SIGTERM or SIGINT. Exits with one line on an error."""
     try:
         settings = load_settings(GatewaySettings, sys.argv[1:], prog="python -m gateway")
         check_exposure(settings)
@@ -36,7 +36,7 @@ def main() -> None:
             timeout_graceful_shutdown=_DRAIN_S,
         )
     except VisavisError as error:
-        sys.exit(f"gateway: {error}")
+        exit_with("gateway", error)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,11 @@ from visavis.settings import Settings
 
 
 class GatewaySettings(Settings):
-    """`python -m gateway`."""
+    """The gateway: sessions over HTTP, media over WebRTC and WebSocket, and the page.
+
+    Every flag can also be set in the environment (VISAVIS_GATEWAY_PORT=8080)
+    or in the section [gateway] of the file that --config names.
+    """
 
     section: ClassVar[str] = "gateway"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from typing import NoReturn
 
 import grpc
 
@@ -39,6 +41,14 @@ class EngineLoadError(EngineError):
     """The engine could not be made ready."""
 
 
+class PlanError(EngineLoadError):
+    """A network could not be compiled, or its plan kept; the message carries the compiler's own."""
+
+
+class PlanCancelledError(PlanError):
+    """The build was cancelled; nothing of it is left."""
+
+
 class BusError(VisavisError):
     """The bus cannot be reached or refused a message."""
 
@@ -55,6 +65,9 @@ class ModelStoreError(VisavisError):
     """A bundle is missing, damaged or cannot be fetched; the message says what to do."""
 
 
+SETTINGS_EXIT_STATUS = 78
+"""Exit status after a SettingsError (EX_CONFIG of sysexits.h): a new start would not help."""
+
 _STATUS: tuple[tuple[type[BaseException], grpc.StatusCode], ...] = (
     (InvalidInputError, grpc.StatusCode.INVALID_ARGUMENT),
     (UnknownNameError, grpc.StatusCode.NOT_FOUND),
@@ -68,6 +81,12 @@ _STATUS: tuple[tuple[type[BaseException], grpc.StatusCode], ...] = (
     (TimeoutError, grpc.StatusCode.DEADLINE_EXCEEDED),
     (asyncio.CancelledError, grpc.StatusCode.CANCELLED),
 )
+
+
+def exit_with(prog: str, error: VisavisError) -> NoReturn:
+    """End the process with one line on stderr and a status that tells wrong settings apart."""
+    sys.stderr.write(f"{prog}: {error}\n")
+    sys.exit(SETTINGS_EXIT_STATUS if isinstance(error, SettingsError) else 1)
 
 
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:

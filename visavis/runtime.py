@@ -24,7 +24,7 @@ from prometheus_client import start_http_server
 
 from visavis.bus import Bus
 from visavis.discovery import MICRO_PREFIX
-from visavis.errors import VisavisError
+from visavis.errors import VisavisError, exit_with
 from visavis.interceptor import ErrorInterceptor
 from visavis.logs import configure_logging
 from visavis.settings import ServiceSettings, load_settings
@@ -63,7 +63,7 @@ def main(
     settings_class: type[S],
     argv: Sequence[str] | None = None,
 ) -> None:
-    """Entry point of `python -m services.<name>`. Exits with 1 and one line on an error."""
+    """Entry point of `python -m services.<name>`. Exits with one line on an error."""
     name = settings_class.section
     try:
         settings = load_settings(
@@ -74,7 +74,7 @@ def main(
         configure_logging(name, settings.log_level)
         asyncio.run(_serve(service_factory, settings))
     except VisavisError as error:
-        sys.exit(f"{name}: {error}")
+        exit_with(name, error)
 
 
 async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:

@@ -9,6 +9,7 @@ mean the same. An unknown or bad key is an error that names it, wherever it stan
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import tomllib
 from collections.abc import Sequence
@@ -79,6 +80,19 @@ class ServiceSettings(Settings):
     grace_s: float = Field(5.0, ge=0, description="Time to finish calls when told to stop")
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Lays the class's docstring out; says no default where there is none worth saying."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return super()._fill_text(inspect.cleandoc(text), width, indent)
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        for nothing in (" (default: )", " (default: null)", " (default factory: list)"):
+            text = text.removesuffix(nothing)
+        return text
+
+
 def load_settings(settings_class: type[S], argv: Sequence[str], *, prog: str) -> S:
     """Settings of one process. Raises SettingsError naming the key; `--help` exits."""
     section = settings_class.section
@@ -88,7 +102,10 @@ def load_settings(settings_class: type[S], argv: Sequence[str], *, prog: str) ->
         sources: dict[str, Any] = {
             "_env_prefix": prefix,
             "_cli_settings_source": CliSettingsSource(
-                settings_class, cli_parse_args=list(argv), cli_prog_name=prog
+                settings_class,
+                cli_parse_args=list(argv),
+                cli_prog_name=prog,
+                formatter_class=_HelpFormatter,
             ),
         }
         return settings_class(

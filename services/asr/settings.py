@@ -15,6 +15,12 @@ _FRAME_MS = FRAME_SAMPLES * 1000 // SAMPLE_RATE_HZ
 
 
 class AsrSettings(ServiceSettings):
+    """Speech recognition: sound in, transcripts and ends of turn out.
+
+    Every flag can also be set in the environment (VISAVIS_ASR_PORT=50051)
+    or in the section [asr] of the file that --config names.
+    """
+
     section: ClassVar[str] = "asr"
 
     default_language: str = Field(

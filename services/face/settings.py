@@ -11,6 +11,12 @@ from visavis.settings import ServiceSettings
 
 
 class FaceSettings(ServiceSettings):
+    """The face: voice or mel in, video or blendshapes out; and the avatars.
+
+    Every flag can also be set in the environment (VISAVIS_FACE_PORT=50051)
+    or in the section [face] of the file that --config names.
+    """
+
     section: ClassVar[str] = "face"
 
     avatar: str = Field("", description="Avatar where a client names none; empty: the built-in one")

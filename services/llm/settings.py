@@ -19,6 +19,12 @@ CHINESE_NOTE = "请只用中文回答。你叫Visavis，是一个友好的数字
 
 
 class LlmSettings(ServiceSettings):
+    """The language model: a conversation in, the answer out as it is made.
+
+    Every flag can also be set in the environment (VISAVIS_LLM_PORT=50051)
+    or in the section [llm] of the file that --config names.
+    """
+
     section: ClassVar[str] = "llm"
 
     backend: Literal["llamacpp", "openai"] = Field(

@@ -10,6 +10,12 @@ from visavis.settings import ServiceSettings
 
 
 class TtsSettings(ServiceSettings):
+    """Speech synthesis: text in; voice, mel and phoneme durations out.
+
+    Every flag can also be set in the environment (VISAVIS_TTS_PORT=50051)
+    or in the section [tts] of the file that --config names.
+    """
+
     section: ClassVar[str] = "tts"
 
     backend: str = Field("onnxruntime", description="Engine backend of the voices")

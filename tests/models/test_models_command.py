@@ -47,6 +47,18 @@ def line_of(result: Result, name: str) -> str:
     return next(line for line in result.output.splitlines() if line.startswith(f"│ {name} "))
 
 
+def test_list_can_be_read_on_a_narrow_terminal(
+    shop: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = run("list").output
+    assert "…" not in listed
+    assert max(map(len, listed.splitlines())) <= 80
+    for shown in ("fastspeech2-mbmelgan-zh", "Mandarin", "silero-vad, smart-turn"):
+        assert shown in listed
+    assert listed.count("fastspeech2-mbmelgan-zh") > 1, "as a bundle and in its profiles"
+
+
 def test_verify_names_the_damage_and_the_cure(shop: Store) -> None:
     run("pull", "ear")
     (shop.models / "ear" / "a").write_bytes(b"weightz")

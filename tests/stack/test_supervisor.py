@@ -22,6 +22,17 @@ async def test_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path
 
 async def test_service_that_keeps_dying_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
     options = StackOptions(log_dir=tmp_path, arguments={"llm": ["--profile", "nonsense"]})
-    with pytest.raises(VisavisError, match=r"llm keeps dying(.|\n)*nonsense"):
+    with pytest.raises(VisavisError, match=r"llm cannot be started(.|\n)*nonsense"):
         async with Stack(options) as stack:
             pytest.fail(f"started {stack.children}")
+
+
+async def test_wrong_settings_are_told_at_once_and_not_tried_again(tmp_path: Path) -> None:
+    log = tmp_path / "gateway.log"
+    log.write_text("gateway: an older trouble\n")
+    options = StackOptions(log_dir=tmp_path, host="0.0.0.0")
+    with pytest.raises(VisavisError, match="gateway cannot be started") as told:
+        async with Stack(options) as stack:
+            pytest.fail(f"started {stack.children}")
+    assert str(told.value).count("API key is needed") == 1
+    assert "older trouble" not in str(told.value)

@@ -19,6 +19,7 @@ from visavis.errors import VisavisError
 app = typer.Typer(
     name="visavis",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="A real-time digital human: speak or type to a face, and it answers "
     "with voice and lips in step. Start with `visavis up`.",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from visavis.cli.output import check_output
 from visavis.cli.up import stack_arguments
 from visavis.cli.weights import pull_profile
 from visavis.client import MIC_RATE_HZ, GatewayClient, GatewayError, GatewaySession
@@ -39,7 +40,9 @@ class Exchange:
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="Text, or a sound file with the question.")],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="Text, or a sound file with the question.")
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the answer as a video (mp4).")
     ] = None,
@@ -58,8 +61,8 @@ def ask(
 
     With -o the answer is recorded: the pictures and the sound that a visitor gets.
     """
-    if output is not None and not output.absolute().parent.is_dir():
-        raise InvalidInputError(f"{output.parent}: no such folder")
+    if output is not None:
+        check_output(output)
     spoken = _spoken_question(question)
     console = Console()
 
@@ -71,7 +74,10 @@ def ask(
 
     exchange, video = asyncio.run(run())
     if output is not None and video is not None:
-        output.write_bytes(video)
+        try:
+            output.write_bytes(video)
+        except OSError as error:
+            raise InvalidInputError(f"{output}: cannot be written: {error.strerror}") from error
     _print(exchange, output, console)
 
 

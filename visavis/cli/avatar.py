@@ -23,13 +23,18 @@ from visavis.v1 import face_pb2, face_pb2_grpc
 T = TypeVar("T")
 
 avatar_app = typer.Typer(
-    no_args_is_help=True, help="Make an avatar from one portrait; list and delete avatars."
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Make an avatar from one portrait; list and delete avatars.",
 )
 
 
 @avatar_app.command()
 def create(
-    photo: Annotated[Path, typer.Argument(help="Portrait: JPEG, PNG or WebP with one face.")],
+    photo: Annotated[
+        Path,
+        typer.Argument(metavar="PHOTO", help="Portrait: JPEG, PNG or WebP with one face."),
+    ],
     name: Annotated[
         str, typer.Option(help="Name of the avatar: letters, digits, - and _; default: the file's.")
     ] = "",
@@ -63,7 +68,9 @@ def list_avatars() -> None:
 
 @avatar_app.command()
 def delete(
-    name: Annotated[str, typer.Argument(help="Name, as `visavis avatar list` shows it.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name, as `visavis avatar list` shows it.")
+    ],
 ) -> None:
     """Delete an avatar of yours."""
     _call(lambda stub: stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name=name)))

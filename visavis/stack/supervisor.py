@@ -122,7 +122,7 @@ class Stack:
             await self.refresh()
             for child in self.children.values():
                 if child.state is State.FAILED:
-                    raise VisavisError(_complaint(child, "keeps dying"))
+                    raise VisavisError(_complaint(child, "cannot be started"))
             if all(child.state is State.READY for child in self.children.values()):
                 return
             await asyncio.sleep(_POLL_S)
@@ -153,7 +153,7 @@ class Stack:
         while True:
             status = await child.wait()
             log.warning("%s ended with status %d", child.name, status)
-            if not child.died():
+            if not child.died(status):
                 return
             await asyncio.sleep(child.restart_delay_s())
             await child.start(self._environ(child.name))
