@@ -4,20 +4,74 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from visavis import metrics
-from visavis.errors import AlreadyExistsError, AtCapacityError
+from visavis.bus import Bus
+from visavis.errors import (
+    AlreadyExistsError,
+    AtCapacityError,
+    BusError,
+    OutOfOrderError,
+    VisavisError,
+    status_of,
+)
 from visavis.logs import log_context
 from visavis.subjects import check_session
 from visavis.v1 import control_pb2 as pb
 
-Request = TypeVar("Request")
+
+class _Oneof(Protocol):
+    """A message of a client's stream: its `request` is the config or what follows it."""
+
+    def WhichOneof(self, name: Literal["request"], /) -> str | None: ...
+
+
+Request = TypeVar("Request", bound=_Oneof)
+
+log = logging.getLogger(__name__)
 
 # A client that does not read its events for this many of them has stopped listening;
 # the stage then waits with it, which closes the credit window and costs no memory.
 _EVENTS_WAITING = 64
+
+
+async def read_config(requests: AsyncIterator[Request], call: str) -> Request:
+    """The first message of a stream named `call`. Raises OutOfOrderError if it is no config."""
+    first = await anext(aiter(requests), None)
+    if first is None or first.WhichOneof("request") != "config":
+        raise OutOfOrderError(f"the first message of {call} must be the config")
+    return first
+
+
+def need_bus(bus: Bus | None) -> Bus:
+    """The bus, without which nothing can be attached. Raises BusError."""
+    if bus is None:
+        raise BusError("this service runs without a bus: set nats_url to attach sessions")
+    return bus
+
+
+class CallLimit:
+    """Calls of one kind that are answered at once: without a session, they take no slot."""
+
+    def __init__(self, most: int, what: str) -> None:
+        """what: names the calls in the error, such as "recordings"."""
+        self.running = 0
+        self._most = most
+        self._what = what
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Counted for as long as the context lasts. Raises AtCapacityError."""
+        if self.running >= self._most:
+            raise AtCapacityError(f"{self._what}: {self.running} are being answered already")
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
 
 
 class SlotTable:
@@ -73,8 +127,12 @@ class EventStream:
         )
         await self._events.put(pb.AttachEvent(turn_finished=finished))
 
-    async def turn_failed(self, turn: int, code: str, message: str) -> None:
-        failed = pb.TurnFailed(turn=turn, code=code, message=message)
+    async def turn_failed(self, turn: int, error: Exception) -> None:
+        """The turn ends, the lease lives on. What is no error of ours goes into the log."""
+        if not isinstance(error, VisavisError):
+            log.exception("turn %d failed", turn, exc_info=error)
+        code, message = status_of(error)
+        failed = pb.TurnFailed(turn=turn, code=code.name, message=message)
         await self._events.put(pb.AttachEvent(turn_failed=failed))
 
     async def serve(

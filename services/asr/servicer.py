@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,8 +25,8 @@ from services.asr.settings import AsrSettings
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.engine import open_engine
-from visavis.errors import AtCapacityError, BusError, InvalidInputError, OutOfOrderError
-from visavis.lease import EventStream, SlotTable
+from visavis.errors import InvalidInputError, OutOfOrderError
+from visavis.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
 from visavis.media import Place, check_sample_rate, pcm_from_bytes
 from visavis.models import bundle_path, profile
 from visavis.subjects import Kind
@@ -91,7 +91,8 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         self._instance = instance
         self._clock = clock
         self._slots = SlotTable(settings.slots)
-        self._recordings = 0
+        # Recordings take no slot, but no more are held in memory than sessions.
+        self._recordings = CallLimit(settings.slots, "recordings")
 
     async def Recognize(
         self, request: asr_pb2.RecognizeRequest, context: _CONTEXT
@@ -104,7 +105,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
                 "send longer recordings to StreamingRecognize"
             )
         code, _ = self._hearing.languages.resolve(request.config.language)
-        with self._recording():
+        with self._recordings.hold():
             sound = await asyncio.to_thread(resample, pcm, rate)
             transcript = await self._hearing.recognize(sound, code)
         return asr_pb2.RecognizeResponse(
@@ -120,9 +121,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
     async def StreamingRecognize(
         self, requests: AsyncIterator[asr_pb2.StreamingRecognizeRequest], context: _CONTEXT
     ) -> AsyncIterator[asr_pb2.StreamingRecognizeResponse]:
-        first = await anext(aiter(requests), None)
-        if first is None or first.WhichOneof("request") != "config":
-            raise OutOfOrderError("the first message of StreamingRecognize must be the config")
+        first = await read_config(requests, "StreamingRecognize")
         rate = check_sample_rate(first.config.sample_rate_hz)
         session = self._session(first.config)
         with self._slots.hold(f"stream-{secrets.token_hex(8)}"):
@@ -141,11 +140,8 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
     async def Attach(
         self, requests: AsyncIterator[asr_pb2.AsrAttachRequest], context: _CONTEXT
     ) -> AsyncIterator[control_pb2.AttachEvent]:
-        first = await anext(aiter(requests), None)
-        if first is None or first.WhichOneof("request") != "config":
-            raise OutOfOrderError("the first message of Attach must be the config")
-        if self._bus is None:
-            raise BusError("this service runs without a bus: set nats_url to attach sessions")
+        first = await read_config(requests, "Attach")
+        bus = need_bus(self._bus)
         name = first.config.session
         events = EventStream()
         with self._slots.hold(name):
@@ -156,10 +152,10 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
                     raise OutOfOrderError("after the config only language may follow on Attach")
                 session.set_language(request.language)
 
-            microphone = self._bus.subscribe(name, Kind.MIC, limit=MIC_CHUNKS_WAITING)
+            microphone = bus.subscribe(name, Kind.MIC, limit=MIC_CHUNKS_WAITING)
             async with session, microphone as mic:
                 await events.ready(self._instance)
-                attachment = Attachment(name, session, self._bus)
+                attachment = Attachment(name, session, bus)
                 lease = events.serve(
                     requests, on_request, attachment.listen(mic), attachment.tell()
                 )
@@ -193,17 +189,6 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             rules=self._settings.endpoint_rules(),
             clock=self._clock,
         )
-
-    @contextlib.contextmanager
-    def _recording(self) -> Iterator[None]:
-        """Recordings take no slot of a session, but no more are held in memory than slots."""
-        if self._recordings >= self._settings.slots:
-            raise AtCapacityError(f"{self._recordings} recordings are being recognised already")
-        self._recordings += 1
-        try:
-            yield
-        finally:
-            self._recordings -= 1
 
 
 async def _feed(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -26,8 +26,8 @@ from services.face.studio import AvatarInfo, Studio
 from services.face.turn_lips import Hearing
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
-from visavis.errors import AtCapacityError, BusError, InvalidInputError, OutOfOrderError
-from visavis.lease import EventStream, SlotTable
+from visavis.errors import InvalidInputError, OutOfOrderError
+from visavis.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
 from visavis.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
 from visavis.subjects import Kind
 from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc
@@ -97,16 +97,15 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self._instance = instance
         self._clock = clock
         self._leases = SlotTable(settings.slots)
-        self._animating = 0
+        # Animate draws as fast as it can, so there are no more of it than slots, either.
+        self._animations = CallLimit(settings.slots, "Animate calls")
 
     async def Animate(
         self, requests: AsyncIterator[face_pb2.AnimateRequest], context: _Context
     ) -> AsyncIterator[face_pb2.AnimateResponse]:
-        first = await anext(aiter(requests), None)
-        if first is None or first.WhichOneof("request") != "config":
-            raise OutOfOrderError("the first message of Animate must be the config")
+        first = await read_config(requests, "Animate")
         options = read_options(first.config)
-        with self._animation_slot():
+        with self._animations.hold():
             pictures = await self._pictures(options)
             animator = Animator(
                 seed=options.seed,
@@ -126,18 +125,15 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     async def Attach(
         self, requests: AsyncIterator[face_pb2.FaceAttachRequest], context: _Context
     ) -> AsyncIterator[control_pb2.AttachEvent]:
-        first = await anext(aiter(requests), None)
-        if first is None or first.WhichOneof("request") != "config":
-            raise OutOfOrderError("the first message of Attach must be the config")
-        if self._bus is None:
-            raise BusError("this service runs without a bus: set nats_url to attach sessions")
+        first = await read_config(requests, "Attach")
+        bus = need_bus(self._bus)
         options = read_options(first.config.face)
         events = EventStream()
         with self._leases.hold(first.config.session):
             pictures = await self._pictures(options)
             session = FaceSession(
                 first.config.session,
-                bus=self._bus,
+                bus=bus,
                 events=events,
                 animator=Animator(seed=options.seed, fps=FPS, lead_s=self._settings.lead_s),
                 pictures=pictures,
@@ -189,21 +185,10 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                 )
             ],
             slots=self._settings.slots,
-            free_slots=max(0, self._leases.free - self._animating),
+            free_slots=max(0, self._leases.free - self._animations.running),
             languages=FaceService.languages,
         )
         return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)
-
-    @contextlib.contextmanager
-    def _animation_slot(self) -> Iterator[None]:
-        """Animate draws as fast as it can, so there are no more of it than slots, either."""
-        if self._animating >= self._settings.slots:
-            raise AtCapacityError(f"all {self._settings.slots} slots are taken")
-        self._animating += 1
-        try:
-            yield
-        finally:
-            self._animating -= 1
 
     async def _pictures(self, options: FaceOptions) -> PictureMaker:
         return await self._studio.pictures(

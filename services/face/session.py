@@ -16,7 +16,7 @@ from services.face.turn_lips import Hearing
 from visavis import metrics
 from visavis.bus import Bus, Subscription
 from visavis.clock import Clock
-from visavis.errors import BusError, VisavisError, status_of
+from visavis.errors import BusError, VisavisError
 from visavis.lease import EventStream
 from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, VideoCodec
 from visavis.subjects import Kind
@@ -168,8 +168,7 @@ class FaceSession:
         self._refused = max(self._refused, turn)
         self._animator.abandon(turn)
         self._news.set()
-        code, message = status_of(error)
-        await self._events.turn_failed(turn, code.name, message)
+        await self._events.turn_failed(turn, error)
 
     # What goes out
 

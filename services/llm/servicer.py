@@ -22,8 +22,8 @@ from services.llm.settings import LlmSettings
 from services.llm.slots import SlotPool
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
-from visavis.errors import BusError, InvalidInputError, OutOfOrderError
-from visavis.lease import EventStream, SlotTable
+from visavis.errors import InvalidInputError, OutOfOrderError
+from visavis.lease import EventStream, SlotTable, need_bus, read_config
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 
 _ROLES: Mapping[int, Role] = {
@@ -118,15 +118,12 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
     async def Attach(
         self, requests: AsyncIterator[llm_pb2.LlmAttachRequest], context: _Context
     ) -> AsyncIterator[control_pb2.AttachEvent]:
-        first = await anext(aiter(requests), None)
-        if first is None or first.WhichOneof("request") != "config":
-            raise OutOfOrderError("the first message of Attach must be the config")
-        if self._bus is None:
-            raise BusError("this service runs without a bus: set nats_url to attach sessions")
+        first = await read_config(requests, "Attach")
+        bus = need_bus(self._bus)
         name = first.config.session
         events = EventStream()
         with self._leases.hold(name), self._slots.hold(name) as slot:
-            session = Session(name, slot, self._generator, self._bus, events)
+            session = Session(name, slot, self._generator, bus, events)
 
             async def on_request(request: llm_pb2.LlmAttachRequest) -> None:
                 if request.WhichOneof("request") != "begin":

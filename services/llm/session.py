@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable
 
 from services.llm.generator import Answer, AnswerRequest, Generator
 from visavis.bus import Bus, Subscription
-from visavis.errors import BusError, InvalidInputError, VisavisError, status_of
+from visavis.errors import BusError, InvalidInputError, VisavisError
 from visavis.lease import EventStream
 from visavis.logs import log_context
 from visavis.media import Place, Stamp, TokenChunk
 from visavis.subjects import Kind
-
-log = logging.getLogger(__name__)
 
 
 class Session:
@@ -59,9 +56,8 @@ class Session:
     async def begin(self, turn: int, read_request: Callable[[], AnswerRequest]) -> None:
         """Start to answer; what is wrong with the turn is told as an event, not raised."""
         if turn <= self._begun:
-            await self._refuse(
-                turn, f"turn: {turn} does not follow {self._begun}; turns count upwards from 1"
-            )
+            message = f"turn: {turn} does not follow {self._begun}; turns count upwards from 1"
+            await self._events.turn_failed(turn, InvalidInputError(message))
             return
         self._begun = turn
         await self._stop()
@@ -72,14 +68,11 @@ class Session:
         try:
             request = read_request()
         except InvalidInputError as error:
-            await self._refuse(turn, str(error))
+            await self._events.turn_failed(turn, error)
             return
         self._at_work = asyncio.create_task(self._answer(turn, request))
         # A task that is cancelled before its first step could not tell that it was.
         await asyncio.sleep(0)
-
-    async def _refuse(self, turn: int, message: str) -> None:
-        await self._events.turn_failed(turn, "INVALID_ARGUMENT", message)
 
     async def _stop(self) -> None:
         task, self._at_work = self._at_work, None
@@ -97,7 +90,7 @@ class Session:
                     await self._finished(turn, answer, cancelled=True)
                 raise
             except Exception as error:
-                await self._failed(turn, error)
+                await self._events.turn_failed(turn, error)
             else:
                 await self._finished(turn, answer, cancelled=False)
             finally:
@@ -134,9 +127,3 @@ class Session:
             produced=ledger.completion_tokens,
             cancelled=cancelled,
         )
-
-    async def _failed(self, turn: int, error: Exception) -> None:
-        if not isinstance(error, VisavisError):
-            log.exception("turn %d failed", turn, exc_info=error)
-        code, message = status_of(error)
-        await self._events.turn_failed(turn, code.name, message)

@@ -26,8 +26,8 @@ from services.tts.voices import VOICES, voices_for
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.engine import EngineLane
-from visavis.errors import BusError, EngineError, OutOfOrderError, VisavisError
-from visavis.lease import EventStream, SlotTable
+from visavis.errors import EngineError, OutOfOrderError, VisavisError
+from visavis.lease import EventStream, SlotTable, need_bus, read_config
 from visavis.media import MelChunk, PcmChunk, Place
 from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
 
@@ -99,9 +99,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
     ) -> AsyncIterator[tts_pb2.SynthesizeResponse]:
         requests = aiter(requests)
         async with _hearing_out(requests):
-            first = await anext(requests, None)
-            if first is None or first.WhichOneof("request") != "config":
-                raise OutOfOrderError("the first message of Synthesize must be the config")
+            first = await read_config(requests, "Synthesize")
             options = read_options(first.config)
             ledger = TurnLedger(self._clock, self._clock.now(), options.language)
             seq = 0
@@ -117,12 +115,8 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
     async def Attach(
         self, requests: AsyncIterator[tts_pb2.TtsAttachRequest], context: _Context
     ) -> AsyncIterator[control_pb2.AttachEvent]:
-        requests = aiter(requests)
-        first = await anext(requests, None)
-        if first is None or first.WhichOneof("request") != "config":
-            raise OutOfOrderError("the first message of Attach must be the config")
-        if self._bus is None:
-            raise BusError("this service runs without a bus: set nats_url to attach sessions")
+        first = await read_config(requests, "Attach")
+        bus = need_bus(self._bus)
         name = first.config.session
         options = read_options(first.config.synthesis)
         events = EventStream()
@@ -130,7 +124,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
             session = Session(
                 name,
                 self._ready(),
-                self._bus,
+                bus,
                 events,
                 options,
                 lead_s=self._settings.lead_s,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -17,13 +16,11 @@ from services.tts.synthesizer import SpeechOptions, SpeechPiece
 from visavis.bus import Bus, Subscription
 from visavis.clock import Clock
 from visavis.credit import CreditWindow
-from visavis.errors import BusError, VisavisError, status_of
+from visavis.errors import BusError, VisavisError
 from visavis.lease import EventStream
 from visavis.logs import log_context
 from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, TokenChunk
 from visavis.subjects import Kind
-
-log = logging.getLogger(__name__)
 
 # Text is never dropped: a language model does not get this far ahead of the reader.
 _TOKENS_WAITING = 4096
@@ -140,7 +137,7 @@ class Session:
                     await self._finished(turn, cancelled=True)
                 raise
             except Exception as error:
-                await self._failed(turn, error)
+                await self._events.turn_failed(turn.number, error)
             else:
                 await self._finished(turn, cancelled=False)
 
@@ -184,9 +181,3 @@ class Session:
             produced=turn.ledger.produced_samples,
             cancelled=cancelled,
         )
-
-    async def _failed(self, turn: Turn, error: Exception) -> None:
-        if not isinstance(error, VisavisError):
-            log.exception("turn %d failed", turn.number, exc_info=error)
-        code, message = status_of(error)
-        await self._events.turn_failed(turn.number, code.name, message)
