@@ -22,6 +22,7 @@ from services.asr.hearing import Hearing
 from services.asr.resampler import resample
 from services.asr.session import ListeningSession
 from services.asr.settings import AsrSettings
+from visavis import metrics
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.engine import open_engine
@@ -108,6 +109,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         with self._recordings.hold():
             sound = await asyncio.to_thread(resample, pcm, rate)
             transcript = await self._hearing.recognize(sound, code)
+        metrics.asr_audio_seconds.inc(len(pcm) / rate)
         return asr_pb2.RecognizeResponse(
             text=transcript.text,
             language=transcript.language or code,

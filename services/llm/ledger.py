@@ -30,5 +30,5 @@ class Ledger:
             metrics.llm_queue_seconds.observe(self.queue_s)
         if self.first_token_s is not None:
             metrics.llm_ttft_seconds.observe(self.first_token_s)
-        metrics.llm_tokens.labels("read").inc(self.prompt_tokens - self.cached_tokens)
+        metrics.llm_tokens.labels("read").inc(max(0, self.prompt_tokens - self.cached_tokens))
         metrics.llm_tokens.labels("written").inc(self.completion_tokens)

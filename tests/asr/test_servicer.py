@@ -14,6 +14,7 @@ import pytest
 from services.asr.servicer import AsrService
 from services.asr.settings import AsrSettings
 from tests.asr.doubles import COUGH, FakeHearing, loud, pcm16, quiet
+from tests.fakes import MetricGrowth
 from visavis.bus import Bus
 from visavis.errors import EngineError
 from visavis.interceptor import ErrorInterceptor
@@ -78,11 +79,13 @@ async def status(stub: Stub) -> Any:
 
 
 async def test_a_recording_is_recognised() -> None:
+    audio = MetricGrowth("asr_audio_seconds_total")
     async with serving() as stub:
         response = await stub.Recognize(recording(QUESTION, language="en-GB"))
     assert (response.text, response.language) == ("40", "en")
     assert response.audio_ms == len(QUESTION) // 16
     assert response.words[0].end_ms == response.audio_ms
+    assert audio.value == pytest.approx(len(QUESTION) / 16_000)
 
 
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000])
@@ -287,6 +290,20 @@ async def test_an_attached_session_hears_and_tells_over_the_bus(bus: Bus) -> Non
     assert final.speech_end_samples == 1_000_000 + 50 * 512
     assert final.place.stamps[0].stage == "asr.final"
     assert [chunk.place.seq for chunk in heard] == list(range(len(heard)))
+
+
+async def test_what_is_heard_is_measured(bus: Bus) -> None:
+    samples = ("asr_final_seconds_count", "asr_partial_seconds_count", "asr_audio_seconds_total")
+    final, partial, audio = (MetricGrowth(sample) for sample in samples)
+    async with (
+        serving(bus=bus) as stub,
+        bus.subscribe("measured", Kind.TRANSCRIPT) as transcripts,
+        attached(stub, "measured", interim=True),
+    ):
+        await Microphone(bus, "measured").say(QUESTION)
+        await until(transcripts, TranscriptEvent.FINAL)
+    assert final.value == 1 and partial.value >= 1
+    assert audio.value >= 1.0
 
 
 async def test_a_microphone_that_falls_silent_still_gets_its_answer(bus: Bus) -> None:

@@ -1,270 +1,40 @@
-"""The service over real gRPC and a real bus, with a studio that costs nothing."""
+"""Attach, avatars and status over real gRPC and a real bus, with a studio that costs nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 
-from services.face.servicer import FaceService
-from services.face.settings import FaceSettings
-from tests.face.fake_studio import fake_studio
-from tests.face.test_animator import HOP, RATE, SENTENCE, SENTENCE_FRAMES, mel_chunks
-from visavis.bus import Bus, Subscription
-from visavis.interceptor import ErrorInterceptor
+from tests.face.serving import (
+    H264,
+    VOICE_SOURCE,
+    VP8,
+    Stub,
+    attached,
+    clock,
+    failing,
+    frames,
+    play,
+    say,
+    serving,
+    tone,
+)
+from tests.face.test_animator import SENTENCE, SENTENCE_FRAMES, mel_chunks
+from tests.fakes import MetricGrowth
+from visavis.bus import Bus
 from visavis.media import (
     BlendshapeChunk,
-    ClockChunk,
-    MelChunk,
     PcmChunk,
     Place,
     TurnChunk,
-    VideoChunk,
     VideoCodec,
 )
 from visavis.subjects import Kind
-from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc, media_pb2
-
-Stub = face_pb2_grpc.FaceAnimationStub
-H264, VP8 = media_pb2.H264, media_pb2.VP8
-VOICE_SOURCE = face_pb2.FaceConfig.SOURCE_VOICE
-
-
-@contextlib.asynccontextmanager
-async def serving(bus: Bus | None = None, **settings: Any) -> AsyncIterator[Stub]:
-    chosen = FaceSettings(**settings)
-    service = FaceService(chosen, bus, "face-test", studio=fake_studio(chosen))
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
-    assert service.register(server) == ["visavis.v1.FaceAnimation"]
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    await service.load()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield Stub(channel)
-    await server.stop(0)
-    await service.close()
-
-
-@contextlib.asynccontextmanager
-async def attached(stub: Stub, session: str, **face: Any) -> AsyncIterator[Any]:
-    call = stub.Attach()
-    config = face_pb2.FaceConfig(seed=1, **face)
-    await call.write(
-        face_pb2.FaceAttachRequest(config=face_pb2.FaceAttachConfig(session=session, face=config))
-    )
-    assert (await call.read()).ready.instance == "face-test"
-    yield call
-    call.cancel()
-
-
-async def frames(video: Subscription, until: Any, *, within_s: float = 10.0) -> list[VideoChunk]:
-    """Chunks up to the first one for which `until` holds."""
-    seen: list[VideoChunk] = []
-    async with asyncio.timeout(within_s):
-        async for chunk in video:
-            assert isinstance(chunk, VideoChunk)
-            seen.append(chunk)
-            if until(chunk):
-                break
-    return seen
-
-
-async def say(bus: Bus, session: str, turn: int, chunks: list[MelChunk]) -> None:
-    for seq, chunk in enumerate(chunks):
-        place = Place(session, turn, seq, chunk.place.pts, chunk.place.last)
-        await bus.publish(
-            Kind.MEL, MelChunk(place, chunk.sample_rate_hz, HOP, chunk.mel, chunk.phonemes)
-        )
-
-
-async def clock(bus: Bus, session: str, turn: int, played_s: float) -> None:
-    place = Place(session, turn, 0, round(played_s * RATE))
-    await bus.publish(Kind.CLOCK, ClockChunk(place, RATE))
-
-
-async def play(bus: Bus, video: Subscription) -> list[VideoChunk]:
-    """Chunks up to the turn's last, while the clock follows what is spoken."""
-    seen: list[VideoChunk] = []
-    async with asyncio.timeout(10):
-        async for chunk in video:
-            assert isinstance(chunk, VideoChunk)
-            seen.append(chunk)
-            if chunk.place.last:
-                break
-            if not chunk.live:
-                place = chunk.place
-                await clock(bus, place.session, place.turn, place.pts / 25)
-    return seen
-
-
-async def failing(call: Any) -> grpc.aio.AioRpcError:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        async with asyncio.timeout(5):
-            await call
-    return caught.value
-
-
-async def answers(call: Any) -> list[Any]:
-    async with asyncio.timeout(5):
-        return [answer async for answer in call]
-
-
-def animate_config(**fields: Any) -> face_pb2.AnimateRequest:
-    return face_pb2.AnimateRequest(config=face_pb2.FaceConfig(**fields))
-
-
-def mel_request(chunk: MelChunk) -> face_pb2.AnimateRequest:
-    return face_pb2.AnimateRequest(mel=chunk.to_message())
-
-
-def tone(seconds: float) -> np.ndarray:
-    samples = np.arange(round(seconds * 16_000))
-    return (12_000 * np.sin(2 * np.pi * 220 * samples / 16_000)).astype(np.int16)
-
-
-def voice_requests(pcm: np.ndarray, *, last: bool = True) -> list[face_pb2.AnimateRequest]:
-    pieces = [pcm[i : i + 3200] for i in range(0, len(pcm), 3200)]
-    chunks = [
-        PcmChunk(Place("", 0, i, i * 3200, last and i == len(pieces) - 1), 16_000, piece)
-        for i, piece in enumerate(pieces)
-    ]
-    return [face_pb2.AnimateRequest(voice=chunk.to_message()) for chunk in chunks]
-
-
-# Animate
-
-
-async def test_animate_gives_a_frame_for_each_25th_of_a_second() -> None:
-    requests = [animate_config(seed=1), *map(mel_request, mel_chunks(SENTENCE))]
-    async with serving() as stub:
-        out = await answers(stub.Animate(iter(requests)))
-    video = [answer.video for answer in out]
-    assert [v.header.pts for v in video] == list(range(SENTENCE_FRAMES))
-    assert [v.header.last for v in video] == [False] * (SENTENCE_FRAMES - 1) + [True]
-    assert all(v.codec == H264 and v.fps == 25 and not v.live for v in video)
-    assert video[0].keyframe and not any(v.keyframe for v in video[1:])
-    assert max(v.data[2] for v in video) > 60 and max(v.data[3] for v in video) == 255
-
-
-async def test_animate_starts_before_all_is_sent() -> None:
-    chunks = mel_chunks(SENTENCE)
-    async with serving() as stub:
-        call = stub.Animate()
-        await call.write(animate_config())
-        await call.write(mel_request(chunks[0]))
-        async with asyncio.timeout(5):
-            first = await call.read()
-        assert first.video.header.pts == 0
-        call.cancel()
-
-
-async def test_animate_follows_the_voice_alone() -> None:
-    pcm = np.concatenate([np.zeros(8000, np.int16), tone(0.5), np.zeros(8000, np.int16)])
-    requests = [animate_config(source=VOICE_SOURCE), *voice_requests(pcm)]
-    async with serving() as stub:
-        out = await answers(stub.Animate(iter(requests)))
-    jaw = np.array([answer.video.data[2] for answer in out])
-    assert len(jaw) == round(1.5 * 25)
-    assert jaw[14:23].min() > 40 and jaw[:9].max() < 20 and jaw[-8:].max() < 20
-
-
-async def test_animate_takes_the_voice_where_mel_has_no_phonemes() -> None:
-    mel = MelChunk(Place("", 0, 0, 0), RATE, HOP, np.zeros((40, 80), np.float32))
-    requests = [animate_config(), *voice_requests(tone(0.5), last=False)]
-    requests += [mel_request(mel)]
-    async with serving() as stub:
-        out = await answers(stub.Animate(iter(requests)))
-    assert len(out) == 13 and out[-1].video.header.last
-    assert max(answer.video.data[2] for answer in out) > 40
-
-
-async def test_animate_ends_properly_without_a_last_chunk() -> None:
-    chunks = mel_chunks(SENTENCE)[:3]
-    async with serving() as stub:
-        out = await answers(stub.Animate(iter([animate_config(), *map(mel_request, chunks)])))
-    assert len(out) == 15 and out[-1].video.header.last
-
-
-async def test_animate_gives_blendshapes_alone_or_with_every_codec() -> None:
-    chunks = [mel_request(chunk) for chunk in mel_chunks(SENTENCE[:3])]
-    async with serving() as stub:
-        faces = await answers(stub.Animate(iter([animate_config(blendshapes=True), *chunks])))
-        both = animate_config(blendshapes=True, codecs=[VP8, H264])
-        mixed = await answers(stub.Animate(iter([both, *chunks])))
-    assert {answer.WhichOneof("response") for answer in faces} == {"face"}
-    assert len(faces[0].face.weights) == 52 and len(faces[0].face.head_rotation) == 3
-    assert [answer.video.codec for answer in mixed[:3]] == [0, VP8, H264]
-    assert len(mixed) == 3 * len(faces)
-
-
-async def test_animate_is_repeatable_and_can_start_later() -> None:
-    chunks = [mel_request(chunk) for chunk in mel_chunks(SENTENCE)]
-    async with serving() as stub:
-
-        async def motion(**fields: Any) -> list[Any]:
-            config = animate_config(blendshapes=True, **fields)
-            out = await answers(stub.Animate(iter([config, *chunks])))
-            return [tuple(answer.face.head_rotation) for answer in out]
-
-        whole = await motion(seed=5)
-        assert whole == await motion(seed=5)
-        assert whole != await motion(seed=6)
-        assert whole != await motion(seed=5, start_frame=40)
-
-
-@pytest.mark.parametrize(
-    ("requests", "code", "words"),
-    [
-        ([], grpc.StatusCode.FAILED_PRECONDITION, "config"),
-        (voice_requests(tone(0.1)), grpc.StatusCode.FAILED_PRECONDITION, "config"),
-        ([animate_config()], grpc.StatusCode.INVALID_ARGUMENT, "nothing to animate"),
-        ([animate_config(), animate_config()], grpc.StatusCode.FAILED_PRECONDITION, "only mel"),
-        ([animate_config(avatar="nobody")], grpc.StatusCode.NOT_FOUND, "built-in"),
-        ([animate_config(codecs=[0])], grpc.StatusCode.INVALID_ARGUMENT, "codecs"),
-        (
-            [animate_config(source=VOICE_SOURCE), mel_request(mel_chunks(SENTENCE)[0])],
-            grpc.StatusCode.INVALID_ARGUMENT,
-            "source",
-        ),
-        (
-            [
-                animate_config(source=VOICE_SOURCE),
-                face_pb2.AnimateRequest(
-                    voice=media_pb2.PcmChunk(sample_rate_hz=900, pcm_s16le=b"\0\0")
-                ),
-            ],
-            grpc.StatusCode.INVALID_ARGUMENT,
-            "sample_rate_hz",
-        ),
-        (
-            [
-                animate_config(source=VOICE_SOURCE),
-                face_pb2.AnimateRequest(
-                    voice=media_pb2.PcmChunk(sample_rate_hz=8000, pcm_s16le=bytes(16_002))
-                ),
-            ],
-            grpc.StatusCode.INVALID_ARGUMENT,
-            "more than 1 s",
-        ),
-    ],
-)
-async def test_animate_says_what_is_wrong(
-    requests: list[Any], code: grpc.StatusCode, words: str
-) -> None:
-    async with serving() as stub:
-        call = stub.Animate(iter(requests))
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await answers(call)
-    assert caught.value.code() is code
-    assert words in (caught.value.details() or "")
-
-
-# Attach
+from visavis.v1 import control_pb2, face_pb2
 
 
 async def test_the_face_lives_while_idle(bus: Bus) -> None:
@@ -280,6 +50,8 @@ async def test_the_face_lives_while_idle(bus: Bus) -> None:
 
 
 async def test_speaks_from_durations_and_goes_back_to_idle(bus: Bus) -> None:
+    drawn = [MetricGrowth("face_frames_total", mode=mode) for mode in ("live", "speaking")]
+    timed = MetricGrowth("face_frame_seconds_count")
     async with serving(bus) as stub, bus.subscribe("talk", Kind.VIDEO, limit=512) as video:
         async with attached(stub, "talk") as call:
             await frames(video, lambda c: c.place.pts >= 2)
@@ -297,6 +69,8 @@ async def test_speaks_from_durations_and_goes_back_to_idle(bus: Bus) -> None:
             done = (await call.read()).turn_finished
     assert done.turn == 1 and done.produced == SENTENCE_FRAMES and not done.cancelled
     assert set(done.seconds) == {"first_frame", "total"}
+    assert drawn[1].value == SENTENCE_FRAMES
+    assert timed.value == drawn[0].value + drawn[1].value
 
 
 async def test_frames_run_at_most_the_lead_ahead_of_the_clock(bus: Bus) -> None:

@@ -11,6 +11,7 @@ import pytest
 from services.llm.backend import Delta
 from services.llm.servicer import LlmService
 from services.llm.settings import LlmSettings
+from tests.fakes import MetricGrowth
 from tests.llm.fake_backend import FakeBackend, words
 from visavis.bus import Bus
 from visavis.errors import EngineError
@@ -94,11 +95,15 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
 
 
 async def test_generate_streams_and_ends_with_the_counts() -> None:
+    samples = ("llm_queue_seconds_count", "llm_ttft_seconds_count")
+    times = [MetricGrowth(sample) for sample in samples]
+    tokens = [MetricGrowth("llm_tokens_total", direction=way) for way in ("read", "written")]
     async with serving(FakeBackend(*words("Nice to meet you"))) as stub:
         answers = [answer async for answer in stub.Generate(request())]
     assert [answer.text for answer in answers] == ["Nice", " to", " meet", " you", ""]
     assert [answer.finish_reason for answer in answers] == ["", "", "", "", "stop"]
     assert (answers[-1].prompt_tokens, answers[-1].completion_tokens) == (10, 4)
+    assert [growth.value for growth in (*times, *tokens)] == [1, 1, 10, 4]
 
 
 @pytest.mark.parametrize(

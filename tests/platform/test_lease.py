@@ -11,14 +11,14 @@ import pytest
 from visavis.errors import (
     AlreadyExistsError,
     AtCapacityError,
+    BusError,
     EngineError,
     InvalidInputError,
-    OutOfOrderError,
     UnknownNameError,
     VisavisError,
 )
 from visavis.interceptor import ErrorInterceptor
-from visavis.lease import EventStream, SlotTable
+from visavis.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 
 
@@ -37,15 +37,16 @@ class Servicer(llm_pb2_grpc.LanguageModelServicer):
         return control_pb2.ServiceStatus(service="llm", free_slots=self.slots.free)
 
     async def Attach(self, requests: Any, context: Any) -> AsyncIterator[control_pb2.AttachEvent]:
-        first = await anext(aiter(requests), None)
-        if first is None or not first.HasField("config"):
-            raise OutOfOrderError("the first message must be the config")
+        first = await read_config(requests, "Attach")
         with self.slots.hold(first.config.session):
             events = EventStream()
             await events.ready("llm-test")
 
             async def on_request(request: llm_pb2.LlmAttachRequest) -> None:
                 self.heard.append(request.begin.turn)
+                if request.begin.turn == 12:
+                    await events.turn_failed(12, RuntimeError("secret"))
+                    return
                 if request.begin.turn == 13:
                     raise InvalidInputError("turn: 13 brings bad luck")
                 await events.turn_started(request.begin.turn)
@@ -160,6 +161,7 @@ async def test_wrong_order_is_refused(peer: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await call.read()
     assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "the first message of Attach must be the config" in (raised.value.details() or "")
 
 
 async def test_bad_request_ends_the_lease_with_its_reason(peer: Any) -> None:
@@ -171,3 +173,35 @@ async def test_bad_request_ends_the_lease_with_its_reason(peer: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="bad luck"):
         await call.read()
     await until(lambda: servicer.running == 0 and servicer.slots.free == 1)
+
+
+async def test_a_turn_that_fails_is_told_without_secrets_and_logged(
+    peer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, stub = peer
+    call = stub.Attach()
+    await call.write(config("s1"))
+    await call.read()
+    await call.write(begin(12))
+    failed = (await call.read()).turn_failed
+    assert (failed.turn, failed.code) == (12, "INTERNAL")
+    assert "secret" not in failed.message and "secret" in caplog.text
+    await call.write(begin(14))
+    assert (await call.read()).turn_started.turn == 14, "the lease lives on"
+    call.cancel()
+
+
+def test_no_more_calls_than_the_limit_run_at_once() -> None:
+    limit = CallLimit(1, "recordings")
+    with limit.hold():
+        assert limit.running == 1
+        with pytest.raises(AtCapacityError, match="recordings: 1"), limit.hold():
+            pass
+    with limit.hold():
+        pass
+    assert limit.running == 0
+
+
+def test_without_a_bus_the_error_names_the_setting() -> None:
+    with pytest.raises(BusError, match="nats_url"):
+        need_bus(None)

@@ -12,6 +12,7 @@ import pytest
 
 from services.tts.servicer import TtsService
 from services.tts.settings import TtsSettings
+from tests.fakes import MetricGrowth
 from tests.tts.fakes import word_synthesizer
 from visavis.bus import Bus
 from visavis.interceptor import ErrorInterceptor
@@ -47,6 +48,8 @@ async def requests(
 
 
 async def test_synthesize_streams_voice_and_mel_and_ends_them() -> None:
+    first_sounds = MetricGrowth("tts_ttfa_seconds_count")
+    audio = MetricGrowth("tts_audio_seconds_total", language="en")
     async with serving() as stub:
         answers = [a async for a in stub.Synthesize(requests(["Hel", "lo the", "re. Bye."]))]
     voice = [a.voice for a in answers if a.HasField("voice")]
@@ -54,6 +57,8 @@ async def test_synthesize_streams_voice_and_mel_and_ends_them() -> None:
     assert [chunk.header.seq for chunk in voice] == list(range(len(voice)))
     assert [chunk.header.last for chunk in voice] == [False] * (len(voice) - 1) + [True]
     assert mel[-1].header.last
+    assert first_sounds.value == 2, "one for each phrase"
+    assert audio.value == pytest.approx(voice[-1].header.pts / 24_000)
     assert voice[-1].header.pts == sum(len(chunk.pcm_s16le) // 2 for chunk in voice)
     assert mel[-1].header.pts == sum(len(chunk.mel_f16le) // 160 for chunk in mel)
     assert "".join(span.symbol + " " for chunk in mel for span in chunk.phonemes) == (

@@ -1,0 +1,133 @@
+"""A face service over real gRPC with a studio that costs nothing, and what clients send it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from services.face.servicer import FaceService
+from services.face.settings import FaceSettings
+from tests.face.fake_studio import fake_studio
+from tests.face.test_animator import HOP, RATE
+from visavis.bus import Bus, Subscription
+from visavis.interceptor import ErrorInterceptor
+from visavis.media import (
+    ClockChunk,
+    MelChunk,
+    PcmChunk,
+    Place,
+    VideoChunk,
+)
+from visavis.subjects import Kind
+from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
+
+Stub = face_pb2_grpc.FaceAnimationStub
+H264, VP8 = media_pb2.H264, media_pb2.VP8
+VOICE_SOURCE = face_pb2.FaceConfig.SOURCE_VOICE
+
+
+@contextlib.asynccontextmanager
+async def serving(bus: Bus | None = None, **settings: Any) -> AsyncIterator[Stub]:
+    chosen = FaceSettings(**settings)
+    service = FaceService(chosen, bus, "face-test", studio=fake_studio(chosen))
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
+    assert service.register(server) == ["visavis.v1.FaceAnimation"]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await service.load()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield Stub(channel)
+    await server.stop(0)
+    await service.close()
+
+
+@contextlib.asynccontextmanager
+async def attached(stub: Stub, session: str, **face: Any) -> AsyncIterator[Any]:
+    call = stub.Attach()
+    config = face_pb2.FaceConfig(seed=1, **face)
+    await call.write(
+        face_pb2.FaceAttachRequest(config=face_pb2.FaceAttachConfig(session=session, face=config))
+    )
+    assert (await call.read()).ready.instance == "face-test"
+    yield call
+    call.cancel()
+
+
+async def frames(video: Subscription, until: Any, *, within_s: float = 10.0) -> list[VideoChunk]:
+    """Chunks up to the first one for which `until` holds."""
+    seen: list[VideoChunk] = []
+    async with asyncio.timeout(within_s):
+        async for chunk in video:
+            assert isinstance(chunk, VideoChunk)
+            seen.append(chunk)
+            if until(chunk):
+                break
+    return seen
+
+
+async def say(bus: Bus, session: str, turn: int, chunks: list[MelChunk]) -> None:
+    for seq, chunk in enumerate(chunks):
+        place = Place(session, turn, seq, chunk.place.pts, chunk.place.last)
+        await bus.publish(
+            Kind.MEL, MelChunk(place, chunk.sample_rate_hz, HOP, chunk.mel, chunk.phonemes)
+        )
+
+
+async def clock(bus: Bus, session: str, turn: int, played_s: float) -> None:
+    place = Place(session, turn, 0, round(played_s * RATE))
+    await bus.publish(Kind.CLOCK, ClockChunk(place, RATE))
+
+
+async def play(bus: Bus, video: Subscription) -> list[VideoChunk]:
+    """Chunks up to the turn's last, while the clock follows what is spoken."""
+    seen: list[VideoChunk] = []
+    async with asyncio.timeout(10):
+        async for chunk in video:
+            assert isinstance(chunk, VideoChunk)
+            seen.append(chunk)
+            if chunk.place.last:
+                break
+            if not chunk.live:
+                place = chunk.place
+                await clock(bus, place.session, place.turn, place.pts / 25)
+    return seen
+
+
+async def failing(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async with asyncio.timeout(5):
+            await call
+    return caught.value
+
+
+async def answers(call: Any) -> list[Any]:
+    async with asyncio.timeout(5):
+        return [answer async for answer in call]
+
+
+def animate_config(**fields: Any) -> face_pb2.AnimateRequest:
+    return face_pb2.AnimateRequest(config=face_pb2.FaceConfig(**fields))
+
+
+def mel_request(chunk: MelChunk) -> face_pb2.AnimateRequest:
+    return face_pb2.AnimateRequest(mel=chunk.to_message())
+
+
+def tone(seconds: float) -> np.ndarray:
+    samples = np.arange(round(seconds * 16_000))
+    return (12_000 * np.sin(2 * np.pi * 220 * samples / 16_000)).astype(np.int16)
+
+
+def voice_requests(pcm: np.ndarray, *, last: bool = True) -> list[face_pb2.AnimateRequest]:
+    pieces = [pcm[i : i + 3200] for i in range(0, len(pcm), 3200)]
+    chunks = [
+        PcmChunk(Place("", 0, i, i * 3200, last and i == len(pieces) - 1), 16_000, piece)
+        for i, piece in enumerate(pieces)
+    ]
+    return [face_pb2.AnimateRequest(voice=chunk.to_message()) for chunk in chunks]
