@@ -1,0 +1,110 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import av
+import numpy as np
+import psutil
+import pytest
+
+from tests.running_stack import RunningStack
+from visavis.audio_file import read_mono
+from visavis.lecture.parts import PartStore
+from visavis.lecture.render import FPS
+
+CLIPS = Path(__file__).parents[1] / "clips"
+
+
+def visavis(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from visavis.cli import main; main()", *arguments]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(visavis(*arguments), capture_output=True, text=True, timeout=100)
+
+
+def frames_in(video: Path) -> int:
+    with av.open(str(video)) as file:
+        return sum(1 for _ in file.decode(video=0))
+
+
+def test_ask_prints_the_exchange_and_writes_the_video(stack: RunningStack, tmp_path: Path) -> None:
+    video = tmp_path / "answer.mp4"
+    question = str(CLIPS / "two_cities_01.wav")
+    done = run("ask", question, "--url", stack.url, "-o", str(video))
+    assert done.returncode == 0, done.stderr
+    assert "best of times" in done.stdout
+    assert "Avatar:" in done.stdout
+    for stage in ("asr", "llm", "tts"):
+        assert stage in done.stdout
+    assert np.abs(read_mono(video, 16_000)).max() > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["ask", "nothing.wav"], "nothing.wav: no such file"),
+        (["ask", " "], "empty"),
+        (["ask", "Hi", "-o", "/nonexistent/a.mp4"], "/nonexistent"),
+        (["script", "nothing.txt", "-o", "a.mp4"], "nothing.txt"),
+        (["avatar", "create", "nothing.jpg"], "nothing.jpg"),
+        (["models", "pull", "hibari"], "hibari-en"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(arguments: list[str], named: str) -> None:
+    done = run(*arguments)
+    assert done.returncode != 0
+    said = " ".join(done.stderr.split())
+    assert named in said
+    assert "Traceback" not in said
+
+
+def silence_parts(folder: Path) -> None:
+    """Take the sound out of what is done, so that it can be told from what is made anew."""
+    store = PartStore(folder)
+    keys = [file.stem for file in folder.glob("*.npz")]
+    assert len(keys) >= 2
+    for key in keys:
+        part = store.load(key)
+        assert part is not None
+        store.save(key, replace(part, pcm=np.zeros_like(part.pcm)))
+
+
+def test_script_goes_on_where_it_was_stopped(bundle: Callable[[str], Path], tmp_path: Path) -> None:
+    for name in ("hibari-en", "fastspeech2-mbmelgan-zh", "face-landmarks"):
+        bundle(name)
+    text, video = tmp_path / "lecture.txt", tmp_path / "lecture.mp4"
+    text.write_text("\n\n".join(f"This is part {n} of a short lecture." for n in range(1, 7)))
+    command = visavis("script", str(text), "-o", str(video), "--profile", "tiny")
+    parts = tmp_path / "lecture.mp4.parts"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        while len(list(parts.glob("*.npz"))) < 2:
+            assert first.poll() is None
+            try:
+                first.wait(0.05)
+            except subprocess.TimeoutExpired:
+                continue
+        children = psutil.Process(first.pid).children(recursive=True)
+        first.send_signal(signal.SIGINT)
+        first.wait(30)
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert not video.exists()
+    silence_parts(parts)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert not parts.exists()
+    with av.open(str(video)) as file:
+        sound = file.streams.audio[0]
+        assert sound.duration is not None and sound.time_base is not None
+        length_s = float(sound.duration * sound.time_base)
+    assert length_s == pytest.approx(frames_in(video) / FPS, abs=1 / FPS)
+    sound_level = np.abs(read_mono(video, 16_000))
+    assert sound_level[:16_000].max() < 100, "the parts that were done were made again"
+    assert sound_level[-48_000:].max() > 1000
