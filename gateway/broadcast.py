@@ -6,12 +6,11 @@ keep up loses what it could not take, up to the next key frame; nobody waits for
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from gateway import metrics
 from gateway.fmp4 import Fragment, Muxer, init_segment
+from gateway.outbox import Outbox
 from gateway.playout import Tick
 from gateway.sound import AacEncoder
 from visavis.media import VideoCodec
@@ -20,44 +19,24 @@ from visavis.media import VideoCodec
 QUEUE_LIMIT = 220
 
 
-class Viewer:
-    """One client's bounded queue. Iterate to get what is to be sent, in order."""
+class Viewer(Outbox[bytes]):
+    """One client's fragments. All that waits is lost when it does not keep up."""
 
     def __init__(self) -> None:
-        self.dropped = 0
+        super().__init__(QUEUE_LIMIT)
         self.init_version = 0
         self.started = False
-        self._waiting: deque[bytes] = deque()
-        self._arrived = asyncio.Event()
-        self._closed = False
 
     def push(self, payload: bytes) -> bool:
         """False, and everything that waits is dropped, if the queue is full."""
-        if len(self._waiting) >= QUEUE_LIMIT:
+        if self.full:
             self.dropped += len(self._waiting) + 1
             self._waiting.clear()
             # The init segment may have been among what was dropped.
             self.started, self.init_version = False, 0
             return False
-        self._waiting.append(payload)
-        self._arrived.set()
+        self._put(payload)
         return True
-
-    def close(self) -> None:
-        """End the iteration."""
-        self._closed = True
-        self._arrived.set()
-
-    def __aiter__(self) -> Viewer:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._waiting:
-            if self._closed:
-                raise StopAsyncIteration
-            self._arrived.clear()
-            await self._arrived.wait()
-        return self._waiting.popleft()
 
 
 class Broadcast:

@@ -18,11 +18,6 @@ class ParameterSets:
     sps: bytes
     pps: bytes
 
-    @property
-    def codec_string(self) -> str:
-        """RFC 6381 name, for example "avc1.42c01f"."""
-        return f"avc1.{self.sps[1:4].hex()}"
-
 
 def split_units(payload: bytes) -> list[bytes]:
     """NAL units of an Annex B access unit, without start codes."""

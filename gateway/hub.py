@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-
 from gateway.events import ServerEvent
+from gateway.outbox import Outbox
 
 QUEUE_LIMIT = 500
 
 
-class Listener:
-    """One client's events, in order. The oldest are lost when it does not read."""
+class Listener(Outbox[ServerEvent]):
+    """One client's events. The oldest are lost when it does not read."""
 
     def __init__(self) -> None:
-        self.dropped = 0
-        self._waiting: deque[ServerEvent] = deque()
-        self._arrived = asyncio.Event()
-        self._closed = False
+        super().__init__(QUEUE_LIMIT)
 
     def push(self, event: ServerEvent) -> None:
-        if len(self._waiting) >= QUEUE_LIMIT:
+        """Add an event, in place of the oldest if the queue is full."""
+        if self.full:
             self._waiting.popleft()
             self.dropped += 1
-        self._waiting.append(event)
-        self._arrived.set()
-
-    def close(self) -> None:
-        """End the iteration after what still waits."""
-        self._closed = True
-        self._arrived.set()
-
-    def __aiter__(self) -> Listener:
-        return self
-
-    async def __anext__(self) -> ServerEvent:
-        while not self._waiting:
-            if self._closed:
-                raise StopAsyncIteration
-            self._arrived.clear()
-            await self._arrived.wait()
-        return self._waiting.popleft()
+        self._put(event)
 
 
 class EventHub:

@@ -17,7 +17,7 @@ import grpc.aio
 from visavis.bus import Bus
 from visavis.discovery import Replica, discover
 from visavis.errors import AtCapacityError, BusError
-from visavis.runtime import MAX_MESSAGE_BYTES
+from visavis.runtime import MESSAGE_LIMITS
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -111,8 +111,7 @@ class Registry:
             channel = grpc.aio.insecure_channel(
                 replica.grpc_address,
                 options=[
-                    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-                    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                    *MESSAGE_LIMITS,
                     ("grpc.initial_reconnect_backoff_ms", 100),
                     ("grpc.min_reconnect_backoff_ms", 100),
                     ("grpc.max_reconnect_backoff_ms", 2000),

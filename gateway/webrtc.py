@@ -110,7 +110,6 @@ class Peer:
         self.id = peer_id
         self.role = role
         self.codec = VideoCodec.H264
-        self.heard_at_s: float | None = None
         self._on_mic = on_mic
         self._on_keyframe = on_keyframe
         self._on_closed = on_closed

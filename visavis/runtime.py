@@ -34,7 +34,12 @@ log = logging.getLogger(__name__)
 S = TypeVar("S", bound=ServiceSettings)
 
 # Ten minutes of 48 kHz sound are the largest single message.
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+MESSAGE_LIMITS = (
+    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+)
+"""Options of every gRPC server and channel."""
 _BUS_WAIT_S = 30.0
 
 
@@ -91,8 +96,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     server = grpc.aio.server(
         interceptors=[ErrorInterceptor()],
         options=[
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            *MESSAGE_LIMITS,
             ("grpc.so_reuseport", 0),
         ],
     )

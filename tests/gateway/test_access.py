@@ -11,7 +11,7 @@ from gateway.settings import GatewaySettings, check_exposure
 from tests.gateway.conftest import RunningGateway
 from tests.gateway.test_api import problem
 from visavis.client import GatewayClient
-from visavis.errors import SettingsError
+from visavis.errors import SETTINGS_EXIT_STATUS, SettingsError
 
 SETTINGS = {"api_key": "secret"}
 
@@ -71,8 +71,11 @@ def test_the_outside_needs_a_key() -> None:
         check_exposure(settings(host=host))
 
 
-def test_the_process_refuses_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_refuses_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.argv", ["gateway", "--host", "0.0.0.0"])
     with pytest.raises(SystemExit) as refusal:
         main()
-    assert "API key" in str(refusal.value)
+    assert refusal.value.code == SETTINGS_EXIT_STATUS
+    assert "API key" in capsys.readouterr().err

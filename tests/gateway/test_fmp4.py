@@ -97,7 +97,7 @@ def test_a_key_frame_carries_its_parameter_sets() -> None:
     payload, keyframe = PictureEncoder().encode()
     sets = parameter_sets(split_units(payload))
     assert keyframe and sets is not None
-    assert sets.codec_string.startswith("avc1.42")
+    assert sets.sps[1] == 0x42, "baseline profile"
 
 
 def test_units_are_split_at_both_start_codes() -> None:

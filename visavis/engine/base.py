@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visavis.errors import EngineError, InvalidInputError
 
-Tensors = Mapping[str, NDArray[Any]]
+
+class DeviceTensor(Protocol):
+    """An output that stayed where it was made; see `Engine.infer_resident`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def ndim(self) -> int: ...
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> DeviceTensor:
+        """A part without gaps, as in `mel[:, 10:20]`. Raises InvalidInputError for others."""
+        ...
+
+    def to_host(self) -> NDArray[Any]: ...
+
+
+Resident = NDArray[Any] | DeviceTensor
+Tensors = Mapping[str, Resident]
 
 
 @dataclass(frozen=True)
@@ -25,7 +46,7 @@ class TensorSpec:
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...]
 
-    def check(self, array: NDArray[Any]) -> None:
+    def check(self, array: Resident) -> None:
         """Raise InvalidInputError unless `array` fits."""
         if array.dtype != self.dtype:
             raise InvalidInputError(f"{self.name}: dtype {array.dtype} instead of {self.dtype}")
@@ -35,10 +56,6 @@ class TensorSpec:
         if not fits:
             want = [d if d is not None else "any" for d in self.shape]
             raise InvalidInputError(f"{self.name}: shape {list(array.shape)} instead of {want}")
-
-    def dummy(self, free: int = 1) -> NDArray[Any]:
-        """Zeros of this shape, free dimensions set to `free`."""
-        return np.zeros([free if d is None else d for d in self.shape], self.dtype)
 
 
 class Engine(ABC):
@@ -50,6 +67,8 @@ class Engine(ABC):
     """
 
     backend: str
+    keeps_tensors = False
+    """Takes and gives DeviceTensors: `_infer_resident` is there."""
 
     def __init__(self, model: Path, *, device: str, threads: int) -> None:
         self.model = model
@@ -72,6 +91,24 @@ class Engine(ABC):
 
     def infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         """Run once. Raises InvalidInputError for inputs that do not fit, EngineError else."""
+        self._check(inputs)
+        return self._infer(inputs if self.keeps_tensors else on_host(inputs))
+
+    def infer_resident(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        """Run once and leave the outputs named in `resident` where they were made.
+
+        They can be inputs of another engine and cost no way over the bus. Backends
+        that work in host memory return arrays. Raises as `infer` does.
+        """
+        unknown = sorted(set(resident) - self.outputs.keys())
+        if unknown:
+            raise InvalidInputError(f"outputs: unknown {unknown}")
+        self._check(inputs)
+        if not self.keeps_tensors:
+            return {**self._infer(on_host(inputs))}
+        return self._infer_resident(inputs, resident)
+
+    def _check(self, inputs: Tensors) -> None:
         specs = self._loaded()[0]
         if inputs.keys() != specs.keys():
             missing = sorted(specs.keys() - inputs.keys())
@@ -79,7 +116,6 @@ class Engine(ABC):
             raise InvalidInputError(f"inputs: missing {missing}, unknown {unknown}")
         for name, array in inputs.items():
             specs[name].check(array)
-        return self._infer(inputs)
 
     def close(self) -> None:
         """Free what the engine holds. Idempotent; `load` may follow."""
@@ -111,5 +147,16 @@ class Engine(ABC):
     @abstractmethod
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]: ...
 
+    def _infer_resident(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        raise NotImplementedError(f"{self.backend} has no tensors of its own")
+
     @abstractmethod
     def _close(self) -> None: ...
+
+
+def on_host(inputs: Tensors) -> dict[str, NDArray[Any]]:
+    """`inputs` with those that lie on a device copied into host memory."""
+    return {
+        name: array if isinstance(array, np.ndarray) else array.to_host()
+        for name, array in inputs.items()
+    }

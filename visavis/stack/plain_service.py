@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from visavis.clock import MonotonicClock
 from visavis.errors import VisavisError
-from visavis.runtime import MAX_MESSAGE_BYTES
+from visavis.runtime import MESSAGE_LIMITS
 from visavis.stack.nats_server import free_port
 from visavis.stack.process import Child
 
@@ -32,12 +32,8 @@ async def plain_service(
     flags = ["--port", str(port), "--metrics-port", "-1", *arguments]
     child = Child(name, f"services.{name}", flags, log_dir, MonotonicClock())
     await child.start()
-    options = [
-        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ]
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) as channel:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", MESSAGE_LIMITS) as channel:
             await _until_serving(channel, child)
             yield channel
     finally:

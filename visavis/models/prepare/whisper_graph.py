@@ -36,7 +36,6 @@ class WhisperShape:
     decoder_layers: int
     n_vocabulary: int
     max_tokens: int
-    max_audio_frames: int
 
     @property
     def head_width(self) -> int:
@@ -64,7 +63,6 @@ def shape_of(weights: Weights) -> WhisperShape:
         decoder_layers=layers("decoder"),
         n_vocabulary=weights["decoder/embeddings/weight"].shape[0],
         max_tokens=weights["decoder/position_encodings/encodings"].shape[0],
-        max_audio_frames=weights["encoder/position_encodings/encodings"].shape[0],
     )
 
 
