@@ -63,6 +63,21 @@ def test_protobuf_stops_at_the_edge() -> None:
     assert found == []
 
 
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    names = re.findall(r"`([\w./]+\.(?:py|js|proto|html|toml))[`:]", text)
+    folders = ("protos", "visavis", "services", "gateway", "training", "tests", "deploy")
+    there = {file.name for folder in folders for file in (ROOT / folder).rglob("*.*")}
+    assert len(names) > 100
+    assert [name for name in names if Path(name).name not in there] == []
+    assert [name for name in names if "/" in name and not _somewhere(name)] == []
+
+
+def _somewhere(name: str) -> bool:
+    """Whether `name` is a path from the root, or from the visavis folder."""
+    return (ROOT / name).is_file() or (ROOT / "visavis" / name).is_file()
+
+
 def test_generated_code_is_fresh(tmp_path: Path) -> None:
     protos = sorted(str(p) for p in (ROOT / "protos").rglob("*.proto"))
     declares = re.compile("^service ", re.M)
