@@ -58,13 +58,13 @@ class AccessControl:
 
     def _foreign(self, headers: Headers) -> tuple[int, str, str] | None:
         host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = _name_of(f"//{host}")
         if self._loopback and name not in (*_LOOPBACK_NAMES, *self._hosts):
             return 403, "forbidden_host", f"host: {name[:80]!r} is not this machine's own name"
         origin = headers.get("origin")
         if origin:
-            netloc = urlsplit(origin).netloc
-            if netloc != host and urlsplit(origin).hostname not in self._hosts:
+            same = origin.partition("://")[2] == host
+            if not same and _name_of(origin) not in self._hosts:
                 return 403, "forbidden_origin", f"origin: {origin[:80]!r} may not use this gateway"
         return None
 
@@ -77,6 +77,14 @@ class AccessControl:
             return None
         message = "this gateway needs an API key: send it as `Authorization: Bearer KEY`"
         return 401, "unauthenticated", message
+
+
+def _name_of(url: str) -> str:
+    """Host name in `url`; "" where there is none that could be one."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _offered_key(scope: Scope, headers: Headers) -> str:

@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from visavis.errors import InvalidInputError
 
 MAX_TEXT_CHARACTERS = 8000
 MAX_MESSAGE_CHARACTERS = 64_000
+
+
+def _readable(text: str) -> str:
+    if not any(c.isprintable() and not c.isspace() for c in text):
+        raise ValueError("there is nothing in it to be answered")
+    return text
+
+
+TypedText = Annotated[
+    str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(_readable)
+]
+"""What a visitor types: more than spaces and control characters."""
 
 
 class Event(BaseModel):
@@ -125,7 +137,7 @@ class TextCommand(Event):
     """The visitor typed this; it interrupts what is being said."""
 
     type: Literal["text"]
-    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)
+    text: TypedText
 
 
 class InterruptCommand(Event):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.events import MAX_TEXT_CHARACTERS
+from gateway.events import TypedText
 from gateway.recording import Phase, Scope
 
 LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$"
@@ -77,7 +77,7 @@ class Answer(BaseModel):
 
 
 class TextRequest(Body):
-    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)
+    text: TypedText
 
 
 class TurnNumber(BaseModel):

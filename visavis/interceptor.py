@@ -100,6 +100,17 @@ def _checked(request: Any, *, streaming: bool) -> Any:
     return _Requests(aiter(request)) if streaming else _decoded(request)
 
 
+class ClientGoneError(Exception):
+    """The client left in the middle of the answer: its business, and nobody is there to be told."""
+
+
+async def _write(response: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    try:
+        await context.write(response)
+    except (grpc.aio.InternalError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+        raise ClientGoneError from error
+
+
 def _guard_unary(inner: Any, method: str, *, streaming: bool) -> Any:
     async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         call = _Call(method)
@@ -126,7 +137,10 @@ def _guard_stream(inner: Any, method: str, *, streaming: bool) -> Any:
             else:
                 async with contextlib.aclosing(answering) as responses:
                     async for response in responses:
-                        await context.write(response)
+                        await _write(response, context)
+        except ClientGoneError:
+            call.finish(grpc.StatusCode.CANCELLED)
+            return
         except BaseException as error:
             await call.fail(error, context)
             raise

@@ -79,3 +79,11 @@ def test_the_process_refuses_with_one_line(
         main()
     assert refusal.value.code == SETTINGS_EXIT_STATUS
     assert "API key" in capsys.readouterr().err
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", ["[", "a]", "[::1", "\u2100".encode().decode("latin-1")])
+async def test_a_name_that_cannot_be_one_is_foreign(http: httpx.AsyncClient, name: str) -> None:
+    for header, value in (("Host", name), ("Origin", f"http://{name}")):
+        response = await http.get("/healthz", headers={header: value.encode("latin-1")})
+        assert header.lower() in problem(response, 403)

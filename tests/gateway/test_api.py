@@ -149,6 +149,8 @@ async def test_another_replica_takes_over_when_one_is_full(
     [
         ({}, "text"),
         ({"text": ""}, "text"),
+        ({"text": " \n\t\u3000"}, "nothing"),
+        ({"text": "\0\x1b\u202e\u200b"}, "nothing"),
         ({"text": "x" * 100_000}, "8000"),
         ({"text": 5}, "text"),
     ],

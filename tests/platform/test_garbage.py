@@ -84,6 +84,34 @@ async def test_health_service_still_works(channel: grpc.aio.Channel) -> None:
     assert raised.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+async def test_client_that_leaves_while_it_is_answered_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """gRPC raises one of these where the call ended between two responses."""
+    ended = []
+
+    async def generate(_request: Any, _context: Any) -> AsyncIterator[str]:
+        try:
+            yield "a"
+            yield "b"
+        finally:
+            ended.append(True)
+
+    class Gone:
+        async def write(self, _response: str) -> None:
+            raise grpc.aio.UsageError("the call is over")
+
+    async def found(_details: Any) -> Any:
+        return grpc.unary_stream_rpc_method_handler(generate)
+
+    details = type("Details", (), {"method": "/visavis.v1.LanguageModel/Generate"})()
+    handler = await ErrorInterceptor().intercept_service(found, details)
+    assert handler is not None
+    await handler.unary_stream(b"", Gone())
+    assert ended
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("pts", [-1, MAX_PTS + 1, 2**63 - 1, -(2**63)])
 def test_media_time_has_bounds(pts: int) -> None:
     chunk = PcmChunk(Place("s1", 1, 0, pts), 16_000, np.zeros(2, np.int16))
