@@ -1,0 +1,1 @@
+"""Compiled plans on NVIDIA GPUs. Nothing here imports TensorRT or CUDA until it is asked to."""

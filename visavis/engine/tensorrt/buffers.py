@@ -1,0 +1,143 @@
+"""Memory of one tensor on both sides of the bus, kept and grown, never shrunk.
+
+A tensor's address therefore changes only when it becomes larger than ever before,
+which warming up with the largest shapes makes the exception.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visavis.engine.tensorrt.device import CudaDevice, CudaError, PinnedMemory
+from visavis.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+# A tensor without elements still needs an address that is not null.
+_LEAST_BYTES = 256
+
+
+def bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+
+
+class TensorBuffer:
+    """Device memory and page-locked host memory of one input or output."""
+
+    def __init__(self, device: CudaDevice, *, on_host: bool = False) -> None:
+        """on_host: TensorRT reads this tensor from host memory; it has no device memory."""
+        self._device = device
+        self._on_host = on_host
+        self._address = 0
+        self._pinned: PinnedMemory | None = None
+        self.device_bytes = 0
+
+    @property
+    def address(self) -> int:
+        """What TensorRT is told; 0 before the first `grow`."""
+        if self._on_host:
+            return self._pinned.address if self._pinned else 0
+        return self._address
+
+    @property
+    def pinned_bytes(self) -> int:
+        return len(self._pinned.array) if self._pinned else 0
+
+    def grow(self, size_bytes: int) -> bool:
+        """Make room for `size_bytes`; True if the address changed. The stream must be idle."""
+        size_bytes = max(size_bytes, _LEAST_BYTES)
+        if self._on_host:
+            return self._grow_pinned(size_bytes)
+        if size_bytes <= self.device_bytes:
+            return False
+        if self._address:
+            old, self._address, self.device_bytes = self._address, 0, 0
+            self._device.free(old)
+        self._address = self._device.alloc(size_bytes)
+        self.device_bytes = size_bytes
+        return True
+
+    def write(self, array: NDArray[Any], stream: int) -> None:
+        """Enqueue the copy of `array` to the device. The last copy must have finished."""
+        self._grow_pinned(max(array.nbytes, _LEAST_BYTES))
+        assert self._pinned is not None
+        staged = self._pinned.array[: array.nbytes].view(array.dtype).reshape(array.shape)
+        np.copyto(staged, array)
+        if not self._on_host:
+            self._device.copy_to_device(self._address, self._pinned, array.nbytes, stream)
+
+    def copy_from(self, address: int, size_bytes: int, stream: int) -> None:
+        """Enqueue a copy from elsewhere on the device."""
+        if self._on_host:
+            raise EngineError("a tensor that TensorRT reads on the host cannot come from the GPU")
+        self._device.copy_on_device(self._address, address, size_bytes, stream)
+
+    def fetch(self, size_bytes: int, stream: int) -> None:
+        """Enqueue the copy to the host; `read` after the stream was waited for."""
+        self._grow_pinned(max(size_bytes, _LEAST_BYTES))
+        assert self._pinned is not None
+        self._device.copy_to_host(self._pinned, self._address, size_bytes, stream)
+
+    def read(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """What was fetched, as an array of the caller's own."""
+        assert self._pinned is not None
+        return self._pinned.array[: bytes_of(shape, dtype)].view(dtype).reshape(shape).copy()
+
+    def free(self) -> None:
+        """Free both sides. What cannot be freed, because the device is lost, is logged."""
+        address, self._address, self.device_bytes = self._address, 0, 0
+        pinned, self._pinned = self._pinned, None
+        try:
+            if address:
+                self._device.free(address)
+            if pinned is not None:
+                self._device.free_pinned(pinned)
+        except CudaError as error:
+            log.warning("memory was not freed: %s", error)
+
+    def _grow_pinned(self, size_bytes: int) -> bool:
+        if self._pinned is not None:
+            if size_bytes <= len(self._pinned.array):
+                return False
+            old, self._pinned = self._pinned, None
+            self._device.free_pinned(old)
+        self._pinned = self._device.alloc_pinned(size_bytes)
+        return True
+
+
+def output_allocator(trt: Any, buffer: TensorBuffer) -> Any:
+    """An IOutputAllocator of `trt` for an output whose size only the run itself tells.
+
+    After the run `shape` is what was made, and `error` why there was no memory.
+    """
+
+    class GrowingOutput(trt.IOutputAllocator):  # type: ignore[misc]  # known at run time only
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+            self.shape: tuple[int, ...] | None = None
+            self.error: CudaError | None = None
+
+        def reallocate_output(
+            self, tensor_name: str, memory: int, size: int, alignment: int
+        ) -> int:
+            # An exception must not pass through TensorRT: 0 is its word for "no memory".
+            try:
+                buffer.grow(size)
+            except CudaError as error:
+                self.error = error
+                return 0
+            return buffer.address
+
+        def reallocate_output_async(
+            self, tensor_name: str, memory: int, size: int, alignment: int, stream: int
+        ) -> int:
+            return self.reallocate_output(tensor_name, memory, size, alignment)
+
+        def notify_shape(self, tensor_name: str, shape: Any) -> None:
+            self.shape = tuple(shape)
+
+    return GrowingOutput()

@@ -1,0 +1,178 @@
+"""What an engine needs of a CUDA device, and nothing more.
+
+Two bindings fill this interface: `cuda_python.py` and `pycuda.py`. Addresses and
+handles are plain integers, because that is what TensorRT takes.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visavis.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One CUDA device as the driver describes it."""
+
+    index: int
+    name: str
+    uuid: str
+    """"GPU-" and 32 hexadecimal digits in groups, as nvidia-smi prints it."""
+    sm: tuple[int, int]
+    """Compute capability, for example (9, 0)."""
+    total_bytes: int
+
+    def __str__(self) -> str:
+        gib = self.total_bytes / 2**30
+        sm = f"sm_{self.sm[0]}{self.sm[1]}"
+        return f"cuda:{self.index} ({self.name}, {sm}, {gib:.0f} GiB, {self.uuid})"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    """Device memory of the whole device, other processes included."""
+
+    free_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedMemory:
+    """Page-locked host memory: the device copies from and to it without a detour."""
+
+    address: int
+    array: NDArray[np.uint8]
+
+
+class CudaError(EngineError):
+    """A CUDA call failed."""
+
+    def __init__(self, call: str, name: str, text: str = "") -> None:
+        self.call = call
+        self.name = name
+        super().__init__(f"{call}: {name}" + (f" ({text})" if text else ""))
+
+    @property
+    def sticky(self) -> bool:
+        """The process can use the device no more: only a new process can."""
+        return self.name in _STICKY
+
+    @property
+    def out_of_memory(self) -> bool:
+        return self.name in ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")
+
+
+_STICKY = frozenset(
+    {
+        "cudaErrorIllegalAddress",
+        "cudaErrorIllegalInstruction",
+        "cudaErrorMisalignedAddress",
+        "cudaErrorInvalidAddressSpace",
+        "cudaErrorInvalidPc",
+        "cudaErrorHardwareStackError",
+        "cudaErrorLaunchFailure",
+        "cudaErrorLaunchTimeout",
+        "cudaErrorAssert",
+        "cudaErrorECCUncorrectable",
+        "CUDA_ERROR_ILLEGAL_ADDRESS",
+        "CUDA_ERROR_LAUNCH_FAILED",
+    }
+)
+
+
+class CudaDevice(Protocol):
+    """One device. Every method raises CudaError with CUDA's own name of the error.
+
+    Calls belong into `with device.current():`, which makes the device the
+    calling thread's own. Copies are ordered by their stream and return at once.
+    """
+
+    info: DeviceInfo
+    has_graphs: bool
+
+    def current(self) -> AbstractContextManager[None]: ...
+
+    def alloc(self, size_bytes: int) -> int: ...
+
+    def free(self, address: int) -> None: ...
+
+    def alloc_pinned(self, size_bytes: int) -> PinnedMemory: ...
+
+    def free_pinned(self, memory: PinnedMemory) -> None: ...
+
+    def copy_to_device(
+        self, target: int, source: PinnedMemory, size_bytes: int, stream: int
+    ) -> None: ...
+
+    def copy_to_host(
+        self, target: PinnedMemory, source: int, size_bytes: int, stream: int
+    ) -> None: ...
+
+    def copy_on_device(self, target: int, source: int, size_bytes: int, stream: int) -> None: ...
+
+    def create_stream(self) -> int:
+        """A non-blocking stream: it does not wait for the default one."""
+        ...
+
+    def destroy_stream(self, stream: int) -> None: ...
+
+    def synchronize(self, stream: int) -> None:
+        """Wait for the stream. Errors of asynchronous work appear here."""
+        ...
+
+    def create_event(self) -> int: ...
+
+    def destroy_event(self, event: int) -> None: ...
+
+    def record(self, event: int, stream: int) -> None: ...
+
+    def elapsed_s(self, start: int, end: int) -> float:
+        """Seconds between two recorded events that have both happened."""
+        ...
+
+    def begin_capture(self, stream: int) -> None:
+        """What this thread enqueues on the stream becomes a graph instead of running."""
+        ...
+
+    def end_capture(self, stream: int) -> int:
+        """The captured graph, instantiated, to be launched with `launch_graph`."""
+        ...
+
+    def launch_graph(self, graph: int, stream: int) -> None: ...
+
+    def destroy_graph(self, graph: int) -> None: ...
+
+    def memory(self) -> MemoryInfo: ...
+
+
+class CudaBinding(Protocol):
+    """One Python binding of CUDA: what devices there are, and access to one."""
+
+    name: str
+
+    def devices(self) -> list[DeviceInfo]:
+        """Every device. Raises CudaError where there is no driver or no device."""
+        ...
+
+    def open(self, info: DeviceInfo) -> CudaDevice: ...
+
+
+def uuid_text(raw: bytes) -> str:
+    """ "GPU-…" as nvidia-smi writes 16 bytes."""
+    digits = raw.hex()
+    groups = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32])
+    return "GPU-" + "-".join(groups)
+
+
+def pinned_array(address: int, size_bytes: int) -> NDArray[np.uint8]:
+    """The bytes at a host address as an array that does not own them."""
+    import ctypes
+
+    kind: Any = ctypes.c_uint8 * size_bytes
+    return np.ctypeslib.as_array(kind.from_address(address))

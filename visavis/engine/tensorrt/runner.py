@@ -1,0 +1,233 @@
+"""A plan at work: contexts, buffers and graphs on one stream of its own.
+
+One run: inputs to page-locked memory, copies in, inference, copies out, all enqueued
+on the stream; then one wait; then the outputs are the caller's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from visavis.engine.base import Resident, Tensors
+from visavis.engine.tensorrt import nvtx
+from visavis.engine.tensorrt.buffers import TensorBuffer, bytes_of
+from visavis.engine.tensorrt.context import ProfileContext
+from visavis.engine.tensorrt.device import CudaDevice, CudaError
+from visavis.engine.tensorrt.graphs import RUNS_BEFORE_CAPTURE, GraphCache, GraphKey
+from visavis.engine.tensorrt.plan import Plan, Shape, Shapes
+from visavis.engine.tensorrt.resident import CudaTensor, ResidentPool
+from visavis.engine.tensorrt.timing import RunTimer, RunTimes
+from visavis.errors import EngineError
+from visavis.plans.compiler_log import Messages, collecting
+
+log = logging.getLogger(__name__)
+
+_LARGEST, _USUAL = 2, 1
+# A graph runs the very kernels of the plain run: more than rounding apart is a fault.
+_GRAPH_TOLERANCE = 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMemory:
+    """Device memory of one loaded plan, and the page-locked host memory beside it."""
+
+    weights_bytes: int
+    scratch_bytes: int
+    """Of the contexts that exist, one for each profile that was used."""
+    buffer_bytes: int
+    """Inputs, outputs and what was handed out as DeviceTensors."""
+    pinned_bytes: int
+
+    @property
+    def device_bytes(self) -> int:
+        return self.weights_bytes + self.scratch_bytes + self.buffer_bytes
+
+
+class PlanRunner:
+    """Runs one plan. Not safe for concurrent use. Its device must be current in every call."""
+
+    def __init__(self, plan: Plan, device: CudaDevice, *, graphs: bool) -> None:
+        self._plan = plan
+        self._device = device
+        self._stream = device.create_stream()
+        self._timer = RunTimer(device, self._stream)
+        # Values in host memory are read when work is enqueued, so a graph would freeze them.
+        self._graphs = GraphCache(device, enabled=graphs and not plan.host_inputs)
+        self._pool = ResidentPool(device)
+        self._contexts: dict[int, ProfileContext] = {}
+        self._inputs = {
+            name: TensorBuffer(device, on_host=name in plan.host_inputs) for name in plan.inputs
+        }
+        self._outputs = {name: TensorBuffer(device) for name in plan.outputs}
+        self.times = RunTimes(0.0, 0.0, 0.0)
+        """Of the last run."""
+
+    @property
+    def graphs(self) -> int:
+        """CUDA graphs that exist."""
+        return len(self._graphs)
+
+    def run(self, inputs: Tensors, resident: Collection[str] = ()) -> dict[str, Resident]:
+        """Outputs of one run, those in `resident` as CudaTensors.
+
+        Raises InvalidInputError for shapes outside of every profile, before anything
+        reaches the device; EngineError for whatever fails after that.
+        """
+        shapes = {name: tuple(inputs[name].shape) for name in self._plan.inputs}
+        index = self._plan.choose(shapes)
+        key: GraphKey = (index, tuple(shapes.values()))
+        with collecting(self._plan.trt) as said:
+            context = self._context(index, said)
+            self._copy_in(inputs)
+            captured = self._graphs.get(key)
+            if captured is not None:
+                with nvtx.span(f"{self._plan.name}: infer (graph)"):
+                    self._device.launch_graph(captured.graph, self._stream)
+                    self._timer.mark()
+                return self._copy_out(captured.output_shapes, resident)
+            made = self._infer(context, shapes, said)
+            outputs = self._copy_out(made, resident)
+            if not context.late_outputs and self._graphs.deserves_capture(key):
+                self._capture(key, context, outputs, made, said)
+        return outputs
+
+    def warm_up(self) -> None:
+        """Run zeros through every profile.
+
+        The largest shapes first, which make the buffers; then the usual ones, until
+        they have their graph.
+        """
+        for ranges in self._plan.profiles:
+            for which, times in ((_LARGEST, 1), (_USUAL, RUNS_BEFORE_CAPTURE)):
+                zeros = {
+                    name: np.zeros(ranges[name][which], spec.dtype)
+                    for name, spec in self._plan.inputs.items()
+                }
+                for _ in range(times):
+                    self.run(zeros)
+
+    def memory(self) -> PlanMemory:
+        buffers = [*self._inputs.values(), *self._outputs.values()]
+        return PlanMemory(
+            self._plan.weights_bytes(),
+            sum(self._plan.context_bytes(index) for index in self._contexts),
+            sum(buffer.device_bytes for buffer in buffers) + self._pool.held_bytes,
+            sum(buffer.pinned_bytes for buffer in buffers),
+        )
+
+    def close(self) -> None:
+        """Free everything. What a lost device will not free is logged, not raised."""
+        for release in (self._graphs.clear, self._timer.close, self._pool.close):
+            try:
+                release()
+            except CudaError as error:
+                log.warning("%s: not freed: %s", self._plan.name, error)
+        for buffer in (*self._inputs.values(), *self._outputs.values()):
+            buffer.free()
+        self._contexts.clear()
+        self._plan.drop()
+        try:
+            self._device.destroy_stream(self._stream)
+        except CudaError as error:
+            log.warning("%s: not freed: %s", self._plan.name, error)
+
+    def _context(self, index: int, said: Messages) -> ProfileContext:
+        """The context of a profile, made when it is first used."""
+        if index not in self._contexts:
+            context = ProfileContext(self._plan, index, self._stream, said)
+            self._device.synchronize(self._stream)
+            self._contexts[index] = context
+        return self._contexts[index]
+
+    def _copy_in(self, inputs: Tensors) -> None:
+        with nvtx.span(f"{self._plan.name}: copy in"):
+            sizes = {name: bytes_of(inputs[name].shape, inputs[name].dtype) for name in inputs}
+            if any([buffer.grow(sizes[name]) for name, buffer in self._inputs.items()]):
+                self._graphs.clear()
+            self._timer.start()
+            for name, buffer in self._inputs.items():
+                array = inputs[name]
+                if isinstance(array, CudaTensor) and self._takes(name, array):
+                    # Into our own buffer: its address is aligned, and stays what graphs know.
+                    buffer.copy_from(array.address, array.nbytes, self._stream)
+                else:
+                    held = array if isinstance(array, np.ndarray) else array.to_host()
+                    buffer.write(held, self._stream)
+            self._timer.mark()
+
+    def _takes(self, name: str, tensor: CudaTensor) -> bool:
+        same_device = tensor.device.info.index == self._device.info.index
+        return same_device and name not in self._plan.host_inputs
+
+    def _infer(self, context: ProfileContext, shapes: Shapes, said: Messages) -> dict[str, Shape]:
+        with nvtx.span(f"{self._plan.name}: infer"):
+            if context.bind(shapes, self._inputs, self._outputs, said):
+                self._graphs.clear()
+            context.enqueue(said)
+            self._timer.mark()
+            if context.late_outputs:
+                self._device.synchronize(self._stream)
+        return context.output_shapes()
+
+    def _copy_out(self, made: dict[str, Shape], resident: Collection[str]) -> dict[str, Resident]:
+        outputs: dict[str, Resident] = {}
+        with nvtx.span(f"{self._plan.name}: copy out"):
+            for name, shape in made.items():
+                dtype = self._plan.outputs[name].dtype
+                if name in resident:
+                    tensor = self._pool.take(shape, dtype)
+                    source = self._outputs[name].address
+                    self._device.copy_on_device(tensor.address, source, tensor.nbytes, self._stream)
+                    outputs[name] = tensor
+                else:
+                    self._outputs[name].fetch(bytes_of(shape, dtype), self._stream)
+            self._timer.mark()
+            self._device.synchronize(self._stream)
+        self.times = self._timer.times()
+        for name in made.keys() - outputs.keys():
+            outputs[name] = self._outputs[name].read(made[name], self._plan.outputs[name].dtype)
+        return outputs
+
+    def _capture(
+        self,
+        key: GraphKey,
+        context: ProfileContext,
+        outputs: dict[str, Resident],
+        made: dict[str, Shape],
+        said: Messages,
+    ) -> None:
+        """A graph of the run that has just been, if its replay gives the same outputs."""
+        if not context.capturable():
+            return
+        try:
+            captured = self._graphs.capture(key, self._stream, lambda: context.enqueue(said), made)
+            self._timer.start()
+            self._timer.mark()
+            self._device.launch_graph(captured.graph, self._stream)
+            self._timer.mark()
+            replayed = self._copy_out(made, [n for n, o in outputs.items() if _is_kept(o)])
+            reason = "" if _same(outputs, replayed) else "its replay gives other outputs"
+        except EngineError as error:
+            reason = str(error)
+        if reason:
+            log.warning("%s: runs without CUDA graphs: %s", self._plan.name, reason)
+            self._graphs.disable()
+
+
+def _is_kept(output: Resident) -> bool:
+    return not isinstance(output, np.ndarray)
+
+
+def _same(plain: dict[str, Resident], replayed: dict[str, Resident]) -> bool:
+    """Those on the host are compared; of a network's outputs there is at least one in warm-up."""
+    for name, output in plain.items():
+        again = replayed[name]
+        if not isinstance(output, np.ndarray) or not isinstance(again, np.ndarray):
+            continue
+        if not np.allclose(output, again, _GRAPH_TOLERANCE, _GRAPH_TOLERANCE, equal_nan=True):
+            return False
+    return True
