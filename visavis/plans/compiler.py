@@ -90,11 +90,11 @@ def compile_plan(
     with _one_at_a_time, collecting(trt) as said:
         if cancelled is not None and cancelled():
             raise PlanCancelledError("the build was cancelled before it began")
-        target.select()
         try:
-            return _Build(trt, said, watch, target).run(
-                onnx_bytes, profiles, workspace_bytes, timing_cache, started
-            )
+            with target.current():
+                return _Build(trt, said, watch, target).run(
+                    onnx_bytes, profiles, workspace_bytes, timing_cache, started
+                )
         except (RuntimeError, MemoryError, TypeError, ValueError) as error:
             if error is watch.error:
                 raise

@@ -5,12 +5,19 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from visavis.engine.tensorrt.device import DeviceInfo
+from visavis.engine.tensorrt.selection import (
+    check_device_name,
+    find_device,
+    list_devices,
+    open_binding,
+    open_device,
+)
 from visavis.errors import PlanError
-
-FlavourName = Literal["rtx", "tensorrt"]
 
 FLAVOURS: dict[str, tuple[str, str]] = {
     "rtx": ("tensorrt_rtx", "tensorrt-rtx-cu13"),
@@ -18,17 +25,7 @@ FLAVOURS: dict[str, tuple[str, str]] = {
 }
 """Name on the command line -> (module, package that brings it)."""
 
-_SM = re.compile(r"sm_?(\d{2,3})", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One GPU of this machine."""
-
-    index: int
-    name: str
-    sm: int
-    """Compute capability times ten: 89 is 8.9."""
+_SM = re.compile(r"sm_?(\d{1,2})(\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -39,13 +36,12 @@ class Target:
     """Part of the cache key: `portable`, `sm_89` or a GPU's name with its capability."""
     capabilities: tuple[str, ...] = ()
     """Members of TensorRT-RTX's ComputeCapability; empty: every GPU that it knows."""
-    device_index: int | None = None
-    """The GPU to work on; None: none is needed."""
+    device: str | None = None
+    """The GPU to work on, `cuda:N`; None: none is needed."""
 
-    def select(self) -> None:
-        """Make the GPU current in this thread: the compiler works on the current one."""
-        if self.device_index is not None:
-            _check(_cuda_runtime().cudaSetDevice(self.device_index), f"cuda:{self.device_index}")
+    def current(self) -> AbstractContextManager[None]:
+        """Make the GPU the calling thread's own: the compiler works on the current one."""
+        return nullcontext() if self.device is None else open_device(self.device).current()
 
 
 PORTABLE = Target("portable")
@@ -81,96 +77,59 @@ def resolve_target(
     *,
     device: str | None = None,
     target: str | None = None,
-    gpus: Callable[[], Sequence[Gpu]] | None = None,
+    devices: Callable[[], Sequence[DeviceInfo]] | None = None,
 ) -> Target:
     """The Target of `--device cuda:N` or `--target sm_NN`; neither: the most that works.
 
     TensorRT-RTX needs no GPU: without either it compiles for all. TensorRT compiles on the GPU
-    that it compiles for: without either it takes the first. Raises PlanError with what there is.
+    that it compiles for: without either it takes the first. `devices` lists the machine's GPUs
+    (by default CUDA does). Raises PlanError or NoDeviceError or UnknownDeviceError with what
+    there is.
     """
     if device is not None and target is not None:
         raise PlanError("give either a device or a target: a device is a target of its own")
-    found = list((gpus or list_gpus)()) if device is not None or not is_rtx(trt) else []
-    if device is not None:
-        return _of_gpu(trt, _chosen(device, found))
-    if is_rtx(trt):
+    if is_rtx(trt) and device is None:
         return PORTABLE if target is None else _of_capability(trt, target)
-    if target is None:
-        return _of_gpu(trt, _chosen("cuda:0", found))
-    wanted = _capability(target)
-    for gpu in found:
-        if gpu.sm == wanted:
-            return _of_gpu(trt, gpu)
+    wanted_sm = None if target is None else _capability(target)
+    if device == "cpu":
+        raise PlanError("device: TensorRT compiles for a GPU: cuda:N, or flavour rtx with a target")
+    if device is not None:
+        check_device_name(device)
+    found = (devices or _cuda_devices)()
+    if wanted_sm is None:
+        return _of_device(trt, find_device(device or "cuda:0", found))
+    for info in found:
+        if info.sm == wanted_sm:
+            return _of_device(trt, info)
     raise PlanError(
-        f"target {target}: TensorRT compiles only on such a GPU, and here {_named(found)}; "
-        "go to a machine that has one, or compile with flavour rtx"
+        f"target {target}: TensorRT compiles only on such a GPU, and here is "
+        f"{', '.join(map(str, found))}; compile on a machine that has one, or with flavour rtx"
     )
 
 
-def list_gpus() -> list[Gpu]:
-    """The GPUs of this machine; empty where there is no driver or no binding for it."""
-    try:
-        runtime = _cuda_runtime()
-    except PlanError:
-        return []
-    status, count = runtime.cudaGetDeviceCount()
-    if int(status) != 0:
-        return []
-    gpus = []
-    for index in range(count):
-        status, properties = runtime.cudaGetDeviceProperties(index)
-        if int(status) == 0:
-            name = bytes(properties.name).split(b"\0")[0].decode(errors="replace")
-            gpus.append(Gpu(index, name, properties.major * 10 + properties.minor))
-    return gpus
+def _cuda_devices() -> Sequence[DeviceInfo]:
+    return list_devices(open_binding())
 
 
-def _of_gpu(trt: Any, gpu: Gpu) -> Target:
+def _of_device(trt: Any, info: DeviceInfo) -> Target:
     capabilities = ("CURRENT",) if is_rtx(trt) else ()
-    return Target(f"{gpu.name} sm_{gpu.sm}", capabilities, gpu.index)
+    name = f"{info.name} sm_{info.sm[0]}{info.sm[1]}"
+    return Target(name, capabilities, f"cuda:{info.index}")
 
 
 def _of_capability(trt: Any, target: str) -> Target:
-    wanted = _capability(target)
-    known = [name for name in trt.ComputeCapability.__members__ if name.startswith("SM")]
-    if f"SM{wanted}" not in known:
+    name = "SM{}{}".format(*_capability(target))
+    known = [known for known in trt.ComputeCapability.__members__ if known.startswith("SM")]
+    if name not in known:
         raise PlanError(
             f"target {target}: TensorRT-RTX compiles for "
-            f"{', '.join(name.lower().replace('sm', 'sm_') for name in known)}; "
+            f"{', '.join(known.lower().replace('sm', 'sm_') for known in known)}; "
             "for another use flavour tensorrt on a machine with such a GPU"
         )
-    return Target(f"sm_{wanted}", (f"SM{wanted}",))
+    return Target(name.lower().replace("sm", "sm_"), (name,))
 
 
-def _capability(target: str) -> int:
+def _capability(target: str) -> tuple[int, int]:
     if (match := _SM.fullmatch(target)) is None:
         raise PlanError(f"target: {target!r} is not of the form sm_89")
-    return int(match[1])
-
-
-def _chosen(device: str, gpus: Sequence[Gpu]) -> Gpu:
-    kind, _, index = device.partition(":")
-    if kind != "cuda" or not (index or "0").isdigit():
-        raise PlanError(f"device: {device!r} is not of the form cuda:N")
-    for gpu in gpus:
-        if gpu.index == int(index or "0"):
-            return gpu
-    raise PlanError(f"device {device}: here {_named(gpus)}")
-
-
-def _named(gpus: Sequence[Gpu]) -> str:
-    if not gpus:
-        return "is no GPU that CUDA can use"
-    return "are " + ", ".join(f"cuda:{gpu.index} ({gpu.name}, sm_{gpu.sm})" for gpu in gpus)
-
-
-def _cuda_runtime() -> Any:
-    try:
-        return importlib.import_module("cuda.bindings.runtime")
-    except (ImportError, OSError) as error:
-        raise PlanError(f"cuda-python cannot be used ({error}); install visavis[gpu]") from error
-
-
-def _check(result: tuple[Any, ...], what: str) -> None:
-    if int(result[0]) != 0:
-        raise PlanError(f"{what}: CUDA says {result[0]}")
+    return int(match[1]), int(match[2])

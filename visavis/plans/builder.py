@@ -1,0 +1,178 @@
+"""Build a bundle's plans: graph, compiler and cache put together."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import EncodeError
+
+from visavis.errors import PlanCancelledError, PlanError
+from visavis.plans.build_progress import Cancelled, OnProgress, Progress
+from visavis.plans.cache import CachedPlan, PlanCache, Wanted
+from visavis.plans.compiler import COMPILER_REVISION, Plan, compile_plan
+from visavis.plans.freshness import PlanRequest, source_digest
+from visavis.plans.graphs import graph_for
+from visavis.plans.network import LayerInfo
+from visavis.plans.plan_record import PlanKey, PlanRecord, profiles_digest
+from visavis.plans.recipe import PlanRecipe, Precision, ProfileSpec
+from visavis.plans.targets import Target, flavour_of, is_rtx
+
+MakeGraph = Callable[[Path, PlanRecipe, Precision], onnx.ModelProto]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A plan that is ready, and whether it had to be compiled for that."""
+
+    cached: CachedPlan
+    compiled: bool
+
+
+class PlanBuilder:
+    """Builds for one compiler and one target into one cache.
+
+    `trt` is the module tensorrt or tensorrt_rtx. `make_graph` makes the ONNX to compile.
+    """
+
+    def __init__(
+        self, trt: Any, target: Target, cache: PlanCache, *, make_graph: MakeGraph = graph_for
+    ) -> None:
+        self._trt = trt
+        self._target = target
+        self._cache = cache
+        self._make_graph = make_graph
+        self._compiler = flavour_of(trt)
+
+    def cached(self, request: PlanRequest) -> CachedPlan | None:
+        """The whole, fresh plan of `request` if there is one. Needs neither graph nor GPU."""
+        return self._cache.find(self._wanted(request))
+
+    def build(
+        self,
+        request: PlanRequest,
+        *,
+        on_progress: OnProgress | None = None,
+        cancelled: Cancelled | None = None,
+        force: bool = False,
+    ) -> Built:
+        """The plan of `request` out of the cache, else compiled and kept.
+
+        Raises PlanError, and PlanCancelledError once `cancelled` says so: nothing is left then.
+        Where it may be called from: see `compile_plan`.
+        """
+        wanted = self._wanted(request)
+        name = f"{request.bundle}.{request.recipe.name}.{request.precision}"
+        with self._cache.locked(name, cancelled):
+            if not force and (found := self._cache.find(wanted)) is not None:
+                return Built(found, compiled=False)
+            _tell(on_progress, "making the graph")
+            graph = self.graph(request)
+            if cancelled is not None and cancelled():
+                raise PlanCancelledError("the build was cancelled")
+            key = self._key(request, graph)
+            if not force:
+                same = self._cache.find_key(
+                    request.bundle, request.recipe.name, request.precision, key
+                )
+                if same is not None:
+                    return Built(self._cache.amend(same, wanted.source_sha256), compiled=False)
+            plan = self.compile(graph, request, on_progress=on_progress, cancelled=cancelled)
+            return Built(self._keep(request, wanted, key, plan), compiled=True)
+
+    def graph(self, request: PlanRequest) -> bytes:
+        """The ONNX of `request`, serialised; the same graph gives the same bytes."""
+        model = self._make_graph(request.folder, request.recipe, request.precision)
+        try:
+            return model.SerializeToString(deterministic=True)
+        except (EncodeError, ValueError) as error:
+            raise PlanError(f"{request}: the graph cannot be written: {error}") from error
+
+    def compile(
+        self,
+        graph: bytes,
+        request: PlanRequest,
+        *,
+        profiles: Sequence[ProfileSpec] | None = None,
+        on_progress: OnProgress | None = None,
+        cancelled: Cancelled | None = None,
+    ) -> Plan:
+        """Compile `graph` without looking into the cache; `profiles` instead of all of them."""
+        timings = None if is_rtx(self._trt) else self._timings()
+        plan = compile_plan(
+            self._trt,
+            graph,
+            request.recipe.profiles if profiles is None else profiles,
+            workspace_bytes=request.workspace_bytes,
+            timing_cache=timings,
+            on_progress=on_progress,
+            cancelled=cancelled,
+            target=self._target,
+        )
+        if plan.timing_cache is not None:
+            self._cache.store_timing_cache(self._compiler, self._target.name, plan.timing_cache)
+        return plan
+
+    def _timings(self) -> bytes | None:
+        return self._cache.timing_cache(self._compiler, self._target.name)
+
+    def _wanted(self, request: PlanRequest) -> Wanted:
+        return Wanted(
+            bundle=request.bundle,
+            plan=request.recipe.name,
+            precision=request.precision,
+            compiler=self._compiler,
+            target=self._target.name,
+            workspace_bytes=request.workspace_bytes,
+            source_sha256=source_digest(request),
+            revision=COMPILER_REVISION,
+        )
+
+    def _key(self, request: PlanRequest, graph: bytes) -> PlanKey:
+        return PlanKey(
+            compiler=self._compiler,
+            target=self._target.name,
+            onnx_sha256=hashlib.sha256(graph).hexdigest(),
+            profiles_sha256=profiles_digest(request.recipe.profiles),
+            workspace_bytes=request.workspace_bytes,
+        )
+
+    def _keep(self, request: PlanRequest, wanted: Wanted, key: PlanKey, plan: Plan) -> CachedPlan:
+        record = PlanRecord(
+            bundle=request.bundle,
+            plan=request.recipe.name,
+            precision=request.precision,
+            key=key,
+            source_sha256=wanted.source_sha256,
+            plan_sha256=hashlib.sha256(plan.content).hexdigest(),
+            size_bytes=len(plan.content),
+            profiles=request.recipe.profiles,
+            inputs=plan.inputs,
+            outputs=plan.outputs,
+            layers=count_layers(plan.layers),
+            memory=plan.memory,
+            build_s=plan.build_s,
+            built_at=datetime.now(UTC),
+            warnings=plan.warnings,
+        )
+        _log.info("plan built", extra={"plan": str(request), "size_bytes": record.size_bytes})
+        return self._cache.store(record, plan.content)
+
+
+def count_layers(layers: Sequence[LayerInfo]) -> dict[str, int]:
+    """`KIND DTYPE` -> how many, the most frequent first."""
+    return dict(Counter(f"{layer.kind} {layer.dtype}".strip() for layer in layers).most_common())
+
+
+def _tell(on_progress: OnProgress | None, phase: str) -> None:
+    if on_progress is not None:
+        on_progress(Progress(phase, 0.0))

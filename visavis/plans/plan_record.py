@@ -1,0 +1,84 @@
+"""The sidecar of a cached plan: what it was compiled from, for what, and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from visavis.plans.compiler import COMPILER_REVISION, PlanMemory
+from visavis.plans.network import TensorInfo
+from visavis.plans.recipe import Precision, ProfileSpec
+
+
+@dataclass(frozen=True)
+class PlanKey:
+    """All that decides what the compiler writes."""
+
+    compiler: str
+    """Flavour and version, for example `tensorrt_rtx 1.7.1.116`."""
+    target: str
+    """`portable`, `sm_89`, or a GPU's name with its capability."""
+    onnx_sha256: str
+    profiles_sha256: str
+    workspace_bytes: int | None
+    revision: int = COMPILER_REVISION
+
+    @property
+    def digest(self) -> str:
+        """24 hexadecimal digits that stand for the key in file names."""
+        told = "\n".join(f"{name}={value}" for name, value in asdict(self).items())
+        return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+
+def profiles_digest(profiles: tuple[ProfileSpec, ...]) -> str:
+    """sha256 of the profiles; their order counts, because a plan knows them by number."""
+    told = "\n".join(profile.model_dump_json() for profile in profiles)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+class PlanRecord(BaseModel):
+    """What stands in the sidecar. Written last: a plan without one is not complete."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal[1] = 1
+    bundle: str
+    plan: str
+    precision: Precision
+    key: PlanKey
+    source_sha256: str
+    """Of the bundle's files, the recipe and the code that makes the graph."""
+    plan_sha256: str
+    size_bytes: int
+    profiles: tuple[ProfileSpec, ...]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    layers: dict[str, int]
+    """`KIND DTYPE` -> how many, before fusion."""
+    memory: PlanMemory
+    build_s: float
+    built_at: datetime
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the files without their suffix."""
+        return f"{self.plan}.{self.precision}.{self.key.digest}"
+
+
+def read_record(path: Path) -> PlanRecord | str:
+    """The sidecar at `path`, or what is wrong with it."""
+    try:
+        return PlanRecord.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return "its sidecar is missing"
+    except OSError as error:
+        return f"its sidecar cannot be read: {error.strerror}"
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "its text"
+        return f"its sidecar is of another version or damaged ({where})"
