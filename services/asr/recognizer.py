@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from services.asr.cutter import Span, cut_at_pauses
 from services.asr.transcript import Transcriber, Transcript
 from services.asr.vad import FRAME_SAMPLES, VadState, VoiceDetector
-from visavis.errors import UnknownNameError
+from visavis.errors import SettingsError, UnknownNameError
 
 # Sound below this is digital silence, or the last bit of a converter.
 _SILENCE = 1.5 / 32768
@@ -29,10 +29,13 @@ class Languages:
     """Language code to recogniser."""
 
     def __init__(self, ears: Mapping[str, Ear], default: str) -> None:
-        """`ears` by primary language subtag. Raises UnknownNameError if none hears `default`."""
+        """`ears` by primary language subtag. Raises SettingsError if none hears `default`."""
         self._ears = dict(ears)
         self._default = default
-        self.resolve(default)
+        try:
+            self.resolve(default)
+        except UnknownNameError as error:
+            raise SettingsError(f"default_language does not do: {error}") from None
 
     @property
     def known(self) -> tuple[str, ...]:

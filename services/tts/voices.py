@@ -54,7 +54,9 @@ def language_of(tag: str) -> str:
     language = _SAME_LANGUAGE.get(primary, primary)
     known = sorted({known for voice in VOICES for known in voice.languages})
     if language not in known:
-        raise UnknownNameError(f"language: no voice speaks {tag[:40]!r}; there are {known}")
+        raise UnknownNameError(
+            f"language: no voice speaks {tag[:40]!r}; known are {', '.join(known)}"
+        )
     return language
 
 
@@ -64,7 +66,7 @@ def voice_named(name: str) -> VoiceInfo:
         if voice.name == name:
             return voice
     names = ", ".join(voice.name for voice in VOICES)
-    raise UnknownNameError(f"voice: there is no {name[:80]!r}; there are {names}")
+    raise UnknownNameError(f"voice: there is no {name[:80]!r}; known are {names}")
 
 
 def voices_for(tag: str) -> list[VoiceInfo]:

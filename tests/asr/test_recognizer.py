@@ -13,7 +13,7 @@ from services.asr.settings import AsrSettings
 from services.asr.turn_detector import WINDOW_SAMPLES, TurnDetector
 from services.asr.vad import FRAME_SAMPLES, VadState, VoiceDetector
 from tests.asr.doubles import CountingTranscriber, loud, quiet
-from visavis.errors import EngineLoadError, UnknownNameError
+from visavis.errors import EngineLoadError, SettingsError, UnknownNameError
 
 EAR = Ear("fake", CountingTranscriber())
 
@@ -52,7 +52,7 @@ def test_tags_are_understood(tag: str, code: str) -> None:
 def test_unknown_languages_are_named_with_those_known() -> None:
     with pytest.raises(UnknownNameError, match=r"tlh.*en, zh"):
         Languages({"en": EAR, "zh": EAR}, "en").resolve("tlh")
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(SettingsError, match=r"default_language.*'zh'"):
         Languages({"en": EAR}, "zh")
 
 

@@ -15,6 +15,7 @@ from services.asr.servicer import AsrService
 from services.asr.settings import AsrSettings
 from tests.asr.doubles import COUGH, FakeHearing, loud, pcm16, quiet
 from tests.fakes import MetricGrowth
+from tests.serving import served
 from visavis.bus import Bus
 from visavis.errors import EngineError
 from visavis.interceptor import ErrorInterceptor
@@ -32,15 +33,8 @@ async def serving(
     hearing: FakeHearing | None = None, bus: Bus | None = None, **settings: Any
 ) -> AsyncIterator[Stub]:
     service = AsrService(AsrSettings(**settings), bus, "asr-test", hearing=hearing or FakeHearing())
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
-    assert service.register(server) == ["visavis.v1.SpeechRecognition"]
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    await service.load()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with served(service, "visavis.v1.SpeechRecognition") as channel:
         yield Stub(channel)
-    await server.stop(0)
-    await service.close()
 
 
 def config(rate: int = 16_000, language: str = "", interim: bool = False) -> Any:

@@ -15,8 +15,8 @@ from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from tests.face.fake_studio import fake_studio
 from tests.face.test_animator import HOP, RATE
+from tests.serving import served
 from visavis.bus import Bus, Subscription
-from visavis.interceptor import ErrorInterceptor
 from visavis.media import (
     ClockChunk,
     MelChunk,
@@ -36,15 +36,8 @@ VOICE_SOURCE = face_pb2.FaceConfig.SOURCE_VOICE
 async def serving(bus: Bus | None = None, **settings: Any) -> AsyncIterator[Stub]:
     chosen = FaceSettings(**settings)
     service = FaceService(chosen, bus, "face-test", studio=fake_studio(chosen))
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
-    assert service.register(server) == ["visavis.v1.FaceAnimation"]
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    await service.load()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with served(service, "visavis.v1.FaceAnimation") as channel:
         yield Stub(channel)
-    await server.stop(0)
-    await service.close()
 
 
 @contextlib.asynccontextmanager

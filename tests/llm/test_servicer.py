@@ -13,9 +13,9 @@ from services.llm.servicer import LlmService
 from services.llm.settings import LlmSettings
 from tests.fakes import MetricGrowth
 from tests.llm.fake_backend import FakeBackend, words
+from tests.serving import served
 from visavis.bus import Bus
 from visavis.errors import EngineError
-from visavis.interceptor import ErrorInterceptor
 from visavis.media import Place, TokenChunk, TurnChunk
 from visavis.subjects import Kind
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
@@ -27,15 +27,8 @@ Stub = llm_pb2_grpc.LanguageModelStub
 @contextlib.asynccontextmanager
 async def serving(backend: FakeBackend, bus: Bus | None = None) -> AsyncIterator[Stub]:
     service = LlmService(LlmSettings.model_validate({}), bus, "llm-test", backend=backend)
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
-    assert service.register(server) == ["visavis.v1.LanguageModel"]
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    await service.load()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with served(service, "visavis.v1.LanguageModel") as channel:
         yield Stub(channel)
-    await server.stop(0)
-    await service.close()
     if backend.at_work:
         await asyncio.wait_for(backend.freed.wait(), 5)
 

@@ -13,9 +13,9 @@ import pytest
 from services.tts.servicer import TtsService
 from services.tts.settings import TtsSettings
 from tests.fakes import MetricGrowth
+from tests.serving import served
 from tests.tts.fakes import word_synthesizer
 from visavis.bus import Bus
-from visavis.interceptor import ErrorInterceptor
 from visavis.settings import load_settings
 from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
 
@@ -27,16 +27,8 @@ async def serving(bus: Bus | None = None) -> AsyncIterator[Stub]:
     synthesizer, _ = word_synthesizer()
     settings = load_settings(TtsSettings, ["--slots", "1"], prog="tts")
     service = TtsService(settings, bus, "tts-test", synthesizer=synthesizer)
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
-    names = service.register(server)
-    assert list(names) == ["visavis.v1.SpeechSynthesis"]
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    await service.load()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with served(service, "visavis.v1.SpeechSynthesis") as channel:
         yield Stub(channel)
-    await server.stop(None)
-    await service.close()
 
 
 async def requests(
