@@ -72,6 +72,8 @@ def test_one_key_may_name_many_tensors() -> None:
         ({"precisions": ["fp16", "fp16"]}, "named twice"),
         ({"precisions": ["fp8"]}, "'fp32', 'fp16' or 'int8'"),
         ({"precisions": []}, "at least 1"),
+        ({"precisions": ["fp32", "int8"]}, "INT8 needs a set to be named"),
+        ({"calibration": "speech"}, "and nothing else does"),
         ({"profiles": []}, "at least 1"),
         ({"workspace": 3}, "workspace"),
         ({"profiles": [{"name": "a", "shapes": {}}]}, "at least 1"),

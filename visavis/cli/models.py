@@ -240,7 +240,8 @@ def verify_bundles(
     try:
         catalog, folder = default_catalog(), default_model_dir(model_dir)
         asked = bool(bundles or profile)
-        names = _chosen(bundles, profile, otherwise="default") if asked else catalog.names
+        pulled = [name for name in catalog.names if catalog.manifest(name).shipped is None]
+        names = _chosen(bundles, profile, otherwise="default") if asked else pulled
         with console.status("Reading …"):
             found = verify(names, model_dir=folder)
     except ModelStoreError as error:

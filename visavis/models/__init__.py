@@ -45,10 +45,15 @@ def bundle_path(
     command to run, if the bundle is unknown, not pulled, outdated or incomplete.
     """
     manifest = (catalog or default_catalog()).manifest(name)
-    folder = default_model_dir(model_dir) / name
+    folder = manifest.folder(default_model_dir(model_dir))
     standing = inspect(manifest, folder)
     if standing.state is State.READY:
         return folder
+    if manifest.shipped is not None:
+        raise ModelStoreError(
+            f"bundle {name} is part of the product: {'; '.join(standing.problems)}; "
+            "install visavis with that part"
+        )
     what = {
         State.MISSING: "is not pulled",
         State.OUTDATED: "is pulled, but an older version of it",

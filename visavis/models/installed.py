@@ -63,7 +63,18 @@ class Standing:
 
 
 def inspect(manifest: BundleManifest, folder: Path) -> Standing:
-    """Compare record, manifest and file sizes; contents are not read (see `verify_files`)."""
+    """Compare record, manifest and file sizes; contents are not read (see `verify_files`).
+
+    `folder` is not looked at for a bundle that is part of the product.
+    """
+    if manifest.shipped is not None:
+        shipped = manifest.shipped
+        absent = [name for name in shipped.files if not (shipped.path / name).is_file()]
+        return Standing(
+            manifest.name,
+            State.DAMAGED if absent else State.READY,
+            tuple(f"{name} is not in {shipped.package}, which brings it" for name in absent),
+        )
     record = _read_record(folder)
     if record is None:
         return Standing(manifest.name, State.MISSING)

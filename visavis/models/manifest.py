@@ -6,7 +6,8 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -193,6 +194,22 @@ class BundleFile(_Strict):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
+class ShippedFiles(_Strict):
+    """Files that are part of the product: never pulled, and as good as the product's code."""
+
+    package: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z_]+)*$")]
+    folder: InnerPath
+    """Inside the package."""
+    files: Annotated[tuple[InnerPath, ...], Field(min_length=1)]
+
+    @property
+    def path(self) -> Path:
+        """The folder on this machine; it does not exist where the package is not installed."""
+        found = find_spec(self.package)
+        places = (found.submodule_search_locations if found else None) or [self.package]
+        return Path(next(iter(places))) / self.folder
+
+
 class PrepareStep(_Strict):
     """Work done once after the download, for example rebuilding a graph as ONNX."""
 
@@ -225,7 +242,9 @@ class BundleManifest(_Strict):
     licence: Text
     licence_note: str = ""
     """What the short name does not say: corpus terms, what the carrier package leaves open."""
-    files: Annotated[tuple[BundleFile, ...], Field(min_length=1)]
+    files: tuple[BundleFile, ...] = ()
+    shipped: ShippedFiles | None = None
+    """Instead of `files`."""
     prepare: tuple[PrepareStep, ...] = ()
     tensors: dict[str, TensorTable] = Field(default_factory=dict)
     plans: tuple[PlanRecipe, ...] = ()
@@ -234,8 +253,17 @@ class BundleManifest(_Strict):
     """Network files that are never compiled: path -> why they stay on the CPU."""
 
     @model_validator(mode="after")
+    def _has_files(self) -> BundleManifest:
+        if self.shipped is not None and (self.files or self.prepare):
+            raise ValueError("shipped: a bundle that is shipped has no files and prepare steps")
+        if self.shipped is None and not self.files:
+            raise ValueError("files: a bundle needs one at least")
+        return self
+
+    @model_validator(mode="after")
     def _plans_agree(self) -> BundleManifest:
         known = {file.path for file in self.files}
+        known.update(self.shipped.files if self.shipped is not None else ())
         known.update(path for step in self.prepare for path in step.outputs)
         for path in (*(plan.graph for plan in self.plans), *self.cpu_only):
             if path not in known:
@@ -261,8 +289,15 @@ class BundleManifest(_Strict):
     @property
     def size_bytes(self) -> int:
         """Bytes of all files, prepared ones by estimate."""
+        if self.shipped is not None:
+            paths = [self.shipped.path / name for name in self.shipped.files]
+            return sum(path.stat().st_size for path in paths if path.is_file())
         made = sum(step.outputs_size_bytes for step in self.prepare)
         return made + sum(file.size_bytes for file in self.files)
+
+    def folder(self, model_dir: Path) -> Path:
+        """Where the bundle's files lie, or would."""
+        return self.shipped.path if self.shipped is not None else model_dir / self.name
 
 
 def parse_manifest(text: str, origin: str) -> BundleManifest:

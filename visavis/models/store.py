@@ -103,7 +103,8 @@ def pull(
     check = verify_files if repair else inspect
 
     def missing() -> list[BundleManifest]:
-        return [m for m in manifests if force or not _ready(m, folder, check)]
+        pulled = [m for m in manifests if m.shipped is None]
+        return [m for m in pulled if force or not _ready(m, folder, check)]
 
     done: dict[str, Pulled] = {}
     if missing():
@@ -116,7 +117,7 @@ def pull(
         except OSError as error:
             raise as_store_error(error, folder) from error
     return [
-        done.get(m.name, Pulled(m.name, folder / m.name, _size(folder / m.name), 0.0))
+        done.get(m.name, Pulled(m.name, m.folder(folder), _size(m.folder(folder)), 0.0))
         for m in manifests
     ]
 

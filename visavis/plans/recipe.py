@@ -99,6 +99,8 @@ class PlanRecipe(_Strict):
     keep_fp32: tuple[str, ...] = ()
     """Globs of node names that stay in 32 bits, because their numbers are too large or too fine
     for 16."""
+    calibration: str = ""
+    """Which set of real inputs tells the ranges of its activations; INT8 needs one."""
     profiles: Annotated[tuple[ProfileSpec, ...], Field(min_length=1)]
 
     @field_validator("graph")
@@ -113,6 +115,8 @@ class PlanRecipe(_Strict):
     def _agree(self) -> PlanRecipe:
         if len(set(self.precisions)) != len(self.precisions):
             raise ValueError("a precision is named twice")
+        if ("int8" in self.precisions) != bool(self.calibration):
+            raise ValueError("calibration: INT8 needs a set to be named, and nothing else does")
         if len({profile.name for profile in self.profiles}) != len(self.profiles):
             raise ValueError("two profiles have one name")
         if len({frozenset(profile.shapes) for profile in self.profiles}) != 1:

@@ -83,8 +83,8 @@ class GraphBuilder:
         """Permute the axes."""
         return self.node("Transpose", tensor, perm=list(order))
 
-    def save(self, path: Path) -> None:
-        """Check the graph and write it whole or not at all."""
+    def model(self) -> onnx.ModelProto:
+        """The graph as a model that has been checked."""
         graph = helper.make_graph(
             self._nodes,
             self._name,
@@ -97,6 +97,11 @@ class GraphBuilder:
         )
         model.ir_version = IR_VERSION
         onnx.checker.check_model(model, full_check=True)
+        return model
+
+    def save(self, path: Path) -> None:
+        """Check the graph and write it whole or not at all."""
+        model = self.model()
         partial = path.with_name(path.name + ".part")
         onnx.save(model, str(partial))
         partial.replace(path)

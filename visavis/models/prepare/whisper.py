@@ -7,10 +7,14 @@ same tokens, the same word errors, 0.6 of the time and a third of the memory.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
+
+import onnx
 
 from visavis.models.prepare.ctranslate2_file import read_variables
 from visavis.models.prepare.whisper_graph import build_decoder, build_encoder
 
+_BUILDERS = {"decoder": build_decoder, "encoder": build_encoder}
 _SOURCE = "model.bin"
 _SPECIFICATION = "WhisperSpec"
 
@@ -20,8 +24,8 @@ def prepare(
 ) -> list[str]:
     """Write encoder.onnx and decoder.onnx beside model.bin; returns their names.
 
-    With `int8` unset everything stays float32, for compilers that take no
-    integer products. Raises ModelStoreError if model.bin is damaged.
+    With `int8` unset everything stays float32. Raises ModelStoreError if
+    model.bin is damaged.
     """
     progress("reading Whisper's weights", 0.0)
     weights = read_variables(bundle_dir / _SOURCE, _SPECIFICATION)
@@ -31,3 +35,12 @@ def prepare(
     build_decoder(weights, int8=int8).save(bundle_dir / "decoder.onnx")
     progress("done", 1.0)
     return ["encoder.onnx", "decoder.onnx"]
+
+
+def float_model(bundle_dir: Path, side: Literal["decoder", "encoder"]) -> onnx.ModelProto:
+    """One of the two graphs all in float32, for compilers that take no integer products.
+
+    Raises ModelStoreError if model.bin is damaged.
+    """
+    weights = read_variables(bundle_dir / _SOURCE, _SPECIFICATION)
+    return _BUILDERS[side](weights, int8=False).model()

@@ -1,0 +1,80 @@
+"""From a bundle's files to the ONNX graph that is handed to the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from visavis.errors import PlanError
+from visavis.plans.recipe import PlanRecipe, Precision
+from visavis.plans.surgery import apply_passes
+
+
+def graph_for(bundle_dir: Path, recipe: PlanRecipe, precision: Precision) -> onnx.ModelProto:
+    """The graph of `recipe` in `precision`: read or rebuilt, passes applied, then cast.
+
+    Raises PlanError if the recipe does not offer the precision, a file is missing or no ONNX, or
+    a pass does not fit.
+    """
+    if precision not in recipe.precisions:
+        raise PlanError(
+            f"plan {recipe.name} is made in {', '.join(recipe.precisions)}, not in {precision}"
+        )
+    model = float_graph(bundle_dir, recipe)
+    if precision == "fp32":
+        return model
+    # Casting and quantising need packages and calibration sets that a plan in 32 bits does not.
+    precisions: Any = import_module("visavis.plans.precision")
+    if precision == "fp16":
+        cast: onnx.ModelProto = precisions.to_fp16(model, recipe.keep_fp32)
+        return cast
+    inputs = precisions.calibration_for(bundle_dir, recipe)
+    quantised: onnx.ModelProto = precisions.to_int8(model, inputs)
+    return quantised
+
+
+def float_graph(bundle_dir: Path, recipe: PlanRecipe) -> onnx.ModelProto:
+    """The graph of `recipe` in 32 bits. Raises PlanError like graph_for."""
+    if recipe.rebuild:
+        model = _rebuilt(bundle_dir, recipe)
+    else:
+        model = _read(bundle_dir / recipe.graph)
+    return apply_passes(model, recipe.passes)
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    try:
+        return onnx.load(path)
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read ({error}): pull the bundle again") from error
+    except DecodeError as error:
+        raise PlanError(f"{path} is no ONNX model: {error}") from error
+
+
+def _rebuilt(bundle_dir: Path, recipe: PlanRecipe) -> onnx.ModelProto:
+    if recipe.rebuild not in _REBUILDS:
+        raise PlanError(
+            f"plan {recipe.name} names the builder {recipe.rebuild!r}; "
+            f"there are {', '.join(_REBUILDS)}"
+        )
+    return _REBUILDS[recipe.rebuild](bundle_dir)
+
+
+def _whisper(side: Literal["decoder", "encoder"]) -> Callable[[Path], onnx.ModelProto]:
+    def build(bundle_dir: Path) -> onnx.ModelProto:
+        from visavis.models.prepare import whisper
+
+        return whisper.float_model(bundle_dir, side)
+
+    return build
+
+
+_REBUILDS: dict[str, Callable[[Path], onnx.ModelProto]] = {
+    "whisper_decoder": _whisper("decoder"),
+    "whisper_encoder": _whisper("encoder"),
+}

@@ -1,0 +1,51 @@
+"""Graph surgery: small named passes that make a published graph one that TensorRT compiles.
+
+Each turns one model into another and computes the same; each raises PlanError where the graph is
+not the one that it was written for. A pass may use up the model that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import onnx
+
+from visavis.errors import PlanError
+from visavis.plans.surgery.constant_weights import fold_constant_weights
+from visavis.plans.surgery.dynamic_quantization import fold_dynamic_quantization
+from visavis.plans.surgery.empty_cache import drop_empty_cache
+from visavis.plans.surgery.length_regulator import hibari_text, hibari_voice
+from visavis.plans.surgery.moonshine import moonshine_first_step, moonshine_next_step
+from visavis.plans.surgery.static_quantization import fold_static_quantization
+
+Pass = Callable[[onnx.ModelProto], onnx.ModelProto]
+
+PASSES: dict[str, Pass] = {
+    "drop_empty_cache": drop_empty_cache,
+    "fold_constant_weights": fold_constant_weights,
+    "fold_dynamic_quantization": fold_dynamic_quantization,
+    "fold_static_quantization": fold_static_quantization,
+    "hibari_text": hibari_text,
+    "hibari_voice": hibari_voice,
+    "moonshine_first_step": moonshine_first_step,
+    "moonshine_next_step": moonshine_next_step,
+}
+
+
+def apply_passes(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
+    """The passes `names` one after the other; `model` itself stays as it is.
+
+    Raises PlanError for a name that is no pass, and where a pass does not fit the graph.
+    """
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for name in names:
+        if name not in PASSES:
+            raise PlanError(f"there is no graph pass {name!r}; there are {', '.join(PASSES)}")
+        try:
+            result = PASSES[name](result)
+        except onnx.checker.ValidationError as error:
+            raise PlanError(f"the graph pass {name} made no valid graph: {error}") from error
+        except PlanError as error:
+            raise PlanError(f"the graph pass {name} does not fit: {error}") from error
+    return result
