@@ -36,6 +36,38 @@ grpc_request_seconds = Histogram(
 attached_sessions = Gauge("attached_sessions", "Sessions that hold a lease on this service.")
 slots = Gauge("slots", "Sessions that this service takes at once.")
 
+# Engines
+engine_backend_info = Gauge(
+    "engine_backend_info",
+    "1 for the backend and device that an engine runs on now, 0 for those that it left.",
+    ["engine", "backend", "device"],
+)
+engine_degraded = Counter(
+    "engine_degraded_total",
+    "Times that an engine stepped down, from what was wanted to what was left.",
+    ["engine", "from_backend", "to_backend"],
+)
+engine_restarts = Counter(
+    "engine_restarts_total", "Times that a broken engine was loaded anew.", ["engine", "backend"]
+)
+engine_memory_bytes = Gauge(
+    "engine_memory_bytes",
+    "Memory of a compiled plan: weights, scratch and buffer on the GPU, pinned on the host.",
+    ["engine", "kind"],
+)
+engine_run_seconds = Histogram(
+    "engine_run_seconds",
+    "One run of a compiled plan by stage on the GPU: copy_in, infer, copy_out.",
+    ["engine", "stage"],
+    buckets=(0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5),
+)
+engine_queue_seconds = Histogram(
+    "engine_queue_seconds",
+    "From work being given to an engine's thread to its beginning there.",
+    ["lane"],
+    buckets=(0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 1.0),
+)
+
 # Stages
 asr_final_seconds = Histogram(
     "asr_final_seconds",
@@ -53,6 +85,18 @@ llm_ttft_seconds = Histogram(
     "llm_ttft_seconds", "From the request to the first token.", buckets=_FAST_S
 )
 llm_tokens = Counter("llm_tokens_total", "Tokens read and written.", ["direction"])
+llm_engine_requests = Gauge(
+    "llm_engine_requests",
+    "Requests in the model's engine: running in its newest step, waiting for a step, "
+    "or queued and not taken up (the depth of its queue).",
+    ["state"],
+)
+llm_kv_cache_used_ratio = Gauge(
+    "llm_kv_cache_used_ratio", "Share of the key-value cache's blocks in use, 0 to 1."
+)
+llm_kv_cache_hit_ratio = Gauge(
+    "llm_kv_cache_hit_ratio", "Share of key-value blocks that were found in the cache, 0 to 1."
+)
 tts_ttfa_seconds = Histogram(
     "tts_ttfa_seconds", "From a speakable phrase to its first sound.", buckets=_FAST_S
 )

@@ -1,33 +1,34 @@
 """Any server that speaks OpenAI's chat completions: by URL, streamed.
 
-Tried against llama.cpp's server; vLLM, TensorRT-LLM's trtllm-serve and hosted
-services speak the same.
+Tried against llama.cpp's server. vLLM, SGLang and TensorRT-LLM's trtllm-serve
+differ in their errors, finish reasons and model lists (docs/language-models.md);
+what is known of that is read here, and tested against its recorded shapes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import httpx
 
 from services.llm.backend import BackendRequest, Delta
+from services.llm.openai_errors import message_in, raise_event_error, status_error
 from services.llm.sse import SseParser
-from visavis.errors import (
-    AtCapacityError,
-    EngineError,
-    EngineLoadError,
-    InvalidInputError,
-    SettingsError,
-    VisavisError,
-)
+from visavis.errors import EngineError, EngineLoadError, SettingsError, VisavisError
+
+log = logging.getLogger(__name__)
 
 _DONE = "[DONE]"
 _MAX_ERROR_BYTES = 64 * 1024
-_MAX_ERROR_CHARS = 300
+# Said by servers when an answer did not come to its end. All others are a stop.
+_BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "error", "timeout"})
+# Ours to set: an answer could not be read otherwise.
+_OWN_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
 # No tokenizer at hand: English takes about 4 characters a token, Chinese up to one
 # and a half tokens a character. Estimates from above only shorten old history.
 _ASCII_CHARS_PER_TOKEN = 3.0
@@ -37,7 +38,8 @@ _TOKENS_PER_OTHER_CHAR = 1.5
 class OpenAiCompatibleBackend:
     """`url` is the API's base, for example http://127.0.0.1:8000/v1.
 
-    `model` empty: the first that the server lists.
+    `model` empty: the first that the server lists. `extra`: fields that every
+    request carries beside ours, for what only some servers know.
     """
 
     name = "openai"
@@ -54,12 +56,14 @@ class OpenAiCompatibleBackend:
         context_tokens: int,
         connect_timeout_s: float = 5.0,
         read_timeout_s: float = 30.0,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
         self.slots = slots
         self.context_tokens = context_tokens
         self._url = _base_url(url)
         self._read_timeout_s = read_timeout_s
+        self._extra = _checked_extra(extra or {})
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
@@ -71,9 +75,9 @@ class OpenAiCompatibleBackend:
         try:
             answer = await self._client.get(f"{self._url}/models")
             if answer.status_code in (404, 405):
-                models: list[str] = []  # Not every server has a list.
+                models: list[dict[str, Any]] = []  # Not every server has a list.
             elif answer.is_success:
-                models = [str(entry["id"]) for entry in answer.json().get("data") or []]
+                models = [{**entry, "id": entry["id"]} for entry in answer.json()["data"] or []]
             else:
                 raise self._status_error(answer.status_code, answer.text)
         except httpx.HTTPError as error:
@@ -88,7 +92,26 @@ class OpenAiCompatibleBackend:
         if not self.model:
             if not models:
                 raise EngineLoadError(f"{self._url} lists no models: set `model`")
-            self.model = models[0]
+            self.model = str(models[0]["id"])
+        self._heed(models)
+
+    def _heed(self, models: list[dict[str, Any]]) -> None:
+        """What the list says of our model: whether it is there, and how much it reads."""
+        ours = next((entry for entry in models if entry["id"] == self.model), None)
+        if ours is None:
+            if models:
+                listed = ", ".join(str(entry["id"]) for entry in models[:10])
+                log.warning("%s lists %s, not the model %r", self._url, listed, self.model)
+            return
+        longest = ours.get("max_model_len")  # vLLM and SGLang say it.
+        if isinstance(longest, int) and 0 < longest < self.context_tokens:
+            log.warning(
+                "context_tokens: %d, but %s reads %d at most: history is cut to that",
+                self.context_tokens,
+                self.model,
+                longest,
+            )
+            self.context_tokens = longest
 
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
         try:
@@ -126,7 +149,7 @@ class OpenAiCompatibleBackend:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
-        return body
+        return body | self._extra
 
     def _explain(self, error: httpx.HTTPError) -> str:
         if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
@@ -138,16 +161,13 @@ class OpenAiCompatibleBackend:
         return f"the connection to {self._url} broke: {error or type(error).__name__}"
 
     def _status_error(self, status: int, text: str) -> VisavisError:
-        reason = f"{self._url} answered {status}: {_message_in(text)}"
-        if status in (401, 403):
-            return EngineError(f"{reason}; check `api_key`")
-        if status == 404:
-            return EngineError(f"{reason}; check `url` and `model` ({self.model!r})")
-        if status == 429:
-            return AtCapacityError(reason)
-        if status in (400, 413, 422):
-            return InvalidInputError(reason)
-        return EngineError(reason)
+        return status_error(self._url, self.model, status, message_in(text))
+
+
+def _checked_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+    if taken := sorted(_OWN_FIELDS & extra.keys()):
+        raise SettingsError(f"extra: {', '.join(taken)} cannot be set here")
+    return dict(extra)
 
 
 def _base_url(url: str) -> str:
@@ -188,8 +208,7 @@ async def _deltas(answer: httpx.Response) -> AsyncGenerator[Delta, None]:
 def _delta_of(event: str) -> Delta:
     try:
         content = json.loads(event)
-        if content.get("error"):
-            raise EngineError(f"the language model server failed: {_message_in(event)}")
+        raise_event_error(content)
         choice = (content.get("choices") or [{}])[0]
         usage = content.get("usage") or {}
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
@@ -210,18 +229,9 @@ def _delta_of(event: str) -> Delta:
 
 
 def _finish_reason(reason: str | None) -> str:
-    """Ours are "stop" and "length"; whatever else ends an answer is a stop."""
+    """Ours are "stop" and "length"; whatever else ends an answer well is a stop."""
     if reason is None or reason == "length":
         return reason or ""
+    if reason in _BROKEN_OFF:
+        raise EngineError(f"the language model server broke the answer off: {reason}")
     return "stop"
-
-
-def _message_in(text: str) -> str:
-    """The message in an error body, whatever its shape, on one short line."""
-    try:
-        content = json.loads(text)
-        error = content.get("error", content)
-        message = error.get("message", error) if isinstance(error, dict) else error
-    except (ValueError, AttributeError):
-        message = text
-    return " ".join(str(message).split())[:_MAX_ERROR_CHARS] or "(no message)"

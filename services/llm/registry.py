@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from services.llm.backend import TextBackend
 from services.llm.settings import LlmSettings
@@ -35,12 +36,41 @@ def _openai(settings: LlmSettings) -> TextBackend:
         context_tokens=settings.context_tokens,
         connect_timeout_s=settings.connect_timeout_s,
         read_timeout_s=settings.read_timeout_s,
+        extra=settings.extra_fields(),
+    )
+
+
+def _tensorrt_llm(settings: LlmSettings) -> TextBackend:
+    from services.llm.tensorrt_llm import KvCacheLimits, TensorRtLlmBackend
+
+    if settings.device not in ("cuda", "cuda:0"):
+        # The engine's worker processes take the first GPU that they see.
+        raise SettingsError(
+            f"device: {settings.device!r} is not for tensorrt_llm: set cuda:0, and choose the GPU "
+            "with the variable CUDA_VISIBLE_DEVICES"
+        )
+    if not settings.model:
+        raise SettingsError("model: the tensorrt_llm backend needs the directory of a checkpoint")
+    return TensorRtLlmBackend(
+        Path(settings.model).expanduser(),
+        slots=settings.slots,
+        context_tokens=settings.context_tokens,
+        kv_cache=KvCacheLimits(
+            memory_fraction=settings.kv_cache_fraction,
+            max_tokens=settings.kv_cache_tokens,
+            host_bytes=settings.kv_cache_host_mb * 1024 * 1024,
+            reuse=settings.kv_cache_reuse,
+        ),
+        scheduler=settings.scheduler,
+        tensor_parallel=settings.tensor_parallel,
+        silence_s=settings.read_timeout_s,
     )
 
 
 _FACTORIES: Mapping[str, Callable[[LlmSettings], TextBackend]] = {
     "llamacpp": _llamacpp,
     "openai": _openai,
+    "tensorrt_llm": _tensorrt_llm,
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import json
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from services.llm.generator import Defaults
 from visavis.settings import ServiceSettings
@@ -27,18 +28,52 @@ class LlmSettings(ServiceSettings):
 
     section: ClassVar[str] = "llm"
 
-    backend: Literal["llamacpp", "openai"] = Field(
-        "llamacpp", description="llamacpp: in this process; openai: any compatible server by URL"
+    backend: Literal["llamacpp", "openai", "tensorrt_llm"] = Field(
+        "llamacpp",
+        description="llamacpp: in this process; openai: any compatible server by URL; "
+        "tensorrt_llm: in this process on a GPU, needs its own image",
     )
     model: str = Field(
         "",
         description="llamacpp: bundle name, empty: the profile's; "
-        "openai: the server's model name, empty: its first",
+        "openai: the server's model name, empty: its first; "
+        "tensorrt_llm: directory of a checkpoint",
     )
     url: str = Field("", description="openai: base of the API, e.g. http://127.0.0.1:8000/v1")
     api_key: SecretStr = Field(SecretStr(""), description="openai: key, if the server wants one")
     connect_timeout_s: float = Field(5.0, gt=0, description="openai: longest wait for a connection")
-    read_timeout_s: float = Field(30.0, gt=0, description="openai: longest silence of the server")
+    read_timeout_s: float = Field(
+        30.0, gt=0, description="openai, tensorrt_llm: longest silence in an answer"
+    )
+    extra: str = Field(
+        "",
+        description="openai: more fields of every request, as JSON, e.g. "
+        '{"chat_template_kwargs": {"enable_thinking": false}}',
+    )
+    kv_cache_fraction: float = Field(
+        0.6,
+        gt=0,
+        le=0.95,
+        description="tensorrt_llm: share of the GPU memory left by the weights that the "
+        "key-value cache takes; lower it where other engines share the GPU",
+    )
+    kv_cache_tokens: int = Field(
+        0, ge=0, description="tensorrt_llm: most tokens in the key-value cache; 0: no such limit"
+    )
+    kv_cache_host_mb: int = Field(
+        0, ge=0, description="tensorrt_llm: main memory for blocks that left the GPU"
+    )
+    kv_cache_reuse: bool = Field(
+        True, description="tensorrt_llm: a prompt's beginning that was read before is not read anew"
+    )
+    scheduler: Literal["guaranteed_no_evict", "max_utilization"] = Field(
+        "guaranteed_no_evict",
+        description="tensorrt_llm: begin a request only if it can be finished, or fill the batch "
+        "and pause some when the cache is full",
+    )
+    tensor_parallel: int = Field(
+        1, ge=1, le=64, description="tensorrt_llm: GPUs that share every layer of the model"
+    )
     context_tokens: int = Field(
         2048, ge=256, le=131_072, description="Prompt and answer of one session"
     )
@@ -46,12 +81,25 @@ class LlmSettings(ServiceSettings):
     temperature: float = Field(0.3, ge=0, le=2, description="0: always the likeliest word")
     top_p: float = Field(0.9, gt=0, le=1, description="Share of probability that is drawn from")
     repeat_penalty: float = Field(
-        1.0, ge=1, le=2, description="llamacpp: above 1, words said before become less likely"
+        1.0,
+        ge=1,
+        le=2,
+        description="llamacpp, tensorrt_llm: above 1, words said before become less likely",
     )
     persona: str = Field(PERSONA, description="System message where a request has none")
     chinese_note: str = Field(
         CHINESE_NOTE, description="Follows the persona where the question is in Chinese"
     )
+
+    @field_validator("extra")
+    @classmethod
+    def _is_an_object(cls, text: str) -> str:
+        if text and not isinstance(json.loads(text), dict):
+            raise ValueError('not a JSON object such as {"top_k": 40}')
+        return text
+
+    def extra_fields(self) -> dict[str, Any]:
+        return dict(json.loads(self.extra or "{}"))
 
     def defaults(self) -> Defaults:
         return Defaults(

@@ -131,6 +131,26 @@ async def test_bytes_cut_inside_characters_and_lines() -> None:
         (400, b'{"error": {"message": "too long"}}', InvalidInputError, "too long"),
         (500, b"<html>\n oops </html>", EngineError, "500: <html> oops </html>"),
         (503, b"x" * 1_000_000, EngineError, "503: x{300}$"),
+        (
+            400,
+            b'{"object": "error", "message": "no such role", "type": "BadRequestError", '
+            b'"param": null, "code": 400}',
+            InvalidInputError,
+            "400: no such role$",
+        ),
+        (
+            422,
+            b'{"detail": [{"loc": ["body", "top_p"], "msg": "too large"}, "odd"]}',
+            InvalidInputError,
+            r"422: body\.top_p: too large; odd$",
+        ),
+        (404, b'{"detail": "Not Found"}', EngineError, "404: Not Found; check"),
+        (
+            503,
+            b'{"object": "error", "message": "The request queue is full.", "code": 503}',
+            AtCapacityError,
+            "503: The request queue is full",
+        ),
     ],
 )
 async def test_statuses_become_our_errors(
@@ -161,6 +181,68 @@ async def test_broken_streams_are_errors(
     async with pair(streaming(*events)) as (backend, _):
         with pytest.raises(EngineError, match=complaint):
             await answer(backend)
+
+
+@pytest.mark.parametrize(
+    ("event", "error", "complaint"),
+    [
+        ({"error": {"message": "too long", "code": 400}}, InvalidInputError, "failed: too long"),
+        ({"error": {"message": "busy", "code": 429}}, AtCapacityError, "failed: busy"),
+        ({"error": {"message": "x", "code": "context_length"}}, EngineError, "failed: x"),
+        ({"error": "it broke"}, EngineError, "failed: it broke"),
+        ({"object": "error", "message": "dead", "code": 500}, EngineError, "failed: dead"),
+        (
+            {"object": "error", "message": "the input is too long", "code": 400},
+            InvalidInputError,
+            "the input is too long",
+        ),
+    ],
+)
+async def test_errors_in_a_stream_that_began_well_keep_their_kind(
+    event: dict[str, Any], error: type[VisavisError], complaint: str
+) -> None:
+    async with pair(streaming(piece("We"), event, b"data: [DONE]\n\n")) as (backend, _):
+        with pytest.raises(error, match=complaint) as raised:
+            await answer(backend)
+    assert type(raised.value) is error
+
+
+@pytest.mark.parametrize("reason", ["abort", "cancelled", "timeout", "error"])
+async def test_an_answer_that_the_server_broke_off_is_no_end(reason: str) -> None:
+    async with pair(streaming(piece("We"), end(reason))) as (backend, _):
+        with pytest.raises(EngineError, match=f"broke the answer off: {reason}"):
+            await answer(backend)
+
+
+async def test_usage_in_every_event_and_thoughts_beside_the_answer() -> None:
+    """What SGLang and vLLM send with continuous usage and a reasoning parser."""
+    thought = {"choices": [{"delta": {"reasoning_content": "hm"}}], "usage": None}
+    counted = piece("Hi") | {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None}
+    last = {"choices": [], "usage": usage}
+    async with pair(streaming(thought, counted, end(), last, b"data: [DONE]\n\n")) as (backend, _):
+        deltas = await answer(backend)
+    assert "".join(delta.text for delta in deltas) == "Hi"
+    assert (deltas[-1].completion_tokens, deltas[-1].cached_tokens) == (2, 0)
+
+
+async def test_more_fields_go_with_every_request() -> None:
+    extra = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": 0.1}
+    async with pair(streaming(end()), extra=extra) as (backend, server):
+        await answer(backend)
+    body = server.exchanges[0].body
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+    assert (body["temperature"], body["stream"]) == (0.1, True)
+
+
+def test_fields_that_are_ours_cannot_be_replaced() -> None:
+    with pytest.raises(SettingsError, match="extra: messages, stream cannot be set"):
+        OpenAiCompatibleBackend(
+            "http://127.0.0.1:9/v1",
+            slots=1,
+            context_tokens=100,
+            extra={"stream": False, "messages": []},
+        )
 
 
 async def test_an_answer_may_end_without_the_done_mark() -> None:
@@ -262,6 +344,24 @@ async def test_a_server_that_will_not_do_fails_the_load(
         server.models_status, server.models = status, body
         with pytest.raises(EngineLoadError, match=complaint):
             await backend.load()
+
+
+@pytest.mark.parametrize(
+    ("entry", "context"), [("64", 64), ("4096", 100), ("null", 100), ('"many"', 100)]
+)
+async def test_a_model_that_reads_less_than_our_context_shortens_it(
+    entry: str, context: int
+) -> None:
+    async with pair(streaming()) as (backend, server):
+        server.models = b'{"data": [{"id": "m", "max_model_len": %s}]}' % entry.encode()
+        await backend.load()
+        assert backend.context_tokens == context
+
+
+async def test_a_model_that_is_not_listed_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    async with pair(streaming()) as (backend, _):
+        await backend.load()
+    assert "lists first, second, not the model 'm'" in caplog.text
 
 
 async def test_a_server_without_a_list_will_do_if_the_model_is_named() -> None:

@@ -40,6 +40,30 @@ def test_the_openai_backend_needs_an_address() -> None:
         open_backend(settings("--backend", "openai"))
 
 
+def test_the_tensorrt_llm_backend_takes_its_settings_without_the_package() -> None:
+    backend = open_backend(
+        settings(
+            *("--backend", "tensorrt_llm", "--model", "/models/some-model", "--device", "cuda:0"),
+            *("--slots", "6", "--kv-cache-reuse", "false"),
+        )
+    )
+    assert (backend.name, backend.model, backend.slots) == ("tensorrt_llm", "some-model", 6)
+    assert not backend.keeps_prefix
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (("--model", "/models/m"), "device: 'cpu' is not for tensorrt_llm: set cuda:0"),
+        (("--model", "/m", "--device", "cuda:1"), "CUDA_VISIBLE_DEVICES"),
+        (("--device", "cuda:0"), "model: the tensorrt_llm backend needs the directory"),
+    ],
+)
+def test_what_the_tensorrt_llm_backend_needs(argv: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(SettingsError, match=complaint):
+        open_backend(settings("--backend", "tensorrt_llm", *argv))
+
+
 @pytest.mark.parametrize(
     ("argv", "key"),
     [
@@ -47,11 +71,21 @@ def test_the_openai_backend_needs_an_address() -> None:
         (("--max-tokens", "0"), "max_tokens"),
         (("--temperature", "3"), "temperature"),
         (("--context-tokens", "10"), "context_tokens"),
+        (("--kv-cache-fraction", "1"), "kv_cache_fraction"),
+        (("--scheduler", "static_batch"), "scheduler"),
+        (("--extra", "no json"), "extra"),
+        (("--extra", "[1]"), "extra: .*not a JSON object"),
     ],
 )
 def test_bad_settings_are_named(argv: tuple[str, ...], key: str) -> None:
     with pytest.raises(SettingsError, match=key):
         settings(*argv)
+
+
+def test_more_request_fields_are_json() -> None:
+    given = settings("--extra", '{"chat_template_kwargs": {"x": false}}')
+    assert given.extra_fields() == {"chat_template_kwargs": {"x": False}}
+    assert settings().extra_fields() == {}
 
 
 def test_the_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
