@@ -11,7 +11,7 @@ from services.face.phonemes import VISEMES
 
 COEFFICIENTS = 5
 DILATIONS = (1, 2, 4, 1, 2, 4)
-CHANNELS = 64
+CHANNELS = 80
 INPUT_WIDTH = 5
 CONTEXT = INPUT_WIDTH - 1 + 2 * sum(DILATIONS)
 assert CONTEXT == CONTEXT_FRAMES, "the product feeds the network another number of frames"
@@ -61,4 +61,5 @@ def _block(dilation: int) -> nn.Sequential:
         nn.ReLU(),
         nn.Conv1d(CHANNELS, CHANNELS, 1),
         nn.BatchNorm1d(CHANNELS),
+        nn.Dropout1d(0.05),
     )

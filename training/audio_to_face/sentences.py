@@ -1,18 +1,23 @@
 """Sentences to train on and sentences kept aside, in English and Mandarin.
 
-Training text is drawn from word lists (words.toml) through templates, and for English also from
-the topics of Python's own documentation, so that sounds meet in many orders. What is kept aside
-was written by hand as somebody would answer a visitor; none of it can come out of the templates.
+Training text is drawn from word lists (words.toml) through templates, from dictionaries at random,
+and for English also from the topics of Python's own documentation, so that sounds meet in many
+orders. What is kept aside was written by hand as somebody would answer a visitor; none of it can
+come out of the templates.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from pydoc_data.topics import topics
 
 import numpy as np
+from hibari.tts import ASSETS
 
 _EN_TEMPLATES = (
     "The {adjective} {noun} will {verb} the {noun} {time}.",
@@ -44,6 +49,25 @@ _ZH_TEMPLATES = (
     "别{verb}我的{noun}，{person}{time}要用。",
     "真的吗？{person}从来没有{place}{verb}过{noun}。",
 )
+
+_COMMON = {
+    "en": (
+        "the of to and is with you for that a in it was on as are this be have from they what "
+        "there can an my we your which would about them then many these some her him into could "
+        "five four three people my first water been more other could than only over also very",
+        " ",
+        ",",
+        ".?!",
+    ),
+    "zh": (
+        "的 了 是 在 不 我 你 他 们 这 那 有 就 也 说 要 会 好 和 很 都 一 个 到 去",
+        "",
+        "，",
+        "。？！",
+    ),
+}
+"""Words that any text is full of; what stands between words; comma; ends of sentences."""
+_COMMON_SHARE, _SCRAMBLED_SHARE = 0.4, 0.6
 
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "en": (
@@ -115,16 +139,47 @@ def _documentation() -> list[str]:
     return [piece + "." for piece in plain if 5 <= len(piece.split()) <= 14]
 
 
+def _english_words() -> list[str]:
+    """Words of the English voice's own dictionary."""
+    with gzip.open(Path(ASSETS) / "lexicon_us_gold.json.gz", "rt", encoding="utf-8") as file:
+        words = json.load(file)
+    return [w for w in words if w.isalpha() and w.islower() and 3 <= len(w) <= 10]
+
+
+def _chinese_characters() -> list[str]:
+    """The 3755 common characters: the first level of GB 2312."""
+    codes = [bytes((row, cell)) for row in range(0xB0, 0xD8) for cell in range(0xA1, 0xFF)]
+    return [c for c in (code.decode("gb2312", errors="ignore") for code in codes) if c]
+
+
+def _scrambled(words: Sequence[str], language: str, rng: np.random.Generator) -> str:
+    """Any words in any order, with common ones between them: sounds meet as they never did."""
+    common, blank, comma, ends = _COMMON[language]
+    count = int(rng.integers(4, 11) if language == "en" else rng.integers(7, 20))
+    text = ""
+    for index in range(count):
+        chosen = common.split() if rng.random() < _COMMON_SHARE else words
+        text += blank * bool(index) + str(rng.choice(chosen))
+        if rng.random() < 0.08 and index < count - 2:
+            text += comma
+    return text + str(rng.choice(list(ends)))
+
+
 def training_sentences(language: str, count: int, seed: int) -> list[str]:
     """`count` different sentences to train on, the same ones for the same seed."""
     rng = np.random.default_rng(seed)
-    words, templates = _words(language), _EN_TEMPLATES if language == "en" else _ZH_TEMPLATES
+    templates = _EN_TEMPLATES if language == "en" else _ZH_TEMPLATES
+    words = _words(language)
+    any_word = _english_words() if language == "en" else _chinese_characters()
     found: dict[str, None] = {}
     if language == "en":
         spare = _documentation()
         found.update(dict.fromkeys(spare[i] for i in rng.permutation(len(spare))[: count // 3]))
     while len(found) < count:
-        sentence = _filled(str(rng.choice(templates)), words, rng)
+        if rng.random() < _SCRAMBLED_SHARE:
+            sentence = _scrambled(any_word, language, rng)
+        else:
+            sentence = _filled(str(rng.choice(templates)), words, rng)
         found[sentence[0].upper() + sentence[1:]] = None
     kept_aside = set(HELD_OUT[language])
     return [sentence for sentence in found if sentence not in kept_aside]

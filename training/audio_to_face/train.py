@@ -86,10 +86,9 @@ def fit(
         for group in optimizer.param_groups:
             group["lr"] = warm * PEAK_RATE * (0.5 + 0.5 * np.cos(np.pi * done)) + 1e-5
         mel, visemes, coefficients = batch_of(corpora[step % len(corpora)], rng)
-        with torch.autocast("cpu", torch.bfloat16):
-            logits, guessed = network(mel)
-        loss = classify(logits.float().flatten(0, 1), visemes.flatten())
-        loss = loss + 20 * nn.functional.mse_loss(guessed.float(), coefficients)
+        logits, guessed = network(mel)
+        loss = classify(logits.flatten(0, 1), visemes.flatten())
+        loss = loss + 20 * nn.functional.mse_loss(guessed, coefficients)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 2.0)
