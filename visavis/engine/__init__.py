@@ -6,37 +6,93 @@ imports TensorRT.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
-from visavis.engine.base import Engine, Tensors, TensorSpec
+from visavis.engine.base import (
+    DeviceTensor,
+    Engine,
+    EngineState,
+    Resident,
+    Tensors,
+    TensorSpec,
+)
 from visavis.engine.lane import EngineLane
+from visavis.engine.options import EngineOptions
 from visavis.errors import EngineLoadError
 
 
-def _onnxruntime() -> type[Engine]:
+class Backend(Protocol):
+    def __call__(
+        self, model: Path, *, device: str, threads: int, options: EngineOptions
+    ) -> Engine: ...
+
+
+def _auto(model: Path, *, device: str, threads: int, options: EngineOptions) -> Engine:
+    from visavis.engine.ladder import open_ladder
+
+    return open_ladder(model, device=device, threads=threads, options=options)
+
+
+def _onnxruntime(model: Path, *, device: str, threads: int, options: EngineOptions) -> Engine:
     from visavis.engine.onnxruntime import OnnxRuntimeEngine
 
-    return OnnxRuntimeEngine
+    return OnnxRuntimeEngine(model, device=device, threads=threads)
 
 
-BACKENDS: dict[str, Callable[[], type[Engine]]] = {"onnxruntime": _onnxruntime}
+def _tensorrt(
+    backend: str, model: Path, *, device: str, threads: int, options: EngineOptions
+) -> Engine:
+    from visavis.engine.tensorrt.compiled import CompiledEngine
+
+    return CompiledEngine(model, device=device, backend=backend, options=options)
+
+
+BACKENDS: dict[str, Backend] = {
+    "auto": _auto,
+    "onnxruntime": _onnxruntime,
+    "tensorrt": partial(_tensorrt, "tensorrt"),
+    "tensorrt_rtx": partial(_tensorrt, "tensorrt_rtx"),
+}
+"""auto: TensorRT, then ONNX Runtime on the GPU, then on the CPU; see `ladder.py`."""
+
+GPU_BACKENDS = ("tensorrt", "tensorrt_rtx")
 
 
 def open_engine(
-    model: Path, *, backend: str = "onnxruntime", device: str = "cpu", threads: int = 1
+    model: Path,
+    *,
+    backend: str = "auto",
+    device: str = "cpu",
+    threads: int = 1,
+    options: EngineOptions | None = None,
 ) -> Engine:
     """Engine for `model`, not yet loaded: call `load()` or use it as a context manager.
 
-    Raises EngineLoadError for a backend that does not exist or is not installed.
+    Raises EngineLoadError for a backend that does not exist or is not installed, or a
+    device that is not there.
     """
     if backend not in BACKENDS:
         raise EngineLoadError(f"backend: {backend!r} is none of {', '.join(BACKENDS)}")
     try:
-        engine_class = BACKENDS[backend]()
+        return BACKENDS[backend](
+            model, device=device, threads=threads, options=options or EngineOptions()
+        )
     except ImportError as error:
         raise EngineLoadError(f"backend {backend}: {error.name} is not installed") from error
-    return engine_class(model, device=device, threads=threads)
 
 
-__all__ = ["BACKENDS", "Engine", "EngineLane", "TensorSpec", "Tensors", "open_engine"]
+__all__ = [
+    "BACKENDS",
+    "GPU_BACKENDS",
+    "DeviceTensor",
+    "Engine",
+    "EngineLane",
+    "EngineOptions",
+    "EngineState",
+    "Resident",
+    "TensorSpec",
+    "Tensors",
+    "open_engine",
+]

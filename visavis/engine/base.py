@@ -58,6 +58,16 @@ class TensorSpec:
             raise InvalidInputError(f"{self.name}: shape {list(array.shape)} instead of {want}")
 
 
+@dataclass(frozen=True)
+class EngineState:
+    """Where an engine really runs."""
+
+    backend: str
+    device: str
+    detail: str = ""
+    """Why that is not what was asked for; empty: it is."""
+
+
 class Engine(ABC):
     """One network on one device.
 
@@ -83,6 +93,10 @@ class Engine(ABC):
     @property
     def outputs(self) -> Mapping[str, TensorSpec]:
         return self._loaded()[1]
+
+    @property
+    def state(self) -> EngineState:
+        return EngineState(self.backend, self.device)
 
     def load(self) -> None:
         """Make the engine ready. Idempotent. Raises EngineLoadError."""
