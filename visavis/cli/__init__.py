@@ -11,6 +11,7 @@ from rich.text import Text
 from visavis.cli.ask import ask
 from visavis.cli.avatar import avatar_app
 from visavis.cli.doctor import doctor
+from visavis.cli.engine import engine_app
 from visavis.cli.models import models_app
 from visavis.cli.script import script
 from visavis.cli.up import up
@@ -29,6 +30,7 @@ app.command()(ask)
 app.command()(script)
 app.add_typer(avatar_app, name="avatar")
 app.add_typer(models_app, name="models")
+app.add_typer(engine_app, name="engine")
 app.command()(doctor)
 
 

@@ -17,7 +17,7 @@ from google.protobuf.message import EncodeError
 from visavis.errors import PlanCancelledError, PlanError
 from visavis.plans.build_progress import Cancelled, OnProgress, Progress
 from visavis.plans.cache import CachedPlan, PlanCache, Wanted
-from visavis.plans.compiler import COMPILER_REVISION, Plan, compile_plan
+from visavis.plans.compiler import COMPILER_REVISION, Plan, compile_plan, read_layers
 from visavis.plans.freshness import PlanRequest, source_digest
 from visavis.plans.graphs import graph_for
 from visavis.plans.network import LayerInfo
@@ -91,9 +91,11 @@ class PlanBuilder:
 
     def graph(self, request: PlanRequest) -> bytes:
         """The ONNX of `request`, serialised; the same graph gives the same bytes."""
-        model = self._make_graph(request.folder, request.recipe, request.precision)
         try:
+            model = self._make_graph(request.folder, request.recipe, request.precision)
             return model.SerializeToString(deterministic=True)
+        except ImportError as error:
+            raise PlanError(f"{request}: {error.name} is not installed") from error
         except (EncodeError, ValueError) as error:
             raise PlanError(f"{request}: the graph cannot be written: {error}") from error
 
@@ -121,6 +123,10 @@ class PlanBuilder:
         if plan.timing_cache is not None:
             self._cache.store_timing_cache(self._compiler, self._target.name, plan.timing_cache)
         return plan
+
+    def layers(self, graph: bytes) -> list[LayerInfo]:
+        """Every layer of `graph` as the compiler reads it."""
+        return list(read_layers(self._trt, graph))
 
     def _timings(self) -> bytes | None:
         return self._cache.timing_cache(self._compiler, self._target.name)

@@ -67,6 +67,11 @@ class PlanEntry:
     problem: str = ""
     """Why it is damaged; "" where it is whole."""
 
+    def __str__(self) -> str:
+        if self.record is None:
+            return f"{self.path.parent.name}/{self.path.stem}"
+        return f"{self.record.bundle} {self.record.plan} {self.record.precision}"
+
 
 @dataclass(frozen=True)
 class Wanted:

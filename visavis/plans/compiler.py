@@ -195,6 +195,15 @@ class _Build:
             raise PlanCancelledError("the build was cancelled")
 
 
+def read_layers(trt: Any, onnx_bytes: bytes) -> tuple[LayerInfo, ...]:
+    """The layers of `onnx_bytes`, parsed and not compiled. Raises PlanError like compile_plan."""
+    with _one_at_a_time, collecting(trt) as said:
+        logger = shared_logger(trt)
+        builder = trt.Builder(logger)
+        network, _parser = parse_network(trt, builder, logger, onnx_bytes, said)
+        return tuple(layers_of(network))
+
+
 def memory_in(texts: Sequence[str]) -> PlanMemory:
     """Figures that the compiler's log gives; 0 where it gives none."""
     found: dict[str, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -46,6 +47,12 @@ class Target:
 
 PORTABLE = Target("portable")
 """Any GPU that TensorRT-RTX knows; it finishes the kernels when the plan is first run there."""
+
+
+def default_flavour() -> str:
+    """`tensorrt` where its module is installed, else `rtx`."""
+    module = FLAVOURS["tensorrt"][0]
+    return "tensorrt" if importlib.util.find_spec(module) is not None else "rtx"
 
 
 def load_flavour(name: str) -> Any:
