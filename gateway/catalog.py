@@ -74,6 +74,15 @@ class Catalog:
         if name:
             _known("voice", name, [v.name for v in await self.voices()])
 
+    def check_language(self, tag: str) -> None:
+        """Raises UnknownNameError unless it is both understood and spoken."""
+        language = tag.split("-")[0].lower()
+        for service in ("asr", "tts"):
+            replicas = self._registry.replicas(service)
+            known = {name for s in replicas if s.status for name in s.status.languages}
+            if known:  # else none is there that could be asked, and the leases will tell
+                _known("language", language, sorted(known))
+
     async def check_avatar(self, name: str) -> None:
         """Raises UnknownNameError that lists what exists."""
         if name:

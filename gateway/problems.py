@@ -41,7 +41,7 @@ _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (BusError, 503, "unavailable"),
 )
 
-_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 
 
 def code_of(error: Exception) -> tuple[int, str]:

@@ -38,7 +38,7 @@ _FORM: dict[str, Any] = {
 }
 
 
-@router.get("/voices", responses=responses(503))
+@router.get("/voices", responses=responses(404, 503))
 async def voices(
     gateway: TheGateway, language: str = Query("", max_length=35, description="BCP 47; empty: all")
 ) -> VoiceList:
@@ -77,7 +77,7 @@ async def avatars(gateway: TheGateway) -> AvatarList:
 @router.post(
     "/avatars",
     status_code=201,
-    responses=responses(409, 413, 422, 503),
+    responses=responses(400, 409, 413, 422, 503),
     openapi_extra=_FORM,
 )
 async def create_avatar(request: Request, gateway: TheGateway) -> AvatarInfo:
@@ -112,7 +112,7 @@ async def portrait(name: str, gateway: TheGateway) -> Response:
     return Response(image, media_type="image/jpeg", headers={"Cache-Control": "max-age=60"})
 
 
-@router.delete("/avatars/{name}", status_code=204, responses=responses(404, 409, 503))
+@router.delete("/avatars/{name}", status_code=204, responses=responses(404, 409, 422, 503))
 async def delete_avatar(name: str, gateway: TheGateway) -> Response:
     """Delete an avatar that was made here; sessions that show it keep it."""
     await gateway.catalog.delete_avatar(name)

@@ -16,7 +16,7 @@ from visavis.errors import OutOfOrderError, UnknownNameError
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
 
 
-@router.post("/webrtc", responses=responses(404, 409, 422, 503))
+@router.post("/webrtc", responses=responses(400, 404, 409, 413, 422, 503))
 async def connect(session: TheSession, body: Offer) -> Answer:
     """Answer a browser's offer (no trickle: all candidates are in it).
 
@@ -58,7 +58,7 @@ def _info(recording: Recording) -> RecordingInfo:
     )
 
 
-@router.post("/recording", status_code=201, responses=responses(404, 409, 422))
+@router.post("/recording", status_code=201, responses=responses(400, 404, 409, 413, 422))
 async def start_recording(session: TheSession, body: RecordingRequest) -> RecordingInfo:
     """Start recording; a finished recording of before is forgotten."""
     session.touch()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from gateway.catalog import Catalog
 from gateway.problems import responses
@@ -44,6 +44,9 @@ def info_of(session: Session) -> SessionInfo:
 async def change_session(session: Session, catalog: Catalog, change: dict[str, Any]) -> None:
     """Apply what is set in `change`. Raises UnknownNameError, StageLostError."""
     wanted = {key: value for key, value in change.items() if value is not None}
+    if "language" in wanted:
+        # A stage that is told of one it does not know would end its lease, again and again.
+        catalog.check_language(wanted["language"])
     if "voice" in wanted:
         await catalog.check_voice(wanted["voice"])
     if "avatar" in wanted:
@@ -54,8 +57,8 @@ async def change_session(session: Session, catalog: Catalog, change: dict[str, A
         await session.update(options)
 
 
-@router.post("", status_code=201, responses=responses(404, 422, 503))
-async def create(body: SessionRequest, gateway: TheGateway) -> SessionInfo:
+@router.post("", status_code=201, responses=responses(400, 404, 413, 422, 503))
+async def create(request: Request, body: SessionRequest, gateway: TheGateway) -> SessionInfo:
     """Start a session: takes a slot of each of the four services.
 
     503 with Retry-After where one of them has none free. A session that nobody is
@@ -64,7 +67,12 @@ async def create(body: SessionRequest, gateway: TheGateway) -> SessionInfo:
     options = Options(body.language, body.voice, body.avatar, body.speed)
     await gateway.catalog.check_voice(body.voice)
     persona = gateway.settings.persona if body.persona is None else body.persona
-    return info_of(await gateway.sessions.create(options, persona))
+    session = await gateway.sessions.create(options, persona)
+    info = info_of(session)
+    if await request.is_disconnected():
+        # Nobody knows its name: it would keep its slots until it expires.
+        await gateway.sessions.delete(session.id)
+    return info
 
 
 @router.get("")
@@ -79,7 +87,7 @@ async def get(session: TheSession) -> SessionInfo:
     return info_of(session)
 
 
-@router.patch("/{session_id}", responses=responses(404, 422, 503))
+@router.patch("/{session_id}", responses=responses(400, 404, 413, 422, 503))
 async def update(session: TheSession, body: SessionChange, gateway: TheGateway) -> SessionInfo:
     """Change language, voice, avatar or speed; takes effect from the next turn on."""
     await change_session(session, gateway.catalog, body.model_dump(exclude_unset=True))
@@ -93,7 +101,7 @@ async def delete(session_id: str, gateway: TheGateway) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{session_id}/text", status_code=202, responses=responses(404, 422))
+@router.post("/{session_id}/text", status_code=202, responses=responses(400, 404, 413, 422))
 async def submit_text(session: TheSession, body: TextRequest) -> TurnNumber:
     """Say something to the face by typing. It interrupts what is being said.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -69,6 +70,33 @@ async def test_unknown_names_list_what_exists(http: httpx.AsyncClient) -> None:
     session = await new_session(http)
     change = await http.patch(f"/v1/sessions/{session}", json={"avatar": "bob"})
     assert "eve" in problem(change, 404)
+
+
+async def test_a_language_that_nobody_speaks_changes_nothing(
+    http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    session = await new_session(http)
+    response = await http.patch(f"/v1/sessions/{session}", json={"language": "xx"})
+    assert "en, zh" in problem(response, 404)
+    assert (await http.get(f"/v1/sessions/{session}")).json()["language"] == "en"
+    assert doubles.seen.of("asr", "language") == []
+    assert (await http.patch(f"/v1/sessions/{session}", json={"language": "zh-CN"})).is_success
+
+
+async def test_a_client_that_leaves_while_its_session_is_made_keeps_no_slot(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    port = int(gateway.url.rsplit(":", 1)[1])
+    attached = doubles.seen.attached.get("face", 0)
+    _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        b"POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    )
+    await writer.drain()
+    writer.transport.abort()
+    await until(lambda: doubles.seen.attached.get("face", 0) > attached)
+    await until(lambda: doubles.leases() == 0 and not gateway.inside.sessions.all())
 
 
 @pytest.mark.parametrize(
