@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,46 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from visavis.engine import BACKENDS, EngineLane, TensorSpec, open_engine
+from tests.gpus import why_no_backend, why_no_gpu
+from visavis.engine import Engine, EngineLane, EngineOptions, TensorSpec, open_engine
 from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.plans.recipe import PlanRecipe, ProfileSpec, ShapeRange
+
+PLACES = (
+    ("auto", "cpu"),
+    ("onnxruntime", "cpu"),
+    ("auto", "cuda:0"),
+    ("onnxruntime", "cuda:0"),
+    ("tensorrt", "cuda:0"),
+    ("tensorrt_rtx", "cuda:0"),
+)
+RECIPE = PlanRecipe(
+    name="add",
+    graph="add.onnx",
+    profiles=(
+        ProfileSpec(name="batch", shapes={"x": ShapeRange(min=(1, 3), opt=(2, 3), max=(8, 3))}),
+    ),
+)
+OPTIONS = EngineOptions(precision="fp32", recipes=(RECIPE,))
+
+Opener = partial[Engine]
 
 
-@pytest.fixture(params=sorted(BACKENDS))
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture(
+    params=[
+        pytest.param(place, id="-".join(place), marks=pytest.mark.gpu if place[1] != "cpu" else ())
+        for place in PLACES
+    ]
+)
+def opened(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Opener:
+    """open_engine with a backend and a device; both can be given otherwise."""
+    backend, device = request.param
+    if reason := why_no_backend(backend, device):
+        pytest.skip(reason)
+    monkeypatch.setenv("VISAVIS_PLAN_DIR", str(tmp_path / "plans"))
+    return partial(open_engine, backend=backend, device=device, options=OPTIONS)
 
 
 @pytest.fixture
@@ -43,8 +77,8 @@ def inputs(batch: int = 2) -> dict[str, np.ndarray]:
     return {"x": np.ones((batch, 3), np.float32), "n0": np.array([21])}
 
 
-def test_computes_and_describes_itself(backend: str, model: Path) -> None:
-    with open_engine(model, backend=backend) as engine:
+def test_computes_and_describes_itself(opened: Opener, model: Path) -> None:
+    with opened(model) as engine:
         assert engine.inputs["x"] == TensorSpec("x", np.dtype(np.float32), (None, 3))
         assert set(engine.outputs) == {"y", "n"}
         outputs = engine.infer(inputs())
@@ -52,8 +86,8 @@ def test_computes_and_describes_itself(backend: str, model: Path) -> None:
     assert outputs["n"].tolist() == [42]
 
 
-def test_outputs_belong_to_the_caller(backend: str, model: Path) -> None:
-    with open_engine(model, backend=backend) as engine:
+def test_outputs_belong_to_the_caller(opened: Opener, model: Path) -> None:
+    with opened(model) as engine:
         first = engine.infer(inputs())["y"]
         kept = first.copy()
         engine.infer({**inputs(), "x": np.zeros((2, 3), np.float32)})
@@ -70,9 +104,9 @@ def test_outputs_belong_to_the_caller(backend: str, model: Path) -> None:
     ],
 )
 def test_input_that_does_not_fit_is_named(
-    backend: str, model: Path, change: dict[str, np.ndarray], named: str
+    opened: Opener, model: Path, change: dict[str, np.ndarray], named: str
 ) -> None:
-    with open_engine(model, backend=backend) as engine:
+    with opened(model) as engine:
         with pytest.raises(InvalidInputError, match=named):
             engine.infer({**inputs(), **change})
         with pytest.raises(InvalidInputError, match=r"missing.*n0"):
@@ -80,8 +114,8 @@ def test_input_that_does_not_fit_is_named(
         assert engine.infer(inputs())["n"].tolist() == [42]  # and it still works
 
 
-def test_life_cycle(backend: str, model: Path) -> None:
-    engine = open_engine(model, backend=backend)
+def test_life_cycle(opened: Opener, model: Path) -> None:
+    engine = opened(model)
     with pytest.raises(EngineError, match="load"):
         engine.infer(inputs())
     engine.load()
@@ -94,20 +128,37 @@ def test_life_cycle(backend: str, model: Path) -> None:
     assert engine.infer(inputs())["n"].tolist() == [42]
 
 
-def test_missing_or_junk_model(backend: str, tmp_path: Path) -> None:
+def test_missing_or_junk_model(opened: Opener, tmp_path: Path) -> None:
     with pytest.raises(EngineLoadError, match="no such model"):
-        open_engine(tmp_path / "none.onnx", backend=backend).load()
+        opened(tmp_path / "none.onnx").load()
     junk = tmp_path / "junk.onnx"
     junk.write_bytes(b"not a model")
     with pytest.raises(EngineLoadError, match=r"junk\.onnx"):
-        open_engine(junk, backend=backend).load()
+        opened(junk).load()
 
 
-def test_device_that_is_not_there(backend: str, model: Path) -> None:
+def test_device_that_is_not_there(opened: Opener, model: Path) -> None:
     with pytest.raises(EngineLoadError, match="device"):
-        open_engine(model, backend=backend, device="tpu").load()
-    with pytest.raises(EngineLoadError, match="device"):
-        open_engine(model, backend=backend, device="cuda:7").load()
+        opened(model, device="tpu").load()
+    if why_no_gpu() and opened.keywords["backend"] == "auto":
+        engine = opened(model, device="cuda:7")
+        engine.load()
+        assert engine.state.device == "cpu" and "no usable CUDA device" in engine.state.detail
+    else:
+        with pytest.raises(EngineLoadError, match="device"):
+            opened(model, device="cuda:7").load()
+
+
+def test_outputs_that_stay_where_they_are(opened: Opener, model: Path) -> None:
+    with opened(model) as engine:
+        first = engine.infer_resident(inputs(), ["y"])["y"]
+        engine.infer(inputs())  # what was kept is not overwritten
+        again = engine.infer({**inputs(), "x": first})["y"]
+        part = engine.infer({**inputs(), "x": first[1:2]})["y"]
+        with pytest.raises(InvalidInputError, match=r"outputs.*z"):
+            engine.infer_resident(inputs(), ["z"])
+    np.testing.assert_array_equal(again, [[3, 5, 7], [3, 5, 7]])
+    np.testing.assert_array_equal(part, [[3, 5, 7]])
 
 
 def test_unknown_backend_lists_what_exists(model: Path) -> None:

@@ -68,13 +68,12 @@ class ProfileContext:
 
     def enqueue(self, said: Messages) -> None:
         done = self._context.execute_async_v3(self._stream)
-        errors = [a.error for a in self._allocators.values() if a.error is not None]
-        if errors:
-            raise errors[0]
+        self._require_memory()
         self._require(done, "the run was not enqueued", said)
 
     def output_shapes(self) -> dict[str, Shape]:
         """Of the last run; where there are late outputs, once it was waited for."""
+        self._require_memory()
         shapes: dict[str, Shape] = {}
         for name, known in self._output_shapes.items():
             shape = self._allocators[name].shape if known is None else known
@@ -107,6 +106,12 @@ class ProfileContext:
             self._allocators[name] = allocator
         self._allocators[name].shape = None
         self._allocators[name].error = None
+
+    def _require_memory(self) -> None:
+        """Raise what an allocator could not: it is called by TensorRT."""
+        for name, allocator in self._allocators.items():
+            if allocator.error is not None:
+                raise EngineError(f"{self._plan.name}: {name}: {allocator.error}")
 
     def _require(self, done: bool, failure: str, said: Messages) -> None:
         if not done:

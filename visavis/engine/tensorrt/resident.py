@@ -107,7 +107,7 @@ class CudaTensor:
         for axis, part in enumerate(keys):
             start, stop, step = part.indices(self.shape[axis])
             shape[axis] = max(0, stop - start)
-            if shape[axis] == self.shape[axis]:
+            if step == 1 and shape[axis] == self.shape[axis]:
                 continue
             if step != 1 or any(size != 1 for size in shape[:axis]) or cut:
                 raise InvalidInputError(f"{keys}: that part of {list(self.shape)} has gaps")

@@ -7,7 +7,7 @@ on the stream; then one wait; then the outputs are the caller's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,17 +121,19 @@ class PlanRunner:
 
     def close(self) -> None:
         """Free everything. What a lost device will not free is logged, not raised."""
+        # A run that failed may have left work that still reads and writes our memory.
+        self._try(lambda: self._device.synchronize(self._stream))
         for release in (self._graphs.clear, self._timer.close, self._pool.close):
-            try:
-                release()
-            except CudaError as error:
-                log.warning("%s: not freed: %s", self._plan.name, error)
+            self._try(release)
         for buffer in (*self._inputs.values(), *self._outputs.values()):
             buffer.free()
         self._contexts.clear()
         self._plan.drop()
+        self._try(lambda: self._device.destroy_stream(self._stream))
+
+    def _try(self, release: Callable[[], None]) -> None:
         try:
-            self._device.destroy_stream(self._stream)
+            release()
         except CudaError as error:
             log.warning("%s: not freed: %s", self._plan.name, error)
 

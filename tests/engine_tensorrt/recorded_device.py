@@ -1,0 +1,215 @@
+"""A double of a CUDA device: host memory, streams that run only when waited for, a record.
+
+It proves what we ask of a device and in which order: that nothing is read before the
+stream was waited for, that no freed memory is used, that a captured graph meets its
+addresses again. It proves nothing about a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from visavis.engine.tensorrt.device import (
+    CudaDevice,
+    CudaError,
+    DeviceInfo,
+    MemoryInfo,
+    PinnedMemory,
+)
+
+Work = Callable[[], None]
+INFO = DeviceInfo(0, "Double", "GPU-00000000-0000-0000-0000-000000000000", (9, 0), 2**30)
+
+
+@dataclass
+class RecordedDevice:
+    """`fail[call]` is raised, once, by the next call of that name."""
+
+    info: DeviceInfo = INFO
+    has_graphs: bool = True
+    calls: list[str] = field(default_factory=list)
+    fail: dict[str, CudaError] = field(default_factory=dict)
+    on_device: dict[int, np.ndarray] = field(default_factory=dict)
+    pinned: dict[int, np.ndarray] = field(default_factory=dict)
+    queued: dict[int, list[Work]] = field(default_factory=dict)
+    events: dict[int, float] = field(default_factory=dict)
+    graphs: dict[int, list[Work]] = field(default_factory=dict)
+    capturing: int = 0
+    captured: list[Work] = field(default_factory=list)
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        self._handles = itertools.count(1)
+        self._time = itertools.count(1)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        self._note("current")
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def alloc(self, size_bytes: int) -> int:
+        self._note("alloc")
+        block = np.full(size_bytes, 0xAB, np.uint8)
+        self.on_device[block.ctypes.data] = block
+        return int(block.ctypes.data)
+
+    def free(self, address: int) -> None:
+        self._note("free")
+        del self.on_device[address]
+
+    def alloc_pinned(self, size_bytes: int) -> PinnedMemory:
+        self._note("alloc_pinned")
+        block = np.full(size_bytes, 0xCD, np.uint8)
+        self.pinned[block.ctypes.data] = block
+        return PinnedMemory(block.ctypes.data, block)
+
+    def free_pinned(self, memory: PinnedMemory) -> None:
+        self._note("free_pinned")
+        del self.pinned[memory.address]
+
+    def copy_to_device(
+        self, target: int, source: PinnedMemory, size_bytes: int, stream: int
+    ) -> None:
+        self._note("copy_to_device")
+        self._enqueue(stream, lambda: self._copy(target, source.address, size_bytes))
+
+    def copy_to_host(self, target: PinnedMemory, source: int, size_bytes: int, stream: int) -> None:
+        self._note("copy_to_host")
+        self._enqueue(stream, lambda: self._copy(target.address, source, size_bytes))
+
+    def copy_on_device(self, target: int, source: int, size_bytes: int, stream: int) -> None:
+        self._note("copy_on_device")
+        self._enqueue(stream, lambda: self._copy(target, source, size_bytes))
+
+    def create_stream(self) -> int:
+        self._note("create_stream")
+        stream = next(self._handles)
+        self.queued[stream] = []
+        return stream
+
+    def destroy_stream(self, stream: int) -> None:
+        self._note("destroy_stream")
+        assert not self.queued.pop(stream), "a stream was destroyed with work on it"
+
+    def synchronize(self, stream: int) -> None:
+        assert self.capturing != stream, "waiting for a stream that is being captured"
+        work, self.queued[stream] = self.queued[stream], []
+        self._note("synchronize")
+        for piece in work:
+            piece()
+
+    def create_event(self) -> int:
+        self._note("create_event")
+        event = next(self._handles)
+        self.events[event] = 0.0
+        return event
+
+    def destroy_event(self, event: int) -> None:
+        self._note("destroy_event")
+        del self.events[event]
+
+    def record(self, event: int, stream: int) -> None:
+        self._note("record")
+
+        def happen() -> None:
+            self.events[event] = float(next(self._time))
+
+        self._enqueue(stream, happen)
+
+    def elapsed_s(self, start: int, end: int) -> float:
+        assert 0 < self.events[start] < self.events[end], "events in the wrong order"
+        return self.events[end] - self.events[start]
+
+    def begin_capture(self, stream: int) -> None:
+        self._note("begin_capture")
+        assert not self.queued[stream], "capture while work waits"
+        self.capturing, self.captured = stream, []
+
+    def end_capture(self, stream: int) -> int:
+        assert self.capturing == stream
+        self.capturing = 0
+        self._note("end_capture")
+        graph = next(self._handles)
+        self.graphs[graph] = self.captured
+        return graph
+
+    def launch_graph(self, graph: int, stream: int) -> None:
+        self._note("launch_graph")
+        for piece in self.graphs[graph]:
+            self._enqueue(stream, piece)
+
+    def destroy_graph(self, graph: int) -> None:
+        self._note("destroy_graph")
+        del self.graphs[graph]
+
+    def memory(self) -> MemoryInfo:
+        used = sum(block.nbytes for block in self.on_device.values())
+        return MemoryInfo(self.info.total_bytes - used, self.info.total_bytes)
+
+    def run_on(self, stream: int, work: Work) -> None:
+        """Work of the double of TensorRT."""
+        self._enqueue(stream, work)
+
+    def device_array(self, address: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """The tensor at a device address; fails where that was not allocated."""
+        size = int(np.prod(shape)) * dtype.itemsize
+        self._owned(address, size, self.on_device)
+        raw = (ctypes.c_uint8 * size).from_address(address)
+        return np.frombuffer(raw, dtype).reshape(shape)
+
+    def nothing_left(self) -> bool:
+        """Was everything given back?"""
+        kept = (self.on_device, self.pinned, self.queued, self.events, self.graphs)
+        return not any(kept)
+
+    def _enqueue(self, stream: int, work: Work) -> None:
+        if self.capturing == stream:
+            self.captured.append(work)
+        else:
+            self.queued[stream].append(work)
+
+    def _copy(self, target: int, source: int, size: int) -> None:
+        everything = {**self.on_device, **self.pinned}
+        self._owned(target, size, everything)
+        self._owned(source, size, everything)
+        ctypes.memmove(target, source, size)
+
+    def _owned(self, address: int, size: int, blocks: dict[int, np.ndarray]) -> None:
+        assert any(
+            start <= address and address + size <= start + block.nbytes
+            for start, block in blocks.items()
+        ), "memory that is not allocated (any more)"
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if call != "current":
+            assert self.depth > 0, f"{call} while the device is not current"
+        if (error := self.fail.pop(call, None)) is not None:
+            raise error
+
+
+@dataclass
+class RecordedBinding:
+    """One device, or none."""
+
+    device: RecordedDevice
+    name: str = "double"
+    missing: CudaError | None = None
+
+    def devices(self) -> list[DeviceInfo]:
+        if self.missing is not None:
+            raise self.missing
+        return [self.device.info]
+
+    def open(self, info: DeviceInfo) -> CudaDevice:
+        return self.device

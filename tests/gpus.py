@@ -1,0 +1,40 @@
+"""Is there a GPU here, and what can be run on it? The reasons are shown where tests are skipped."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import onnxruntime
+
+from visavis.engine.tensorrt.selection import list_devices, open_binding
+from visavis.engine.tensorrt.trt_api import import_trt
+from visavis.errors import EngineLoadError
+
+
+@cache
+def why_no_gpu() -> str:
+    """Empty where there is one."""
+    try:
+        list_devices(open_binding())
+    except EngineLoadError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def why_no_backend(backend: str, device: str = "cuda:0") -> str:
+    """Why `backend` cannot run on `device` here; empty where it can."""
+    if device == "cpu":
+        return ""
+    if missing := why_no_gpu():
+        return missing
+    if backend == "onnxruntime":
+        offered = onnxruntime.get_available_providers()
+        return "" if "CUDAExecutionProvider" in offered else "onnxruntime without CUDA"
+    if backend == "auto":
+        return ""
+    try:
+        import_trt(backend)
+    except EngineLoadError as error:
+        return str(error)
+    return ""
