@@ -60,7 +60,7 @@ def stoppable(work: Callable[[Cancelled], T], bar: BuildBar) -> T:
     try:
         return run_cancellable(work, lambda: bar.say("Stopping …"))
     except PlanCancelledError as error:
-        bar.say("Stopped. Nothing of the unfinished build is left.")
+        bar.say("Stopped. Plans that were finished are kept; of the unfinished nothing is left.")
         raise typer.Exit(130) from error
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from visavis.errors import PlanCancelledError
 from visavis.plans.build_progress import Cancelled
 from visavis.plans.build_progress import Progress as Report
 
@@ -70,7 +71,7 @@ def run_cancellable(work: Callable[[Cancelled], T], on_cancel: Callable[[], None
 
     The compiler calls back into Python, where no KeyboardInterrupt may rise: it would end the
     process. So this thread takes the signal, tells the work, and waits for it to end. Returns
-    or raises what `work` does.
+    or raises what `work` does; after Ctrl-C raises PlanCancelledError even if the work was done.
     """
     asked, ended = threading.Event(), threading.Event()
     results: list[T] = []
@@ -94,4 +95,6 @@ def run_cancellable(work: Callable[[Cancelled], T], on_cancel: Callable[[], None
         ended.wait()
     if errors:
         raise errors[0]
+    if asked.is_set():
+        raise PlanCancelledError("stopped")
     return results[0]

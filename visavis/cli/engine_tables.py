@@ -8,6 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from visavis.plans.bench import BenchRow
 from visavis.plans.cache import PlanEntry, PlanState
 from visavis.plans.network import LayerInfo, TensorInfo
 from visavis.plans.plan_record import PlanRecord
@@ -92,6 +93,22 @@ def layers_table(layers: Sequence[LayerInfo]) -> Table:
     table = _table("Layers", "layer", "kind", "type")
     for layer in layers:
         table.add_row(Text(layer.name), layer.kind, layer.dtype)
+    return table
+
+
+def bench_table(title: str, rows: Sequence[BenchRow]) -> Table:
+    """Latency and throughput by engine and batch size."""
+    columns = ("engine", "batch:", "median ms:", "95 % ms:", "items/s:", "runs:")
+    table = _table(title, *columns)
+    table.add_column("", overflow="fold")
+    for row in rows:
+        made = (f"{row.median_ms:,.2f}", f"{row.p95_ms:,.2f}", f"{row.per_second:,.1f}")
+        table.add_row(
+            row.engine,
+            str(row.batch),
+            *(("", "", "", "") if row.problem else (*made, str(row.runs))),
+            Text(row.problem, "yellow"),
+        )
     return table
 
 
