@@ -184,6 +184,7 @@ class Audience:
         """Disconnect everybody, delete recordings."""
         await asyncio.gather(*(peer.close() for peer in list(self._peers.values())))
         self._broadcast.close()
+        self._opus = None  # encoders hold threads
         self._drop_recording()
         if self._folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)

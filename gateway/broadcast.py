@@ -70,6 +70,7 @@ class Broadcast:
     def close(self) -> None:
         for viewer in list(self._viewers):
             self.leave(viewer)
+        self._muxer = self._sound = None
 
     def push(self, tick: Tick) -> None:
         """Send a tick's sound and pictures to all viewers."""

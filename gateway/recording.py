@@ -105,6 +105,7 @@ class Recording:
     def abandon(self, error: str = "") -> None:
         """Stop and delete what was recorded."""
         self.phase, self.error = Phase.DONE, error
+        self._aac = None  # it holds threads
         if self._file is not None:
             with contextlib.suppress(OSError):  # what is buffered may not fit either
                 self._file.close()
@@ -208,7 +209,7 @@ class Recording:
         self._file.seek(0)
         self._file.write(self._header(round(self.duration_s * 1000)))
         self._file.close()
-        self._file = None
+        self._file = self._aac = None
 
     def _header(self, duration_ms: int) -> bytes:
         muxer, aac = self._muxer, self._aac

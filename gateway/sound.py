@@ -74,6 +74,8 @@ class AacEncoder:
         self._codec.bit_rate = AAC_BIT_RATE
         # A third of the work, for a difference that speech does not show.
         self._codec.options = {"aac_coder": "fast"}
+        # A pool of threads for one voice would outlast its session until it is collected.
+        self._codec.thread_count = 1
         self._codec.time_base = SOUND_TIME_BASE
         self._codec.open()
         self._start = start_samples

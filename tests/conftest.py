@@ -53,3 +53,5 @@ def stack(
     yield running
     alive = running.stop()
     assert alive == [], f"left behind after Ctrl-C: {alive}"
+    faults = running.faults()
+    assert faults == [], "\n\n".join(["the logs show faults of ours:", *faults])

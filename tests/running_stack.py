@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -48,6 +49,15 @@ class RunningStack:
     def log(self, name: str) -> str:
         return (self.log_dir / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
+    def faults(self) -> list[str]:
+        """Tracebacks in the logs: what no client and no test may provoke."""
+        found = []
+        for path in sorted(self.log_dir.glob("*.log")):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                if "Traceback" in line or "never retrieved" in line:
+                    found.append(f"{path.stem}: {_readable(line)}")
+        return found
+
     def stop(self) -> list[psutil.Process]:
         """Ctrl-C. Returns what is still alive after it: nothing, if all is well."""
         family = [self.process, *self.process.children(recursive=True)]
@@ -70,3 +80,12 @@ class RunningStack:
             raise AssertionError(f"`visavis up` ended with {status}:\n{self.output()}")
         self.stop()
         raise AssertionError(f"`visavis up` did not become ready:\n{self.output()}")
+
+
+def _readable(line: str) -> str:
+    """A line of JSON with its traceback on lines of its own."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return line
+    return f"{entry['message']}\n{entry.get('exception', '')}"
