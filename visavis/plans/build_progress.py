@@ -98,7 +98,8 @@ class BuildWatch:
             self._tell(self._phases.finish(name))
 
     def _tell(self, progress: Progress) -> None:
-        if self._on_progress is None or self.error is not None:
+        # A build that is being stopped still closes its phases: that is no progress.
+        if self._on_progress is None or self.error is not None or self.stopped:
             return
         try:
             self._on_progress(progress)
