@@ -1,0 +1,176 @@
+"""Graphs that were parted: the parts together compute what the whole does, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from tokenizers import Tokenizer
+
+from services.asr.moonshine import Moonshine
+from services.asr.whisper import Whisper
+from services.tts.english import EnglishVoice
+from tests.plans.graph_runs import GraphEngine, Tensors, model_of
+from tests.plans.speech import sound
+from visavis.engine import Engine, open_engine
+from visavis.engine.tensorrt.parts import arrange
+from visavis.errors import PlanError
+from visavis.plans.graphs import float_graph
+from visavis.plans.recipe import recipes_of
+from visavis.plans.surgery import apply_passes
+
+SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
+
+
+class Joined(GraphEngine):
+    """Parts behind the inputs and outputs of the whole, as they run on a GPU."""
+
+    def __init__(self, name: str, parts: dict[str, Engine]) -> None:
+        Engine.__init__(self, Path(name), device="cpu", threads=1)
+        self._whole = arrange(name, parts)
+        self._specs = (dict(self._whole.inputs), dict(self._whole.outputs))
+
+    def _infer(self, inputs: Mapping[str, Any]) -> Tensors:
+        return {name: np.asarray(out) for name, out in self._whole.run(inputs, ()).items()}
+
+
+class Compared(Joined):
+    """Answers as `original` does, and notes how far `parted` is from it."""
+
+    def __init__(self, original: Engine, parted: Engine) -> None:
+        Engine.__init__(self, original.model, device="cpu", threads=1)
+        self._original, self._parted = original, parted
+        self._specs = (dict(original.inputs), dict(original.outputs))
+        self.error = 0.0
+        self.runs = 0
+
+    def _infer(self, inputs: Mapping[str, Any]) -> Tensors:
+        wanted, got = self._original.infer(inputs), self._parted.infer(inputs)
+        self.runs += 1
+        for name, array in wanted.items():
+            if array.size and name in got:  # the published decoder has empty outputs, unread
+                assert got[name].shape == array.shape, name
+                self.error = max(self.error, float(np.abs(got[name] - array).max()))
+        return wanted
+
+
+def parts(folder: Path, *names: str) -> dict[str, Engine]:
+    recipes = {recipe.name: recipe for recipe in recipes_of(folder.name)}
+    return {name: GraphEngine(float_graph(folder, recipes[name])) for name in names}
+
+
+def steps(folder: Path) -> Joined:
+    return Joined("decoder", parts(folder, "decoder-first", "decoder-next"))
+
+
+def hibari(folder: Path) -> Joined:
+    return Joined("hibari", parts(folder, "text", "voice"))
+
+
+def test_moonshines_two_steps_are_its_merged_decoder(bundle: Callable[[str], Path]) -> None:
+    folder = bundle("moonshine-tiny-en")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    parted = steps(folder)
+    with (
+        open_engine(folder / "encoder.onnx") as encoder,
+        open_engine(folder / "decoder.onnx") as decoder,
+    ):
+        both = Compared(decoder, parted)
+        wanted = Moonshine(encoder, both, tokenizer).transcribe(sound("two_cities_01"))
+        assert both.runs > 5
+        assert both.error < 1e-4
+        got = Moonshine(encoder, parted, tokenizer).transcribe(sound("austen_0880"))
+        assert got == Moonshine(encoder, decoder, tokenizer).transcribe(sound("austen_0880"))
+    assert "best of times" in wanted.text.lower()
+
+
+def test_moonshine_base_without_its_rounding_says_the_same(bundle: Callable[[str], Path]) -> None:
+    folder = bundle("moonshine-base-en")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    (encoder,) = parts(folder, "encoder").values()
+    folded = Moonshine(encoder, steps(folder), tokenizer)
+    with open_engine(folder / "encoder.onnx") as one, open_engine(folder / "decoder.onnx") as two:
+        quantised = Moonshine(one, two, tokenizer)
+        heard = sound("austen_0880")
+        assert folded.transcribe(heard) == quantised.transcribe(heard)
+
+
+def test_the_next_step_takes_no_sound_and_no_switch(bundle: Callable[[str], Path]) -> None:
+    folder = bundle("moonshine-tiny-en")
+    both = parts(folder, "decoder-first", "decoder-next")
+    first, following = both["decoder-first"], both["decoder-next"]
+    assert set(first.inputs) == {"input_ids", "encoder_hidden_states"}
+    assert "use_cache_branch" not in following.inputs
+    assert "encoder_hidden_states" not in following.inputs
+    assert not [name for name in following.outputs if ".encoder." in name]
+
+
+def test_whispers_first_step_needs_no_empty_cache(bundle: Callable[[str], Path]) -> None:
+    folder = bundle("whisper-base")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made = parts(folder, "encoder", "decoder-first", "decoder-next")
+    encoder, following = made.pop("encoder"), made["decoder-next"]
+    both = Compared(following, Joined("decoder", made))
+    with open_engine(folder / "encoder.onnx") as one, open_engine(folder / "decoder.onnx") as two:
+        quantised = Whisper(one, two, tokenizer).transcribe(sound("zh/funasr_asr_example"), "zh")
+    assert Whisper(encoder, both, tokenizer).transcribe(sound("zh/funasr_asr_example"), "zh") == (
+        quantised
+    )
+    assert both.error < 1e-4
+
+
+def test_hibari_cut_at_its_length_regulator_is_hibari(bundle: Callable[[str], Path]) -> None:
+    folder = bundle("hibari-en")
+    published = onnx.load(folder / "hibari-durations.onnx")
+    # Folded first: the quantised network differs from itself, cut or not, by its own rounding.
+    uncut = GraphEngine(apply_passes(published, ["fold_dynamic_quantization"]))
+    ids = np.random.default_rng(3).integers(1, 170, (1, 40))
+    inputs: Tensors = {"ids": ids, "speed": np.array([0.9], np.float32)}
+    whole, parted = uncut.infer(inputs), hibari(folder).infer(inputs)
+    assert parted.keys() == whole.keys()
+    assert parted["durations"].tolist() == whole["durations"].tolist()
+    for name in SPECTRA:
+        np.testing.assert_allclose(parted[name], whole[name], rtol=0, atol=1e-3)
+
+
+def test_hibari_without_its_rounding_keeps_time_and_spectrum(
+    bundle: Callable[[str], Path],
+) -> None:
+    folder = bundle("hibari-en")
+    made = parts(folder, "text", "voice")
+    with open_engine(folder / "hibari-durations.onnx") as quantised:
+        voice = EnglishVoice(quantised)
+        (letters,) = voice._phonemes("It was the best of times, it was the worst of times.")
+        ids = np.array([[0, *(voice._ids[letter] for letter in letters), 0]])
+        inputs: Tensors = {"ids": ids, "speed": np.ones(1, np.float32)}
+        was = quantised.infer(inputs)
+    text = made["text"].infer(inputs)
+    moved = np.abs(text.pop("durations") - was["durations"])
+    assert moved.max() <= 1
+    assert moved.sum() <= 0.1 * len(moved)
+    # The same time for both, so that their spectra can be compared frame by frame.
+    units = {name: np.repeat(states, was["durations"], axis=2) for name, states in text.items()}
+    now = made["voice"].infer(units)
+    for name in ("lh", "ln", "lr"):  # logarithms of magnitudes
+        assert np.abs(was[name] - now[name]).mean() < 0.1
+    assert np.abs(was["f0"] - now["f0"]).max() < 6.0  # Hz
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("moonshine_first_step", "no single `If`"),
+        ("drop_empty_cache", "no past_. input"),
+        ("hibari_text", "no length regulator"),
+        ("hibari_voice", "no length regulator"),
+    ],
+)
+def test_a_graph_of_another_kind_is_refused(name: str, said: str) -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": ["n"]}, {"y": ["n"]}, {})
+    with pytest.raises(PlanError, match=f"{name} does not fit: the graph has {said}"):
+        apply_passes(model, [name])
