@@ -127,6 +127,7 @@ class EngineInfo(BaseModel):
     model: str
     backend: str
     device: str
+    detail: str = Field("", description="Why that is not what was asked for; empty: it is")
 
 
 class ReplicaInfo(BaseModel):

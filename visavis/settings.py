@@ -69,7 +69,7 @@ class ServiceSettings(Settings):
     )
     advertise: str = Field("", description="Address that others reach this one by; empty: host")
     slots: int = Field(4, ge=1, le=1024, description="Sessions served at once")
-    device: str = Field("cpu", description="cpu or cuda:N")
+    device: str = Field("cpu", description="cpu, cuda:N or cuda:GPU-uuid")
     threads: int = Field(1, ge=1, le=256, description="Compute threads of each engine")
     profile: str = Field(
         "default", description="Set of weights: tiny, default or better; see `visavis models list`"

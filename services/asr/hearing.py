@@ -28,7 +28,7 @@ from services.asr.transcript import Transcript, join
 from services.asr.turn_detector import TurnDetector
 from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ, VadState, VoiceDetector
 from services.asr.whisper import Whisper
-from visavis.engine import Engine, EngineLane
+from visavis.engine import Engine, EngineLane, EngineState, joined_state
 from visavis.errors import EngineLoadError, UnknownNameError
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Hearing:
         self._open = open_engine
         self._default_language = default_language
         self._lanes = {name: EngineLane(f"asr-{name}") for name in bundles}
-        self._engines: list[Engine] = []
+        self._engines: dict[str, list[Engine]] = {}
         self._detector: VoiceDetector | None = None
         self._turn: TurnDetector | None = None
         self._languages: Languages | None = None
@@ -75,6 +75,11 @@ class Hearing:
     @property
     def bundles(self) -> tuple[str, ...]:
         return tuple(self._paths)
+
+    def state(self, bundle: str) -> EngineState | None:
+        """Where a bundle's networks run; None before `load`."""
+        engines = self._engines.get(bundle)
+        return joined_state(engine.state for engine in engines) if engines else None
 
     @property
     def languages(self) -> Languages:
@@ -159,8 +164,9 @@ class Hearing:
         """Free threads and networks. Blocks until what has begun is finished."""
         for lane in self._lanes.values():
             lane.close()
-        for engine in self._engines:
-            engine.close()
+        for engines in self._engines.values():
+            for engine in engines:
+                engine.close()
 
     def _voice_detector(self) -> VoiceDetector:
         if self._detector is None:
@@ -170,7 +176,7 @@ class Hearing:
     def _engine(self, bundle: str, file: str) -> Engine:
         engine = self._open(self._paths[bundle] / file)
         engine.load()
-        self._engines.append(engine)
+        self._engines.setdefault(bundle, []).append(engine)
         return engine
 
     def _transcriber(self, bundle: str) -> Moonshine | Whisper:

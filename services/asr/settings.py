@@ -8,13 +8,13 @@ from pydantic import Field
 
 from services.asr.endpointing import EndpointRules
 from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from visavis.settings import ServiceSettings
+from visavis.engine.settings import EngineSettings
 
 _DEFAULTS = EndpointRules()
 _FRAME_MS = FRAME_SAMPLES * 1000 // SAMPLE_RATE_HZ
 
 
-class AsrSettings(ServiceSettings):
+class AsrSettings(EngineSettings):
     """Speech recognition: sound in, transcripts and ends of turn out.
 
     Every flag can also be set in the environment (VISAVIS_ASR_PORT=50051)

@@ -175,13 +175,17 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> face_pb2.FaceStatus:
+        state = self._studio.engine_state
         status = control_pb2.ServiceStatus(
             service=FaceService.name,
             instance=self._instance,
             version=version("visavis"),
             engines=[
                 control_pb2.EngineStatus(
-                    bundle=WEIGHTS.stem, backend="onnxruntime", device=self._settings.device
+                    bundle=WEIGHTS.stem,
+                    backend=state.backend,
+                    device=state.device,
+                    detail=state.detail,
                 )
             ],
             slots=self._settings.slots,

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from visavis.settings import ServiceSettings
+from visavis.engine.settings import EngineSettings
 
 
-class FaceSettings(ServiceSettings):
+class FaceSettings(EngineSettings):
     """The face: voice or mel in, video or blendshapes out; and the avatars.
 
     Every flag can also be set in the environment (VISAVIS_FACE_PORT=50051)

@@ -14,7 +14,7 @@ from services.face.pictures import EncoderFactory, Painter, PictureMaker
 from services.face.pose import FacePose
 from services.face.settings import FaceSettings
 from services.face.turn_lips import Hearing
-from visavis.engine import Engine, EngineLane, open_engine
+from visavis.engine import Engine, EngineLane, EngineState
 from visavis.errors import EngineError
 from visavis.media import VideoCodec
 
@@ -58,9 +58,7 @@ class Studio:
         self._settings = settings
         self._gallery = gallery
         self._open_encoder = open_encoder
-        self._engine = engine or open_engine(
-            WEIGHTS, device=settings.device, threads=settings.threads
-        )
+        self._engine = engine or settings.open_engine(WEIGHTS)
         self._network: AudioToFace | None = None
         self._lanes = [EngineLane(f"face-{index}") for index in range(settings.lanes)]
         self._hearing_lane = EngineLane("face-network")
@@ -68,6 +66,11 @@ class Studio:
         # Making an avatar takes a second; nobody who attaches waits for it.
         self._maker_lane = EngineLane("face-maker")
         self._busy: Counter[int] = Counter()
+
+    @property
+    def engine_state(self) -> EngineState:
+        """Where the network of the lips runs."""
+        return self._engine.state
 
     async def load(self) -> None:
         """Load the network and the default avatar, and draw, encode and hear once on every lane."""

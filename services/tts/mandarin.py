@@ -21,7 +21,7 @@ from services.tts.sound import (
     log_mel_padded,
     place_spans,
 )
-from visavis.engine import Engine
+from visavis.engine import Engine, Resident
 
 # The vocoder sees 24 frames to each side: with that much context a piece comes out as it does in
 # the whole, down to 1e-5.
@@ -61,8 +61,12 @@ class MandarinVoice:
             mel, spans = self.acoustics(part, speed)
             yield from self._vocode(mel, spans)
 
-    def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:
-        """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all."""
+    def acoustics(self, symbols: list[str], speed: float) -> tuple[Resident, list[Span]]:
+        """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all.
+
+        On a GPU the mel stays there: only the vocoder needs it. What the bus carries is
+        the mel of the voice, which both voices have.
+        """
         ids = np.array([self.phonemes.ids(symbols)], np.int64)
         encoded = self._encoder.infer({"ids": ids})
         durations = np.rint(encoded["durations"][0] / speed).astype(np.int64)
@@ -71,10 +75,10 @@ class MandarinVoice:
             durations = durations * MAX_FRAMES // int(durations.sum())
         hidden = np.repeat(encoded["hidden"], durations, axis=1)
         mask = np.ones(hidden.shape[:2], np.float32)
-        mel = self._decoder.infer({"hidden": hidden, "mask": mask})["mel"]
+        mel = self._decoder.infer_resident({"hidden": hidden, "mask": mask}, ["mel"])["mel"]
         return mel, pinyin_spans([*symbols, END], durations.tolist())
 
-    def vocode(self, mel: NDArray[np.float32], first: int, end: int) -> NDArray[np.float32]:
+    def vocode(self, mel: Resident, first: int, end: int) -> NDArray[np.float32]:
         """Voice [(end - first) * 300] of the frames `first` to `end` of mel [1, T, 80].
 
         As it is in the voice of the whole mel. Needs a T of MIN_FRAMES at least.
@@ -84,7 +88,7 @@ class MandarinVoice:
         voice: NDArray[np.float32] = self._vocoder.infer({"mel": mel[:, left:right]})["voice"][0]
         return voice[(first - left) * HOP_SAMPLES : (end - left) * HOP_SAMPLES] * _GAIN
 
-    def _vocode(self, mel: NDArray[np.float32], spans: list[Span]) -> Iterator[Block]:
+    def _vocode(self, mel: Resident, spans: list[Span]) -> Iterator[Block]:
         total = mel.shape[1]
         begin, finish = _without_silence(spans, total)
         start, size = begin, FIRST_PIECE_FRAMES

@@ -25,7 +25,7 @@ from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer, op
 from services.tts.voices import VOICES, voices_for
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
-from visavis.engine import EngineLane
+from visavis.engine import EngineLane, EngineState
 from visavis.errors import EngineError, OutOfOrderError, VisavisError
 from visavis.lease import EventStream, SlotTable, need_bus, read_config
 from visavis.media import MelChunk, PcmChunk, Place
@@ -66,12 +66,7 @@ class TtsService:
             return self._synthesizer
         settings = self._settings
         synthesizer = self._resources.enter_context(
-            open_synthesizer(
-                model_dir=settings.model_dir,
-                backend=settings.backend,
-                device=settings.device,
-                threads=settings.threads,
-            )
+            open_synthesizer(model_dir=settings.model_dir, open_engine=settings.open_engine)
         )
         synthesizer.warm_up()
         return synthesizer
@@ -176,14 +171,25 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
             version=version("visavis"),
             engines=[
                 control_pb2.EngineStatus(
-                    bundle=voice.bundle, backend=settings.backend, device=settings.device
+                    bundle=voice.bundle,
+                    backend=state.backend,
+                    device=state.device,
+                    detail=state.detail,
                 )
                 for voice in VOICES
+                if (state := self._state(voice.bundle))
             ],
             slots=settings.slots,
             free_slots=self._leases.free,
             languages=TtsService.languages,
         )
+
+    def _state(self, bundle: str) -> EngineState:
+        settings = self._settings
+        if self.speech is None:
+            return EngineState(settings.backend, settings.device, "not loaded yet")
+        known = self.speech.state(bundle)
+        return known or EngineState(settings.backend, settings.device)
 
     def _ready(self) -> SpeechLane:
         if self.speech is None:

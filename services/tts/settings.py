@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from visavis.settings import ServiceSettings
+from visavis.engine.settings import EngineSettings
 
 
-class TtsSettings(ServiceSettings):
+class TtsSettings(EngineSettings):
     """Speech synthesis: text in; voice, mel and phoneme durations out.
 
     Every flag can also be set in the environment (VISAVIS_TTS_PORT=50051)
@@ -18,7 +18,6 @@ class TtsSettings(ServiceSettings):
 
     section: ClassVar[str] = "tts"
 
-    backend: str = Field("onnxruntime", description="Engine backend of the voices")
     lead_s: float = Field(
         10.0, ge=0.5, le=60, description="How far the voice may be made ahead of what is heard"
     )

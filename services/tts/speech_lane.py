@@ -10,7 +10,7 @@ from services.tts.ledger import TurnLedger
 from services.tts.sound import SAMPLE_RATE_HZ
 from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
 from services.tts.text_chunker import Phrase
-from visavis.engine import EngineLane
+from visavis.engine import EngineLane, EngineState
 
 
 class SpeechLane:
@@ -19,6 +19,10 @@ class SpeechLane:
     def __init__(self, synthesizer: Synthesizer, lane: EngineLane) -> None:
         self._synthesizer = synthesizer
         self._lane = lane
+
+    def state(self, bundle: str) -> EngineState | None:
+        """Where the networks of a bundle run; None where that is not known."""
+        return self._synthesizer.state(bundle)
 
     async def speak(
         self, phrases: AsyncIterator[Phrase], options: SpeechOptions, ledger: TurnLedger

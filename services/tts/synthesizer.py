@@ -9,7 +9,7 @@ Offline use:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silenc
 from services.tts.text_chunker import Pause, Phrase, TextChunker
 from services.tts.text_cleaner import clean
 from services.tts.voices import language_of, voice_named
-from visavis.engine import open_engine
+from visavis.engine import Engine, EngineState, joined_state, open_engine
 from visavis.errors import InvalidInputError
 from visavis.media import PhonemeSpan
 from visavis.models import bundle_path
@@ -155,9 +155,17 @@ class Synthesizer:
     sample_rate_hz = SAMPLE_RATE_HZ
     hop_samples = HOP_SAMPLES
 
-    def __init__(self, voices: Mapping[str, Voice]) -> None:
-        """`voices` by language: "en" and "zh"."""
+    def __init__(
+        self, voices: Mapping[str, Voice], engines: Mapping[str, Sequence[Engine]] | None = None
+    ) -> None:
+        """`voices` by language: "en" and "zh"; `engines`: theirs, by the bundle's name."""
         self._voices = voices
+        self._engines = dict(engines or {})
+
+    def state(self, bundle: str) -> EngineState | None:
+        """Where the networks of a bundle run; None where none of its engines are known."""
+        engines = self._engines.get(bundle)
+        return joined_state(engine.state for engine in engines) if engines else None
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -193,9 +201,7 @@ class Synthesizer:
 def open_synthesizer(
     *,
     model_dir: Path | None = None,
-    backend: str = "onnxruntime",
-    device: str = "cpu",
-    threads: int = 1,
+    open_engine: Callable[[Path], Engine] = open_engine,
 ) -> Iterator[Synthesizer]:
     """Synthesizer with its engines loaded; they are closed at the end.
 
@@ -211,11 +217,11 @@ def open_synthesizer(
     )
     with ExitStack() as stack:
         hibari, encoder, decoder, vocoder = (
-            stack.enter_context(open_engine(file, backend=backend, device=device, threads=threads))
-            for file in files
+            stack.enter_context(open_engine(file)) for file in files
         )
         voices: dict[str, Voice] = {
             "en": EnglishVoice(hibari),
             "zh": MandarinVoice(encoder, decoder, vocoder, mandarin / "mapper.json"),
         }
-        yield Synthesizer(voices)
+        engines = {english.name: [hibari], mandarin.name: [encoder, decoder, vocoder]}
+        yield Synthesizer(voices, engines)

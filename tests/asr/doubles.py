@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from services.asr.recognizer import Ear, Languages
 from services.asr.transcript import Segment, Transcript
 from services.asr.vad import FRAME_SAMPLES, VadState
+from visavis.engine import EngineState
 
 SPEECH = 0.5
 """Amplitude of what the fake VAD takes for speech."""
@@ -67,6 +68,9 @@ class FakeHearing:
 
     def close(self) -> None:
         pass
+
+    def state(self, bundle: str) -> EngineState | None:
+        return EngineState("onnxruntime", "cpu", f"{bundle} stepped down")
 
     async def speech(self, frames: NDArray[np.float32], state: VadState) -> list[float]:
         return [1.0 if np.abs(f).mean() > COUGH / 2 else 0.0 for f in frames]

@@ -17,6 +17,7 @@ from visavis.engine.base import (
     Resident,
     Tensors,
     TensorSpec,
+    joined_state,
 )
 from visavis.engine.lane import EngineLane
 from visavis.engine.options import EngineOptions
@@ -94,5 +95,6 @@ __all__ = [
     "Resident",
     "TensorSpec",
     "Tensors",
+    "joined_state",
     "open_engine",
 ]

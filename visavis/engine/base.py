@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -66,6 +66,17 @@ class EngineState:
     device: str
     detail: str = ""
     """Why that is not what was asked for; empty: it is."""
+
+
+def joined_state(states: Iterable[EngineState]) -> EngineState:
+    """The state of several engines as one: of those that stepped down, if any did, the first.
+
+    ValueError where there are none.
+    """
+    every = list(states)
+    if not every:
+        raise ValueError("no engines")
+    return next((state for state in every if state.detail), every[0])
 
 
 class Engine(ABC):

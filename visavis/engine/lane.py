@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
+from visavis import metrics
+from visavis.engine.tensorrt import nvtx
 from visavis.errors import EngineError
 
 P = ParamSpec("P")
@@ -22,13 +25,22 @@ class EngineLane:
     def __init__(self, name: str) -> None:
         self.name = name
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"lane-{name}")
+        self._queue_seconds = metrics.engine_queue_seconds.labels(name)
         self._closed = False
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Result of work(*args). Work that has not begun is dropped on cancellation."""
         if self._closed:
             raise EngineError(f"lane {self.name} is closed")
-        return await asyncio.wrap_future(self._thread.submit(work, *args, **kwargs))
+        waiting = nvtx.start(f"{self.name}: queue")
+        given_s = time.perf_counter()
+
+        def begin() -> T:
+            nvtx.end(waiting)
+            self._queue_seconds.observe(time.perf_counter() - given_s)
+            return work(*args, **kwargs)
+
+        return await asyncio.wrap_future(self._thread.submit(begin))
 
     async def stream(
         self, work: Callable[P, Iterator[T]], /, *args: P.args, **kwargs: P.kwargs

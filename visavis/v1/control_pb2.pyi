@@ -82,11 +82,13 @@ class ServiceStatus(_message.Message):
     def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., version: _Optional[str] = ..., engines: _Optional[_Iterable[_Union[EngineStatus, _Mapping]]] = ..., slots: _Optional[int] = ..., free_slots: _Optional[int] = ..., languages: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EngineStatus(_message.Message):
-    __slots__ = ("bundle", "backend", "device")
+    __slots__ = ("bundle", "backend", "device", "detail")
     BUNDLE_FIELD_NUMBER: _ClassVar[int]
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     bundle: str
     backend: str
     device: str
-    def __init__(self, bundle: _Optional[str] = ..., backend: _Optional[str] = ..., device: _Optional[str] = ...) -> None: ...
+    detail: str
+    def __init__(self, bundle: _Optional[str] = ..., backend: _Optional[str] = ..., device: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from visavis.engine.options import EngineOptions
 from visavis.engine.tensorrt.device import DeviceInfo
 from visavis.errors import EngineLoadError, ModelStoreError, UnknownNameError
+from visavis.models import default_catalog
 from visavis.plans.builder import PlanBuilder
 from visavis.plans.cache import PlanCache
 from visavis.plans.freshness import PlanRequest
@@ -83,25 +84,36 @@ def sources_of(model: Path, options: EngineOptions) -> dict[str, PlanSource]:
         raise EngineLoadError(f"{model}: no such model; run `visavis models pull`")
     if model.suffix == ".plan":
         return {"": PlanFile(model)}
-    recipes = [r for r in (options.recipes or _recipes(model)) if r.graph == model.name]
+    bundle = _bundle_of(model)
+    recipes = [r for r in (options.recipes or _recipes(bundle)) if r.graph == model.name]
     if not recipes:
         raise EngineLoadError(
             f"{model.name}: no recipe says how to compile it: add a [[plans]] table to the "
-            f"manifest of the bundle {model.parent.name}"
+            f"manifest of the bundle {bundle}"
         )
     cache = PlanCache()
     return {
         recipe.name: BundlePlan(
-            PlanRequest(model.parent.name, model.parent, recipe, _precision(recipe, options)),
+            PlanRequest(bundle, model.parent, recipe, _precision(recipe, options)),
             cache,
         )
         for recipe in recipes
     }
 
 
-def _recipes(model: Path) -> Sequence[PlanRecipe]:
+def _bundle_of(model: Path) -> str:
+    """Name of the bundle whose folder `model` lies in; the folder's own where it is in none."""
+    catalog = default_catalog()
+    for name in catalog.names:
+        shipped = catalog.manifest(name).shipped
+        if shipped is not None and shipped.path.resolve() == model.parent.resolve():
+            return name
+    return model.parent.name
+
+
+def _recipes(bundle: str) -> Sequence[PlanRecipe]:
     try:
-        return recipes_of(model.parent.name)
+        return recipes_of(bundle)
     except (ModelStoreError, UnknownNameError):
         return ()
 

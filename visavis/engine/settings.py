@@ -1,0 +1,53 @@
+"""Settings of the services that run engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import CliImplicitFlag
+
+from visavis.engine import Engine, EngineOptions, open_engine
+from visavis.settings import ServiceSettings
+
+
+class EngineSettings(ServiceSettings):
+    """Where and how the networks of a service run."""
+
+    backend: Literal["auto", "onnxruntime", "tensorrt", "tensorrt_rtx"] = Field(
+        "auto",
+        description="auto: TensorRT on a GPU, else ONNX Runtime there, else on the CPU, "
+        "each step down told in log, metrics and GetStatus; or one of them alone",
+    )
+    require_device: CliImplicitFlag[bool] = Field(
+        False, description="Refuse to start, rather than step down from the GPU to the CPU"
+    )
+    precision: Literal["auto", "fp32", "fp16", "int8"] = Field(
+        "auto", description="Of compiled plans; auto: fp16 where the network takes it"
+    )
+    cuda_graphs: CliImplicitFlag[bool] = Field(
+        True, description="Replay plans of frequent shapes as CUDA graphs"
+    )
+    idle_unload_s: float = Field(
+        0.0, ge=0, description="Unload a plan from the GPU when unused for so long; 0: never"
+    )
+
+    def open_engine(self, model: Path, *, device: str | None = None) -> Engine:
+        """Engine for `model` on the settings' device or another, not yet loaded.
+
+        Raises EngineLoadError for a device that is not there.
+        """
+        options = EngineOptions(
+            require_device=self.require_device,
+            precision=self.precision,
+            cuda_graphs=self.cuda_graphs,
+            idle_unload_s=self.idle_unload_s,
+        )
+        return open_engine(
+            model,
+            backend=self.backend if device is None else "auto",
+            device=self.device if device is None else device,
+            threads=self.threads,
+            options=options,
+        )
