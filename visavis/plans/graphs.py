@@ -34,7 +34,7 @@ def graph_for(bundle_dir: Path, recipe: PlanRecipe, precision: Precision) -> onn
         cast: onnx.ModelProto = precisions.to_fp16(model, recipe.keep_fp32)
         return cast
     inputs = precisions.calibration_for(bundle_dir, recipe)
-    quantised: onnx.ModelProto = precisions.to_int8(model, inputs)
+    quantised: onnx.ModelProto = precisions.to_int8(model, inputs, recipe.keep_fp32)
     return quantised
 
 
