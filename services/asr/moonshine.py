@@ -4,15 +4,13 @@ The encoder's cost grows with the length of the sound, so that short questions
 cost little. The model gives no times: a transcript is one segment.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from services.asr.loop_guard import loop_start
 from services.asr.transcript import Segment, Transcript
-from visavis.engine import Engine
+from visavis.engine import Engine, Resident, host_array
 from visavis.errors import UnknownNameError
 
 SAMPLE_RATE_HZ = 16_000
@@ -28,7 +26,7 @@ _TOKENS_PER_SECOND = 6.5
 _SPARE_TOKENS = 4
 _START, _END = 1, 2
 
-Tensors = dict[str, NDArray[Any]]
+Cache = dict[str, Resident]
 
 
 class Moonshine:
@@ -62,8 +60,8 @@ class Moonshine:
         segments = (Segment(text, 0, len(pcm)),) if text else ()
         return Transcript(text, LANGUAGE, segments)
 
-    def _empty_cache(self) -> Tensors:
-        cache: Tensors = {}
+    def _empty_cache(self) -> Cache:
+        cache: Cache = {}
         for name, spec in self._decoder.inputs.items():
             if name.startswith("past_key_values."):
                 _, heads, _, width = spec.shape
@@ -76,15 +74,17 @@ class Moonshine:
         tokens: list[int] = []
         latest = _START
         for step in range(budget):
-            out = self._decoder.infer(
+            # On a GPU the cache stays there: it would cost more to move than to use.
+            out = self._decoder.infer_resident(
                 {
                     "input_ids": np.array([[latest]], np.int64),
                     "encoder_hidden_states": hidden,
                     "use_cache_branch": np.array([step > 0]),
                     **cache,
-                }
+                },
+                [_present(name) for name in cache],
             )
-            latest = int(out["logits"][0, -1].argmax())
+            latest = int(host_array(out["logits"])[0, -1].argmax())
             if latest == _END:
                 break
             tokens.append(latest)
@@ -93,5 +93,10 @@ class Moonshine:
             for name in cache:
                 # The keys and values of the sound are made in the first step only.
                 if step == 0 or ".decoder." in name:
-                    cache[name] = out[name.replace("past_key_values", "present")]
+                    cache[name] = out[_present(name)]
         return tokens
+
+
+def _present(past: str) -> str:
+    """Output that is the input `past` of the next step."""
+    return past.replace("past_key_values", "present")

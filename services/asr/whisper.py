@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from services.asr.log_mel import SAMPLE_RATE_HZ, log_mel
 from services.asr.loop_guard import loop_start
 from services.asr.transcript import Segment, Transcript
-from visavis.engine import Engine
+from visavis.engine import Engine, Resident, Tensors, host_array
 from visavis.errors import UnknownNameError
 
 MAX_SAMPLES = 30 * SAMPLE_RATE_HZ
@@ -28,6 +28,8 @@ _SPARE_TOKENS = 16
 _LATEST_FIRST_TIMESTAMP = 50
 # Signs that only transcribe sounds other than speech: "[music]", "♪".
 _NON_SPEECH = frozenset("♪♩♫♬♭♮♯[](){}<>#*+/=@\\^_`|~「」『』【】")
+
+Cache = dict[str, Resident]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +89,15 @@ class Whisper:
         space = "" if language == "zh" else " "
         return Transcript(space.join(s.text for s in segments), language, tuple(segments))
 
-    def _encode(self, pcm: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    def _encode(self, pcm: NDArray[np.float32]) -> Tensors:
+        """Keys and values of the sound, which on a GPU stay there: every step reads them."""
         wanted = min(len(pcm) + _MARGIN_SAMPLES, MAX_SAMPLES)
         wanted = -(-wanted // _SAMPLES_PER_AUDIO_FRAME) * _SAMPLES_PER_AUDIO_FRAME
-        return self._encoder.infer({"mel": log_mel(np.pad(pcm, (0, wanted - len(pcm))))[None]})
+        mel = log_mel(np.pad(pcm, (0, wanted - len(pcm))))[None]
+        return self._encoder.infer_resident({"mel": mel}, list(self._encoder.outputs))
 
-    def _empty_cache(self) -> dict[str, NDArray[np.float32]]:
-        cache = {}
+    def _empty_cache(self) -> Cache:
+        cache: Cache = {}
         for name, spec in self._decoder.inputs.items():
             if name.startswith("past_"):
                 _, heads, _, width = spec.shape
@@ -101,25 +105,23 @@ class Whisper:
                 cache[name] = np.zeros((1, heads, 0, width), np.float32)
         return cache
 
-    def _step(
-        self,
-        tokens: list[int],
-        audio: dict[str, NDArray[np.float32]],
-        cache: dict[str, NDArray[np.float32]],
-    ) -> NDArray[np.float32]:
+    def _step(self, tokens: list[int], audio: Tensors, cache: Cache) -> NDArray[np.float32]:
         """Logits [N, vocabulary]; moves the cache on."""
-        out = self._decoder.infer({"tokens": np.array([tokens], np.int64), **audio, **cache})
+        present = {name: name.replace("past_", "present_") for name in cache}
+        out = self._decoder.infer_resident(
+            {"tokens": np.array([tokens], np.int64), **audio, **cache}, list(present.values())
+        )
         for name in cache:
-            cache[name] = out[name.replace("past_", "present_")]
-        logits: NDArray[np.float32] = out["logits"][0]
+            cache[name] = out[present[name]]
+        logits: NDArray[np.float32] = host_array(out["logits"])[0]
         return logits
 
-    def _detect(self, audio: dict[str, NDArray[np.float32]]) -> str:
+    def _detect(self, audio: Tensors) -> str:
         logits = self._step([self._tokens.start], audio, self._empty_cache())[0]
         codes = self._tokens.languages
         return max(codes, key=lambda code: float(logits[codes[code]]))
 
-    def _decode(self, audio: dict[str, NDArray[np.float32]], language: str, budget: int) -> Decoded:
+    def _decode(self, audio: Tensors, language: str, budget: int) -> Decoded:
         special = self._tokens
         cache = self._empty_cache()
         prompt = [special.start, special.languages[language], special.transcribe]

@@ -21,7 +21,7 @@ from services.tts.sound import (
     log_mel_padded,
     place_spans,
 )
-from visavis.engine import Engine, Resident
+from visavis.engine import Engine, Resident, host_array
 
 # The vocoder sees 24 frames to each side: with that much context a piece comes out as it does in
 # the whole, down to 1e-5.
@@ -58,14 +58,19 @@ class MandarinVoice:
         """Sound of `text`, first pieces first; nothing where it has no sound."""
         symbols = self.phonemes.symbols(normalize(text))
         for part in split_symbols(symbols):
-            mel, spans = self.acoustics(part, speed)
+            mel, spans = self._acoustics(part, speed)
             yield from self._vocode(mel, spans)
 
-    def acoustics(self, symbols: list[str], speed: float) -> tuple[Resident, list[Span]]:
-        """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all.
+    def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:
+        """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all."""
+        mel, spans = self._acoustics(symbols, speed)
+        return host_array(mel), spans
 
-        On a GPU the mel stays there: only the vocoder needs it. What the bus carries is
-        the mel of the voice, which both voices have.
+    def _acoustics(self, symbols: list[str], speed: float) -> tuple[Resident, list[Span]]:
+        """The same. On a GPU the mel stays there: only the vocoder needs it.
+
+        What the bus carries is the mel of the voice, which both languages have: 80 float32
+        every 300 samples, 25.6 kB for a second of speech.
         """
         ids = np.array([self.phonemes.ids(symbols)], np.int64)
         encoded = self._encoder.infer({"ids": ids})

@@ -17,7 +17,9 @@ from visavis.engine.base import (
     Resident,
     Tensors,
     TensorSpec,
+    host_array,
     joined_state,
+    on_host,
 )
 from visavis.engine.lane import EngineLane
 from visavis.engine.options import EngineOptions
@@ -95,6 +97,8 @@ __all__ = [
     "Resident",
     "TensorSpec",
     "Tensors",
+    "host_array",
     "joined_state",
+    "on_host",
     "open_engine",
 ]

@@ -181,7 +181,9 @@ class Engine(ABC):
 
 def on_host(inputs: Tensors) -> dict[str, NDArray[Any]]:
     """`inputs` with those that lie on a device copied into host memory."""
-    return {
-        name: array if isinstance(array, np.ndarray) else array.to_host()
-        for name, array in inputs.items()
-    }
+    return {name: host_array(tensor) for name, tensor in inputs.items()}
+
+
+def host_array(tensor: Resident) -> NDArray[Any]:
+    """`tensor` itself if it is an array, else a copy of it in host memory."""
+    return tensor if isinstance(tensor, np.ndarray) else tensor.to_host()
