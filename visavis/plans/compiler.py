@@ -17,6 +17,13 @@ from typing import Any
 
 from visavis.errors import PlanCancelledError, PlanError
 from visavis.plans.build_progress import BuildWatch, Cancelled, OnProgress, make_monitor
+from visavis.plans.builder_api import (
+    Builder,
+    BuilderConfig,
+    HostMemory,
+    RtxBuilderConfig,
+    TimingCache,
+)
 from visavis.plans.compiler_log import Messages, collecting, shared_logger
 from visavis.plans.network import (
     LayerInfo,
@@ -111,7 +118,7 @@ class _Build:
         self._watch = watch
         self._target = target
         self._logger = shared_logger(trt)
-        self._builder = trt.Builder(self._logger)
+        self._builder: Builder = trt.Builder(self._logger)
 
     def run(
         self,
@@ -137,17 +144,17 @@ class _Build:
             raise PlanError(told("the network was not compiled", self._said.errors))
         kept = timings.serialize() if timings is not None else None
         return Plan(
-            content=bytes(memoryview(serialized)),
+            content=_bytes_of(serialized),
             inputs=tuple(inputs),
             outputs=tuple(outputs_of(network)),
             layers=tuple(layers_of(network)),
             memory=memory_in(self._said.texts),
             build_s=time.monotonic() - started,
             warnings=tuple(self._said.warnings),
-            timing_cache=bytes(memoryview(kept)) if kept is not None else None,
+            timing_cache=None if kept is None else _bytes_of(kept),
         )
 
-    def _config(self, workspace_bytes: int | None) -> Any:
+    def _config(self, workspace_bytes: int | None) -> RtxBuilderConfig:
         trt, config = self._trt, self._builder.create_builder_config()
         if config is None:
             raise PlanError(told("the compiler made no configuration", self._said.errors))
@@ -165,6 +172,8 @@ class _Build:
     def _add_profile(self, config: Any, inputs: Sequence[TensorInfo], profile: ProfileSpec) -> None:
         check_profile(inputs, profile)
         made = self._builder.create_optimization_profile()
+        if made is None:
+            raise PlanError(told("the compiler made no profile", self._said.errors))
         for tensor in inputs:
             if (allowed := profile.shapes.get(tensor.name)) is None:
                 continue
@@ -173,10 +182,10 @@ class _Build:
                 made.set_shape_input(tensor.name, *ranges)
             else:
                 made.set_shape(tensor.name, *ranges)
-        if made is None or config.add_optimization_profile(made) < 0:
+        if config.add_optimization_profile(made) < 0:
             raise PlanError(told(f"profile {profile.name} is refused", self._said.errors))
 
-    def _use_timings(self, config: Any, timing_cache: bytes | None) -> Any:
+    def _use_timings(self, config: BuilderConfig, timing_cache: bytes | None) -> TimingCache | None:
         """A timing cache holding `timing_cache`; None for TensorRT-RTX, which times nothing."""
         if is_rtx(self._trt):
             return None
@@ -199,9 +208,14 @@ def read_layers(trt: Any, onnx_bytes: bytes) -> tuple[LayerInfo, ...]:
     """The layers of `onnx_bytes`, parsed and not compiled. Raises PlanError like compile_plan."""
     with _one_at_a_time, collecting(trt) as said:
         logger = shared_logger(trt)
-        builder = trt.Builder(logger)
+        builder: Builder = trt.Builder(logger)
         network, _parser = parse_network(trt, builder, logger, onnx_bytes, said)
         return tuple(layers_of(network))
+
+
+def _bytes_of(memory: HostMemory) -> bytes:
+    buffer: Any = memory
+    return bytes(memoryview(buffer))
 
 
 def memory_in(texts: Sequence[str]) -> PlanMemory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from visavis.errors import PlanError
+from visavis.plans.builder_api import Runtime
 from visavis.plans.cache import CachedPlan
 from visavis.plans.compiler_log import collecting, shared_logger
 from visavis.plans.network import told
@@ -18,11 +19,13 @@ def loaded_facts(trt: Any, target: Target, cached: CachedPlan) -> str:
     """
     content = cached.read()
     with target.current(), collecting(trt) as said:
-        runtime = trt.Runtime(shared_logger(trt))
+        runtime: Runtime | None = trt.Runtime(shared_logger(trt))
         engine = None if runtime is None else runtime.deserialize_cuda_engine(content)
         if engine is None:
             raise PlanError(told(f"{cached.path.name} cannot be loaded", said.errors))
         inspector = engine.create_engine_inspector()
+        if inspector is None:
+            raise PlanError(told(f"{cached.path.name} cannot be inspected", said.errors))
         account = inspector.get_engine_information(trt.LayerInformationFormat.ONELINE)
         memory = engine.device_memory_size_v2
         lines = [f"loaded: {engine.num_layers} layers after fusion, {memory / 1e6:,.1f} MB per use"]

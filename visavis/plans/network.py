@@ -9,6 +9,13 @@ from typing import Any
 import onnx
 
 from visavis.errors import PlanError
+from visavis.plans.builder_api import (
+    Builder,
+    NetworkDefinition,
+    NetworkTensor,
+    OnnxParser,
+    ParserError,
+)
 from visavis.plans.compiler_log import Messages
 from visavis.plans.recipe import ProfileSpec, ShapeRange
 
@@ -49,8 +56,8 @@ class LayerInfo:
 
 
 def parse_network(
-    trt: Any, builder: Any, logger: Any, onnx_bytes: bytes, said: Messages
-) -> tuple[Any, Any]:
+    trt: Any, builder: Builder, logger: Any, onnx_bytes: bytes, said: Messages
+) -> tuple[NetworkDefinition, OnnxParser]:
     """(INetworkDefinition of `onnx_bytes`, the parser: it must outlive the network).
 
     Raises PlanError with the parser's own words and the name of the node.
@@ -59,7 +66,7 @@ def parse_network(
     network = builder.create_network(0)
     if network is None:
         raise PlanError(told("the compiler made no network", said.errors))
-    parser = trt.OnnxParser(network, logger)
+    parser: OnnxParser = trt.OnnxParser(network, logger)
     if not parser.parse(onnx_bytes):
         problems = [_parser_problem(parser.get_error(i)) for i in range(parser.num_errors)]
         raise PlanError(told("the ONNX graph cannot be compiled", problems or said.errors))
@@ -70,17 +77,17 @@ def parse_network(
     return network, parser
 
 
-def inputs_of(network: Any) -> list[TensorInfo]:
+def inputs_of(network: NetworkDefinition) -> list[TensorInfo]:
     """The network's inputs in order."""
     return [_info(network.get_input(i)) for i in range(network.num_inputs)]
 
 
-def outputs_of(network: Any) -> list[TensorInfo]:
+def outputs_of(network: NetworkDefinition) -> list[TensorInfo]:
     """The network's outputs in order."""
     return [_info(network.get_output(i)) for i in range(network.num_outputs)]
 
 
-def layers_of(network: Any) -> list[LayerInfo]:
+def layers_of(network: NetworkDefinition) -> list[LayerInfo]:
     """Every layer as parsed; the precision is the graph's own, because it is strongly typed."""
     layers = []
     for index in range(network.num_layers):
@@ -142,12 +149,12 @@ def _check_type(tensor: TensorInfo, declared: dict[str, int]) -> None:
         )
 
 
-def _info(tensor: Any) -> TensorInfo:
+def _info(tensor: NetworkTensor) -> TensorInfo:
     shape = tuple(int(size) for size in tensor.shape)
     return TensorInfo(tensor.name, tensor.dtype.name, shape, bool(tensor.is_shape_tensor))
 
 
-def _parser_problem(error: Any) -> str:
+def _parser_problem(error: ParserError) -> str:
     operator = error.node_operator()
     where = f"node {error.node_name() or error.node()} ({operator}): " if operator else ""
     return f"{where}{error.code().name}: {' '.join(error.desc().split())}"
