@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -28,14 +27,12 @@ def graph_for(bundle_dir: Path, recipe: PlanRecipe, precision: Precision) -> onn
     model = float_graph(bundle_dir, recipe)
     if precision == "fp32":
         return model
-    # Casting and quantising need packages and calibration sets that a plan in 32 bits does not.
-    precisions: Any = import_module("visavis.plans.precision")
+    # Calibration makes float graphs of its own, and so imports this module.
+    from visavis.plans.precision import calibration_for, to_fp16, to_int8
+
     if precision == "fp16":
-        cast: onnx.ModelProto = precisions.to_fp16(model, recipe.keep_fp32)
-        return cast
-    inputs = precisions.calibration_for(bundle_dir, recipe)
-    quantised: onnx.ModelProto = precisions.to_int8(model, inputs, recipe.keep_fp32)
-    return quantised
+        return to_fp16(model, recipe.keep_fp32)
+    return to_int8(model, calibration_for(bundle_dir, recipe), recipe.keep_fp32)
 
 
 def float_graph(bundle_dir: Path, recipe: PlanRecipe) -> onnx.ModelProto:

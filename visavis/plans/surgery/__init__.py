@@ -37,15 +37,20 @@ def apply_passes(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProt
 
     Raises PlanError for a name that is no pass, and where a pass does not fit the graph.
     """
+    wanted = list(names)
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    for name in names:
+    for name in wanted:
         if name not in PASSES:
             raise PlanError(f"there is no graph pass {name!r}; there are {', '.join(PASSES)}")
         try:
             result = PASSES[name](result)
-        except onnx.checker.ValidationError as error:
-            raise PlanError(f"the graph pass {name} made no valid graph: {error}") from error
         except PlanError as error:
             raise PlanError(f"the graph pass {name} does not fit: {error}") from error
+    try:
+        onnx.checker.check_model(result)
+    except onnx.checker.ValidationError as error:
+        raise PlanError(
+            f"no valid graph after {', '.join(wanted) or 'reading'}: {error}"
+        ) from error
     return result
