@@ -85,7 +85,8 @@ class _Relay:
                 block.add(message)
 
 
-_relays: dict[str, tuple[Any, _Relay]] = {}
+_relays: dict[type, tuple[Any, _Relay]] = {}
+"""By the module's own ILogger: one library behind two names has one logger."""
 _relays_lock = threading.Lock()
 
 
@@ -107,10 +108,10 @@ def collecting(trt: Any) -> Iterator[Messages]:
 
 def _shared(trt: Any) -> tuple[Any, _Relay]:
     with _relays_lock:
-        if trt.__name__ not in _relays:
+        if trt.ILogger not in _relays:
             relay = _Relay()
-            _relays[trt.__name__] = (_make_logger(trt, relay), relay)
-        return _relays[trt.__name__]
+            _relays[trt.ILogger] = (_make_logger(trt, relay), relay)
+        return _relays[trt.ILogger]
 
 
 def _make_logger(trt: Any, relay: _Relay) -> Any:
