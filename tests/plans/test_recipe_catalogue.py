@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,13 @@ def test_every_network_is_a_plan_or_says_why_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "recipe"), PLANS, ids=lambda value: getattr(value, "name", value))
-def test_profiles_cover_what_varies_and_nothing_else(
+def test_recipes_name_what_is_in_the_graph(
     name: str, recipe: PlanRecipe, bundle: Callable[[str], Path]
 ) -> None:
     model = float_graph(bundle(name), recipe)
     given = {t.name: [d.dim_value for d in t.type.tensor_type.shape.dim] for t in model.graph.input}
+    nodes = [node.name for node in model.graph.node]
+    assert all(any(fnmatchcase(name, glob) for name in nodes) for glob in recipe.keep_fp32)
     for profile in recipe.profiles:
         varying = {tensor for tensor, sizes in given.items() if 0 in sizes}
         assert varying <= set(profile.shapes) <= set(given)

@@ -205,7 +205,10 @@ class ShippedFiles(_Strict):
     @property
     def path(self) -> Path:
         """The folder on this machine; it does not exist where the package is not installed."""
-        found = find_spec(self.package)
+        try:
+            found = find_spec(self.package)
+        except ModuleNotFoundError:  # a package further out is missing
+            found = None
         places = (found.submodule_search_locations if found else None) or [self.package]
         return Path(next(iter(places))) / self.folder
 
