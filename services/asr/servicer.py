@@ -24,7 +24,7 @@ from services.asr.settings import AsrSettings
 from visavis import metrics
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
-from visavis.engine import Engine, EngineState
+from visavis.engine import EngineState
 from visavis.errors import InvalidInputError, OutOfOrderError
 from visavis.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
 from visavis.media import Place, check_sample_rate, pcm_from_bytes
@@ -40,12 +40,7 @@ def open_hearing(settings: AsrSettings) -> Hearing:
     """The networks of the settings' profile, not yet loaded. Raises ModelStoreError."""
     names = profile(settings.profile)[AsrSettings.section]
     bundles: dict[str, Path] = {name: bundle_path(name, settings.model_dir) for name in names}
-
-    def opener(model: Path) -> Engine:
-        # The VAD takes 0.07 ms on a CPU, and TensorRT does not take its branches.
-        return settings.open_engine(model, device="cpu" if model.stem == "silero_vad" else None)
-
-    return Hearing(bundles, opener, settings.default_language)
+    return Hearing(bundles, settings.open_engine, settings.default_language)
 
 
 class AsrService:

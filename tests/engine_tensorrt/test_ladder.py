@@ -257,3 +257,14 @@ def test_without_a_gpu_a_voice_speaks_on_the_cpu_and_says_so(
         assert "onnxruntime-gpu" in engine.state.detail
     with pytest.raises(EngineLoadError, match="nothing is left"):
         open_engine(model, device="cuda:0", options=EngineOptions(require_device=True)).load()
+
+
+def test_what_is_never_compiled_stays_on_the_cpu_and_steps_down_from_nothing(
+    bundle: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "open_binding", lambda: Binding(GPUS))
+    model = bundle("silero-vad") / "silero_vad.onnx"
+    with open_engine(model, device="cuda:1", options=EngineOptions(require_device=True)) as engine:
+        assert (engine.state.device, engine.state.detail) == ("cpu", "")
+    with pytest.raises(EngineLoadError, match=r"silero_vad\.onnx is never compiled"):
+        open_engine(model, backend="tensorrt", device="cuda:1").load()

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from visavis import metrics
 from visavis.engine.base import Engine, EngineState, Resident, Tensors, TensorSpec
+from visavis.engine.bundles import kept_on_cpu
 from visavis.engine.options import EngineOptions
 from visavis.errors import EngineError, EngineLoadError, InvalidInputError
 
@@ -203,6 +204,9 @@ def rungs_for(model: Path, device: str, threads: int, options: EngineOptions) ->
     check_device_name(device)
     cpu = Rung("onnxruntime", "cpu", lambda: _onnxruntime(model, "cpu", threads))
     if device == "cpu":
+        return [cpu]
+    if reason := kept_on_cpu(model):
+        log.info("%s stays on the CPU: %s", model.name, reason)
         return [cpu]
     found = _existing(device)
     backend = next((name for name in _TENSORRT if find_spec(name) is not None), _TENSORRT[0])

@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic_settings import CliImplicitFlag
 
 from visavis.engine import Engine, EngineOptions, open_engine
+from visavis.engine.bundles import kept_on_cpu
 from visavis.settings import ServiceSettings
 
 
@@ -33,8 +34,8 @@ class EngineSettings(ServiceSettings):
         0.0, ge=0, description="Unload a plan from the GPU when unused for so long; 0: never"
     )
 
-    def open_engine(self, model: Path, *, device: str | None = None) -> Engine:
-        """Engine for `model` on the settings' device or another, not yet loaded.
+    def open_engine(self, model: Path) -> Engine:
+        """Engine for `model`, not yet loaded; on the CPU where its bundle's manifest says so.
 
         Raises EngineLoadError for a device that is not there.
         """
@@ -46,8 +47,9 @@ class EngineSettings(ServiceSettings):
         )
         return open_engine(
             model,
-            backend=self.backend if device is None else "auto",
-            device=self.device if device is None else device,
+            # The ladder knows what is never compiled.
+            backend="auto" if kept_on_cpu(model) else self.backend,
+            device=self.device,
             threads=self.threads,
             options=options,
         )

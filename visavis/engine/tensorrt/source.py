@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from visavis.engine.bundles import bundle_of, kept_on_cpu
 from visavis.engine.options import EngineOptions
 from visavis.engine.tensorrt.device import DeviceInfo
 from visavis.errors import EngineLoadError, ModelStoreError, UnknownNameError
-from visavis.models import default_catalog
 from visavis.plans.builder import PlanBuilder
 from visavis.plans.cache import PlanCache
 from visavis.plans.freshness import PlanRequest
@@ -84,7 +84,9 @@ def sources_of(model: Path, options: EngineOptions) -> dict[str, PlanSource]:
         raise EngineLoadError(f"{model}: no such model; run `visavis models pull`")
     if model.suffix == ".plan":
         return {"": PlanFile(model)}
-    bundle = _bundle_of(model)
+    bundle = bundle_of(model)
+    if reason := kept_on_cpu(model):
+        raise EngineLoadError(f"{model.name} is never compiled: {reason}")
     recipes = [r for r in (options.recipes or _recipes(bundle)) if r.graph == model.name]
     if not recipes:
         raise EngineLoadError(
@@ -99,16 +101,6 @@ def sources_of(model: Path, options: EngineOptions) -> dict[str, PlanSource]:
         )
         for recipe in recipes
     }
-
-
-def _bundle_of(model: Path) -> str:
-    """Name of the bundle whose folder `model` lies in; the folder's own where it is in none."""
-    catalog = default_catalog()
-    for name in catalog.names:
-        shipped = catalog.manifest(name).shipped
-        if shipped is not None and shipped.path.resolve() == model.parent.resolve():
-            return name
-    return model.parent.name
 
 
 def _recipes(bundle: str) -> Sequence[PlanRecipe]:

@@ -1,0 +1,26 @@
+"""What a bundle's manifest says about a model file, found by where the file lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from visavis.errors import ModelStoreError
+from visavis.models import default_catalog
+
+
+def bundle_of(model: Path) -> str:
+    """Name of the bundle whose folder `model` lies in; the folder's own where it is in none."""
+    catalog = default_catalog()
+    for name in catalog.names:
+        shipped = catalog.manifest(name).shipped
+        if shipped is not None and shipped.path.resolve() == model.parent.resolve():
+            return name
+    return model.parent.name
+
+
+def kept_on_cpu(model: Path) -> str:
+    """Why the manifest wants this file on the CPU even where there is a GPU; empty: it does not."""
+    try:
+        return default_catalog().manifest(bundle_of(model)).cpu_only.get(model.name, "")
+    except ModelStoreError:
+        return ""
