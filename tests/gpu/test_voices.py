@@ -1,0 +1,55 @@
+"""Whole stages on the GPU: speech that is recognised, speech that is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from services.asr.moonshine import Moonshine
+from services.tts.synthesizer import Synthesizer, open_synthesizer
+from tests.asr.test_transcripts import sound
+from visavis.engine import open_engine
+
+TEXTS = {"en": "The quick brown fox jumps over the lazy dog.", "zh": "今天天气很好，我们去公园。"}
+
+
+def test_moonshine_writes_the_same(bundle: Callable[[str], Path], flavour: str) -> None:
+    folder = bundle("moonshine-tiny-en")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    texts = []
+    for device in ("cpu", "cuda:0"):
+        with (
+            open_engine(folder / "encoder.onnx", device=device) as encoder,
+            open_engine(folder / "decoder.onnx", device=device) as decoder,
+        ):
+            if device != "cpu":
+                assert encoder.state.backend == decoder.state.backend == flavour
+            transcript = Moonshine(encoder, decoder, tokenizer).transcribe(sound("jfk"))
+            texts.append(transcript.text.lower())
+    assert "ask not what your country can do for you" in texts[1]
+
+
+def test_both_voices_sound_the_same(bundle: Callable[[str], Path], flavour: str) -> None:
+    for name in ("hibari-en", "fastspeech2-mbmelgan-zh"):
+        bundle(name)
+
+    def mels(synthesizer: Synthesizer, language: str) -> np.ndarray:
+        pieces = synthesizer.speak(TEXTS[language], language=language)
+        return np.concatenate([piece.mel for piece in pieces])
+
+    on_gpu = partial(open_engine, device="cuda:0")
+    with open_synthesizer() as cpu, open_synthesizer(open_engine=on_gpu) as gpu:
+        for voice in ("hibari-en", "fastspeech2-mbmelgan-zh"):
+            state = gpu.state(voice)
+            assert state is not None and state.backend == flavour, state
+        for language in TEXTS:
+            ours, theirs = mels(gpu, language), mels(cpu, language)
+            # The English durations may round the other way for a phoneme or two.
+            assert abs(len(ours) - len(theirs)) <= 8
+            if language == "zh":
+                shortest = min(len(ours), len(theirs))
+                assert np.abs(ours[:shortest] - theirs[:shortest]).mean() < 0.3
