@@ -130,14 +130,19 @@ class Registry:
         """Ask the bus who is there, and each one how loaded it is."""
         async with self._refreshing:
             try:
-                found = await discover(self._bus.client)
+                found = {r.instance: r for r in await discover(self._bus.client)}
             except BusError as error:
                 log.warning("registry: %s", error)
                 return
-            statuses = await asyncio.gather(*(self._status(r) for r in found))
+            # A replica too busy to be found in time, or behind a bus that is restarting, is
+            # still there if it answers itself.
+            known = {r.replica.instance: r.replica for r in self._states.values()}
+            asked = list((known | found).values())
+            statuses = await asyncio.gather(*(self._status(r) for r in asked))
             self._states = {
                 r.instance: ReplicaState(r, status)
-                for r, status in zip(found, statuses, strict=True)
+                for r, status in zip(asked, statuses, strict=True)
+                if status is not None or r.instance in found
             }
         await self._close_unused()
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,10 @@ async def test_two_sessions_at_once_never_meet(
 
 
 def nats_url(stack: RunningStack) -> str:
-    arguments = stack.child("nats-server").cmdline()
-    return f"nats://127.0.0.1:{arguments[arguments.index('-p') + 1]}"
+    """As the status table of `visavis up` shows it."""
+    found = re.search(r"nats://\S+", stack.output())
+    assert found is not None
+    return found.group()
 
 
 async def test_viewer_gets_pictures_and_sound(gateway: GatewayClient, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ async def test_bad_session_options_are_named(gateway: GatewayClient) -> None:
 
 async def test_uploads_that_are_no_portrait(gateway: GatewayClient, tmp_path: Path) -> None:
     bomb = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\1\0\0\0\1\0\0\x08\2\0\0\0" + b"\0" * 64
-    for photo, reason in ((b"not an image", "picture"), (bomb, "pixel"), (b"", "picture")):
+    for photo, reason in ((b"not an image", "picture"), (bomb, "pixel"), (b"", "empty")):
         with pytest.raises(GatewayError, match=reason):
             await gateway.call(
                 "POST",

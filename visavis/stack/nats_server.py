@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -49,10 +50,15 @@ class NatsServer:
     """Context manager around one server. `restart` keeps the port, as a crash would."""
 
     def __init__(self, log_dir: Path) -> None:
-        self.port = free_port()
-        self.url = f"nats://127.0.0.1:{self.port}"
+        self.port = 0
+        """Chosen by the server at its first start: nobody else can take it in between."""
         self._log = log_dir / "nats-server.log"
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        assert self.port, "not started"
+        return f"nats://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -60,22 +66,28 @@ class NatsServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Start and wait until the port answers. Raises BusError with the log's end."""
+        """Start and wait until it listens. Raises BusError with the log's end."""
+        folder = self._log.parent
         # A media chunk is at most a second of sound or one picture: well below 1 MB.
-        command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port)]
+        command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port or -1)]
+        command += ["--ports_file_dir", str(folder)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        waited = 0.0
-        while not self._answers():
-            if self._process.poll() is not None or waited > _START_TIMEOUT_S:
+        # Written once it listens, removed when it ends.
+        ports = folder / f"{nats_server_binary().name}_{self.pid}.ports"
+        waited_s = 0.0
+        while not (port := _port_in(ports)):
+            if self._process.poll() is not None or waited_s > _START_TIMEOUT_S:
                 self.stop()
                 tail = self._log.read_text(errors="replace")[-500:]
-                raise BusError(f"nats-server did not start on port {self.port}: {tail}")
-            waited += _POLL_S
+                raise BusError(f"nats-server did not start: {tail}")
+            waited_s += _POLL_S
             try:
                 self._process.wait(_POLL_S)
             except subprocess.TimeoutExpired:
                 continue
+        self.port = port
+        ports.unlink(missing_ok=True)
 
     def stop(self) -> None:
         """End the server. Idempotent."""
@@ -107,9 +119,10 @@ class NatsServer:
     ) -> None:
         self.stop()
 
-    def _answers(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return True
-        except OSError:
-            return False
+
+def _port_in(ports: Path) -> int:
+    """The port that the server says it listens on; 0: it has not said so yet."""
+    try:
+        return int(json.loads(ports.read_text())["nats"][0].rpartition(":")[2])
+    except (OSError, ValueError, LookupError):
+        return 0
