@@ -58,7 +58,9 @@ def build_one(
 def stoppable(work: Callable[[Cancelled], T], bar: BuildBar) -> T:
     """Run `work`; Ctrl-C cancels it and ends the command with status 130."""
     try:
-        return run_cancellable(work, lambda: bar.say("Stopping …"))
+        return run_cancellable(
+            work, lambda: bar.say("Stopping … (Ctrl-C again: at once)"), bar.stop
+        )
     except PlanCancelledError as error:
         bar.say("Stopped. Plans that were finished are kept; of the unfinished nothing is left.")
         raise typer.Exit(130) from error

@@ -11,7 +11,7 @@ from rich.text import Text
 from visavis.cli.engine_build import chosen_compiler, chosen_requests, stoppable
 from visavis.cli.engine_choice import EngineChoice
 from visavis.cli.engine_progress import BuildBar
-from visavis.cli.engine_tables import checks_table
+from visavis.cli.engine_tables import check_line, checks_table
 from visavis.errors import ModelStoreError, PlanError
 from visavis.models import default_catalog, load_manifest
 from visavis.plans.build_progress import Cancelled
@@ -39,6 +39,8 @@ def check(bundles: Sequence[str], choice: EngineChoice) -> None:
                         builder, [request], on_progress=bar.report, cancelled=cancelled
                     ):
                         checks.append(checked)
+                        if not console.is_terminal:
+                            bar.say(check_line(checked))
 
             stoppable(work, bar)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from visavis.plans.build_progress import Cancelled
 from visavis.plans.build_progress import Progress as Report
 
 _DRAW_EVERY_S = 0.1
+_INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
 
 T = TypeVar("T")
 
@@ -47,6 +50,10 @@ class BuildBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the bar away and give the cursor back."""
         self._bar.stop()
 
     def begin(self, plan: str) -> None:
@@ -66,12 +73,17 @@ class BuildBar:
         self._bar.console.print(shown, soft_wrap=True)
 
 
-def run_cancellable(work: Callable[[Cancelled], T], on_cancel: Callable[[], None]) -> T:
+def run_cancellable(
+    work: Callable[[Cancelled], T],
+    on_cancel: Callable[[], None],
+    on_give_up: Callable[[], None] = lambda: None,
+) -> T:
     """Run `work(cancelled)` in a thread of its own; Ctrl-C makes `cancelled()` true.
 
     The compiler calls back into Python, where no KeyboardInterrupt may rise: it would end the
-    process. So this thread takes the signal, tells the work, and waits for it to end. Returns
-    or raises what `work` does; after Ctrl-C raises PlanCancelledError even if the work was done.
+    process. So this thread takes the signal, tells the work, and waits for it to end; a second
+    Ctrl-C calls `on_give_up` and ends the process at once. Returns or raises what `work` does;
+    after Ctrl-C raises PlanCancelledError even if the work was done.
     """
     asked, ended = threading.Event(), threading.Event()
     results: list[T] = []
@@ -85,14 +97,19 @@ def run_cancellable(work: Callable[[Cancelled], T], on_cancel: Callable[[], None
         finally:
             ended.set()
 
-    # A daemon, so that a second Ctrl-C ends a compiler that does not listen.
-    threading.Thread(target=run, name="plan-build", daemon=True).start()
+    thread = threading.Thread(target=run, name="plan-build", daemon=True)
     try:
+        thread.start()
         ended.wait()
     except KeyboardInterrupt:
         asked.set()
         on_cancel()
-        ended.wait()
+        try:
+            ended.wait()
+        except KeyboardInterrupt:
+            # The compiler does not listen. Python cannot shut down in order around it.
+            on_give_up()
+            os._exit(_INTERRUPTED)
     if errors:
         raise errors[0]
     if asked.is_set():

@@ -64,6 +64,12 @@ def checks_table(checks: Sequence[Checked], compiler: str, target: str) -> Table
     return table
 
 
+def check_line(check: Checked) -> str:
+    """One compilation in one line, for a log."""
+    made = f"{megabytes(check.size_bytes)} MB in {check.build_s:.1f} s"
+    return f"{check.request} {check.profile}".rstrip() + f": {check.problem or made}"
+
+
 def tensors_table(record: PlanRecord) -> Table:
     """Inputs with the range that each profile gives them, and outputs."""
     table = _table("Tensors: min … best … max by profile", "tensor", "type", "shape")
