@@ -7,11 +7,12 @@ RUN_LOCK  := requirements/run.lock
 TEST_LOCK := requirements/test.lock
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test check protos lock clean help
+.PHONY: run test gpu-test check protos lock clean help
 
 help:
 	@echo "make run    set everything up, pull the weights, start the avatar"
 	@echo "make test   set everything up, run every check and test"
+	@echo "make gpu-test  what needs an NVIDIA GPU, with a table of figures"
 	@echo "make check  format, lint and types only"
 	@echo "make protos regenerate visavis/v1 from protos/"
 	@echo "make lock   resolve the locked requirements anew"
@@ -21,6 +22,10 @@ run: $(VENV)/.run
 
 test: $(VENV)/.test
 	@VENV=$(VENV) bash tests/run.sh
+
+gpu-test: $(VENV)/.test
+	$(BIN)/visavis models pull --profile tiny
+	$(BIN)/python -m pytest -m gpu --timeout 300 tests/gpu tests/platform/test_engine.py $(ARGS)
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

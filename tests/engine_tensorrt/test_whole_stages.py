@@ -1,0 +1,117 @@
+"""Whole stages over the doubles, computed by ONNX Runtime: what crosses the bus and what does not.
+
+The doubles prove the bookkeeping: buffers, shapes, tensors that stay. Not a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from services.asr.moonshine import Moonshine
+from services.tts.mandarin import MandarinVoice
+from tests.asr.test_transcripts import sound
+from tests.engine_tensorrt.onnx_network import network_of
+from tests.engine_tensorrt.recorded_device import RecordedBinding, RecordedDevice
+from tests.engine_tensorrt.recorded_trt import RecordedTrt
+from visavis.engine import Engine, open_engine
+from visavis.engine.options import EngineOptions
+from visavis.engine.tensorrt import engine, runner, source
+from visavis.engine.tensorrt.compiled import CompiledEngine
+from visavis.plans import compiler_log
+from visavis.plans.recipe import recipes_of
+
+Bundle = Callable[[str], Path]
+Open = Callable[[str, str], CompiledEngine]
+
+
+@pytest.fixture
+def device() -> RecordedDevice:
+    return RecordedDevice()
+
+
+@pytest.fixture
+def open_compiled(
+    bundle: Bundle, device: RecordedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Open:
+    """A file of a bundle through the whole backend, with doubles in the place of plan and GPU."""
+    trt = RecordedTrt(device, {})
+
+    def read(plan: source.BundlePlan, _trt: Any, _info: Any) -> bytes:
+        return str(plan.request).encode()
+
+    def open_file(name: str, file: str) -> CompiledEngine:
+        for recipe in recipes_of(name):
+            if recipe.graph == file:
+                key = f"{name} {recipe.name} fp32".encode()
+                trt.plans[key] = network_of(bundle(name), recipe, tmp_path)
+        return CompiledEngine(
+            bundle(name) / file, device="cuda:0", options=EngineOptions(precision="fp32")
+        )
+
+    monkeypatch.setattr(compiler_log, "_relays", {})
+    monkeypatch.setattr(source.BundlePlan, "read", read)
+    monkeypatch.setattr(engine, "import_trt", lambda backend: trt)
+    monkeypatch.setattr(
+        engine, "open_device", lambda wanted, binding: RecordedBinding(device).open(device.info)
+    )
+    # The largest shapes take the CPU minutes; only a GPU warms up with them.
+    monkeypatch.setattr(runner, "_LARGEST", runner._USUAL)
+    return open_file
+
+
+def test_the_mandarin_mel_stays_on_the_device(
+    bundle: Bundle, device: RecordedDevice, open_compiled: Open
+) -> None:
+    folder = bundle("fastspeech2-mbmelgan-zh")
+    names = ("encoder", "decoder", "vocoder")
+
+    def speak(engines: list[Engine]) -> np.ndarray:
+        voice = MandarinVoice(*engines, folder / "mapper.json")
+        device.calls.clear()
+        return np.concatenate([block.voice for block in voice.speak("你好世界。")])
+
+    def opened(engines: list[Engine]) -> np.ndarray:
+        for each in engines:
+            each.load()
+        try:
+            return speak(engines)
+        finally:
+            for each in engines:
+                each.close()
+
+    ours = opened([open_compiled(folder.name, f"{name}.onnx") for name in names])
+    calls = list(device.calls)
+    theirs = opened([open_engine(folder / f"{name}.onnx") for name in names])
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    # ids in; hidden and mask in; then only pieces of the mel, and those from the device.
+    assert calls.count("copy_to_device") == 3
+    assert calls.count("copy_on_device") >= 2
+    assert device.nothing_left()
+
+
+def test_moonshines_cache_stays_on_the_device(
+    bundle: Bundle, device: RecordedDevice, open_compiled: Open
+) -> None:
+    folder = bundle("moonshine-tiny-en")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    speech = sound("jfk")[: 3 * 16_000]
+    with (
+        open_engine(folder / "encoder.onnx") as encoder,
+        open_engine(folder / "decoder.onnx") as whole,
+        open_compiled("moonshine-tiny-en", "decoder.onnx") as parts,
+    ):
+        expected = Moonshine(encoder, whole, tokenizer).transcribe(speech)
+        device.calls.clear()
+        made = Moonshine(encoder, parts, tokenizer).transcribe(speech)
+        steps = device.calls.count("copy_to_host")
+    assert expected.text == made.text != ""
+    assert steps > 3, "one for the logits of each step and no other"
+    # The token of each step, and once what the encoder made.
+    assert device.calls.count("copy_to_device") == steps + 1
+    assert device.nothing_left()
