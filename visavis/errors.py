@@ -49,6 +49,10 @@ class PlanCancelledError(PlanError):
     """The build was cancelled; nothing of it is left."""
 
 
+class PlanRefusedError(PlanError):
+    """The plan's precision was measured and is not good enough; the message has the figure."""
+
+
 class BusError(VisavisError):
     """The bus cannot be reached or refused a message."""
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from visavis.cli.engine_choice import EngineChoice
+from visavis.cli.engine_quality import quality
 from visavis.errors import PlanError
 
 engine_app = typer.Typer(
@@ -164,6 +165,9 @@ def bench(
     _work("engine_bench").bench(
         bundle, choice, batches=batch or None, seconds=seconds, threads=threads, picture=picture
     )
+
+
+engine_app.command("quality")(quality)
 
 
 def _choice(

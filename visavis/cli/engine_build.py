@@ -13,7 +13,7 @@ from rich.text import Text
 from visavis.cli.engine_choice import EngineChoice
 from visavis.cli.engine_progress import BuildBar, run_cancellable
 from visavis.cli.engine_tables import megabytes, plans_table
-from visavis.errors import ModelStoreError, PlanCancelledError, PlanError
+from visavis.errors import ModelStoreError, PlanCancelledError, PlanError, PlanRefusedError
 from visavis.plans.build_progress import Cancelled
 from visavis.plans.builder import Built, PlanBuilder
 from visavis.plans.cache import PlanCache, PlanEntry
@@ -40,7 +40,12 @@ def build(bundle: str, choice: EngineChoice, *, force: bool) -> None:
     console.print(Text(f"{flavour_of(trt)} for {target.name}"))
     with BuildBar(console) as bar:
         for request in requests:
-            bar.say(_built_line(request, build_one(builder, request, bar, force=force)))
+            try:
+                bar.say(_built_line(request, build_one(builder, request, bar, force=force)))
+            except PlanRefusedError as error:
+                if choice.precisions:
+                    raise
+                bar.say(Text(f"left out: {error}", "yellow"))
 
 
 def build_one(

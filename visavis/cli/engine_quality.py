@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from visavis.errors import ModelStoreError
+from visavis.errors import ModelStoreError, PlanError
 from visavis.models import default_catalog, load_manifest
-from visavis.plans.precision.findings import Finding, findings_path, keep_findings
+from visavis.plans.findings import Finding, findings_path, keep_findings
 from visavis.plans.recipe import Precision
 
 _CLIPS = Path(__file__).parents[2] / "tests" / "clips"
@@ -60,8 +60,11 @@ def quality(
 
     visavis engine quality hibari-en --precision int8
     """
-    # Quantising needs packages that are slow to load, and no other command wants them.
-    from visavis.plans.precision.gates import Gates
+    # Quantising needs packages that no other command wants.
+    try:
+        from visavis.plans.precision.gates import Gates
+    except ImportError as error:
+        raise PlanError(f"{error.name} is not installed: install visavis[onnx]") from error
 
     chosen: tuple[Precision, ...] = tuple(p.value for p in precision or LowerPrecision)
     console = Console()

@@ -18,6 +18,7 @@ from visavis.errors import PlanCancelledError, PlanError
 from visavis.plans.build_progress import Cancelled, OnProgress, Progress
 from visavis.plans.cache import CachedPlan, PlanCache, Wanted
 from visavis.plans.compiler import COMPILER_REVISION, Plan, compile_plan, read_layers
+from visavis.plans.findings import refuse_failed
 from visavis.plans.freshness import PlanRequest, source_digest
 from visavis.plans.graphs import graph_for
 from visavis.plans.network import LayerInfo
@@ -67,19 +68,22 @@ class PlanBuilder:
     ) -> Built:
         """The plan of `request` out of the cache, else compiled and kept.
 
-        Raises PlanError, and PlanCancelledError once `cancelled` says so: nothing is left then.
+        Raises PlanError, PlanRefusedError where the precision was measured and is not good
+        enough, and PlanCancelledError once `cancelled` says so: nothing is left then.
         Where it may be called from: see `compile_plan`.
         """
         wanted = self._wanted(request)
         name = f"{request.bundle}.{request.recipe.name}.{request.precision}"
         with self._cache.locked(name, cancelled):
             if not force and (found := self._cache.find(wanted)) is not None:
+                self._refuse_failed(request, found.record.key.onnx_sha256)
                 return Built(found, compiled=False)
             _tell(on_progress, "making the graph")
             graph = self.graph(request)
             if cancelled is not None and cancelled():
                 raise PlanCancelledError("the build was cancelled")
             key = self._key(request, graph)
+            self._refuse_failed(request, key.onnx_sha256)
             if not force:
                 same = self._cache.find_key(
                     request.bundle, request.recipe.name, request.precision, key
@@ -127,6 +131,15 @@ class PlanBuilder:
     def layers(self, graph: bytes) -> list[LayerInfo]:
         """Every layer of `graph` as the compiler reads it."""
         return list(read_layers(self._trt, graph))
+
+    def _refuse_failed(self, request: PlanRequest, onnx_sha256: str) -> None:
+        refuse_failed(
+            request.bundle,
+            request.recipe.name,
+            request.precision,
+            onnx_sha256,
+            self._cache.folder,
+        )
 
     def _timings(self) -> bytes | None:
         return self._cache.timing_cache(self._compiler, self._target.name)

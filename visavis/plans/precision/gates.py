@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from visavis.errors import PlanError
 from visavis.models import bundle_path
+from visavis.plans.findings import Finding
 from visavis.plans.graphs import graph_for
 from visavis.plans.precision.assembled import assembled
 from visavis.plans.precision.calibration import recorded
-from visavis.plans.precision.findings import Finding
 from visavis.plans.precision.mel_cepstrum import distortion_db
 from visavis.plans.precision.running import run_float
 from visavis.plans.precision.spoken import Speech, hear, recordings, say, sentences

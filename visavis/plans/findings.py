@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from visavis.errors import PlanError
+from visavis.errors import PlanError, PlanRefusedError
 from visavis.plans.cache import plan_dir
 from visavis.plans.recipe import Precision
 
-SHIPPED = Path(__file__).parent / "findings.json"
+SHIPPED = Path(__file__).parent / "precision" / "findings.json"
 _NAME = "quality.json"
 
 _log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def keep_findings(path: Path, new: Iterable[Finding]) -> None:
 def refuse_failed(
     bundle: str, plan: str, precision: Precision, onnx_sha256: str, folder: Path | None = None
 ) -> None:
-    """Raise PlanError, with the figure, if the graph was measured and is not good enough."""
+    """Raise PlanRefusedError, with the figure, if the graph was measured and is not good enough."""
     if precision == "fp32":
         return
     here = [
@@ -109,7 +109,7 @@ def refuse_failed(
     ]
     for finding in known:
         if not finding.passed:
-            raise PlanError(
+            raise PlanRefusedError(
                 f"{bundle} {plan} is not built in {precision}: {finding}. Build it in another "
                 f"precision, or measure again: visavis engine quality {bundle}"
             )
