@@ -33,11 +33,14 @@ PASSES: dict[str, Pass] = {
 
 
 def apply_passes(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
-    """The passes `names` one after the other; `model` itself stays as it is.
+    """The passes `names` one after the other; `model` itself stays as it is, and comes back
+    where there are none.
 
     Raises PlanError for a name that is no pass, and where a pass does not fit the graph.
     """
     wanted = list(names)
+    if not wanted:
+        return model
     result = onnx.ModelProto()
     result.CopyFrom(model)
     for name in wanted:
@@ -50,7 +53,5 @@ def apply_passes(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProt
     try:
         onnx.checker.check_model(result)
     except onnx.checker.ValidationError as error:
-        raise PlanError(
-            f"no valid graph after {', '.join(wanted) or 'reading'}: {error}"
-        ) from error
+        raise PlanError(f"no valid graph after {', '.join(wanted)}: {error}") from error
     return result
