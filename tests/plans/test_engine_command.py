@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.gpus import why_no_gpu
 from tests.plans import small_graphs
 from tests.plans.compiling import rtx
 from visavis.cli import app
@@ -28,7 +29,10 @@ from visavis.errors import (
 )
 from visavis.models import pull
 from visavis.plans.build_progress import Cancelled, Progress
+from visavis.plans.cache import CachedPlan, PlanCache
 from visavis.plans.compiler import compile_plan
+from visavis.plans.loaded import loaded_facts
+from visavis.plans.targets import PORTABLE
 
 Engine = Callable[..., Result]
 
@@ -88,17 +92,19 @@ class Store:
 
 @pytest.fixture(scope="module")
 def pulled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two bundles that are pulled and two that are not, made once and copied for each test."""
+    """Four bundles that are pulled and two that are not, made once and copied for each test."""
     rtx()
     folder = tmp_path_factory.mktemp("pulled")
     store = Store(folder)
     store.add("small-net", small_graphs.linear(), _PLAN.format(name="net"))
     store.add("broken-net", small_graphs.nonzero(), _PLAN.format(name="net"))
+    store.add("junk-net", b"junk", _PLAN.format(name="net"))
+    store.add("odd-net", small_graphs.linear(), _PLAN.format(name="net").replace("8]", "9]"))
     store.add("far-net", small_graphs.linear(weight=5.0), _PLAN.format(name="net"))
     store.add("plain-files", b"no network", '[cpu_only]\n"net.onnx" = "it is small"')
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VISAVIS_CATALOG_DIR", str(store.catalogue))
-        store.pull("small-net", "broken-net")
+        store.pull("small-net", "broken-net", "junk-net", "odd-net")
     return folder
 
 
@@ -183,6 +189,12 @@ def test_a_target_has_a_plan_of_its_own(engine: Engine) -> None:
         (("build", "small-net", "--device", "cpu"), PlanError, "compiles for a GPU"),
         (("build", "small-net", "--device", "gpu0"), VisavisError, "none of cpu, cuda:N"),
         (("build", "broken-net", "--precision", "fp32"), PlanError, r"node places \(NonZero\)"),
+        (("build", "junk-net", "--precision", "fp32"), PlanError, r"net\.onnx is no ONNX model"),
+        (
+            ("build", "odd-net", "--precision", "fp32"),
+            PlanError,
+            r"x: .* \[4, 9\] .*\[-1, 8\]",
+        ),
         (("bench", "small-net", "--picture", "a.png"), InvalidInputError, "name it a.svg"),
     ],
 )
@@ -227,7 +239,7 @@ def test_a_check_names_what_it_leaves_out(engine: Engine) -> None:
     output = engine(*CHECK, exit_code=1).output
     assert "plain-files net.onnx: it is small" in output
     assert "bundle far-net is not pulled" in output
-    assert "1 failed" in output
+    assert "3 failed" in output
 
 
 def test_inspect_tells_tensors_layers_and_memory(engine: Engine) -> None:
@@ -238,6 +250,15 @@ def test_inspect_tells_tensors_layers_and_memory(engine: Engine) -> None:
     assert "MATRIX_MULTIPLY FLOAT 1" in told
     assert "product MATRIX_MULTIPLY FLOAT" in told
     assert "as the compiler expects: weights" in told
+
+
+@pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU, so the plan is loaded")
+def test_a_plan_that_cannot_be_loaded_says_why(engine: Engine, store: Store) -> None:
+    engine(*BUILD)
+    (entry,) = PlanCache(store.plans).entries()
+    assert entry.record is not None
+    with pytest.raises(PlanError, match=r"net\.fp32\..*plan cannot be loaded: "):
+        loaded_facts(rtx(), PORTABLE, CachedPlan(entry.path, entry.record))
 
 
 def test_a_bench_without_a_gpu_measures_the_fallback_and_says_so(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from visavis.errors import PlanCancelledError, VisavisError
-from visavis.plans.build_progress import Cancelled, OnProgress
+from visavis.plans.build_progress import Cancelled, OnProgress, Progress
 from visavis.plans.builder import PlanBuilder
 from visavis.plans.freshness import PlanRequest
 from visavis.plans.recipe import ProfileSpec
@@ -38,6 +38,8 @@ def check_plans(
     and once with all of them: that is the one which is served. Raises PlanCancelledError.
     """
     for request in requests:
+        if on_progress is not None:
+            on_progress(Progress("making the graph", 0.0))
         try:
             graph = builder.graph(request)
         except VisavisError as error:
