@@ -91,6 +91,15 @@ class RecordedDevice:
         self._note("copy_on_device")
         self._enqueue(stream, lambda: self._copy(target, source, size_bytes))
 
+    def clear(self, address: int, size_bytes: int, stream: int) -> None:
+        self._note("clear")
+
+        def work() -> None:
+            self._owned(address, size_bytes, self.on_device)
+            ctypes.memset(address, 0, size_bytes)
+
+        self._enqueue(stream, work)
+
     def create_stream(self) -> int:
         self._note("create_stream")
         stream = next(self._handles)

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from tests.engine_tensorrt.conftest import Bench, x_of
+from tests.engine_tensorrt.recorded_trt import DataType, Network
 from visavis.engine.tensorrt import graphs
 from visavis.engine.tensorrt.device import CudaError
+from visavis.engine.tensorrt.plan import Plan
+from visavis.engine.tensorrt.runner import PlanRunner
 
 
 def test_usual_shapes_have_their_graph_from_the_start(bench: Bench) -> None:
@@ -76,3 +79,31 @@ def test_a_replay_that_gives_other_outputs_is_not_trusted(
     with bench.open() as engine:
         assert engine.graphs == 0
     assert "its replay gives other outputs" in caplog.text
+
+
+@pytest.mark.parametrize("grows", ["input", "output"])
+def test_graphs_fall_when_a_buffer_moves(bench: Bench, grows: str) -> None:
+    """Without warming up, so that a buffer still has to grow."""
+
+    def repeats(x: np.ndarray) -> int:
+        return 1 if grows == "input" else 5000 // x.shape[0]
+
+    network = Network(
+        lambda given: {"y": np.repeat(given["x"][:1], repeats(given["x"]), axis=0)},
+        {"x": (DataType.FLOAT, (-1, 2))},
+        {"y": (DataType.FLOAT, (-1, 2))},
+        [{"x": ((1, 2), (2, 2), (5000, 2))}],
+        lambda shapes: {"y": (repeats(np.zeros(shapes["x"])), 2)},
+    )
+    bench.trt.plans[b"growing"] = network
+    small, large = (3, 4000) if grows == "input" else (4000, 3)
+    with bench.device.current():
+        plan = Plan(bench.trt, b"growing", "growing")
+        runner = PlanRunner(plan, bench.device, graphs=True)
+        for _ in range(graphs.RUNS_BEFORE_CAPTURE):
+            runner.run(x_of(small))
+        assert runner.graphs == 1
+        runner.run(x_of(large))
+        assert runner.graphs == 0
+        assert np.asarray(runner.run(x_of(small, 7.0))["y"]).max() == 7.0
+        runner.close()

@@ -108,6 +108,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "copy_to_device": (ADDRESS, PINNED, 16, 1),
     "copy_to_host": (PINNED, ADDRESS, 16, 1),
     "copy_on_device": (ADDRESS, ADDRESS, 16, 1),
+    "clear": (ADDRESS, 16, 1),
     "create_stream": (),
     "destroy_stream": (1,),
     "synchronize": (1,),

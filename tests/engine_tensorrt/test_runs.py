@@ -53,16 +53,20 @@ def test_shapes_and_addresses_are_set_only_when_they_change(bench: Bench) -> Non
 def test_every_profile_is_warmed_with_its_largest_and_its_usual_shape(bench: Bench) -> None:
     with bench.open():
         shapes = dict.fromkeys(bench.trt.named("set_input_shape"))
-        assert list(shapes) == [("x", (4, 2)), ("x", (2, 2)), ("x", (32, 2)), ("x", (16, 2))]
+        assert list(shapes) == [("x", (4, 2)), ("x", (32, 2)), ("x", (2, 2)), ("x", (16, 2))]
         bench.forget()
 
 
-def test_after_warming_up_no_memory_is_taken_any_more(bench: Bench) -> None:
+def test_after_warming_up_no_device_memory_is_taken_any_more(bench: Bench) -> None:
     with bench.open() as engine:
         bench.forget()
         for batch in (1, 4, 8, 32):
             engine.infer(x_of(batch))
-        assert not {"alloc", "alloc_pinned", "free"} & set(bench.device.calls)
+        assert not {"alloc", "free"} & set(bench.device.calls)
+        for batch in (1, 4, 8, 32):
+            bench.forget()
+            engine.infer(x_of(batch))
+            assert "alloc_pinned" not in bench.device.calls
 
 
 def test_each_profile_has_its_own_context_with_memory_for_itself_alone(bench: Bench) -> None:
@@ -150,6 +154,6 @@ def test_memory_is_told_by_plan(bench: Bench) -> None:
         assert (memory.weights_bytes, memory.scratch_bytes) == (1000, 300)
         largest = 32 * 2 * 4
         assert memory.buffer_bytes == 3 * max(256, largest)
-        assert memory.pinned_bytes >= 2 * largest
+        assert 0 < memory.pinned_bytes < memory.buffer_bytes + 1
         assert memory.device_bytes == 1300 + memory.buffer_bytes
     assert engine.memory() is None

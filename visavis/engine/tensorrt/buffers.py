@@ -76,6 +76,14 @@ class TensorBuffer:
             raise EngineError("a tensor that TensorRT reads on the host cannot come from the GPU")
         self._device.copy_on_device(self._address, address, size_bytes, stream)
 
+    def clear(self, size_bytes: int, stream: int) -> None:
+        """Enqueue zeros, without host memory for them."""
+        if self._on_host:
+            assert self._pinned is not None
+            self._pinned.array[:size_bytes] = 0
+        elif size_bytes:
+            self._device.clear(self._address, size_bytes, stream)
+
     def fetch(self, size_bytes: int, stream: int) -> None:
         """Enqueue the copy to the host; `read` after the stream was waited for."""
         self._grow_pinned(max(size_bytes, _LEAST_BYTES))
@@ -105,7 +113,8 @@ class TensorBuffer:
                 return False
             old, self._pinned = self._pinned, None
             self._device.free_pinned(old)
-        self._pinned = self._device.alloc_pinned(size_bytes)
+        # Page-locking is slow: what grows bit by bit must not cost it each time.
+        self._pinned = self._device.alloc_pinned(1 << (size_bytes - 1).bit_length())
         return True
 
 

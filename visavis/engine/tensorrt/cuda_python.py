@@ -99,6 +99,9 @@ class CudaPythonDevice:
         result = runtime.cudaMemcpyAsync(target, source, size_bytes, kind, stream)
         check("cudaMemcpyAsync", result)
 
+    def clear(self, address: int, size_bytes: int, stream: int) -> None:
+        check("cudaMemsetAsync", runtime.cudaMemsetAsync(address, 0, size_bytes, stream))
+
     def create_stream(self) -> int:
         flags = runtime.cudaStreamNonBlocking
         return int(check("cudaStreamCreate", runtime.cudaStreamCreateWithFlags(flags)))

@@ -116,6 +116,10 @@ class CudaDevice(Protocol):
 
     def copy_on_device(self, target: int, source: int, size_bytes: int, stream: int) -> None: ...
 
+    def clear(self, address: int, size_bytes: int, stream: int) -> None:
+        """Enqueue zeros."""
+        ...
+
     def create_stream(self) -> int:
         """A non-blocking stream: it does not wait for the default one."""
         ...

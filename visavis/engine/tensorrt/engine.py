@@ -23,7 +23,7 @@ from visavis.engine.tensorrt.selection import open_device
 from visavis.engine.tensorrt.source import PlanSource
 from visavis.engine.tensorrt.timing import RunTimes
 from visavis.engine.tensorrt.trt_api import import_trt
-from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.errors import EngineError, EngineLoadError
 
 log = logging.getLogger(__name__)
 
@@ -131,8 +131,6 @@ class TensorRTEngine(Engine):
                 assert self._runner is not None and self._cuda is not None
                 with self._cuda.current():
                     outputs = self._runner.run(inputs, resident)
-            except InvalidInputError:
-                raise
             except (EngineError, RuntimeError, TypeError, MemoryError) as error:
                 # The bindings turn C++ exceptions into RuntimeError and MemoryError.
                 self._broken = f"{type(error).__name__}: {error}"

@@ -121,6 +121,10 @@ class PyCudaDevice:
         with _checked():
             driver.memcpy_dtod_async(target, source, size_bytes, self._objects[stream])
 
+    def clear(self, address: int, size_bytes: int, stream: int) -> None:
+        with _checked():
+            driver.memset_d8_async(address, 0, size_bytes, self._objects[stream])
+
     def create_stream(self) -> int:
         with _checked():
             stream = driver.Stream(flags=driver.stream_flags.NON_BLOCKING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections import defaultdict
@@ -11,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visavis.engine.tensorrt.buffers import bytes_of
-from visavis.engine.tensorrt.device import CudaDevice
+from visavis.engine.tensorrt.device import CudaDevice, CudaError
 from visavis.errors import InvalidInputError
 
+log = logging.getLogger(__name__)
+
 _LEAST_BYTES = 4096
-_BLOCKS_KEPT = 32
+_BLOCKS_KEPT = 64
 
 
 class ResidentPool:
@@ -27,7 +30,9 @@ class ResidentPool:
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self._free: dict[int, list[int]] = defaultdict(list)
-        self._lock = threading.Lock()
+        # Collecting garbage may drop a tensor while this very thread is in here.
+        self._lock = threading.RLock()
+        self._kept = 0
         self._closed = False
         self.held_bytes = 0
 
@@ -38,6 +43,7 @@ class ResidentPool:
         with self._lock:
             blocks = self._free[size_bytes]
             address = blocks.pop() if blocks else 0
+            self._kept -= bool(address)
         if not address:
             address = self.device.alloc(size_bytes)
             with self._lock:
@@ -52,6 +58,7 @@ class ResidentPool:
             self._closed = True
             blocks = [block for kept in self._free.values() for block in kept]
             self._free.clear()
+            self._kept = 0
             self.held_bytes = 0
         with self.device.current():
             for address in blocks:
@@ -59,14 +66,17 @@ class ResidentPool:
 
     def _give_back(self, address: int, size_bytes: int) -> None:
         with self._lock:
-            kept = sum(len(blocks) for blocks in self._free.values())
-            if not self._closed and kept < _BLOCKS_KEPT:
+            if not self._closed and self._kept < _BLOCKS_KEPT:
                 self._free[size_bytes].append(address)
+                self._kept += 1
                 return
             if not self._closed:
                 self.held_bytes -= size_bytes
-        with self.device.current():
-            self.device.free(address)
+        try:
+            with self.device.current():
+                self.device.free(address)
+        except CudaError as error:  # nobody is there to catch it
+            log.warning("memory of a tensor was not freed: %s", error)
 
 
 class CudaTensor:

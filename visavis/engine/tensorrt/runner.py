@@ -98,17 +98,31 @@ class PlanRunner:
     def warm_up(self) -> None:
         """Run zeros through every profile.
 
-        The largest shapes first, which make the buffers; then the usual ones, until
-        they have their graph.
+        The largest shapes of all first, which make the buffers on the device, so that
+        their addresses stay; then the usual ones, until they have their graph.
         """
+        for index in range(len(self._plan.profiles)):
+            self._run_largest(index)
         for ranges in self._plan.profiles:
-            for which, times in ((_LARGEST, 1), (_USUAL, RUNS_BEFORE_CAPTURE)):
-                zeros = {
-                    name: np.zeros(ranges[name][which], spec.dtype)
-                    for name, spec in self._plan.inputs.items()
-                }
-                for _ in range(times):
-                    self.run(zeros)
+            usual = {
+                name: np.zeros(ranges[name][_USUAL], spec.dtype)
+                for name, spec in self._plan.inputs.items()
+            }
+            for _ in range(RUNS_BEFORE_CAPTURE):
+                self.run(usual)
+
+    def _run_largest(self, index: int) -> None:
+        """One run with zeros that never were on the host: page-locked memory is precious."""
+        shapes = {name: sizes[_LARGEST] for name, sizes in self._plan.profiles[index].items()}
+        with collecting(self._plan.trt) as said:
+            context = self._context(index, said)
+            for name, buffer in self._inputs.items():
+                size_bytes = bytes_of(shapes[name], self._plan.inputs[name].dtype)
+                buffer.grow(size_bytes)
+                buffer.clear(size_bytes, self._stream)
+            context.bind(shapes, self._inputs, self._outputs, said)
+            context.enqueue(said)
+            self._device.synchronize(self._stream)
 
     def memory(self) -> PlanMemory:
         buffers = [*self._inputs.values(), *self._outputs.values()]
