@@ -1,0 +1,147 @@
+"""FP16 by casts: what is computed in 16 bits, what stays in 32, and that it still computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from visavis.errors import PlanError
+from visavis.plans.precision import to_fp16
+from visavis.plans.precision.running import run_float
+
+F32, F16 = TensorProto.FLOAT, TensorProto.FLOAT16
+
+
+def model_of(
+    nodes: list[onnx.NodeProto],
+    outputs: list[str],
+    weights: Mapping[str, NDArray[Any]],
+    shape: tuple[int, ...] = (2, 4),
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", F32, list(shape))],
+        [helper.make_tensor_value_info(name, F32, None) for name in outputs],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 9
+    return model
+
+
+def weight(*shape: int) -> NDArray[np.float32]:
+    return np.random.default_rng(1).normal(size=shape).astype(np.float32)
+
+
+def types_in(model: onnx.ModelProto) -> dict[str, int]:
+    """Node name -> element type of its first output."""
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
+    kinds = {v.name: v.type.tensor_type.elem_type for v in (*inferred.value_info, *inferred.output)}
+    return {node.name: kinds[node.output[0]] for node in inferred.node}
+
+
+def casts(model: onnx.ModelProto) -> int:
+    return sum(node.op_type == "Cast" for node in model.graph.node)
+
+
+def attention() -> onnx.ModelProto:
+    """MatMul -> Add -> Softmax -> MatMul: heavy, follower, sensitive, heavy."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node("Add", ["a", "b"], ["c"], name="bias"),
+        helper.make_node("Softmax", ["c"], ["d"], name="softmax"),
+        helper.make_node("MatMul", ["d", "w"], ["y"], name="second"),
+    ]
+    return model_of(nodes, ["y"], {"w": weight(4, 4), "b": weight(4)})
+
+
+def test_products_are_halved_and_softmax_is_not() -> None:
+    types = types_in(to_fp16(attention()))
+    assert (types["first"], types["bias"], types["second"]) == (F16, F16, F16)
+    assert types["softmax"] == F32
+
+
+def test_inputs_and_outputs_keep_their_types_and_the_model_is_left_alone() -> None:
+    model = attention()
+    before = model.SerializeToString()
+    half = to_fp16(model)
+    kinds = [v.type.tensor_type.elem_type for v in (*half.graph.input, *half.graph.output)]
+    assert kinds == [F32, F32]
+    assert model.SerializeToString() == before
+
+
+def test_the_result_is_the_same_within_16_bits() -> None:
+    x = {"x": weight(2, 4)}
+    (wanted,) = (out["y"] for out in run_float(attention(), [x]))
+    (got,) = (out["y"] for out in run_float(to_fp16(attention()), [x]))
+    assert np.abs(wanted - got).max() < 5e-3
+    assert np.abs(wanted - got).max() > 0
+
+
+def test_a_node_follows_its_finest_input() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("ReduceMean", ["a"], ["m"], name="mean", axes=[1]),
+        helper.make_node("Sub", ["a", "m"], ["c"], name="centred"),
+        helper.make_node("Mul", ["c", "s"], ["d"], name="scaled"),
+        helper.make_node("MatMul", ["d", "w"], ["y"], name="next"),
+    ]
+    types = types_in(to_fp16(model_of(nodes, ["y"], {"w": weight(4, 4), "s": weight(4)})))
+    assert [types[name] for name in ("centred", "scaled")] == [F32, F32]
+    assert types["next"] == F16
+
+
+def test_one_cast_serves_every_reader() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], [f"y{i}"], name=f"p{i}") for i in range(3)]
+    half = to_fp16(model_of(nodes, ["y0", "y1", "y2"], {"w": weight(4, 4)}))
+    assert casts(half) == 1 + 3
+    assert [w.name for w in half.graph.initializer] == ["w_fp16"]
+
+
+@pytest.mark.parametrize("value", [-1e9, 1e-12, np.inf])
+def test_constants_that_16_bits_cannot_hold_stay(value: float) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("Add", ["a", "b"], ["y"], name="mask"),
+    ]
+    weights = {"w": weight(4, 4), "b": np.array([0, value, 0, 0], np.float32)}
+    half = to_fp16(model_of(nodes, ["y"], weights))
+    assert types_in(half)["mask"] == F32
+    (out,) = run_float(half, [{"x": weight(2, 4)}])
+    assert out["y"][0, 1] == pytest.approx(value, abs=10, rel=1e-3)
+
+
+def test_globs_keep_nodes_in_32_bits() -> None:
+    types = types_in(to_fp16(attention(), ["sec*"]))
+    assert (types["first"], types["second"]) == (F16, F32)
+
+
+def test_a_glob_that_matches_nothing_is_a_mistake() -> None:
+    with pytest.raises(PlanError, match="keep_fp32: '/old/name/\\*'"):
+        to_fp16(attention(), ["/old/name/*"])
+
+
+def test_a_graph_with_branches_is_refused() -> None:
+    branch = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["z"])],
+        "b",
+        [],
+        [helper.make_tensor_value_info("z", F32, [2, 4])],
+    )
+    node = helper.make_node("If", ["f"], ["y"], name="step", then_branch=branch, else_branch=branch)
+    model = model_of([node], ["y"], {"f": np.array(True)})
+    with pytest.raises(PlanError, match=r"step .*contains a graph"):
+        to_fp16(model)
+
+
+def test_types_that_do_not_agree_are_told() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    with pytest.raises(PlanError, match="do not agree"):
+        to_fp16(model_of(nodes, ["y"], {"w": weight(3, 3)}))
