@@ -16,8 +16,7 @@ import pytest
 from tests.plans.small_graphs import USUAL
 from visavis.errors import PlanCancelledError, PlanError
 from visavis.plans.cache import CachedPlan, PlanCache, Wanted, plan_dir
-from visavis.plans.compiler import COMPILER_REVISION, PlanMemory
-from visavis.plans.network import TensorInfo
+from visavis.plans.plan_facts import COMPILER_REVISION, PlanMemory, TensorInfo
 from visavis.plans.plan_record import PlanKey, PlanRecord
 
 CONTENT = bytes(range(256)) * 64

@@ -12,8 +12,9 @@ from tests.plans.compiling import rtx
 from tests.plans.small_graphs import USUAL, profile
 from visavis.errors import PlanCancelledError, PlanError
 from visavis.plans.build_progress import Progress
-from visavis.plans.compiler import Plan, PlanMemory, compile_plan, memory_in, read_layers
+from visavis.plans.compiler import Plan, compile_plan, memory_in, read_layers
 from visavis.plans.compiler_log import Message, Messages, collecting, shared_logger
+from visavis.plans.plan_facts import PlanMemory
 from visavis.plans.targets import Target
 
 

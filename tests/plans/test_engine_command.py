@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -282,6 +284,15 @@ def test_a_bench_without_a_gpu_measures_the_fallback_and_says_so(
     lines = drawn.findall("{http://www.w3.org/2000/svg}polyline")
     assert len(lines) == 2
     assert "net: onnxruntime cpu fp32" in picture.read_text()
+
+
+def test_the_other_commands_need_neither_onnx_nor_a_compiler() -> None:
+    told = (
+        "import sys, visavis.cli; "
+        "sys.exit(', '.join({'onnx', 'onnxruntime', 'tensorrt_rtx', 'cuda'} & {*sys.modules}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    assert ran.stderr.strip() == ""
 
 
 def patient(cancelled: Cancelled) -> Cancelled:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from visavis.plans.bench import BenchRow
 from visavis.plans.cache import PlanEntry, PlanState
-from visavis.plans.network import LayerInfo, TensorInfo
+from visavis.plans.plan_facts import LayerInfo, TensorInfo
 from visavis.plans.plan_record import PlanRecord
 from visavis.plans.recipe import ProfileSpec
 from visavis.plans.survey import Checked

@@ -17,11 +17,11 @@ from google.protobuf.message import EncodeError
 from visavis.errors import PlanCancelledError, PlanError
 from visavis.plans.build_progress import Cancelled, OnProgress, Progress
 from visavis.plans.cache import CachedPlan, PlanCache, Wanted
-from visavis.plans.compiler import COMPILER_REVISION, Plan, compile_plan, read_layers
+from visavis.plans.compiler import Plan, compile_plan, read_layers
 from visavis.plans.findings import refuse_failed
 from visavis.plans.freshness import PlanRequest, source_digest
 from visavis.plans.graphs import graph_for
-from visavis.plans.network import LayerInfo
+from visavis.plans.plan_facts import COMPILER_REVISION, LayerInfo
 from visavis.plans.plan_record import PlanKey, PlanRecord, profiles_digest
 from visavis.plans.recipe import PlanRecipe, Precision, ProfileSpec
 from visavis.plans.targets import Target, flavour_of, is_rtx

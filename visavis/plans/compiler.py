@@ -26,8 +26,6 @@ from visavis.plans.builder_api import (
 )
 from visavis.plans.compiler_log import Messages, collecting, shared_logger
 from visavis.plans.network import (
-    LayerInfo,
-    TensorInfo,
     check_profile,
     inputs_of,
     layers_of,
@@ -35,25 +33,13 @@ from visavis.plans.network import (
     parse_network,
     told,
 )
+from visavis.plans.plan_facts import LayerInfo, PlanMemory, TensorInfo
 from visavis.plans.recipe import ProfileSpec
 from visavis.plans.targets import PORTABLE, Target, is_rtx
-
-COMPILER_REVISION = 1
-"""Raise it when the same graph would now be compiled otherwise: cached plans are then stale."""
 
 _MEMORY = re.compile(r"(Max Scratch|Total Activation|Total Weights) Memory: (\d+) bytes")
 # The compiler is not asked to build two networks at once: its log could not be told apart.
 _one_at_a_time = threading.Lock()
-
-
-@dataclass(frozen=True)
-class PlanMemory:
-    """What the compiler expects a plan to take on the GPU, as far as it says so."""
-
-    weights_bytes: int = 0
-    activation_bytes: int = 0
-    """Of the hungriest profile, per execution context."""
-    scratch_bytes: int = 0
 
 
 @dataclass(frozen=True)

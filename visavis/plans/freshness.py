@@ -11,7 +11,7 @@ from pathlib import Path
 
 from visavis.models.installed import RECORD_NAME
 from visavis.plans.cache import PlanEntry, PlanState
-from visavis.plans.compiler import COMPILER_REVISION
+from visavis.plans.plan_facts import COMPILER_REVISION
 from visavis.plans.recipe import PlanRecipe, Precision
 
 _GRAPH_CODE = ("graphs.py", "recipe.py", "surgery", "precision")

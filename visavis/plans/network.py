@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -17,6 +16,7 @@ from visavis.plans.builder_api import (
     ParserError,
 )
 from visavis.plans.compiler_log import Messages
+from visavis.plans.plan_facts import LayerInfo, TensorInfo
 from visavis.plans.recipe import ProfileSpec, ShapeRange
 
 # ONNX element type -> name of the DataType that the compiler must read it as. Other types
@@ -31,28 +31,6 @@ _DTYPES: dict[int, str] = {
     onnx.TensorProto.INT64: "INT64",
     onnx.TensorProto.BOOL: "BOOL",
 }
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One input or output of the network; -1 is a free dimension."""
-
-    name: str
-    dtype: str
-    """FLOAT, HALF, INT64, …: TensorRT's name."""
-    shape: tuple[int, ...]
-    holds_shape: bool = False
-    """Its values decide the shape of others; its range in a profile is of values then."""
-
-
-@dataclass(frozen=True)
-class LayerInfo:
-    """One layer before the compiler fuses it with its neighbours."""
-
-    name: str
-    kind: str
-    dtype: str
-    """Type of its first output; "" where it has none."""
 
 
 def parse_network(

@@ -10,8 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from visavis.plans.compiler import COMPILER_REVISION, PlanMemory
-from visavis.plans.network import TensorInfo
+from visavis.plans.plan_facts import COMPILER_REVISION, PlanMemory, TensorInfo
 from visavis.plans.recipe import Precision, ProfileSpec
 
 
