@@ -15,6 +15,8 @@ from visavis.plans.plan_facts import COMPILER_REVISION
 from visavis.plans.recipe import PlanRecipe, Precision
 
 _GRAPH_CODE = ("graphs.py", "recipe.py", "surgery", "precision")
+# Beside the code of the precisions; what was measured changes no graph.
+_NO_GRAPH_CODE = ("__pycache__", "findings.json")
 _GRAPH_PACKAGES = ("onnx", "onnxruntime")
 
 
@@ -97,7 +99,7 @@ def _code_digest() -> str:
 def _tree_digest(root: Path) -> str:
     told = hashlib.sha256()
     for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-        if path.is_file() and "__pycache__" not in path.parts:
+        if path.is_file() and not set(_NO_GRAPH_CODE) & set(path.parts):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             told.update(f"{path.relative_to(root.parent)} {digest}\n".encode())
