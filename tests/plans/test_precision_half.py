@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from visavis.errors import PlanError
 from visavis.plans.precision import to_fp16
+from visavis.plans.precision.rounding import with_rounding
 from visavis.plans.precision.running import run_float
 
 F32, F16 = TensorProto.FLOAT, TensorProto.FLOAT16
@@ -145,3 +146,17 @@ def test_types_that_do_not_agree_are_told() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
     with pytest.raises(PlanError, match="do not agree"):
         to_fp16(model_of(nodes, ["y"], {"w": weight(3, 3)}))
+
+
+def test_what_overflows_in_16_bits_overflows_on_the_cpu_too() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="large"),
+        helper.make_node("Mul", ["a", "s"], ["b"], name="small"),
+        helper.make_node("MatMul", ["b", "w"], ["y"], name="last"),
+    ]
+    weights = {"w": np.eye(4, dtype=np.float32) * 100, "s": np.full(4, 1e-3, np.float32)}
+    half = with_rounding(to_fp16(model_of(nodes, ["y"], weights)))
+    inputs = [{"x": np.full((2, 4), size, np.float32)} for size in (1.0, 1000.0)]
+    fine, overflown = (out["y"] for out in run_float(half, inputs))
+    assert fine == pytest.approx(10.0, rel=2e-3)
+    assert not np.isfinite(overflown).any()

@@ -24,6 +24,7 @@ from visavis.plans.graphs import graph_for
 from visavis.plans.precision.assembled import assembled
 from visavis.plans.precision.calibration import recorded
 from visavis.plans.precision.mel_cepstrum import distortion_db
+from visavis.plans.precision.rounding import with_rounding
 from visavis.plans.precision.running import run_float
 from visavis.plans.precision.spoken import Speech, hear, recordings, say, sentences
 from visavis.plans.precision.variant_bundle import variant_model_dir
@@ -102,7 +103,8 @@ class _Bundle:
 
     def files(self, changed: Graphs) -> AbstractContextManager[Path]:
         """Model folder in which this bundle computes as `changed` says, else in 32 bits."""
-        files = assembled(self.name, self.float_graphs() | changed)
+        rounded = {name: with_rounding(graph) for name, graph in changed.items()}
+        files = assembled(self.name, self.float_graphs() | rounded)
         return variant_model_dir(self.folder, files)
 
 
@@ -218,7 +220,7 @@ def _by_output(
             measure=measure,
             sample=sample,
             reference=reference,
-            value=score(graph),
+            value=score(with_rounding(graph)),
             limit=limit,
         )
 
