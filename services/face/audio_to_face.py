@@ -25,8 +25,8 @@ WEIGHTS = Path(__file__).parent / "weights" / "audio_to_face.onnx"
 
 CONTEXT_FRAMES = 32
 """Feature frames that an output needs beside its own."""
-LOOK_AHEAD_FRAMES = 6
-"""How many of them lie in the future."""
+LOOK_AHEAD_FRAMES = 8
+"""How many of them lie in the future: 80 ms."""
 OUTPUT_RATE_HZ = SAMPLE_RATE_HZ / HOP_SAMPLES
 LOOK_AHEAD_S = (LOOK_AHEAD_FRAMES * HOP_SAMPLES + WINDOW_SAMPLES / 2) / SAMPLE_RATE_HZ
 SILENCE_LOG = -13.8

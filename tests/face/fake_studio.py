@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.audio_features import N_MELS
-from services.face.audio_to_face import CONTEXT_FRAMES
+from services.face.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES
 from services.face.phonemes import VISEMES
 from services.face.pictures import Encoded
 from services.face.pose import FacePose
@@ -100,7 +100,7 @@ class LoudnessNetwork(Engine):
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         mel = inputs["mel"]
-        after = 6
+        after = LOOK_AHEAD_FRAMES
         own = mel[:, CONTEXT_FRAMES - after : mel.shape[1] - after]
         coefficients = np.zeros((*own.shape[:2], 5), np.float32)
         coefficients[..., 0] = np.clip((own.max(axis=2) + 5) / 15, 0, 1)

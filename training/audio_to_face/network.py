@@ -61,5 +61,4 @@ def _block(dilation: int) -> nn.Sequential:
         nn.ReLU(),
         nn.Conv1d(CHANNELS, CHANNELS, 1),
         nn.BatchNorm1d(CHANNELS),
-        nn.Dropout1d(0.05),
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from services.face.audio_features import N_MELS
 from services.face.audio_to_face import LOOK_AHEAD_FRAMES, SILENCE_LOG, WEIGHTS
-from training.audio_to_face.corpus import Example, load
+from training.audio_to_face.corpus import Example, joined, load
 from training.audio_to_face.network import CONTEXT, AudioToFace, Exported
 
 WINDOW = 128
@@ -25,7 +24,7 @@ BATCH = 32
 PEAK_RATE = 2e-3
 AVERAGING = 0.998
 NOISY_SHARE = 0.4
-CLEAN_SHARE = 0.4
+CLEAN_SHARE = 0.5
 
 
 def augmented(mel: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -58,18 +57,21 @@ def batch_of(corpus: Example, rng: np.random.Generator) -> tuple[Tensor, Tensor,
 
 
 def fit(
-    corpora: Sequence[Example],
+    corpus: Example,
     minutes: float,
     seed: int,
     *,
     start: Path | None = None,
     checkpoint: Path | None = None,
 ) -> AudioToFace:
-    """Train on all corpora alike for so much processor time; gives the weights' running mean."""
+    """Train for so much processor time; gives the running mean of the weights.
+
+    Languages have to be mixed within each batch: the normalisation would tell them apart otherwise,
+    which it cannot do later.
+    """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    heard = np.concatenate([corpus.features for corpus in corpora])
-    loud = heard[heard.mean(1) > SILENCE_LOG + 1]
+    loud = corpus.features[corpus.features.mean(1) > SILENCE_LOG + 1]
     network = AudioToFace(torch.from_numpy(loud.mean(0)), torch.from_numpy(loud.std(0)))
     if start is not None:
         network.load_state_dict(torch.load(start))
@@ -85,7 +87,7 @@ def fit(
         warm = min(1.0, (step + 1) / 200)
         for group in optimizer.param_groups:
             group["lr"] = warm * PEAK_RATE * (0.5 + 0.5 * np.cos(np.pi * done)) + 1e-5
-        mel, visemes, coefficients = batch_of(corpora[step % len(corpora)], rng)
+        mel, visemes, coefficients = batch_of(corpus, rng)
         logits, guessed = network(mel)
         loss = classify(logits.flatten(0, 1), visemes.flatten())
         loss = loss + 20 * nn.functional.mse_loss(guessed, coefficients)
@@ -130,10 +132,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=WEIGHTS)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    corpora = [load(path) for path in options.corpus]
-    print(f"{sum(len(c.visemes) for c in corpora) / 6000:.1f} minutes of speech")  # noqa: T201
+    corpus = joined([load(path) for path in options.corpus])
+    print(f"{len(corpus.visemes) / 6000:.1f} minutes of speech")  # noqa: T201
     network = fit(
-        corpora,
+        corpus,
         options.minutes,
         options.seed,
         start=options.start,

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from services.face.audio_features import HOP_SAMPLES, N_MELS, WINDOW_SAMPLES, log_mel
+from services.face.audio_to_face import (
+    CONTEXT_FRAMES,
+    LOOK_AHEAD_S,
+    WEIGHTS,
+    AudioToFace,
+    AudioToFaceStream,
+    output_times_s,
+)
+from services.face.visemes import JAW, LIP_COEFFICIENTS
+from tests.face.fake_studio import LoudnessNetwork
+from visavis.engine import open_engine
+from visavis.errors import EngineError, InvalidInputError
+
+
+@pytest.fixture(scope="module")
+def network() -> AudioToFace:
+    engine = LoudnessNetwork()
+    engine.load()
+    return AudioToFace(engine)
+
+
+def burst(rate: int, *, at_s: float, length_s: float, total_s: float) -> np.ndarray:
+    times = np.arange(round(total_s * rate)) / rate
+    inside = (times >= at_s) & (times < at_s + length_s)
+    sound = np.sin(2 * np.pi * 300 * times) + np.sin(2 * np.pi * 1200 * times)
+    return (8000 * sound * inside).astype(np.int16)
+
+
+def stream_in_pieces(network: AudioToFace, pcm: np.ndarray, rate: int, piece: int) -> np.ndarray:
+    stream = AudioToFaceStream(network, rate)
+    pieces = [pcm[i : i + piece] for i in range(0, len(pcm), piece)]
+    out = [stream.push(p, last=i == len(pieces) - 1) for i, p in enumerate(pieces)]
+    return np.concatenate(out)
+
+
+def test_log_mel_frames_are_whole_windows() -> None:
+    sound = np.random.default_rng(1).normal(size=16_000).astype(np.float32)
+    features = log_mel(sound)
+    assert features.shape == ((16_000 - WINDOW_SAMPLES) // HOP_SAMPLES + 1, N_MELS)
+    assert features.dtype == np.float32
+    np.testing.assert_allclose(log_mel(sound[HOP_SAMPLES:]), features[1:], atol=1e-5)
+    assert log_mel(sound[: WINDOW_SAMPLES - 1]).shape == (0, N_MELS)
+
+
+def test_log_mel_peaks_where_the_tone_is() -> None:
+    times = np.arange(8000) / 16_000
+    bands = [
+        int(log_mel(np.sin(2 * np.pi * hz * times).astype(np.float32)).mean(axis=0).argmax())
+        for hz in (200, 1000, 5000)
+    ]
+    assert bands == sorted(bands) and len(set(bands)) == 3
+
+
+def test_log_mel_refuses_other_types() -> None:
+    with pytest.raises(InvalidInputError, match="float64"):
+        log_mel(np.zeros(800))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("piece", [77, 320, 4800, 50_000])
+def test_pieces_give_what_the_whole_gives(network: AudioToFace, piece: int) -> None:
+    pcm = burst(16_000, at_s=0.3, length_s=0.4, total_s=1.0)
+    whole = stream_in_pieces(network, pcm, 16_000, len(pcm))
+    np.testing.assert_allclose(stream_in_pieces(network, pcm, 16_000, piece), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 24_000, 48_000])
+def test_lips_move_with_the_sound_at_every_rate(network: AudioToFace, rate: int) -> None:
+    pcm = burst(rate, at_s=0.3, length_s=0.4, total_s=1.0)
+    lips = stream_in_pieces(network, pcm, rate, rate // 50)
+    assert len(lips) == 100
+    times = output_times_s(0, len(lips))
+    open_s = times[lips[:, JAW] > 0.5]
+    assert open_s[0] == pytest.approx(0.3, abs=0.02)
+    assert open_s[-1] == pytest.approx(0.7, abs=0.02)
+
+
+def test_output_waits_no_longer_than_the_look_ahead(network: AudioToFace) -> None:
+    stream = AudioToFaceStream(network, 16_000)
+    heard = 0
+    for _ in range(40):
+        stream.push(np.zeros(320, np.int16))
+        heard += 320
+    newest_s = output_times_s(stream.produced - 1, 1)[0]
+    assert heard / 16_000 - newest_s <= LOOK_AHEAD_S + 0.02
+    assert LOOK_AHEAD_S < 0.1
+
+
+def test_streams_share_the_network_and_nothing_else(network: AudioToFace) -> None:
+    pcm = burst(16_000, at_s=0.1, length_s=0.5, total_s=0.8)
+    alone = stream_in_pieces(network, pcm, 16_000, 640)
+    one, other = AudioToFaceStream(network, 16_000), AudioToFaceStream(network, 16_000)
+    out = []
+    for start in range(0, len(pcm), 640):
+        out.append(one.push(pcm[start : start + 640], last=start + 640 >= len(pcm)))
+        other.push(np.full(640, 9000, np.int16))
+    np.testing.assert_array_equal(np.concatenate(out), alone)
+
+
+def test_bad_sound_is_refused(network: AudioToFace) -> None:
+    with pytest.raises(InvalidInputError, match="sample_rate_hz"):
+        AudioToFaceStream(network, 4_000)
+    stream = AudioToFaceStream(network, 16_000)
+    with pytest.raises(InvalidInputError, match="int16"):
+        stream.push(np.zeros(100, np.float32))
+    with pytest.raises(InvalidInputError, match="shape"):
+        network.infer(np.zeros((CONTEXT_FRAMES, N_MELS), np.float32))
+
+
+def test_empty_sound_gives_nothing(network: AudioToFace) -> None:
+    stream = AudioToFaceStream(network, 16_000)
+    assert stream.push(np.zeros(0, np.int16), last=True).shape == (0, len(LIP_COEFFICIENTS))
+
+
+def test_another_network_is_refused() -> None:
+    class Other(LoudnessNetwork):
+        def _load(self):  # type: ignore[no-untyped-def]
+            inputs, outputs = super()._load()
+            return {"audio": inputs["mel"]}, outputs
+
+    engine = Other()
+    engine.load()
+    with pytest.raises(EngineError, match="not an audio-to-face network"):
+        AudioToFace(engine)
+
+
+def test_the_committed_network_fits_and_was_good_when_measured() -> None:
+    assert WEIGHTS.stat().st_size < 1_000_000
+    with open_engine(WEIGHTS) as engine:
+        trained = AudioToFace(engine)
+        quiet = AudioToFaceStream(trained, 16_000)
+        lips = quiet.push(np.zeros(16_000, np.int16), last=True)
+        two = engine.infer({"mel": np.zeros((2, CONTEXT_FRAMES + 5, N_MELS), np.float32)})
+    assert lips.shape == (100, len(LIP_COEFFICIENTS)) and lips.max() < 0.15
+    assert two["visemes"].shape == (2, 5, 15)
+    np.testing.assert_allclose(two["visemes"].sum(axis=2), 1, atol=1e-4)
+    measured = json.loads(WEIGHTS.with_suffix(".json").read_text(encoding="utf-8"))
+    for language in ("en", "zh"):
+        assert measured[language]["viseme_frame_accuracy"] >= 0.9
