@@ -45,11 +45,10 @@ VIDEO_FRAME = 4
 
 @dataclass
 class Score:
-    """What was right, over all frames of one language.
+    """What was right, over all frames (10 ms each) of one language.
 
-    A picture (40 ms, the frame that a viewer sees) is right if the viseme that is likeliest
-    over it is one that the durations put into it. The network's own frames of 10 ms are
-    stricter than any viewer: there, a border heard 10 ms early counts as an error.
+    Told beside it, and more lenient: how many pictures (40 ms) show a viseme that the durations
+    put somewhere into them.
     """
 
     confusion: NDArray[np.int64] = field(
@@ -86,12 +85,6 @@ class Score:
 
     @property
     def accuracy(self) -> float:
-        """Of pictures."""
-        return self.pictures_right / self.pictures
-
-    @property
-    def strict_accuracy(self) -> float:
-        """Of the network's own frames."""
         return float(np.trace(self.confusion) / self.frames)
 
     def summary(self) -> dict[str, object]:
@@ -101,8 +94,8 @@ class Score:
         recall = np.diag(self.confusion) / np.maximum(self.confusion.sum(axis=1), 1)
         return {
             "viseme_frame_accuracy": round(self.accuracy, 4),
-            "frames": self.pictures,
-            "accuracy_of_10_ms": round(self.strict_accuracy, 4),
+            "frames": self.frames,
+            "pictures_with_a_viseme_of_theirs": round(self.pictures_right / self.pictures, 4),
             "errors_within_20_ms_of_a_border": round(self.near_borders / self.frames, 4),
             "recall": _rounded(VISEMES, recall),
             "coefficient_rmse": _rounded(NETWORK_COEFFICIENTS, error),
@@ -116,7 +109,7 @@ def _rounded(names: Iterable[str], values: Iterable[float]) -> dict[str, float]:
 
 def evaluate(weights: Path) -> dict[str, object]:
     """Scores by language. ModelStoreError where the voices are not pulled."""
-    scores: dict[str, object] = {"look_ahead_s": LOOK_AHEAD_S, "frame_s": VIDEO_FRAME * 0.01}
+    scores: dict[str, object] = {"look_ahead_s": LOOK_AHEAD_S, "frame_s": 0.01}
     with open_engine(weights) as engine, open_synthesizer() as synthesizer:
         network = AudioToFace(engine)
         for language in LANGUAGES:
@@ -133,7 +126,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the scores to this file")
     options = parser.parse_args()
     scores = evaluate(options.weights)
-    table = Table("language", "viseme frame accuracy", "frames", "target", "of 10 ms")
+    table = Table("language", "viseme frame accuracy", "frames", "target", "pictures")
     for language in LANGUAGES:
         score = scores[language]
         assert isinstance(score, dict)
@@ -144,7 +137,7 @@ def main() -> None:
             f"{accuracy:.1%}",
             str(score["frames"]),
             f"{TARGET:.0%} {reached}",
-            f"{score['accuracy_of_10_ms']:.1%}",
+            f"{score['pictures_with_a_viseme_of_theirs']:.1%}",
         )
     console = Console()
     console.print(table)
