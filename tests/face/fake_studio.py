@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,15 @@ SIZE = 32
 
 
 class FakePainter:
-    """Paints the pose into the first pixels."""
+    """Paints the pose into the first pixels. Waits for `go` first, so that a test can hold it."""
 
     size = SIZE
 
+    def __init__(self, go: threading.Event) -> None:
+        self._go = go
+
     def render(self, pose: FacePose) -> NDArray[np.uint8]:
+        assert self._go.wait(10)
         picture = np.zeros((SIZE, SIZE, 3), np.uint8)
         picture[0, 0] = np.clip(255 * pose.jaw_open, 0, 255)
         picture[0, 1] = np.clip(255 * pose.lips_closed, 0, 255)
@@ -57,6 +62,8 @@ class FakeEncoder:
 class FakeGallery:
     def __init__(self) -> None:
         self.names = {"built-in": True}
+        self.go = threading.Event()
+        self.go.set()
 
     def avatars(self) -> Sequence[AvatarInfo]:
         return [self._info(name) for name in self.names]
@@ -64,7 +71,7 @@ class FakeGallery:
     def painter(self, name: str) -> FakePainter:
         if name and name not in self.names:
             raise UnknownNameError(f"avatar: there is no {name!r}; there are {list(self.names)}")
-        return FakePainter()
+        return FakePainter(self.go)
 
     def create(self, name: str, image: bytes) -> AvatarInfo:
         if not image:
@@ -100,6 +107,7 @@ class LoudnessNetwork(Engine):
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         mel = inputs["mel"]
+        assert isinstance(mel, np.ndarray)
         after = LOOK_AHEAD_FRAMES
         own = mel[:, CONTEXT_FRAMES - after : mel.shape[1] - after]
         coefficients = np.zeros((*own.shape[:2], 5), np.float32)
@@ -112,5 +120,5 @@ class LoudnessNetwork(Engine):
         pass
 
 
-def fake_studio(settings: FaceSettings) -> Studio:
-    return Studio(settings, FakeGallery(), FakeEncoder, engine=LoudnessNetwork())
+def fake_studio(settings: FaceSettings, gallery: FakeGallery | None = None) -> Studio:
+    return Studio(settings, gallery or FakeGallery(), FakeEncoder, engine=LoudnessNetwork())

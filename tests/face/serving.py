@@ -13,7 +13,7 @@ import pytest
 
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
-from tests.face.fake_studio import fake_studio
+from tests.face.fake_studio import FakeGallery, fake_studio
 from tests.face.test_animator import HOP, RATE
 from tests.serving import served
 from visavis.bus import Bus, Subscription
@@ -33,9 +33,11 @@ VOICE_SOURCE = face_pb2.FaceConfig.SOURCE_VOICE
 
 
 @contextlib.asynccontextmanager
-async def serving(bus: Bus | None = None, **settings: Any) -> AsyncIterator[Stub]:
+async def serving(
+    bus: Bus | None = None, gallery: FakeGallery | None = None, **settings: Any
+) -> AsyncIterator[Stub]:
     chosen = FaceSettings(**settings)
-    service = FaceService(chosen, bus, "face-test", studio=fake_studio(chosen))
+    service = FaceService(chosen, bus, "face-test", studio=fake_studio(chosen, gallery))
     async with served(service, "visavis.v1.FaceAnimation") as channel:
         yield Stub(channel)
 

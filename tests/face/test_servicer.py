@@ -9,6 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
+from tests.face.fake_studio import FakeGallery
 from tests.face.serving import (
     H264,
     VOICE_SOURCE,
@@ -104,6 +105,24 @@ async def test_interruption_stops_the_turn_and_the_next_frame_stands_alone(bus: 
             assert turns <= {0, 2}
             assert (await call.read()).turn_started.turn == 1
             assert (await call.read()).turn_finished.cancelled
+
+
+async def test_a_picture_that_an_interruption_overtakes_is_not_sent(bus: Bus) -> None:
+    gallery = FakeGallery()
+    async with serving(bus, gallery) as stub, bus.subscribe("late", Kind.VIDEO) as video:
+        async with attached(stub, "late") as call:
+            await say(bus, "late", 1, mel_chunks(SENTENCE))
+            await frames(video, lambda c: c.place.turn == 1)
+            gallery.go.clear()
+            assert (await call.read()).turn_started.turn == 1
+            await clock(bus, "late", 1, 0.5)
+            await bus.publish(Kind.TURN, TurnChunk(Place("late", 2, 0, 0), "interrupt"))
+            assert (await call.read()).turn_finished.cancelled
+            await bus.flush()
+            async with bus.subscribe("late", Kind.VIDEO) as after:
+                gallery.go.set()
+                seen = await frames(after, lambda c: c.live and c.place.pts > 3)
+    assert {c.place.turn for c in seen} == {0} and seen[0].keyframe
 
 
 async def test_speaks_from_the_voice(bus: Bus) -> None:
