@@ -10,7 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PUBLIC_REGISTRY = "https://registry.npmjs.org/"
+from packageurl.contrib.purl2url import get_download_url
+
+_PROBE = "pkg:npm/npm@1.0.0"
+PUBLIC_REGISTRY = str(get_download_url(_PROBE)).partition("npm/-/")[0]
 """npm's own default, for machines without npm and without an npmrc."""
 
 _ASK_TIMEOUT_S = 30
