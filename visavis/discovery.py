@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from dataclasses import dataclass
@@ -32,27 +33,39 @@ class Replica:
     device: str
 
 
-async def discover(client: Client, *, wait_s: float = 0.3) -> list[Replica]:
-    """Every replica that answers within `wait_s`, ordered by service and instance.
+async def discover(
+    client: Client, *, wait_s: float = 0.3, patience_s: float = 2.0
+) -> list[Replica]:
+    """Every replica that answers, ordered by service and instance.
 
-    The protocol does not say how many will answer, so the full time is waited.
-    Raises BusError if the bus is down.
+    The protocol does not say how many will answer: those count that do within `wait_s` of
+    the first one. On a machine too busy for any to answer at once the first one has
+    `patience_s`. Raises BusError if the bus is down.
     """
     found: dict[str, Replica] = {}
+    first = asyncio.Event()
 
     async def collect(message: Msg) -> None:
         if not message.data:
-            return  # the server's note that nobody listens
+            first.set()  # the server's note that nobody listens
+            return
         replica = parse_info(message.data)
         if replica is not None:
             found[replica.instance] = replica
+            first.set()
 
     inbox = client.new_inbox()
     try:
         subscription = await client.subscribe(inbox, cb=collect)
-        await client.publish(_INFO_SUBJECT, reply=inbox)
-        await asyncio.sleep(wait_s)
-        await subscription.unsubscribe()
+        try:
+            await client.publish(_INFO_SUBJECT, reply=inbox)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await first.wait()
+            if found:
+                await asyncio.sleep(wait_s)
+        finally:
+            await subscription.unsubscribe()
     except (nats.errors.Error, OSError) as error:
         raise BusError(f"discovery: {error}") from error
     return sorted(found.values(), key=lambda r: (r.service, r.instance))
