@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import nats
 import nats.errors
@@ -30,6 +31,9 @@ log = logging.getLogger(__name__)
 # decides when to give up, not a stage in the middle of a conversation.
 _RECONNECT_WAIT_S = 0.1
 _CONNECT_TIMEOUT_S = 2  # of one attempt
+_FLUSH_TIMEOUT_S = 10.0
+# After the client's own limit a late pong ends its reading; long after ours, none will come.
+_ABANDONED_FLUSH_S = 3600
 
 
 class Bus:
@@ -38,6 +42,7 @@ class Bus:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._closing = False
+        self._finishing: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def connect(cls, url: str, *, name: str, wait_s: float = 1.0) -> Self:
@@ -84,18 +89,44 @@ class Bus:
 
     def subscribe(self, session: str, kind: Kind, *, limit: int = 64) -> Subscription:
         """Chunks of one kind of a session, all turns; `limit` chunks may wait."""
-        return Subscription(self._client, session, kind, limit)
+        return Subscription(self, session, kind, limit)
 
     async def flush(self) -> None:
-        """Return once the server has seen everything sent so far."""
+        """Return once the server has seen everything sent so far.
+
+        Raises BusError if it says nothing for ten seconds, or if the connection is closed.
+        """
         try:
-            await self._client.flush()
+            await self.finish(self._client.flush(timeout=_ABANDONED_FLUSH_S), _FLUSH_TIMEOUT_S)
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise BusError(f"flush: {error}") from error
+            raise BusError(f"flush: {error or 'the server does not answer'}") from error
+
+    async def finish(self, work: Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
+        """Await `work`; it goes on to its end even if the caller is cancelled meanwhile.
+
+        The NATS client must never be cancelled between a ping and its pong: the pong then finds
+        a cancelled future, and the connection stops reading, for good and without a word.
+        Raises what `work` raises, or TimeoutError after `timeout_s`.
+        """
+        task = asyncio.create_task(work)
+        self._finishing.add(task)
+        task.add_done_callback(self._finished)
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        if not done:
+            raise TimeoutError
+        task.result()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._finishing.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.debug("bus: %r", task.exception())
 
     async def close(self) -> None:
         self._closing = True
         await self._client.close()
+        for task in self._finishing:
+            task.cancel()
+        await asyncio.gather(*self._finishing, return_exceptions=True)
 
     async def _on_error(self, error: Exception) -> None:
         level = logging.WARNING if self.connected else logging.DEBUG
@@ -117,11 +148,11 @@ class Subscription:
     fresh media. Garbage is counted and skipped, it never ends the iteration.
     """
 
-    def __init__(self, client: Client, session: str, kind: Kind, limit: int) -> None:
+    def __init__(self, bus: Bus, session: str, kind: Kind, limit: int) -> None:
         self.kind = kind
         self.dropped = 0
         self.lost = 0
-        self._client = client
+        self._bus = bus
         self._session = session
         self._pattern = all_turns(session, kind)
         self._limit = limit
@@ -146,11 +177,19 @@ class Subscription:
 
     async def __aenter__(self) -> Self:
         try:
-            self._subscription = await self._client.subscribe(self._pattern, cb=self._receive)
-            await self._client.flush()
+            await self._bus.finish(self._enter())
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise BusError(f"subscribe {self._pattern}: {error}") from error
+        except asyncio.CancelledError:
+            self._closed = True  # _enter leaves again
+            raise
         return self
+
+    async def _enter(self) -> None:
+        self._subscription = await self._bus.client.subscribe(self._pattern, cb=self._receive)
+        await self._bus.flush()
+        if self._closed:
+            await self._leave()
 
     async def __aexit__(
         self,
@@ -160,7 +199,10 @@ class Subscription:
     ) -> None:
         self._closed = True
         self._arrived.set()
-        if self._subscription is not None and not self._client.is_closed:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        if self._subscription is not None and not self._bus.client.is_closed:
             try:
                 await self._subscription.unsubscribe()
             except (nats.errors.Error, OSError) as failure:

@@ -92,6 +92,27 @@ async def test_iteration_ends_when_the_subscription_is_left(bus: Bus) -> None:
     assert [c async for c in tokens] == []
 
 
+async def test_giving_up_halfway_into_a_subscription_leaves_nothing_and_breaks_nothing(
+    bus: Bus,
+) -> None:
+    before = len(bus.client._subs)
+    async with bus.subscribe("s1", Kind.TOKENS) as tokens:
+        entering = asyncio.create_task(bus.subscribe("s2", Kind.TOKENS).__aenter__())
+        flushing = asyncio.create_task(bus.flush())
+        await asyncio.sleep(0)  # both have sent, and wait for the server's answer
+        await asyncio.sleep(0)
+        assert not flushing.done()
+        entering.cancel()
+        flushing.cancel()
+        await asyncio.gather(entering, flushing, return_exceptions=True)
+        await bus.flush()
+        await bus.publish(Kind.TOKENS, token(1, 0, "still here"))
+        assert [c.text for c in await take(tokens, 1)] == ["still here"]
+        async with asyncio.timeout(5):
+            while len(bus.client._subs) > before + 1:
+                await bus.flush()
+
+
 async def test_survives_a_restart_of_the_server(tmp_path) -> None:
     with NatsServer(tmp_path) as server:
         bus = await Bus.connect(server.url, name="test")
