@@ -8,7 +8,7 @@ import pytest
 
 from tests.models.conftest import file_of, pypi, to_toml
 from visavis.errors import ModelStoreError
-from visavis.models.listing import ROLES, default_catalog
+from visavis.models.listing import ROLES, pullable_catalog
 from visavis.models.manifest import BundleManifest, PartsSource, parse_manifest
 
 
@@ -109,15 +109,15 @@ def test_wheels_whose_names_differ_only_in_spelling_are_one_archive() -> None:
     assert left.archive == right.archive
 
 
-@pytest.mark.parametrize("name", default_catalog().names)
+@pytest.mark.parametrize("name", pullable_catalog().names)
 def test_every_shipped_bundle_is_valid_and_states_its_licence(name: str) -> None:
-    shipped = default_catalog().manifest(name)
+    shipped = pullable_catalog().manifest(name)
     assert shipped.licence
     assert shipped.licence_note
 
 
 def test_shipped_profiles_name_shipped_bundles() -> None:
-    catalog = default_catalog()
+    catalog = pullable_catalog()
     assert catalog.profile_names == ["tiny", "default", "better"]
     for profile in catalog.profile_names:
         assert set(catalog.profile(profile)) == set(ROLES)
@@ -125,7 +125,7 @@ def test_shipped_profiles_name_shipped_bundles() -> None:
 
 
 def test_terms_that_bind_the_user_are_told() -> None:
-    catalog = default_catalog()
+    catalog = pullable_catalog()
     assert "NON-COMMERCIAL" in catalog.manifest("fastspeech2-mbmelgan-zh").licence_note
     for name in ("qwen2.5-0.5b", "qwen2.5-1.5b"):
         assert "no licence at all" in catalog.manifest(name).licence_note

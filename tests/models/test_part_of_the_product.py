@@ -9,8 +9,8 @@ import pytest
 
 from tests.models.conftest import file_of, pypi, to_toml
 from visavis.errors import ModelStoreError
-from visavis.models import State, bundle_path, default_catalog, load_manifest, pull, verify
-from visavis.models.listing import Catalog
+from visavis.models import State, bundle_path, load_manifest, pull, verify
+from visavis.models.listing import Catalog, pullable_catalog
 from visavis.models.manifest import parse_manifest
 
 OWN = {"package": "services.face", "folder": "weights", "files": ["audio_to_face.onnx"]}
@@ -70,6 +70,6 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
 
 
 def test_networks_that_stay_on_the_cpu_say_why() -> None:
-    for name in default_catalog().names:
-        for path, why in default_catalog().manifest(name).cpu_only.items():
+    for name in pullable_catalog().names:
+        for path, why in pullable_catalog().manifest(name).cpu_only.items():
             assert len(why) > 30, (name, path)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from visavis.models import load_manifest
-from visavis.models.listing import default_catalog
+from visavis.models.listing import pullable_catalog
 
 WITH_TENSORS = [
-    name for name in default_catalog().names if default_catalog().manifest(name).tensors
+    name for name in pullable_catalog().names if pullable_catalog().manifest(name).tensors
 ]
 
 
-@pytest.mark.parametrize("name", default_catalog().names)
+@pytest.mark.parametrize("name", pullable_catalog().names)
 def test_a_pulled_bundle_holds_every_file_of_its_manifest(
     name: str, bundle: Callable[[str], Path]
 ) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from visavis.errors import InvalidInputError, PlanError
-from visavis.models import default_catalog
+from visavis.models.listing import pullable_catalog
 from visavis.plans.graphs import float_graph, graph_for
 from visavis.plans.recipe import PlanRecipe, recipes_of
 from visavis.plans.surgery import PASSES
 
-CATALOG = default_catalog()
+CATALOG = pullable_catalog()
 PLANS = [(name, recipe) for name in CATALOG.names for recipe in recipes_of(name)]
 NETWORKS = (".onnx", ".tflite", ".gguf")
 

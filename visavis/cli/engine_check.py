@@ -67,8 +67,8 @@ def _requests(bundles: Sequence[str], choice: EngineChoice) -> tuple[list[PlanRe
         return [request for name in bundles for request in chosen_requests(name, choice)], []
     requests: list[PlanRequest] = []
     left_out: list[str] = []
-    for name in default_catalog().names:
-        manifest = load_manifest(name)
+    for name in default_catalog(choice.model_dir).names:
+        manifest = load_manifest(name, choice.model_dir)
         left_out += [f"{name} {path}: {why}" for path, why in manifest.cpu_only.items()]
         if not manifest.plans:
             continue

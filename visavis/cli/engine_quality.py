@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from visavis.errors import ModelStoreError, PlanError
-from visavis.models import default_catalog, load_manifest
+from visavis.models import load_manifest
+from visavis.models.listing import pullable_catalog
 from visavis.plans.findings import Finding, findings_path, keep_findings
 from visavis.plans.recipe import Precision
 
@@ -74,7 +75,7 @@ def quality(
     absent: list[str] = []
     with console.status("Starting …") as status:
         gates = Gates(model_dir, clips, lambda what: status.update(f"Measuring: {what} …"))
-        for name in bundle or [n for n in default_catalog().names if load_manifest(n).plans]:
+        for name in bundle or [n for n in pullable_catalog().names if load_manifest(n).plans]:
             try:
                 for finding in gates.measure(name, chosen):
                     found.append(finding)

@@ -152,7 +152,7 @@ def list_bundles(model_dir: ModelDir = None) -> None:
 
 
 def _show_list(model_dir: Path | None) -> None:
-    catalog, folder, console = default_catalog(), default_model_dir(model_dir), Console()
+    catalog, folder, console = default_catalog(model_dir), default_model_dir(model_dir), Console()
     table = Table(title=f"Bundles in {folder}", title_justify="left")
     table.add_column("bundle", no_wrap=True)
     table.add_column("what it is", overflow="fold")
@@ -238,10 +238,10 @@ def verify_bundles(
     """
     console = Console()
     try:
-        catalog, folder = default_catalog(), default_model_dir(model_dir)
+        catalog, folder = default_catalog(model_dir), default_model_dir(model_dir)
         asked = bool(bundles or profile)
-        pulled = [name for name in catalog.names if catalog.manifest(name).shipped is None]
-        names = _chosen(bundles, profile, otherwise="default") if asked else pulled
+        here = [name for name in catalog.names if catalog.manifest(name).shipped is None]
+        names = _chosen(bundles, profile, otherwise="default") if asked else here
         with console.status("Reading …"):
             found = verify(names, model_dir=folder)
     except ModelStoreError as error:
@@ -259,8 +259,12 @@ def verify_bundles(
         table.add_row(item.name, Text(item.state.value, colour), "; ".join(item.problems))
     console.print(table)
     wrong = [item.name for item in shown if item.state is not State.READY]
+    if pulled := [name for name in wrong if catalog.manifest(name).is_pulled]:
+        console.print(f"Mend it with `visavis models pull --repair {' '.join(pulled)}`.")
+    for name in wrong:
+        if (made := catalog.manifest(name).made) is not None:
+            console.print(f"Make it again: `visavis bundle make {made.maker} --replace`.")
     if wrong:
-        console.print(f"Mend it with `visavis models pull --repair {' '.join(wrong)}`.")
         raise typer.Exit(1)
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from visavis.errors import ModelStoreError
 from visavis.models import default_catalog
+from visavis.models.listing import pullable_catalog
 
 
 def bundle_of(model: Path) -> str:
     """Name of the bundle whose folder `model` lies in; the folder's own where it is in none."""
-    catalog = default_catalog()
+    catalog = pullable_catalog()
     for name in catalog.names:
         shipped = catalog.manifest(name).shipped
         if shipped is not None and shipped.path.resolve() == model.parent.resolve():
@@ -21,6 +22,7 @@ def bundle_of(model: Path) -> str:
 def kept_on_cpu(model: Path) -> str:
     """Why the manifest wants this file on the CPU even where there is a GPU; empty: it does not."""
     try:
-        return default_catalog().manifest(bundle_of(model)).cpu_only.get(model.name, "")
+        catalog = default_catalog(model.parent.parent)
+        return catalog.manifest(bundle_of(model)).cpu_only.get(model.name, "")
     except ModelStoreError:
         return ""

@@ -44,7 +44,7 @@ def bundle_path(
     Cheap: sizes are compared, contents are not read. Raises ModelStoreError, with the
     command to run, if the bundle is unknown, not pulled, outdated or incomplete.
     """
-    manifest = (catalog or default_catalog()).manifest(name)
+    manifest = (catalog or default_catalog(model_dir)).manifest(name)
     folder = manifest.folder(default_model_dir(model_dir))
     standing = inspect(manifest, folder)
     if standing.state is State.READY:
@@ -54,6 +54,11 @@ def bundle_path(
             f"bundle {name} is part of the product: {'; '.join(standing.problems)}; "
             "install visavis with that part"
         )
+    if manifest.made is not None:
+        raise ModelStoreError(
+            f"bundle {name} is damaged ({'; '.join(standing.problems)}): "
+            f"make it again with `visavis bundle make {manifest.made.maker} --replace`"
+        )
     what = {
         State.MISSING: "is not pulled",
         State.OUTDATED: "is pulled, but an older version of it",
@@ -62,9 +67,11 @@ def bundle_path(
     raise ModelStoreError(f"bundle {name} {what}: run `visavis models pull {name}`")
 
 
-def load_manifest(name: str, *, catalog: Catalog | None = None) -> BundleManifest:
+def load_manifest(
+    name: str, model_dir: Path | None = None, *, catalog: Catalog | None = None
+) -> BundleManifest:
     """The manifest of `name`; ModelStoreError with near names if it is unknown."""
-    return (catalog or default_catalog()).manifest(name)
+    return (catalog or default_catalog(model_dir)).manifest(name)
 
 
 def profile(name: str, *, catalog: Catalog | None = None) -> dict[str, list[str]]:
@@ -101,7 +108,7 @@ def verify(
     names: Sequence[str], *, model_dir: Path | None = None, catalog: Catalog | None = None
 ) -> list[Standing]:
     """Read every file of the bundles and compare its sha256; raises only for unknown names."""
-    catalog = catalog or default_catalog()
+    catalog = catalog or default_catalog(model_dir)
     folder = default_model_dir(model_dir)
     manifests = [catalog.manifest(name) for name in names]
     return [verify_files(manifest, folder / manifest.name) for manifest in manifests]

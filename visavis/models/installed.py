@@ -75,9 +75,11 @@ def inspect(manifest: BundleManifest, folder: Path) -> Standing:
             State.DAMAGED if absent else State.READY,
             tuple(f"{name} is not in {shipped.package}, which brings it" for name in absent),
         )
-    record = _read_record(folder)
+    record = _record_of(manifest, folder)
     if record is None:
         return Standing(manifest.name, State.MISSING)
+    if manifest.made is not None:
+        return _standing(manifest, folder, record, _size_problem)
     expected = {file.path: file.sha256 for file in manifest.files}
     steps = {step.name: step.version for step in manifest.prepare}
     outputs = {path for step in manifest.prepare for path in step.outputs}
@@ -93,7 +95,7 @@ def inspect(manifest: BundleManifest, folder: Path) -> Standing:
 def verify_files(manifest: BundleManifest, folder: Path) -> Standing:
     """Like `inspect`, but reads every file and compares its sha256."""
     standing = inspect(manifest, folder)
-    record = _read_record(folder)
+    record = _record_of(manifest, folder)
     if record is None or standing.state is not State.READY:
         return standing
     return _standing(manifest, folder, record, _content_problem)
@@ -124,6 +126,21 @@ def _size_problem(path: Path, record: FileRecord) -> str | None:
 def _content_problem(path: Path, record: FileRecord) -> str | None:
     found = FileRecord.of(path)
     return None if found == record else f"has sha256 {found.sha256} instead of {record.sha256}"
+
+
+def _record_of(manifest: BundleManifest, folder: Path) -> BundleRecord | None:
+    """A made bundle's manifest is its record: it was written last, with every digest in it."""
+    if manifest.made is None:
+        return _read_record(folder)
+    if not folder.is_dir():
+        return None
+    files = {
+        file.path: FileRecord(sha256=file.sha256, size_bytes=file.size_bytes)
+        for file in manifest.made.files
+    }
+    return BundleRecord(
+        name=manifest.name, version=manifest.version, files=files, prepared={}, steps={}
+    )
 
 
 def _read_record(folder: Path) -> BundleRecord | None:

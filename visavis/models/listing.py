@@ -1,4 +1,4 @@
-"""Which bundles and profiles exist: the catalogue that ships with visavis, and the user's own."""
+"""Which bundles and profiles exist: what ships with visavis, the user's own, what was made here."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from visavis.errors import ModelStoreError
+from visavis.models.location import model_dir as default_model_dir
 from visavis.models.manifest import BundleManifest, parse_manifest
 
+MANIFEST_FILE = "bundle.toml"
 PROFILES_FILE = "profiles.toml"
 ROLES = ("asr", "llm", "tts", "face")
 
@@ -35,6 +37,16 @@ class Catalog:
                 self._profiles.update(_read_profiles(entry))
             elif entry.name.endswith(".toml"):
                 self._entries[entry.name.removesuffix(".toml")] = entry
+
+    def with_made(self, model_dir: Path) -> Catalog:
+        """This catalogue and the bundles that were made in `model_dir`, which need not exist.
+
+        None of them replaces one of the catalogue.
+        """
+        joined = Catalog(())
+        joined._entries = _made_in(model_dir) | self._entries
+        joined._profiles = self._profiles
+        return joined
 
     @property
     def names(self) -> list[str]:
@@ -72,6 +84,23 @@ class Catalog:
         return list(dict.fromkeys(b for role in self.profile(name).values() for b in role))
 
 
+def _made_in(model_dir: Path) -> dict[str, Traversable]:
+    """Manifests of made bundles by name; folders that hold anything else are passed over."""
+    if not model_dir.is_dir():
+        return {}
+    manifests = {folder.name: folder / MANIFEST_FILE for folder in model_dir.iterdir()}
+    return {name: path for name, path in manifests.items() if _says_made(path)}
+
+
+def _says_made(manifest: Path) -> bool:
+    if manifest.parent.name.startswith(".") or not manifest.is_file():
+        return False
+    try:
+        return "made" in tomllib.loads(manifest.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return False
+
+
 def _read_profiles(entry: Traversable) -> dict[str, dict[str, list[str]]]:
     profiles = tomllib.loads(entry.read_text(encoding="utf-8"))
     for name, roles in profiles.items():
@@ -97,6 +126,11 @@ def _catalog(own: str) -> Catalog:
     return Catalog(folders)
 
 
-def default_catalog() -> Catalog:
+def pullable_catalog() -> Catalog:
     """The shipped catalogue, with the folder in VISAVIS_CATALOG_DIR (if set) laid over it."""
     return _catalog(os.environ.get("VISAVIS_CATALOG_DIR", ""))
+
+
+def default_catalog(model_dir: Path | None = None) -> Catalog:
+    """`pullable_catalog`, and what was made in `model_dir` (default: the user's)."""
+    return pullable_catalog().with_made(default_model_dir(model_dir))

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from visavis.errors import ModelStoreError
 from visavis.plans.recipe import PlanRecipe
 
-Task = Literal["vad", "turn", "asr", "llm", "tts", "face", "face_landmarks"]
+Task = Literal["vad", "turn", "asr", "llm", "tts", "vocoder", "face", "face_landmarks"]
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
@@ -213,6 +213,24 @@ class ShippedFiles(_Strict):
         return Path(next(iter(places))) / self.folder
 
 
+class MadeFile(_Strict):
+    """One file as it was when the bundle was made."""
+
+    path: InnerPath
+    sha256: Sha256
+    size_bytes: int = Field(gt=0)
+
+
+class MadeFiles(_Strict):
+    """Files that a maker wrote on this machine out of the user's own weights."""
+
+    maker: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    """What kind of model it is: the command `visavis bundle make <maker>` wrote it."""
+    files: Annotated[tuple[MadeFile, ...], Field(min_length=1)]
+    sources: Annotated[tuple[MadeFile, ...], Field(min_length=1)]
+    """What was read, by name."""
+
+
 class PrepareStep(_Strict):
     """Work done once after the download, for example rebuilding a graph as ONNX."""
 
@@ -248,6 +266,8 @@ class BundleManifest(_Strict):
     files: tuple[BundleFile, ...] = ()
     shipped: ShippedFiles | None = None
     """Instead of `files`."""
+    made: MadeFiles | None = None
+    """Instead of `files`."""
     prepare: tuple[PrepareStep, ...] = ()
     tensors: dict[str, TensorTable] = Field(default_factory=dict)
     plans: tuple[PlanRecipe, ...] = ()
@@ -257,9 +277,12 @@ class BundleManifest(_Strict):
 
     @model_validator(mode="after")
     def _has_files(self) -> BundleManifest:
-        if self.shipped is not None and (self.files or self.prepare):
-            raise ValueError("shipped: a bundle that is shipped has no files and prepare steps")
-        if self.shipped is None and not self.files:
+        for word, own in (("shipped", self.shipped), ("made", self.made)):
+            if own is not None and (self.files or self.prepare):
+                raise ValueError(f"{word}: a bundle that is {word} has no files and prepare steps")
+        if self.shipped is not None and self.made is not None:
+            raise ValueError("made: a bundle that is shipped was not made")
+        if self.is_pulled and not self.files:
             raise ValueError("files: a bundle needs one at least")
         return self
 
@@ -267,6 +290,7 @@ class BundleManifest(_Strict):
     def _plans_agree(self) -> BundleManifest:
         known = {file.path for file in self.files}
         known.update(self.shipped.files if self.shipped is not None else ())
+        known.update(file.path for file in (self.made.files if self.made is not None else ()))
         known.update(path for step in self.prepare for path in step.outputs)
         for path in (*(plan.graph for plan in self.plans), *self.cpu_only):
             if path not in known:
@@ -290,8 +314,15 @@ class BundleManifest(_Strict):
         return self
 
     @property
+    def is_pulled(self) -> bool:
+        """Whether the files come from elsewhere, by `visavis models pull`."""
+        return self.shipped is None and self.made is None
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all files, prepared ones by estimate."""
+        if self.made is not None:
+            return sum(file.size_bytes for file in self.made.files)
         if self.shipped is not None:
             paths = [self.shipped.path / name for name in self.shipped.files]
             return sum(path.stat().st_size for path in paths if path.is_file())

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from visavis.errors import ModelStoreError
 from visavis.models.build import PrepareStepRunner, build_bundle, reusable
 from visavis.models.download import Downloader, as_store_error, free_bytes, require_space
 from visavis.models.fetch import Fetcher, archives_of
 from visavis.models.installed import Standing, State, inspect, verify_files
-from visavis.models.listing import Catalog, default_catalog
+from visavis.models.listing import MANIFEST_FILE, Catalog, default_catalog
 from visavis.models.location import model_dir as default_model_dir
 from visavis.models.manifest import Archive, BundleManifest
+from visavis.models.placement import locked, new_staging, swap_in, sweep
 from visavis.models.prepare import run_step as run_prepare_step
 from visavis.models.progress import PullProgress, SilentProgress
 from visavis.models.sources.npm_settings import NpmSettings
@@ -95,7 +91,7 @@ def pull(
     where it can. Raises ModelStoreError with what to do; bundles that were
     finished before the error stay, nothing else does but partial downloads.
     """
-    catalog = catalog or default_catalog()
+    catalog = catalog or default_catalog(model_dir)
     setup = setup or PullSetup()
     progress = progress or SilentProgress()
     folder = default_model_dir(model_dir)
@@ -103,14 +99,14 @@ def pull(
     check = verify_files if repair else inspect
 
     def missing() -> list[BundleManifest]:
-        pulled = [m for m in manifests if m.shipped is None]
+        pulled = [m for m in manifests if m.is_pulled]
         return [m for m in pulled if force or not _ready(m, folder, check)]
 
     done: dict[str, Pulled] = {}
     if missing():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with _locked(folder, setup, progress):
+            with locked(folder, progress.say, setup.lock_timeout_s):
                 # Asked again under the lock: another pull may have brought them meanwhile.
                 jobs = [_Job(m, catalog.text(m.name), _reuse(m, folder)) for m in missing()]
                 done = _pull_locked(jobs, folder, setup, progress)
@@ -133,33 +129,12 @@ def _reuse(manifest: BundleManifest, folder: Path) -> dict[str, Path]:
     return {file.path: old / file.path for file in manifest.files if reusable(file, old)}
 
 
-@contextmanager
-def _locked(folder: Path, setup: PullSetup, progress: PullProgress) -> Iterator[None]:
-    """Hold the folder against other processes and threads."""
-    lock = FileLock(folder / ".pull.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        progress.say("another pull is running on this folder; waiting for it")
-        try:
-            lock.acquire(timeout=setup.lock_timeout_s)
-        except Timeout as error:
-            raise ModelStoreError(
-                f"another pull has held {folder} for {setup.lock_timeout_s:g} s; "
-                "let it finish and run this again"
-            ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _pull_locked(
     jobs: list[_Job], folder: Path, setup: PullSetup, progress: PullProgress
 ) -> dict[str, Pulled]:
     if not jobs:
         return {}
-    _sweep(folder)
+    sweep(folder)
     require_space(folder, sum(job.needed_bytes for job in jobs), setup.free)
     pip = setup.pip or PipSettings.read()
     patience = Patience(attempts=setup.attempts, sleep=setup.sleep)
@@ -182,8 +157,7 @@ def _make(
 ) -> Pulled:
     started = time.monotonic()
     name = job.manifest.name
-    staging = folder / f".staging-{name}"
-    staging.mkdir()
+    staging = new_staging(folder, name)
     try:
         build_bundle(
             job.manifest,
@@ -193,38 +167,14 @@ def _make(
             run_step=setup.run_step,
             progress=progress,
         )
-        (staging / "bundle.toml").write_text(job.manifest_text, encoding="utf-8")
-        _swap_in(staging, folder / name)
+        (staging / MANIFEST_FILE).write_text(job.manifest_text, encoding="utf-8")
+        swap_in(staging, folder / name)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     seconds = time.monotonic() - started
     size = _size(folder / name)
     progress.say(f"{name} is ready ({size / 1e6:,.1f} MB)")
     return Pulled(name, folder / name, size, seconds)
-
-
-def _swap_in(staging: Path, target: Path) -> None:
-    """Put the finished bundle in place; an older one goes only when the new one stands."""
-    old = target.with_name(f".old-{target.name}")
-    if target.exists():
-        os.replace(target, old)
-    try:
-        os.replace(staging, target)
-    except OSError:
-        if old.exists():
-            os.replace(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a killed pull left; only under the lock."""
-    for old in folder.glob(".old-*"):
-        target = folder / old.name.removeprefix(".old-")
-        if not target.exists():
-            os.replace(old, target)
-    for left in (*folder.glob(".staging-*"), *folder.glob(".old-*")):
-        shutil.rmtree(left, ignore_errors=True)
 
 
 def _size(folder: Path) -> int:

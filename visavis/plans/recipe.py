@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -142,7 +142,7 @@ class PlanRecipe(_Strict):
         raise InvalidInputError(f"plan {self.name}: no profile takes this request ({told})")
 
 
-def recipes_of(bundle_name: str) -> list[PlanRecipe]:
+def recipes_of(bundle_name: str, model_dir: Path | None = None) -> list[PlanRecipe]:
     """The recipes in the manifest of `bundle_name`; empty where nothing of it runs on a GPU.
 
     Raises ModelStoreError if there is no such bundle.
@@ -150,7 +150,7 @@ def recipes_of(bundle_name: str) -> list[PlanRecipe]:
     # The manifest's schema contains the recipes, so it cannot be imported while they are defined.
     from visavis.models import load_manifest
 
-    return list(load_manifest(bundle_name).plans)
+    return list(load_manifest(bundle_name, model_dir).plans)
 
 
 def _expanded(pattern: str) -> Iterator[str]:

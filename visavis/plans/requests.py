@@ -25,7 +25,7 @@ def requests_of(
     Raises ModelStoreError if the bundle is unknown or not pulled, PlanError if it offers
     nothing, no such plan, or a named plan not in a named precision.
     """
-    manifest = load_manifest(bundle)
+    manifest = load_manifest(bundle, model_dir)
     if not manifest.plans:
         raise PlanError(f"bundle {bundle} has nothing to compile{_why(manifest.cpu_only)}")
     chosen = [recipe for recipe in manifest.plans if not plans or recipe.name in plans]

@@ -87,7 +87,7 @@ def sources_of(model: Path, options: EngineOptions) -> dict[str, PlanSource]:
     bundle = bundle_of(model)
     if reason := kept_on_cpu(model):
         raise EngineLoadError(f"{model.name} is never compiled: {reason}")
-    recipes = [r for r in (options.recipes or _recipes(bundle)) if r.graph == model.name]
+    recipes = [r for r in (options.recipes or _recipes(bundle, model)) if r.graph == model.name]
     if not recipes:
         raise EngineLoadError(
             f"{model.name}: no recipe says how to compile it: add a [[plans]] table to the "
@@ -103,9 +103,9 @@ def sources_of(model: Path, options: EngineOptions) -> dict[str, PlanSource]:
     }
 
 
-def _recipes(bundle: str) -> Sequence[PlanRecipe]:
+def _recipes(bundle: str, model: Path) -> Sequence[PlanRecipe]:
     try:
-        return recipes_of(bundle)
+        return recipes_of(bundle, model.parent.parent)
     except (ModelStoreError, UnknownNameError):
         return ()
 
