@@ -101,6 +101,16 @@ tts_ttfa_seconds = Histogram(
     "tts_ttfa_seconds", "From a speakable phrase to its first sound.", buckets=_FAST_S
 )
 tts_audio_seconds = Counter("tts_audio_seconds_total", "Voice made.", ["language"])
+tts_phrase_cache_lookups = Counter(
+    "tts_phrase_cache_lookups_total",
+    "Phrases that were spoken: hit, their sound was prerendered; miss, it was not.",
+    ["result"],
+)
+tts_phrase_cache_entries = Gauge("tts_phrase_cache_entries", "Prerendered phrases in memory.")
+tts_phrase_cache_bytes = Gauge("tts_phrase_cache_bytes", "Memory of the prerendered phrases.")
+tts_phrase_cache_evictions = Counter(
+    "tts_phrase_cache_evictions_total", "Prerendered phrases that made room for others."
+)
 face_frame_seconds = Histogram(
     "face_frame_seconds", "Pose, picture and encoding of one frame.", buckets=_FAST_S
 )

@@ -16,6 +16,7 @@ import grpc.aio
 import numpy as np
 
 from services.tts.ledger import TurnLedger
+from services.tts.phrase_cache import KeptPhrase, PhraseCache
 from services.tts.phrase_feed import cut_phrases
 from services.tts.session import Session
 from services.tts.settings import TtsSettings
@@ -66,7 +67,11 @@ class TtsService:
             return self._synthesizer
         settings = self._settings
         synthesizer = self._resources.enter_context(
-            open_synthesizer(model_dir=settings.model_dir, open_engine=settings.open_engine)
+            open_synthesizer(
+                model_dir=settings.model_dir,
+                open_engine=settings.open_engine,
+                phrases=PhraseCache(round(settings.phrase_cache_mb * 1e6)),
+            )
         )
         synthesizer.warm_up()
         return synthesizer
@@ -161,6 +166,37 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
             ]
         )
 
+    async def Prerender(
+        self, request: tts_pb2.PrerenderRequest, context: _Context
+    ) -> tts_pb2.PrerenderResponse:
+        options = read_options(request.config)
+        speech, cache = self._ready(), self._phrases()
+        before = cache.evictions
+        phrases = made = 0
+        async for phrase in cut_phrases(_whole(request.text)):
+            phrases += 1
+            made += await speech.prerender(phrase, options)
+        evicted = cache.evictions - before
+        return tts_pb2.PrerenderResponse(phrases=phrases, made=made, evicted=evicted)
+
+    async def ListPhrases(
+        self, request: tts_pb2.ListPhrasesRequest, context: _Context
+    ) -> tts_pb2.ListPhrasesResponse:
+        cache = self._phrases()
+        return tts_pb2.ListPhrasesResponse(
+            phrases=[_kept(phrase) for phrase in cache.phrases()],
+            bytes=cache.size_bytes,
+            limit_bytes=cache.limit_bytes,
+            hits=cache.hits,
+            misses=cache.misses,
+            evictions=cache.evictions,
+        )
+
+    async def ClearPhrases(
+        self, request: tts_pb2.ClearPhrasesRequest, context: _Context
+    ) -> tts_pb2.ClearPhrasesResponse:
+        return tts_pb2.ClearPhrasesResponse(removed=self._phrases().clear())
+
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> control_pb2.ServiceStatus:
@@ -195,6 +231,29 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         if self.speech is None:
             raise EngineError("the voices are not loaded yet; try again in a moment")
         return self.speech
+
+    def _phrases(self) -> PhraseCache:
+        cache = self._ready().phrases
+        if cache is None:
+            raise EngineError("this replica keeps no phrases")
+        return cache
+
+
+def _kept(phrase: KeptPhrase) -> tts_pb2.KeptPhrase:
+    key = phrase.key
+    return tts_pb2.KeptPhrase(
+        text=key.text,
+        language=key.language,
+        voice=key.voice,
+        speed=key.speed,
+        seconds=phrase.seconds,
+        bytes=phrase.size_bytes,
+        hits=phrase.hits,
+    )
+
+
+async def _whole(text: str) -> AsyncIterator[str]:
+    yield text
 
 
 def read_options(config: tts_pb2.SynthesisConfig) -> SpeechOptions:

@@ -21,3 +21,9 @@ class TtsSettings(EngineSettings):
     lead_s: float = Field(
         10.0, ge=0.5, le=60, description="How far the voice may be made ahead of what is heard"
     )
+    phrase_cache_mb: float = Field(
+        64.0,
+        ge=0,
+        le=16_384,
+        description="Memory for the sound of prerendered phrases, 0.12 MB a second; 0: none",
+    )

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import cast
 
 from services.tts.ledger import TurnLedger
+from services.tts.phrase_cache import PhraseCache
 from services.tts.sound import SAMPLE_RATE_HZ
 from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
 from services.tts.text_chunker import Phrase
@@ -19,6 +20,11 @@ class SpeechLane:
     def __init__(self, synthesizer: Synthesizer, lane: EngineLane) -> None:
         self._synthesizer = synthesizer
         self._lane = lane
+
+    @property
+    def phrases(self) -> PhraseCache | None:
+        """Sound that was made before it is asked for."""
+        return self._synthesizer.phrases
 
     def state(self, bundle: str) -> EngineState | None:
         """Where the networks of a bundle run; None where that is not known."""
@@ -41,3 +47,14 @@ class SpeechLane:
                 async for piece in pieces:
                     ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
                     yield piece
+
+    async def prerender(self, phrase: Phrase, options: SpeechOptions) -> bool:
+        """Make a phrase's sound ahead of time; False where it was there already.
+
+        Raises InvalidInputError or UnknownNameError for bad options, EngineError.
+        """
+        answer = self._synthesizer.answer(options)
+        made = False
+        async for _block in self._lane.stream(answer.prerender, phrase):
+            made = True
+        return made

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from services.tts.english import EnglishVoice
 from services.tts.mandarin import MandarinVoice
+from services.tts.phrase_cache import PhraseCache, PhraseKey
 from services.tts.script_runs import split_by_script
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silence, to_pcm
 from services.tts.text_chunker import Pause, Phrase, TextChunker
 from services.tts.text_cleaner import clean
-from services.tts.voices import language_of, voice_named
+from services.tts.voices import language_of, voice_named, voices_for
 from visavis.engine import Engine, EngineState, joined_state, open_engine
 from visavis.errors import InvalidInputError
 from visavis.media import PhonemeSpan
@@ -94,9 +95,15 @@ class SpeechPiece:
 class Answer:
     """The speech of one turn, phrase after phrase. Holds the place in time and nothing else."""
 
-    def __init__(self, voices: Mapping[str, Voice], options: SpeechOptions) -> None:
+    def __init__(
+        self,
+        voices: Mapping[str, Voice],
+        options: SpeechOptions,
+        phrases: PhraseCache | None = None,
+    ) -> None:
         self._voices = voices
         self._options = options.checked()
+        self._phrases = phrases
         self._pause = Pause.NONE
         self.produced_samples = 0
 
@@ -115,7 +122,27 @@ class Answer:
             spoken = True
         self._pause = phrase.pause if spoken else max(self._pause, phrase.pause)
 
+    def prerender(self, phrase: Phrase) -> Iterator[Block]:
+        """Make the phrase's sound and keep it; nothing where it is kept already."""
+        text = clean(phrase.text)
+        if not text or self._phrases is None or self._key(text) in self._phrases:
+            return
+        blocks = []
+        for block in self._synthesise(text):
+            blocks.append(block)
+            yield block
+        self._phrases.keep(self._key(text), blocks)
+
+    def _key(self, text: str) -> PhraseKey:
+        options = self._options
+        voice = options.voice or voices_for(options.language)[0].name
+        return PhraseKey(text, options.language, voice, round(options.speed, 3))
+
     def _blocks(self, text: str) -> Iterator[Block]:
+        kept = self._phrases.find(self._key(text)) if self._phrases is not None else None
+        return iter(kept) if kept is not None else self._synthesise(text)
+
+    def _synthesise(self, text: str) -> Iterator[Block]:
         joined = False
         for run in split_by_script(text, self._options.language):
             first = True
@@ -156,11 +183,19 @@ class Synthesizer:
     hop_samples = HOP_SAMPLES
 
     def __init__(
-        self, voices: Mapping[str, Voice], engines: Mapping[str, Sequence[Engine]] | None = None
+        self,
+        voices: Mapping[str, Voice],
+        engines: Mapping[str, Sequence[Engine]] | None = None,
+        *,
+        phrases: PhraseCache | None = None,
     ) -> None:
-        """`voices` by language: "en" and "zh"; `engines`: theirs, by the bundle's name."""
+        """`voices` by language: "en" and "zh"; `engines`: theirs, by the bundle's name.
+
+        phrases: sound that was made before.
+        """
         self._voices = voices
         self._engines = dict(engines or {})
+        self.phrases = phrases
 
     def state(self, bundle: str) -> EngineState | None:
         """Where the networks of a bundle run; None where none of its engines are known."""
@@ -173,7 +208,7 @@ class Synthesizer:
 
     def answer(self, options: SpeechOptions) -> Answer:
         """Speech of a new turn. Raises InvalidInputError or UnknownNameError."""
-        return Answer(self._voices, options)
+        return Answer(self._voices, options, self.phrases)
 
     def speak(
         self,
@@ -202,6 +237,7 @@ def open_synthesizer(
     *,
     model_dir: Path | None = None,
     open_engine: Callable[[Path], Engine] = open_engine,
+    phrases: PhraseCache | None = None,
 ) -> Iterator[Synthesizer]:
     """Synthesizer with its engines loaded; they are closed at the end.
 
@@ -224,4 +260,4 @@ def open_synthesizer(
             "zh": MandarinVoice(encoder, decoder, vocoder, mandarin / "mapper.json"),
         }
         engines = {english.name: [hibari], mandarin.name: [encoder, decoder, vocoder]}
-        yield Synthesizer(voices, engines)
+        yield Synthesizer(voices, engines, phrases=phrases)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from services.tts.phrase_cache import PhraseCache
 from services.tts.sound import HOP_SAMPLES, N_MELS, Block, PlacedSpan
 from services.tts.synthesizer import Synthesizer
 
@@ -34,4 +35,4 @@ class WordVoice:
 
 def word_synthesizer(**options: object) -> tuple[Synthesizer, dict[str, WordVoice]]:
     voices = {language: WordVoice(language, **options) for language in ("en", "zh")}  # type: ignore[arg-type]
-    return Synthesizer(voices), voices
+    return Synthesizer(voices, phrases=PhraseCache(10_000_000)), voices

@@ -79,3 +79,69 @@ class Voice(_message.Message):
     licence: str
     description: str
     def __init__(self, name: _Optional[str] = ..., languages: _Optional[_Iterable[str]] = ..., gender: _Optional[str] = ..., sample_rate_hz: _Optional[int] = ..., licence: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
+
+class PrerenderRequest(_message.Message):
+    __slots__ = ("config", "text")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    config: SynthesisConfig
+    text: str
+    def __init__(self, config: _Optional[_Union[SynthesisConfig, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
+
+class PrerenderResponse(_message.Message):
+    __slots__ = ("phrases", "made", "evicted")
+    PHRASES_FIELD_NUMBER: _ClassVar[int]
+    MADE_FIELD_NUMBER: _ClassVar[int]
+    EVICTED_FIELD_NUMBER: _ClassVar[int]
+    phrases: int
+    made: int
+    evicted: int
+    def __init__(self, phrases: _Optional[int] = ..., made: _Optional[int] = ..., evicted: _Optional[int] = ...) -> None: ...
+
+class ListPhrasesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListPhrasesResponse(_message.Message):
+    __slots__ = ("phrases", "bytes", "limit_bytes", "hits", "misses", "evictions")
+    PHRASES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    MISSES_FIELD_NUMBER: _ClassVar[int]
+    EVICTIONS_FIELD_NUMBER: _ClassVar[int]
+    phrases: _containers.RepeatedCompositeFieldContainer[KeptPhrase]
+    bytes: int
+    limit_bytes: int
+    hits: int
+    misses: int
+    evictions: int
+    def __init__(self, phrases: _Optional[_Iterable[_Union[KeptPhrase, _Mapping]]] = ..., bytes: _Optional[int] = ..., limit_bytes: _Optional[int] = ..., hits: _Optional[int] = ..., misses: _Optional[int] = ..., evictions: _Optional[int] = ...) -> None: ...
+
+class KeptPhrase(_message.Message):
+    __slots__ = ("text", "language", "voice", "speed", "seconds", "bytes", "hits")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    VOICE_FIELD_NUMBER: _ClassVar[int]
+    SPEED_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    language: str
+    voice: str
+    speed: float
+    seconds: float
+    bytes: int
+    hits: int
+    def __init__(self, text: _Optional[str] = ..., language: _Optional[str] = ..., voice: _Optional[str] = ..., speed: _Optional[float] = ..., seconds: _Optional[float] = ..., bytes: _Optional[int] = ..., hits: _Optional[int] = ...) -> None: ...
+
+class ClearPhrasesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClearPhrasesResponse(_message.Message):
+    __slots__ = ("removed",)
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    removed: int
+    def __init__(self, removed: _Optional[int] = ...) -> None: ...

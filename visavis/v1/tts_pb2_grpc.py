@@ -50,6 +50,21 @@ class SpeechSynthesisStub:
                 request_serializer=visavis_dot_v1_dot_tts__pb2.ListVoicesRequest.SerializeToString,
                 response_deserializer=visavis_dot_v1_dot_tts__pb2.ListVoicesResponse.FromString,
                 _registered_method=True)
+        self.Prerender = channel.unary_unary(
+                '/visavis.v1.SpeechSynthesis/Prerender',
+                request_serializer=visavis_dot_v1_dot_tts__pb2.PrerenderRequest.SerializeToString,
+                response_deserializer=visavis_dot_v1_dot_tts__pb2.PrerenderResponse.FromString,
+                _registered_method=True)
+        self.ListPhrases = channel.unary_unary(
+                '/visavis.v1.SpeechSynthesis/ListPhrases',
+                request_serializer=visavis_dot_v1_dot_tts__pb2.ListPhrasesRequest.SerializeToString,
+                response_deserializer=visavis_dot_v1_dot_tts__pb2.ListPhrasesResponse.FromString,
+                _registered_method=True)
+        self.ClearPhrases = channel.unary_unary(
+                '/visavis.v1.SpeechSynthesis/ClearPhrases',
+                request_serializer=visavis_dot_v1_dot_tts__pb2.ClearPhrasesRequest.SerializeToString,
+                response_deserializer=visavis_dot_v1_dot_tts__pb2.ClearPhrasesResponse.FromString,
+                _registered_method=True)
         self.GetStatus = channel.unary_unary(
                 '/visavis.v1.SpeechSynthesis/GetStatus',
                 request_serializer=visavis_dot_v1_dot_control__pb2.GetStatusRequest.SerializeToString,
@@ -82,6 +97,26 @@ class SpeechSynthesisServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Prerender(self, request, context):
+        """Makes the sound of a text that will be asked for often and keeps it: spoken
+        later with the same options, its phrases need no synthesis.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPhrases(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClearPhrases(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStatus(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -105,6 +140,21 @@ def add_SpeechSynthesisServicer_to_server(servicer, server):
                     servicer.ListVoices,
                     request_deserializer=visavis_dot_v1_dot_tts__pb2.ListVoicesRequest.FromString,
                     response_serializer=visavis_dot_v1_dot_tts__pb2.ListVoicesResponse.SerializeToString,
+            ),
+            'Prerender': grpc.unary_unary_rpc_method_handler(
+                    servicer.Prerender,
+                    request_deserializer=visavis_dot_v1_dot_tts__pb2.PrerenderRequest.FromString,
+                    response_serializer=visavis_dot_v1_dot_tts__pb2.PrerenderResponse.SerializeToString,
+            ),
+            'ListPhrases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPhrases,
+                    request_deserializer=visavis_dot_v1_dot_tts__pb2.ListPhrasesRequest.FromString,
+                    response_serializer=visavis_dot_v1_dot_tts__pb2.ListPhrasesResponse.SerializeToString,
+            ),
+            'ClearPhrases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClearPhrases,
+                    request_deserializer=visavis_dot_v1_dot_tts__pb2.ClearPhrasesRequest.FromString,
+                    response_serializer=visavis_dot_v1_dot_tts__pb2.ClearPhrasesResponse.SerializeToString,
             ),
             'GetStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStatus,
@@ -193,6 +243,87 @@ class SpeechSynthesis:
             '/visavis.v1.SpeechSynthesis/ListVoices',
             visavis_dot_v1_dot_tts__pb2.ListVoicesRequest.SerializeToString,
             visavis_dot_v1_dot_tts__pb2.ListVoicesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Prerender(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/visavis.v1.SpeechSynthesis/Prerender',
+            visavis_dot_v1_dot_tts__pb2.PrerenderRequest.SerializeToString,
+            visavis_dot_v1_dot_tts__pb2.PrerenderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPhrases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/visavis.v1.SpeechSynthesis/ListPhrases',
+            visavis_dot_v1_dot_tts__pb2.ListPhrasesRequest.SerializeToString,
+            visavis_dot_v1_dot_tts__pb2.ListPhrasesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClearPhrases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/visavis.v1.SpeechSynthesis/ClearPhrases',
+            visavis_dot_v1_dot_tts__pb2.ClearPhrasesRequest.SerializeToString,
+            visavis_dot_v1_dot_tts__pb2.ClearPhrasesResponse.FromString,
             options,
             channel_credentials,
             insecure,
