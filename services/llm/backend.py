@@ -22,7 +22,10 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is drawn. `temperature` 0 takes the likeliest one always."""
+    """How the next token is drawn. `temperature` 0 takes the likeliest one always.
+
+    `max_tokens` 0: only the prompt is to be read; a backend that cannot do so makes one token.
+    """
 
     max_tokens: int
     temperature: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from services.llm.backend import (
     BackendRequest,
@@ -102,13 +102,27 @@ class Generator:
         ledger = Ledger()
         return Answer(self._pieces(request, slot, ledger), ledger)
 
-    async def read_ahead(self, slot: int) -> None:
+    async def read_persona(self, slot: int) -> None:
         """Let the slot read the persona, so that the first question need not wait for it."""
         if not self._backend.keeps_prefix or not self._defaults.persona:
             return
         hello = AnswerRequest((ChatMessage("user", "."),), max_tokens=1)
         async for _ in self.answer(hello, slot).pieces:
             pass
+
+    async def read_ahead(self, request: AnswerRequest, slot: int) -> None:
+        """Let the slot read a conversation whose last message is not complete yet.
+
+        Raises what an answer to `request` would raise.
+        """
+        if not self._backend.keeps_prefix:
+            return
+        request.check()
+        planned = await self._plan(request, slot)
+        reading = replace(planned, sampling=replace(planned.sampling, max_tokens=0))
+        async with contextlib.aclosing(self._backend.stream(reading)) as deltas:
+            async for _ in deltas:
+                pass
 
     async def _pieces(
         self, request: AnswerRequest, slot: int, ledger: Ledger

@@ -143,7 +143,7 @@ class OpenAiCompatibleBackend:
             "messages": [{"role": m.role, "content": m.content} for m in request.messages],
             "stream": True,
             "stream_options": {"include_usage": True},
-            "max_tokens": sampling.max_tokens,
+            "max_tokens": max(1, sampling.max_tokens),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
         }

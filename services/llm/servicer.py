@@ -59,13 +59,13 @@ class LlmService:
     async def load(self) -> None:
         await self._backend.load()
         # A model that loads but cannot answer is found out before it is offered.
-        await self._servicer.read_ahead(0)
+        await self._servicer.read_persona(0)
         self._reading = asyncio.create_task(self._read_ahead_elsewhere())
 
     async def _read_ahead_elsewhere(self) -> None:
         """While nobody asks: a visitor's first answer must not wait for the persona."""
         for slot in range(1, self._backend.slots):
-            await self._servicer.read_ahead(slot)
+            await self._servicer.read_persona(slot)
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         llm_pb2_grpc.add_LanguageModelServicer_to_server(self._servicer, server)
@@ -126,25 +126,34 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
             session = Session(name, slot, self._generator, bus, events)
 
             async def on_request(request: llm_pb2.LlmAttachRequest) -> None:
-                if request.WhichOneof("request") != "begin":
-                    raise OutOfOrderError("after the config only begin may follow on Attach")
-                begin = request.begin
-                await session.begin(begin.turn, lambda: read_request(begin.request, spoken=True))
+                match request.WhichOneof("request"):
+                    case "begin":
+                        begin = request.begin
+                        await session.begin(
+                            begin.turn, lambda: read_request(begin.request, spoken=True)
+                        )
+                    case "read_ahead":
+                        unfinished = request.read_ahead.request
+                        session.read_ahead(lambda: read_request(unfinished, spoken=True))
+                    case _:
+                        raise OutOfOrderError(
+                            "after the config only begin and read_ahead may follow on Attach"
+                        )
 
             async with session.listening():
                 await events.ready(self._instance)
                 lease = events.serve(
-                    requests, on_request, session.watch_turns(), self.read_ahead(slot)
+                    requests, on_request, session.watch_turns(), self.read_persona(slot)
                 )
                 async with contextlib.aclosing(lease) as stream:
                     async for event in stream:
                         yield event
 
-    async def read_ahead(self, slot: int) -> None:
+    async def read_persona(self, slot: int) -> None:
         """Let a slot that was never used read the persona before its first question."""
         if slot not in self._read_slots:
             self._read_slots.add(slot)
-            await self._generator.read_ahead(slot)
+            await self._generator.read_persona(slot)
 
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context

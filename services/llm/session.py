@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 
 from services.llm.generator import Answer, AnswerRequest, Generator
@@ -13,6 +14,8 @@ from visavis.lease import EventStream
 from visavis.logs import log_context
 from visavis.media import Place, Stamp, TokenChunk
 from visavis.subjects import Kind
+
+log = logging.getLogger(__name__)
 
 
 class Session:
@@ -30,6 +33,8 @@ class Session:
         self._begun = 0
         self._closed = False
         self._at_work: asyncio.Task[None] | None = None
+        self._to_read: Callable[[], AnswerRequest] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._turns: Subscription | None = None
 
     @contextlib.asynccontextmanager
@@ -41,6 +46,7 @@ class Session:
             finally:
                 self._closed = True
                 await self._stop()
+                await self._stop_reading()
 
     async def watch_turns(self) -> None:
         """Follow the session's epoch, for as long as `listening` lasts."""
@@ -60,6 +66,8 @@ class Session:
             await self._events.turn_failed(turn, InvalidInputError(message))
             return
         self._begun = turn
+        # What is being read now is the beginning of what follows: it is let finish.
+        self._to_read = None
         await self._stop()
         await self._events.turn_started(turn)
         if turn < self._epoch:
@@ -74,6 +82,31 @@ class Session:
         # A task that is cancelled before its first step could not tell that it was.
         await asyncio.sleep(0)
 
+    def read_ahead(self, read_request: Callable[[], AnswerRequest]) -> None:
+        """Read a conversation whose last message is still being spoken, once the slot is free.
+
+        Of several that wait the newest counts. It saves time or does nothing: no event tells.
+        """
+        if self._at_work is not None and not self._at_work.done():
+            return
+        self._to_read = read_request
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        while (read_request := self._to_read) is not None:
+            self._to_read = None
+            try:
+                await self._generator.read_ahead(read_request(), self._slot)
+            except VisavisError as error:
+                log.debug("read ahead: %s", error)
+
+    async def _stop_reading(self) -> None:
+        task, self._reading, self._to_read = self._reading, None, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     async def _stop(self) -> None:
         task, self._at_work = self._at_work, None
         if task is not None:
@@ -84,6 +117,8 @@ class Session:
         answer = self._generator.answer(request, self._slot)
         with log_context(turn=turn):
             try:
+                if self._reading is not None:
+                    await asyncio.wait({self._reading})
                 await self._publish(turn, answer)
             except asyncio.CancelledError:
                 if not self._closed:

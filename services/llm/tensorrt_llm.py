@@ -213,7 +213,7 @@ class TensorRtLlmBackend:
 
 def sampling_arguments(sampling: Sampling, room_tokens: int) -> dict[str, Any]:
     """Keywords of SamplingParams. Its own default would end every answer after 32 tokens."""
-    arguments: dict[str, Any] = {"max_tokens": min(sampling.max_tokens, room_tokens)}
+    arguments: dict[str, Any] = {"max_tokens": max(1, min(sampling.max_tokens, room_tokens))}
     if sampling.temperature == 0:
         arguments["top_k"] = 1
     else:

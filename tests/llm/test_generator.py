@@ -136,10 +136,10 @@ async def test_tokens_are_estimated_where_the_backend_does_not_tell() -> None:
 
 async def test_reading_ahead_is_for_backends_that_remember() -> None:
     forgetful = FakeBackend(*words("Hi"))
-    await Generator(forgetful, DEFAULTS, ManualClock()).read_ahead(1)
+    await Generator(forgetful, DEFAULTS, ManualClock()).read_persona(1)
     assert forgetful.requests == []
     mindful = FakeBackend(*words("Hi"), keeps_prefix=True)
-    await Generator(mindful, DEFAULTS, ManualClock()).read_ahead(1)
+    await Generator(mindful, DEFAULTS, ManualClock()).read_persona(1)
     assert mindful.requests[0].slot == 1
     assert mindful.requests[0].messages[0].content == "Be kind."
     assert mindful.requests[0].sampling.max_tokens == 1

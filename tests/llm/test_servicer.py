@@ -339,3 +339,43 @@ async def test_each_slot_reads_the_persona_once_ahead_of_its_first_session(bus: 
                     await call.read()
     ahead = [r.slot for r in backend.requests if r.messages[-1].content == "."]
     assert sorted(ahead) == [0, 1]
+
+
+def read_ahead(text: str) -> llm_pb2.LlmAttachRequest:
+    return llm_pb2.LlmAttachRequest(read_ahead=llm_pb2.ReadAhead(request=request(text)))
+
+
+async def test_what_is_still_being_said_is_read_and_not_answered(bus: Bus) -> None:
+    backend = FakeBackend(*words("Fine."), keeps_prefix=True, slots=1)
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("s1", Kind.TOKENS) as tokens,
+        attached(stub, "s1") as lease,
+    ):
+        await lease.write(read_ahead("How are"))
+        await lease.write(begin(1, "How are you?"))
+        chunks = await tokens_of_turn(tokens, 1)
+    assert "".join(c.text for c in chunks) == "Fine."
+    read, asked = [r for r in backend.requests if r.messages[-1].content != "."]
+    assert (read.messages[-1].content, read.sampling.max_tokens) == ("How are", 0)
+    assert read.slot == asked.slot and asked.sampling.max_tokens > 1
+
+
+async def test_reading_ahead_never_disturbs_an_answer_and_never_complains(bus: Bus) -> None:
+    backend = FakeBackend(*words("Well"), keeps_prefix=True, slots=1)
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("s1", Kind.TOKENS) as tokens,
+        attached(stub, "s1") as lease,
+    ):
+        backend.hang = True
+        await lease.write(begin(1))
+        assert await next_text(tokens) == "Well"
+        await lease.write(read_ahead("And then"))
+        await lease.write(read_ahead(""))
+        backend.hang = False
+        await lease.write(read_ahead("And what"))
+        await lease.write(begin(2, "And what is that?"))
+        assert "".join(c.text for c in await tokens_of_turn(tokens, 2)) == "Well"
+    asked = [r.messages[-1].content for r in backend.requests if r.messages[-1].content != "."]
+    assert asked == ["Hello", "And what is that?"]

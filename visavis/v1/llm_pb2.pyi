@@ -53,18 +53,26 @@ class GenerateResponse(_message.Message):
     def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ...) -> None: ...
 
 class LlmAttachRequest(_message.Message):
-    __slots__ = ("config", "begin")
+    __slots__ = ("config", "begin", "read_ahead")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
+    READ_AHEAD_FIELD_NUMBER: _ClassVar[int]
     config: LlmAttachConfig
     begin: BeginTurn
-    def __init__(self, config: _Optional[_Union[LlmAttachConfig, _Mapping]] = ..., begin: _Optional[_Union[BeginTurn, _Mapping]] = ...) -> None: ...
+    read_ahead: ReadAhead
+    def __init__(self, config: _Optional[_Union[LlmAttachConfig, _Mapping]] = ..., begin: _Optional[_Union[BeginTurn, _Mapping]] = ..., read_ahead: _Optional[_Union[ReadAhead, _Mapping]] = ...) -> None: ...
 
 class LlmAttachConfig(_message.Message):
     __slots__ = ("session",)
     SESSION_FIELD_NUMBER: _ClassVar[int]
     session: str
     def __init__(self, session: _Optional[str] = ...) -> None: ...
+
+class ReadAhead(_message.Message):
+    __slots__ = ("request",)
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    request: GenerateRequest
+    def __init__(self, request: _Optional[_Union[GenerateRequest, _Mapping]] = ...) -> None: ...
 
 class BeginTurn(_message.Message):
     __slots__ = ("turn", "request")
