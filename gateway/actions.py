@@ -41,6 +41,13 @@ class BeginAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """Let the language model read what the visitor has said so far, to be quicker later."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmTurn:
     """The visitor has finished: the turn may be heard."""
 
@@ -62,4 +69,4 @@ class Emit:
     event: ServerEvent
 
 
-Action: TypeAlias = AnnounceTurn | BeginAnswer | ConfirmTurn | CloseTurn | Emit
+Action: TypeAlias = AnnounceTurn | BeginAnswer | ReadAhead | ConfirmTurn | CloseTurn | Emit

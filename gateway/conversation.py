@@ -18,11 +18,15 @@ from gateway.actions import (
     CloseTurn,
     ConfirmTurn,
     Emit,
+    ReadAhead,
     Reason,
 )
 from gateway.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, TurnEvent
 from gateway.heard import heard_text
 from gateway.history import History
+
+# A clause that goes on has other marks at its end than one that is cut off.
+_MARKS = ".,!?…。，！？、"
 
 State = Literal["idle", "listening", "thinking", "speaking"]
 
@@ -66,6 +70,17 @@ class Turn:
 def same_words(one: str, other: str) -> bool:
     """Whether two transcripts differ in punctuation and case at most."""
     return _words(one) == _words(other)
+
+
+def _certain_words(text: str) -> str:
+    """What of a partial transcript will most likely stay: all but its last word and mark.
+
+    Its own end is the recogniser's guess at a word that was cut in the middle.
+    """
+    if " " in text.strip():
+        return text.strip().rpartition(" ")[0].rstrip(_MARKS)
+    # One word, or a script without blanks.
+    return "" if text.isascii() else text.strip().rstrip(_MARKS)[:-1]
 
 
 def _words(text: str) -> str:
@@ -140,6 +155,8 @@ class Conversation:
         if self._turn is not None and not self._turn.confirmed:
             actions += [*self._end_turn("speech"), self._announce("speech")]
         actions.append(Emit(TranscriptEvent(utterance=utterance, text=text, final=False)))
+        if self._turn is None and (known := _certain_words(text)):
+            actions.append(ReadAhead(self._history.prompt(known)))
         return self._settle(actions)
 
     def paused(self, utterance: int, text: str, probability: float, now: float) -> list[Action]:

@@ -6,6 +6,7 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ from gateway.actions import (
     CloseTurn,
     ConfirmTurn,
     Emit,
+    ReadAhead,
 )
 from gateway.audience import Audience
 from gateway.background import Background
@@ -332,6 +334,8 @@ class Session:
                     self._announce(action)
                 case BeginAnswer():
                     self._background.start(self._begin(action))
+                case ReadAhead():
+                    self._background.start(self._read_ahead(action))
                 case ConfirmTurn():
                     self._playout.confirm(action.turn)
                     self._stopwatch.confirmed(self._clock.now())
@@ -359,6 +363,10 @@ class Session:
             self._perform(
                 self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             )
+
+    async def _read_ahead(self, action: ReadAhead) -> None:
+        with contextlib.suppress(VisavisError):  # nothing is lost but the time it would save
+            await self.stages.read_ahead(action.messages)
 
     def _close_turn(self, action: CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()

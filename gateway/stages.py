@@ -78,13 +78,13 @@ class Stages:
 
     async def begin_answer(self, turn: int, messages: Iterable[Message]) -> None:
         """Let the language model answer. Raises StageLostError."""
-        request = llm_pb2.GenerateRequest(
-            messages=[llm_pb2.Message(role=_ROLES[m.role], content=m.content) for m in messages],
-            max_tokens=self._settings.max_tokens,
-            temperature=self._settings.temperature,
-        )
-        begin = llm_pb2.BeginTurn(turn=turn, request=request)
+        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages))
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
+
+    async def read_ahead(self, messages: Iterable[Message]) -> None:
+        """Let the language model read a question that is not complete. Raises StageLostError."""
+        read = llm_pb2.ReadAhead(request=self._request(messages))
+        await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
 
     async def update(self, options: Options) -> None:
         """Tell asr and tts; the face is changed by `refresh_face`. Raises StageLostError."""
@@ -115,6 +115,13 @@ class Stages:
         self._codecs = tuple(codecs)
         request = face_pb2.SetCodecs(codecs=[_codec(c) for c in self._codecs])
         await self._leases["face"].send(face_pb2.FaceAttachRequest(codecs=request))
+
+    def _request(self, messages: Iterable[Message]) -> llm_pb2.GenerateRequest:
+        return llm_pb2.GenerateRequest(
+            messages=[llm_pb2.Message(role=_ROLES[m.role], content=m.content) for m in messages],
+            max_tokens=self._settings.max_tokens,
+            temperature=self._settings.temperature,
+        )
 
     # ------------------------------------------------------------ first messages
 

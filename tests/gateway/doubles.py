@@ -164,6 +164,8 @@ class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
         llm_pb2_grpc.add_LanguageModelServicer_to_server(self, server)
 
     async def request(self, session: str, request: Any) -> None:
+        if request.WhichOneof("request") != "begin":
+            return
         begin = request.begin
         self.seen.prompts.append([(m.role, m.content) for m in begin.request.messages])
         if self.name in self.script.silent:

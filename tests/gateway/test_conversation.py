@@ -13,6 +13,7 @@ from gateway.actions import (
     CloseTurn,
     ConfirmTurn,
     Emit,
+    ReadAhead,
 )
 from gateway.conversation import Conversation
 from gateway.events import (
@@ -144,6 +145,28 @@ def test_speech_from_first_sound_to_turn(talk: Conversation) -> None:
     assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "speech", opens=True)]
     assert of(actions, TurnEvent) == [TurnEvent(turn=1, event="opened")]
     assert talk.state == "thinking"
+
+
+@pytest.mark.parametrize(
+    ("partial", "read"), [("How far is the mo.", "How far is the"), ("月亮有多远", "月亮有多")]
+)
+def test_what_is_surely_said_is_read_ahead(talk: Conversation, partial: str, read: str) -> None:
+    talk.speech_started(1)
+    (ahead,) = of(talk.partial(1, partial), ReadAhead)
+    assert [(m.role, m.content) for m in ahead.messages] == [
+        ("system", "Be brief."),
+        ("user", read),
+    ]
+
+
+def test_a_single_word_may_be_any_other(talk: Conversation) -> None:
+    talk.speech_started(1)
+    assert of(talk.partial(1, "What?"), ReadAhead) == []
+
+
+def test_a_typed_question_is_not_disturbed_by_reading(talk: Conversation) -> None:
+    talk.submit_text("Hello", 0)
+    assert of(talk.partial(1, "How far is the mo"), ReadAhead) == []
 
 
 def test_a_pause_prepares_an_answer_that_nobody_sees(talk: Conversation) -> None:

@@ -46,6 +46,16 @@ def visitor(doubles: Doubles, session: GatewaySession) -> Visitor:
     return Visitor(doubles, session)
 
 
+async def test_the_question_is_read_while_it_is_spoken(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles
+) -> None:
+    await visitor.does(E.SPEECH_STARTED)
+    await visitor.does(E.PARTIAL, "How far is the mo")
+    (ahead,) = await until(lambda: doubles.seen.of("llm", "read_ahead"))
+    assert ahead.read_ahead.request.messages[-1].content == "How far is the"
+    assert doubles.seen.prompts == []
+
+
 async def test_the_answer_is_prepared_in_the_pause(
     visitor: Visitor, session: GatewaySession, doubles: Doubles, client: GatewayClient
 ) -> None:
