@@ -155,6 +155,10 @@ class TranscriptChunk:
     end_of_turn_probability: float = 0.0
     words: tuple[WordTime, ...] = ()
     speech_end_samples: int = 0
+    stable_characters: int = 0
+    """So many characters of the text are never taken back."""
+    voiced_ms: int = 0
+    compute_ms: float = 0.0
 
     def to_message(self) -> pb.TranscriptChunk:
         return pb.TranscriptChunk(
@@ -168,6 +172,9 @@ class TranscriptChunk:
                 pb.WordTime(word=w.word, start_ms=w.start_ms, end_ms=w.end_ms) for w in self.words
             ],
             speech_end_samples=self.speech_end_samples,
+            stable_characters=self.stable_characters,
+            voiced_ms=self.voiced_ms,
+            compute_ms=self.compute_ms,
         )
 
     @classmethod
@@ -181,6 +188,9 @@ class TranscriptChunk:
             m.end_of_turn_probability,
             tuple(WordTime(w.word, w.start_ms, w.end_ms) for w in m.words),
             m.speech_end_samples,
+            m.stable_characters,
+            m.voiced_ms,
+            m.compute_ms,
         )
 
 

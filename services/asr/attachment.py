@@ -8,7 +8,7 @@ import logging
 from services.asr.session import ListeningSession
 from services.asr.stream import Heard
 from services.asr.transcript import Segment
-from services.asr.vad import SAMPLE_RATE_HZ
+from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from visavis.bus import Bus, Subscription
 from visavis.media import PcmChunk, Place, Stamp, TranscriptChunk, TranscriptEvent, WordTime
 from visavis.subjects import Kind
@@ -46,6 +46,9 @@ def chunk_of(heard: Heard, place: Place, offset_samples: int = 0) -> TranscriptC
         heard.end_of_turn,
         words_of(heard.segments, offset_samples),
         heard.speech_end_samples + offset_samples if told_end else 0,
+        heard.stable_characters,
+        heard.voiced_frames * FRAME_SAMPLES * 1000 // SAMPLE_RATE_HZ,
+        heard.compute_s * 1000,
     )
 
 

@@ -86,6 +86,11 @@ class Endpointer:
         return self._silent_frames
 
     @property
+    def voiced_frames(self) -> int:
+        """Frames of the latest utterance that were speech: its length without pauses."""
+        return self._voiced_frames
+
+    @property
     def end_of_turn(self) -> float | None:
         """The turn detector's latest opinion on the present pause."""
         return self._end_of_turn

@@ -127,11 +127,20 @@ class Hearing:
 
         return await self._lanes[self._names.vad].run(work)
 
-    async def end_of_turn(self, pcm: NDArray[np.float32]) -> float:
-        """Probability that the speaker of pcm [N] float32 has finished."""
-        if self._turn is None:
+    async def end_of_turn(self, pcm: NDArray[np.float32]) -> tuple[float, float]:
+        """Probability that the speaker of pcm [N] float32 has finished, and seconds of computing.
+
+        The recogniser works at the same time, on a lane of its own.
+        """
+        detector = self._turn
+        if detector is None:
             raise EngineLoadError("the turn detector is not loaded yet")
-        return await self._lanes[self._names.turn].run(self._turn.probability, pcm)
+
+        def work() -> tuple[float, float]:
+            started = time.monotonic()
+            return detector.probability(pcm), time.monotonic() - started
+
+        return await self._lanes[self._names.turn].run(work)
 
     async def transcribe(self, pcm: NDArray[np.float32], language: str) -> tuple[Transcript, float]:
         """Text of pcm [N] float32 (one piece), and the seconds that it cost to compute."""

@@ -195,6 +195,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             interim_results=config.interim_results,
             rules=self._settings.endpoint_rules(),
             clock=self._clock,
+            recorded=config.recorded,
         )
 
 

@@ -40,12 +40,17 @@ class ListeningSession:
         interim_results: bool,
         rules: EndpointRules,
         clock: Clock,
+        recorded: bool = False,
     ) -> None:
-        """Raises UnknownNameError if nothing hears `language`."""
+        """recorded: wait for every answer of the networks before hearing on.
+
+        Raises UnknownNameError if nothing hears `language`.
+        """
         code, _ = hearing.languages.resolve(language)
         self._hearing = hearing
         self._listener = Listener(code, interim_results=interim_results, rules=rules)
         self._clock = clock
+        self._recorded = recorded
         self._resampler: Resampler | None = None
         self._vad = VadState()
         self._waiting = np.zeros(0, np.float32)
@@ -143,6 +148,8 @@ class ListeningSession:
                 await self._settle()
 
     def _ahead(self) -> bool:
+        if self._recorded:
+            return True
         assert self._started is not None
         passed_s = self._clock.now() - self._started
         return self._heard_samples / SAMPLE_RATE_HZ - passed_s > _LIVE_LEAD_S
@@ -166,8 +173,8 @@ class ListeningSession:
     async def _answer(self, work: Transcribe | Judge) -> None:
         try:
             if isinstance(work, Judge):
-                end_of_turn = await self._hearing.end_of_turn(work.pcm)
-                await self._take(self._listener.judged(work, end_of_turn))
+                end_of_turn, cost_s = await self._hearing.end_of_turn(work.pcm)
+                await self._take(self._listener.judged(work, end_of_turn, cost_s))
                 return
             text, cost_s = await self._hearing.transcribe(work.pcm, work.language)
             if work.purpose is Purpose.PARTIAL:

@@ -78,6 +78,12 @@ class Heard:
     speech_end_samples: int = 0
     late_samples: int = 0
     """Of FINAL: how long ago the end of the utterance became certain."""
+    stable_characters: int = 0
+    """So many characters of the text will not be taken back."""
+    voiced_frames: int = 0
+    """VAD frames of this utterance that were speech so far."""
+    compute_s: float = 0.0
+    """How long the networks worked for this event."""
 
 
 Output = Transcribe | Judge | Heard
@@ -101,6 +107,8 @@ class _Utterance:
     speech_end: int = 0
     ended_at: int | None = None
     settle_pauses: set[int] = field(default_factory=set)
+    text_cost_s: float = 0.0
+    judge_cost_s: float = 0.0
     next_partial: int = 0
 
 
@@ -164,24 +172,25 @@ class Listener:
         if work.purpose is Purpose.PARTIAL:
             rest = max(_PARTIAL_EVERY_SAMPLES, int(cost_s / _PARTIAL_DUTY * SAMPLE_RATE_HZ))
             utterance.next_partial = self._tape.end + rest
+            utterance.text_cost_s = cost_s
             return self._partial(utterance, text)
         if work.pause != utterance.pause or not (
             utterance.paused or utterance.ended_at is not None
         ):
             return []
-        utterance.text = text
+        utterance.text, utterance.text_cost_s = text, cost_s
         if utterance.ended_at is not None:
             return self._close(utterance)
         return self._consider(utterance)
 
-    def judged(self, work: Judge, end_of_turn: float) -> list[Output]:
-        """The turn detector's answer to `work`."""
+    def judged(self, work: Judge, end_of_turn: float, cost_s: float) -> list[Output]:
+        """The turn detector's answer to `work`, and how long it computed."""
         utterance = self._utterances.get(work.utterance)
         stale = utterance is None or work.pause != utterance.pause or not utterance.paused
         if utterance is None or stale:
             return []
         utterance.end_of_turn = end_of_turn
-        utterance.judged = True
+        utterance.judged, utterance.judge_cost_s = True, cost_s
         return self._consider(utterance)
 
     def _on_signal(self, signal: Signal) -> list[Output]:
@@ -210,7 +219,9 @@ class Listener:
         utterance.next_partial = self._tape.end + _PARTIAL_EVERY_SAMPLES
         utterance.speech = [1.0] * ((self._tape.end - utterance.piece_start) // FRAME_SAMPLES)
         self._utterances[utterance.number] = self._current = utterance
-        return [Heard(TranscriptEvent.SPEECH_STARTED, utterance.number, start)]
+        voiced = self._endpointer.voiced_frames
+        event = TranscriptEvent.SPEECH_STARTED
+        return [Heard(event, utterance.number, start, voiced_frames=voiced)]
 
     def _resume(self, utterance: _Utterance) -> list[Output]:
         utterance.paused = False
@@ -274,7 +285,9 @@ class Listener:
 
     def _discard(self, utterance: _Utterance) -> list[Output]:
         del self._utterances[utterance.number]
-        return [Heard(TranscriptEvent.DISCARDED, utterance.number, self._tape.end)]
+        voiced = self._endpointer.voiced_frames
+        event = TranscriptEvent.DISCARDED
+        return [Heard(event, utterance.number, self._tape.end, voiced_frames=voiced)]
 
     def _partial(self, utterance: _Utterance, text: Transcript) -> list[Output]:
         if utterance.ended_at is not None or utterance.paused:
@@ -350,6 +363,9 @@ class Listener:
             text.segments if event is TranscriptEvent.FINAL else (),
             utterance.speech_end if done else 0,
             0 if utterance.ended_at is None else now - utterance.ended_at,
+            voiced_frames=self._endpointer.voiced_frames,
+            # Both worked at the same time.
+            compute_s=max(utterance.text_cost_s, utterance.judge_cost_s if done else 0.0),
         )
 
     def _forget(self) -> None:

@@ -75,8 +75,8 @@ class FakeHearing:
     async def speech(self, frames: NDArray[np.float32], state: VadState) -> list[float]:
         return [1.0 if np.abs(f).mean() > COUGH / 2 else 0.0 for f in frames]
 
-    async def end_of_turn(self, pcm: NDArray[np.float32]) -> float:
-        return self.answer
+    async def end_of_turn(self, pcm: NDArray[np.float32]) -> tuple[float, float]:
+        return self.answer, 0.0
 
     async def transcribe(self, pcm: NDArray[np.float32], language: str) -> tuple[Transcript, float]:
         self.asked.set()

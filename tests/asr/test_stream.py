@@ -46,7 +46,7 @@ class Desk:
     def answer(self) -> None:
         work = self.waiting.pop(0)
         if isinstance(work, Judge):
-            self.take(self.listener.judged(work, self.end_of_turn))
+            self.take(self.listener.judged(work, self.end_of_turn, 0.005))
             return
         heard = CountingTranscriber().transcribe(work.pcm, work.language)
         if self.text is not None:

@@ -9,14 +9,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("sample_rate_hz", "language", "interim_results")
+    __slots__ = ("sample_rate_hz", "language", "interim_results", "recorded")
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
     sample_rate_hz: int
     language: str
     interim_results: bool
-    def __init__(self, sample_rate_hz: _Optional[int] = ..., language: _Optional[str] = ..., interim_results: _Optional[bool] = ...) -> None: ...
+    recorded: bool
+    def __init__(self, sample_rate_hz: _Optional[int] = ..., language: _Optional[str] = ..., interim_results: _Optional[bool] = ..., recorded: _Optional[bool] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "pcm_s16le")

@@ -61,7 +61,7 @@ class WordTime(_message.Message):
     def __init__(self, word: _Optional[str] = ..., start_ms: _Optional[int] = ..., end_ms: _Optional[int] = ...) -> None: ...
 
 class TranscriptChunk(_message.Message):
-    __slots__ = ("header", "event", "utterance", "text", "language", "end_of_turn_probability", "words", "speech_end_samples")
+    __slots__ = ("header", "event", "utterance", "text", "language", "end_of_turn_probability", "words", "speech_end_samples", "stable_characters", "voiced_ms", "compute_ms")
     class Event(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         EVENT_UNSPECIFIED: _ClassVar[TranscriptChunk.Event]
@@ -84,6 +84,9 @@ class TranscriptChunk(_message.Message):
     END_OF_TURN_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
     SPEECH_END_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    STABLE_CHARACTERS_FIELD_NUMBER: _ClassVar[int]
+    VOICED_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_MS_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     event: TranscriptChunk.Event
     utterance: int
@@ -92,7 +95,10 @@ class TranscriptChunk(_message.Message):
     end_of_turn_probability: float
     words: _containers.RepeatedCompositeFieldContainer[WordTime]
     speech_end_samples: int
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., event: _Optional[_Union[TranscriptChunk.Event, str]] = ..., utterance: _Optional[int] = ..., text: _Optional[str] = ..., language: _Optional[str] = ..., end_of_turn_probability: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordTime, _Mapping]]] = ..., speech_end_samples: _Optional[int] = ...) -> None: ...
+    stable_characters: int
+    voiced_ms: int
+    compute_ms: float
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., event: _Optional[_Union[TranscriptChunk.Event, str]] = ..., utterance: _Optional[int] = ..., text: _Optional[str] = ..., language: _Optional[str] = ..., end_of_turn_probability: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordTime, _Mapping]]] = ..., speech_end_samples: _Optional[int] = ..., stable_characters: _Optional[int] = ..., voiced_ms: _Optional[int] = ..., compute_ms: _Optional[float] = ...) -> None: ...
 
 class TurnChunk(_message.Message):
     __slots__ = ("header", "reason")
