@@ -19,7 +19,15 @@ import numpy as np
 from tests.gateway.media import PictureEncoder, tone
 from visavis.bus import Bus
 from visavis.discovery import MICRO_PREFIX
-from visavis.media import PcmChunk, Place, TokenChunk, VideoChunk, VideoCodec
+from visavis.media import (
+    PcmChunk,
+    Place,
+    TokenChunk,
+    TranscriptChunk,
+    TranscriptEvent,
+    VideoChunk,
+    VideoCodec,
+)
 from visavis.subjects import Kind
 from visavis.v1 import (
     asr_pb2_grpc,
@@ -33,6 +41,8 @@ from visavis.v1 import (
 
 VOICE_RATE_HZ = 24_000
 FPS = 25
+_LOUD = 1000
+_SILENCE_SAMPLES = 1600
 
 
 @dataclass
@@ -41,6 +51,8 @@ class Script:
 
     answer: str = "Hello there. I am fine."
     voice_s: float = 0.4
+    hears: str = ""
+    """What asr says that every burst of sound meant; empty: asr is deaf."""
     slots: int = 4
     refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
     """Status that an Attach of a service ends with."""
@@ -152,6 +164,32 @@ def _wrap(config: Any) -> _Config:
 
 class AsrDouble(Double, asr_pb2_grpc.SpeechRecognitionServicer):
     name = "asr"
+
+    async def work(self, session: str) -> None:
+        """Loud sound is speech; 100 ms of silence end it."""
+        seq, utterance, silent = 0, 0, -1
+
+        async def say(event: TranscriptEvent, text: str, pts: int) -> None:
+            nonlocal seq
+            place, end = Place(session, 0, seq, pts), pts - _SILENCE_SAMPLES
+            chunk = TranscriptChunk(place, event, utterance, text, speech_end_samples=end)
+            await self.bus.publish(Kind.TRANSCRIPT, chunk)
+            seq += 1
+
+        async with self.bus.subscribe(session, Kind.MIC) as sounds:
+            async for chunk in sounds:
+                assert isinstance(chunk, PcmChunk)
+                pts = chunk.place.pts + len(chunk.pcm)
+                if np.abs(chunk.pcm.astype(int)).max(initial=0) > _LOUD:
+                    if silent < 0:
+                        utterance += 1
+                        await say(TranscriptEvent.SPEECH_STARTED, "", pts)
+                    silent = 0
+                elif silent >= 0:
+                    silent += len(chunk.pcm)
+                    if silent >= _SILENCE_SAMPLES:
+                        silent = -1
+                        await say(TranscriptEvent.FINAL, self.script.hears, pts)
 
     def register(self, server: grpc.aio.Server) -> None:
         asr_pb2_grpc.add_SpeechRecognitionServicer_to_server(self, server)

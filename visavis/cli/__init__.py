@@ -10,6 +10,7 @@ from rich.text import Text
 
 from visavis.cli.ask import ask
 from visavis.cli.avatar import avatar_app
+from visavis.cli.bench import bench_app
 from visavis.cli.bundle import bundle_app
 from visavis.cli.doctor import doctor
 from visavis.cli.engine import engine_app
@@ -32,6 +33,7 @@ app.command()(script)
 app.add_typer(avatar_app, name="avatar")
 app.add_typer(models_app, name="models")
 app.add_typer(engine_app, name="engine")
+app.add_typer(bench_app, name="bench")
 app.add_typer(bundle_app, name="bundle")
 app.command()(doctor)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,12 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from visavis.cli.output import check_output
-from visavis.cli.up import stack_arguments
-from visavis.cli.weights import pull_profile
-from visavis.client import MIC_RATE_HZ, GatewayClient, GatewayError, GatewaySession
+from visavis.cli.running_gateway import running_gateway
+from visavis.client import MIC_RATE_HZ, GatewayError, GatewaySession
 from visavis.errors import InvalidInputError, VisavisError
-from visavis.stack.location import log_dir
-from visavis.stack.supervisor import Stack, StackOptions
 
 _SOUND_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".webm"}
 # After the sound has ended: pauses are judged, the answer thought and spoken.
@@ -67,7 +62,7 @@ def ask(
     console = Console()
 
     async def run() -> tuple[Exchange, bytes | None]:
-        async with _gateway(url, api_key, profile, console) as client:
+        async with running_gateway(url, api_key, profile, console, command="ask") as client:
             options = {"language": language, "avatar": avatar, "voice": voice}
             async with client.session(**options) as session:
                 return await _converse(session, question, spoken, record=output is not None)
@@ -94,26 +89,6 @@ def _spoken_question(question: str) -> NDArray[np.int16] | None:
     from visavis.audio_file import read_mono
 
     return read_mono(path, MIC_RATE_HZ)
-
-
-@contextlib.asynccontextmanager
-async def _gateway(
-    url: str, api_key: str, profile: str, console: Console
-) -> AsyncIterator[GatewayClient]:
-    """The gateway at `url`, or one of a stack of our own for as long as needed."""
-    async with GatewayClient(url, api_key) as client:
-        if await client.answers():
-            yield client
-            return
-    pull_profile(profile, console)
-    options = StackOptions(log_dir=log_dir() / "ask", arguments=stack_arguments(profile))
-    with console.status("No stack is running; starting one …"):
-        stack = await Stack(options).__aenter__()
-    try:
-        async with GatewayClient(stack.url) as client:
-            yield client
-    finally:
-        await stack.stop()
 
 
 async def _converse(

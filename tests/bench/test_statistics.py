@@ -1,0 +1,87 @@
+"""Percentiles, tables, JSON and pictures of figures."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from visavis.bench.picture import draw
+from visavis.bench.report import Row, check_target, report, rows_of, write_report
+from visavis.bench.statistics import summarise
+from visavis.cli.bench_tables import figures_table, written
+from visavis.errors import InvalidInputError
+
+
+def test_percentiles_lie_between_neighbours_and_missing_values_are_left_out() -> None:
+    summary = summarise([0.1 * i for i in range(11)] + [None])
+    assert summary is not None
+    assert summary.count == 11
+    assert summary.p50 == pytest.approx(0.5)
+    assert summary.p90 == pytest.approx(0.9)
+    assert summary.p95 == pytest.approx(0.95)
+    assert summary.max == pytest.approx(1.0)
+
+
+def test_nothing_measured_is_no_figure() -> None:
+    assert summarise([None, None]) is None
+
+
+def rows() -> list[Row]:
+    turns: list[dict[str, float | None]] = [
+        {"wait": 0.2, "memory": 3e6},
+        {"wait": 0.4, "memory": None},
+    ]
+    return rows_of(turns, {"wait": "s", "memory": "MB", "absent": "s"})
+
+
+def test_the_report_can_be_read_back_and_names_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    result = report("latency", rows(), counts={"asked": 2}, turns=[], settings={})
+    write_report(path, result)
+    read = json.loads(path.read_text(encoding="utf-8"))
+    assert read["figures"]["wait"]["p50"] == pytest.approx(0.3)
+    assert read["figures"]["memory"]["count"] == 1
+    assert "absent" not in read["figures"]
+    assert read["machine"]["cores"] >= 1
+
+
+def test_the_table_says_what_could_not_be_measured() -> None:
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(figures_table("title", rows()))
+    lines = capture.get().splitlines()
+    assert any("wait" in line and "0.300 s" in line for line in lines)
+    assert any("absent" in line and " 0 " in line and "-" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [(0.3004, "s", "0.300 s"), (2.5e6, "MB", "2 MB"), (0.125, "%", "12.5%"), (3.0, "", "3")],
+)
+def test_units(value: float, unit: str, text: str) -> None:
+    assert written(value, unit) == text
+
+
+def test_the_picture_is_drawn_to_scale() -> None:
+    root = ElementTree.fromstring(draw("a < b", rows()))
+    bars = [e for e in root.iter() if e.tag.endswith("rect") and e.get("fill") == "#2a6f97"]
+    dots = [e for e in root.iter() if e.tag.endswith("circle")]
+    assert len(bars) == len(dots) == 1
+    left, width = float(bars[0].attrib["x"]), float(bars[0].attrib["width"])
+    # Median 0.3 of at most 0.4.
+    assert width / (float(dots[0].attrib["cx"]) - left) == pytest.approx(0.75, abs=0.01)
+
+
+def test_a_picture_of_nothing_is_a_picture() -> None:
+    ElementTree.fromstring(draw("nothing", []))
+
+
+def test_a_result_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    check_target(None, ".json")
+    check_target(tmp_path / "x.json", ".json")
+    with pytest.raises(InvalidInputError, match=r"x\.json"):
+        check_target(tmp_path / "x.txt", ".json")
+    with pytest.raises(InvalidInputError, match="no such folder"):
+        check_target(tmp_path / "none" / "x.json", ".json")

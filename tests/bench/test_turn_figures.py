@@ -1,0 +1,158 @@
+"""Figures out of what a visitor noted: each by its definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from visavis.bench.clips import RATE_HZ, Clip
+from visavis.bench.counters import parse_counters, rise
+from visavis.bench.latency import answered, ended, sessions_of
+from visavis.bench.speech_span import SpeechSpan
+from visavis.bench.trace import HeardSound, SeenPicture, Trace
+from visavis.bench.turn_figures import TurnFigures, measure
+
+RECORD: dict[str, Any] = {
+    "turn": 3,
+    "state": "finished",
+    "transcript": "How are you?",
+    "answer": " Fine.",
+    "voice_to_voice_ms": 300.0,
+    "stages": [
+        {"name": "asr", "start_ms": 0.0, "end_ms": 200.0},
+        {"name": "playout", "start_ms": 280.0, "end_ms": 300.0},
+    ],
+    "stage_seconds": {
+        "llm": {"first_token": 0.08},
+        "tts": {"first_phrase": 0.1, "first_voice": 0.13},
+    },
+}
+
+
+def clip(name: str = "one", language: str = "en") -> Clip:
+    return Clip(name, np.zeros(RATE_HZ, np.int16), SpeechSpan(0, RATE_HZ, "label"), "", language)
+
+
+def sound(at_s: float, media_s: float, loud_from: int | None) -> HeardSound:
+    """20 ms that arrived at `at_s`; audible from sample `loud_from` on."""
+    pcm = np.zeros(960, np.int16)
+    if loud_from is not None:
+        pcm[loud_from:] = 4000
+    return HeardSound(at_s, media_s, pcm, 48_000)
+
+
+def trace(sounds: list[HeardSound]) -> Trace:
+    """Speech from 10 s to 12 s of the client's clock."""
+    events = [
+        (12.2, {"type": "turn", "turn": 3, "event": "opened"}),
+        (12.29, {"type": "turn", "turn": 3, "event": "speaking"}),
+    ]
+    pictures = [SeenPicture(12.30, 50.00), SeenPicture(12.34, 50.04), SeenPicture(12.38, 50.08)]
+    return Trace(10.0, 12.0, list(events), sounds, pictures)
+
+
+def answer(first_s: float, count: int = 40) -> list[HeardSound]:
+    """Silence, then a voice whose first packet arrives at `first_s`."""
+    quiet = sound(first_s - 0.02, 50.03, None)
+    return [quiet, *(sound(first_s + 0.02 * i, 50.05 + 0.02 * i, 0) for i in range(count))]
+
+
+def test_each_figure_is_taken_from_the_end_of_speech() -> None:
+    turn = measure(clip(), trace(answer(12.31)), RECORD, {})
+    assert turn.counted, turn.note
+    assert turn.figures["voice_to_voice"] == pytest.approx(0.31)
+    assert turn.figures["first_sample_leaves"] == pytest.approx(0.29)
+    # The picture of media time 50.04 is on show when the sound of 50.05 is heard.
+    assert turn.figures["first_frame"] == pytest.approx(0.34)
+    assert turn.figures["server_voice_to_voice"] == pytest.approx(0.3)
+    assert turn.figures["endpoint_wait"] == pytest.approx(0.2)
+    assert turn.figures["first_token"] == pytest.approx(0.08)
+    assert turn.figures["first_phrase"] == pytest.approx(0.1)
+    assert turn.figures["synthesis"] == pytest.approx(0.03)
+    assert turn.figures["playout_wait"] == pytest.approx(0.02)
+    assert turn.answer_s == pytest.approx(0.8)
+    assert turn.answer == "Fine."
+
+
+def test_sound_before_the_end_of_speech_is_speaking_over() -> None:
+    turn = measure(clip(), trace(answer(11.5)), RECORD, {})
+    assert turn.spoke_over
+    assert not turn.counted
+
+
+def test_the_rest_of_an_older_answer_is_not_speaking_over() -> None:
+    turn = measure(clip(), trace([sound(9.9, 40.0, 0), *answer(12.3)]), RECORD, {})
+    assert not turn.spoke_over
+    assert turn.counted
+
+
+def test_a_short_answer_is_told_and_not_counted() -> None:
+    turn = measure(clip(), trace(answer(12.3, count=15)), RECORD, {})
+    assert not turn.counted
+    assert "shorter" in turn.note
+
+
+def test_no_answer_is_told_and_not_counted() -> None:
+    assert measure(clip(), trace([]), {}, {}).note == "no turn came of it"
+    assert measure(clip(), trace([]), RECORD, {}).note == "no answer could be heard"
+    failed = {**RECORD, "state": "failed", "reason": "llm: gone"}
+    assert "llm: gone" in measure(clip(), trace([]), failed, {}).note
+
+
+def test_counters_give_means_and_underruns() -> None:
+    counters = {
+        "first_frame_seconds_sum": 0.35,
+        "first_frame_seconds_count": 1.0,
+        "asr_final_seconds_count": 1.0,
+        "gateway_voice_underruns_total": 2.0,
+    }
+    turn = measure(clip(), trace(answer(12.3)), RECORD, counters)
+    assert turn.figures["server_first_frame"] == pytest.approx(0.35)
+    assert turn.figures["recognition"] == 0.0
+    assert turn.figures["synthesis_first_audio"] is None
+    assert turn.underruns == 2
+
+
+def test_metrics_pages_are_summed_and_told_by_label() -> None:
+    page = (
+        "# TYPE turns counter\n"
+        'turns_total{outcome="failed"} 1\nturns_total{outcome="finished"} 4\n'
+        "# TYPE wait_seconds histogram\n"
+        'wait_seconds_bucket{le="+Inf"} 3\nwait_seconds_count 3\nwait_seconds_sum 1.5\n'
+    )
+    counters = parse_counters(page)
+    assert counters["turns_total"] == 5
+    assert counters["turns_total{outcome=finished}"] == 4
+    assert counters["wait_seconds_sum"] == 1.5
+    grown = rise({"turns_total": 3.0, "wait_seconds_sum": 1.5}, counters)
+    assert grown["turns_total"] == 2
+    assert "wait_seconds_sum" not in grown
+
+
+def test_a_turn_is_over_when_nothing_is_said_and_nothing_waits() -> None:
+    noted = trace(answer(12.3))
+    assert not ended(noted)
+    noted.events.append((13.0, {"type": "turn", "turn": 3, "event": "finished"}))
+    noted.events.append((13.0, {"type": "state", "state": "listening"}))
+    assert not ended(noted)
+    noted.events.append((13.5, {"type": "state", "state": "idle"}))
+    assert ended(noted)
+
+
+def test_an_answer_is_heard_for_so_long() -> None:
+    noted = trace(answer(12.3, count=100))
+    assert answered(noted, 1.0)
+    assert not answered(noted, 5.0)
+    assert not answered(noted, 0.0)
+
+
+def test_sessions_are_of_one_language_and_no_longer_than_wanted() -> None:
+    clips = [clip("a"), clip("b", "zh"), clip("c"), clip("d")]
+    assert [[c.name for c in g] for g in sessions_of(clips, 2)] == [["a", "c"], ["d"], ["b"]]
+    assert [len(g) for g in sessions_of(clips, 0)] == [3, 1]
+
+
+def test_figures_become_json_types() -> None:
+    assert TurnFigures("a", "en", counted=True).to_dict()["clip"] == "a"

@@ -1,0 +1,146 @@
+"""The latency benchmark: every clip is a question; each answer's figures are measured."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from visavis.bench.clips import Clip
+from visavis.bench.counters import Scraper, rise
+from visavis.bench.processes import Processes
+from visavis.bench.trace import Trace
+from visavis.bench.turn_figures import TurnFigures, measure
+from visavis.bench.visitor import Visitor, visit
+from visavis.client import GatewayClient, GatewayError
+from visavis.clock import MonotonicClock
+
+_ANSWER_TIMEOUT_S = 30.0
+_PAUSE_S = 0.5
+_ENDS = ("finished", "interrupted", "failed")
+
+
+@dataclass(frozen=True)
+class LatencyPlan:
+    """turns_per_session: then a new session begins, with a turn that is not counted.
+    listen_s: an answer is interrupted after so long; 0: it is heard to its end."""
+
+    turns_per_session: int = 10
+    listen_s: float = 4.0
+    voice: str = ""
+    avatar: str = ""
+
+
+@dataclass
+class LatencyRun:
+    """What came of a run, turn by turn."""
+
+    turns: list[TurnFigures] = field(default_factory=list)
+    counters: dict[str, float] = field(default_factory=dict)
+    """What the stack's counters rose by during all counted turns."""
+    notes: list[str] = field(default_factory=list)
+
+
+class LatencyBench:
+    """Asks clip after clip. `on_turn` is told of each turn, warm-up turns too."""
+
+    def __init__(
+        self,
+        client: GatewayClient,
+        processes: Processes,
+        plan: LatencyPlan,
+        on_turn: Callable[[TurnFigures | None], None],
+    ) -> None:
+        self._client = client
+        self._processes = processes
+        self._plan = plan
+        self._on_turn = on_turn
+        self._clock = MonotonicClock()
+        self._scraper = Scraper(client)
+
+    async def run(self, clips: Sequence[Clip]) -> LatencyRun:
+        """Ask all `clips`, each language in sessions of its own."""
+        run = LatencyRun()
+        for group in sessions_of(clips, self._plan.turns_per_session):
+            async for turn, counters in self._session(group):
+                run.turns.append(turn)
+                for name, value in counters.items():
+                    run.counters[name] = run.counters.get(name, 0.0) + value
+        if self._scraper.unreachable:
+            missing = ", ".join(sorted(self._scraper.unreachable))
+            run.notes.append(f"metrics of {missing} could not be reached: their figures are empty")
+        if not len(self._processes):
+            run.notes.append("the stack runs on another machine: no CPU time, no memory")
+        return run
+
+    async def _session(
+        self, clips: Sequence[Clip]
+    ) -> AsyncIterator[tuple[TurnFigures, dict[str, float]]]:
+        options = {"voice": self._plan.voice, "avatar": self._plan.avatar}
+        language = clips[0].language
+        async with visit(self._client, self._clock, language=language, **options) as visitor:
+            await self._ask(visitor, clips[0])  # warm-up: not counted
+            self._on_turn(None)
+            for clip in clips:
+                turn, counters = await self._ask(visitor, clip)
+                self._on_turn(turn)
+                yield turn, counters
+
+    async def _ask(self, visitor: Visitor, clip: Clip) -> tuple[TurnFigures, dict[str, float]]:
+        before = await self._scraper.read()
+        used = self._processes.usage()
+        await visitor.say(clip)
+        trace = visitor.trace
+        over = await visitor.until(lambda: answered(trace, self._plan.listen_s), _ANSWER_TIMEOUT_S)
+        if not over or not ended(trace):
+            await visitor.session.interrupt()
+            await visitor.until(lambda: ended(trace), 2.0)
+        usage = self._processes.usage()
+        counters = rise(before, await self._scraper.read())
+        turn = measure(clip, trace, await self._record(visitor, trace), counters)
+        if len(self._processes):
+            turn.figures["cpu_s"] = round(usage.cpu_s - used.cpu_s, 3)
+            turn.figures["memory_bytes"] = float(usage.memory_bytes)
+        await visitor.pause(_PAUSE_S)
+        return turn, counters
+
+    async def _record(self, visitor: Visitor, trace: Trace) -> dict[str, Any]:
+        turns = trace.opened_turns()
+        if not turns:
+            return {}
+        path = f"/v1/sessions/{visitor.session.id}/turns/{turns[-1]}"
+        try:
+            record: dict[str, Any] = (await self._client.call("GET", path)).json()
+        except GatewayError:
+            return {}
+        return record
+
+
+def answered(trace: Trace, listen_s: float) -> bool:
+    """Whether the answer to all that was said is over, or has been heard for long enough."""
+    if ended(trace):
+        return True
+    first = next(trace.audible(trace.speech_end_s), None)
+    latest = trace.sounds[-1].at_s if trace.sounds else 0.0
+    return bool(listen_s) and first is not None and latest - first.at_s >= listen_s
+
+
+def ended(trace: Trace) -> bool:
+    """Whether the newest turn is over and nothing said is still waiting for an answer."""
+    turns = trace.opened_turns()
+    if not turns or not any(
+        trace.event_s("turn", turn=turns[-1], event=event) is not None for event in _ENDS
+    ):
+        return False
+    states = [event["state"] for _at, event in trace.events if event["type"] == "state"]
+    return bool(states) and states[-1] == "idle"
+
+
+def sessions_of(clips: Sequence[Clip], turns: int) -> Iterator[list[Clip]]:
+    """Groups of one language and at most `turns` clips, in order."""
+    ordered = sorted(clips, key=lambda clip: clip.language)
+    for _language, group in itertools.groupby(ordered, key=lambda clip: clip.language):
+        alike = list(group)
+        size = turns or len(alike)
+        yield from (alike[i : i + size] for i in range(0, len(alike), size))

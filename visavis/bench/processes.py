@@ -1,0 +1,75 @@
+"""CPU time and memory of the stack's processes, where they run on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import psutil
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """At one moment: CPU seconds used so far, bytes of memory (shared pages divided)."""
+
+    cpu_s: float
+    memory_bytes: int
+
+
+class Processes:
+    """The processes of one stack. Empty where they run on another machine."""
+
+    def __init__(self, processes: Iterable[psutil.Process]) -> None:
+        self._processes = list(processes)
+
+    def __len__(self) -> int:
+        return len(self._processes)
+
+    def usage(self) -> Usage:
+        """Of all together; one that has ended counts nothing."""
+        cpu_s, memory = 0.0, 0
+        for process in self._processes:
+            try:
+                times = process.cpu_times()
+                cpu_s += times.user + times.system
+                memory += _own_bytes(process)
+            except psutil.Error:
+                continue
+        return Usage(cpu_s, memory)
+
+
+def _own_bytes(process: psutil.Process) -> int:
+    """Proportional set size where the system tells it, so that shared pages count once."""
+    memory = process.memory_full_info()
+    return int(getattr(memory, "pss", memory.rss))
+
+
+def find_processes(gateway_url: str, service_addresses: Sequence[str]) -> Processes:
+    """The processes that listen where the gateway and its services do, and their bus."""
+    ports = {urlsplit(gateway_url).port}
+    ports |= {urlsplit(f"//{address}").port for address in service_addresses}
+    found: dict[int, psutil.Process] = {}
+    for process in psutil.process_iter():
+        try:
+            listening = any(
+                c.status == psutil.CONN_LISTEN and c.laddr.port in ports
+                for c in process.net_connections("tcp")
+            )
+        except psutil.Error:
+            continue  # another user's
+        if listening:
+            found[process.pid] = process
+    for process in list(found.values()):
+        for sibling in _siblings(process):
+            if "nats-server" in sibling.name():
+                found[sibling.pid] = sibling
+    return Processes(found.values())
+
+
+def _siblings(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        parent = process.parent()
+        return parent.children() if parent is not None and parent.pid != 1 else []
+    except psutil.Error:
+        return []

@@ -1,0 +1,91 @@
+"""What one exchange looked like from the visitor's side, as it was noted while it happened.
+
+Pure: a log of times. All of them are seconds of one monotonic clock, the client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# -40 dB of full scale: a quiet breath before the first word is not an answer yet.
+AUDIBLE = 328
+
+
+@dataclass(frozen=True, slots=True)
+class HeardSound:
+    """Sound that arrived at `at_s`. pcm: [N] int16, the first sample at `media_s`."""
+
+    at_s: float
+    media_s: float
+    pcm: NDArray[np.int16]
+    rate_hz: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPicture:
+    at_s: float
+    media_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Audible:
+    """A sample that can be heard: when its packet arrived, and its place in the stream."""
+
+    at_s: float
+    media_s: float
+
+
+@dataclass
+class Trace:
+    """One exchange: from the first sample of a clip to the end of the answer."""
+
+    speech_start_s: float = 0.0
+    """When the packet with the first sample of speech was sent."""
+    speech_end_s: float = float("inf")
+    """When the packet with the last sample of speech was sent."""
+    events: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    sounds: list[HeardSound] = field(default_factory=list)
+    pictures: list[SeenPicture] = field(default_factory=list)
+
+    def audible(self, after_s: float = float("-inf")) -> Iterator[Audible]:
+        """Each packet's first audible sample, for packets that arrived after `after_s`."""
+        for sound in self.sounds:
+            if sound.at_s <= after_s:
+                continue
+            loud = np.flatnonzero(np.abs(sound.pcm.astype(np.int32)) > AUDIBLE)
+            if len(loud):
+                yield Audible(sound.at_s, sound.media_s + int(loud[0]) / sound.rate_hz)
+
+    def audible_s(self, from_s: float, until_s: float = float("inf")) -> float:
+        """Seconds of sound, arrived in this time, in packets with anything audible in them."""
+        return sum(
+            len(sound.pcm) / sound.rate_hz
+            for sound in self.sounds
+            if from_s < sound.at_s <= until_s
+            and np.any(np.abs(sound.pcm.astype(np.int32)) > AUDIBLE)
+        )
+
+    def last_audible_s(self, from_s: float, until_s: float = float("inf")) -> float | None:
+        """When the last packet with anything audible arrived in this time."""
+        times = [a.at_s for a in self.audible(from_s) if a.at_s <= until_s]
+        return max(times, default=None)
+
+    def event_s(self, kind: str, **fields: Any) -> float | None:
+        """When the first event of this type with these fields arrived."""
+        for at_s, event in self.events:
+            if event.get("type") == kind and all(event.get(k) == v for k, v in fields.items()):
+                return at_s
+        return None
+
+    def opened_turns(self) -> list[int]:
+        """Turns whose words were final, in order."""
+        return [
+            int(event["turn"])
+            for _at, event in self.events
+            if event.get("type") == "turn" and event.get("event") == "opened"
+        ]

@@ -1,0 +1,138 @@
+"""The figures of one exchange, from what the visitor noted and what the gateway recorded.
+
+Definitions stand in docs/benchmarks.md. All figures are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from visavis.bench.clips import Clip
+from visavis.bench.trace import Trace
+
+SHORTEST_ANSWER_S = 0.4
+# A picture belongs to the first sample if it is the one that is shown with it.
+_PICTURE_S = 0.040
+
+
+@dataclass
+class TurnFigures:
+    """One turn. `figures` by name, None where it could not be measured."""
+
+    clip: str
+    language: str
+    counted: bool
+    note: str = ""
+    """Why it is not counted."""
+    spoke_over: bool = False
+    """Something audible came while the visitor was still speaking."""
+    answer_s: float = 0.0
+    underruns: int = 0
+    transcript: str = ""
+    answer: str = ""
+    figures: dict[str, float | None] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure(
+    clip: Clip, trace: Trace, record: Mapping[str, Any], counters: Mapping[str, float]
+) -> TurnFigures:
+    """Figures of the exchange about `clip`.
+
+    record: the turn as `GET /v1/sessions/{id}/turns/{n}` tells it, {} where there was none.
+    counters: what the metrics' sums and counts rose by meanwhile.
+    """
+    end_s = trace.speech_end_s
+    figures = {**client_figures(trace), **record_figures(record), **counter_figures(counters)}
+    row = TurnFigures(
+        clip.name,
+        clip.language,
+        counted=True,
+        spoke_over=next((a for a in trace.audible(trace.speech_start_s) if a.at_s < end_s), None)
+        is not None,
+        answer_s=round(trace.audible_s(end_s), 3),
+        underruns=round(counters.get("gateway_voice_underruns_total", 0)),
+        transcript=str(record.get("transcript", "")),
+        answer=str(record.get("answer", "")).strip(),
+        figures={name: _rounded(value) for name, value in figures.items()},
+    )
+    row.note = _why_not_counted(row, record)
+    row.counted = not row.note
+    return row
+
+
+def client_figures(trace: Trace) -> dict[str, float | None]:
+    """What the visitor sees with their own clock and the true end of their speech."""
+    end_s = trace.speech_end_s
+    first = next(trace.audible(end_s), None)
+    turns = trace.opened_turns()
+    leaves_s = trace.event_s("turn", turn=turns[-1], event="speaking") if turns else None
+    picture_s = None
+    if first is not None:
+        shown = (p for p in trace.pictures if p.media_s > first.media_s - _PICTURE_S)
+        picture_s = next((p.at_s for p in shown), None)
+    return {
+        "voice_to_voice": None if first is None else first.at_s - end_s,
+        "first_sample_leaves": None if leaves_s is None else leaves_s - end_s,
+        "first_frame": None if picture_s is None else picture_s - end_s,
+    }
+
+
+def record_figures(record: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the gateway noted, from the end of speech as its recogniser judged it."""
+    stages = {stage["name"]: stage for stage in record.get("stages", ())}
+    reported = record.get("stage_seconds", {})
+
+    def length(name: str) -> float | None:
+        stage = stages.get(name)
+        return None if stage is None else (stage["end_ms"] - stage["start_ms"]) / 1000
+
+    voice_ms = record.get("voice_to_voice_ms")
+    speech = reported.get("tts", {})
+    phrase_s, voice_s = speech.get("first_phrase"), speech.get("first_voice")
+    waited = stages.get("asr")
+    return {
+        "server_voice_to_voice": None if voice_ms is None else voice_ms / 1000,
+        "endpoint_wait": None if waited is None else waited["end_ms"] / 1000,
+        "first_token": reported.get("llm", {}).get("first_token"),
+        "token_to_voice": length("tts"),
+        "first_phrase": phrase_s,
+        "synthesis": None if voice_s is None or phrase_s is None else voice_s - phrase_s,
+        "playout_wait": length("playout"),
+    }
+
+
+def counter_figures(counters: Mapping[str, float]) -> dict[str, float | None]:
+    """Means over what histograms rose by during this turn (one session: this turn's own)."""
+
+    def mean(name: str) -> float | None:
+        count = counters.get(f"{name}_count", 0)
+        return counters.get(f"{name}_sum", 0.0) / count if count else None
+
+    return {
+        "server_first_frame": mean("first_frame_seconds"),
+        "recognition": mean("asr_final_seconds"),
+        "synthesis_first_audio": mean("tts_ttfa_seconds"),
+    }
+
+
+def _why_not_counted(row: TurnFigures, record: Mapping[str, Any]) -> str:
+    if row.spoke_over:
+        return "spoke over the visitor"
+    if not record:
+        return "no turn came of it"
+    if record.get("state") == "failed":
+        return f"failed: {record.get('reason')}"
+    if row.figures["voice_to_voice"] is None:
+        return "no answer could be heard"
+    if row.answer_s < SHORTEST_ANSWER_S:
+        return f"the answer is shorter than {SHORTEST_ANSWER_S} s"
+    return ""
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

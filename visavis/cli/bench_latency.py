@@ -1,0 +1,140 @@
+"""`visavis bench latency`: from the end of a question to the first sound of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from visavis.bench.clips import Clip
+from visavis.bench.latency import LatencyBench, LatencyPlan, LatencyRun
+from visavis.bench.processes import find_processes
+from visavis.bench.report import check_target, report, rows_of
+from visavis.bench.turn_figures import TurnFigures
+from visavis.cli.bench_options import (
+    DEFAULT_URL,
+    ApiKey,
+    Clips,
+    Config,
+    Count,
+    Json,
+    Language,
+    Picture,
+    Profile,
+    Url,
+)
+from visavis.cli.bench_questions import chosen_clips
+from visavis.cli.bench_tables import hand_out
+from visavis.cli.running_gateway import running_gateway
+
+FIGURES = {
+    "voice_to_voice": "s",
+    "first_sample_leaves": "s",
+    "server_voice_to_voice": "s",
+    "first_frame": "s",
+    "server_first_frame": "s",
+    "overhead": "s",
+    "endpoint_wait": "s",
+    "recognition": "s",
+    "first_token": "s",
+    "first_phrase": "s",
+    "synthesis": "s",
+    "playout_wait": "s",
+    "cpu_s": "s",
+    "memory_bytes": "MB",
+}
+"""Figure -> unit; docs/benchmarks.md defines them."""
+
+
+def latency(
+    clips: Clips = None,
+    language: Language = "",
+    count: Count = 0,
+    turns_per_session: Annotated[
+        int, typer.Option(min=0, help="Then a new session begins; 0: one for each language.")
+    ] = 10,
+    listen_s: Annotated[
+        float, typer.Option(min=0, help="Interrupt an answer after so long; 0: hear it out.")
+    ] = 4.0,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = "",
+    profile: Profile = "default",
+    config: Config = None,
+    json_path: Json = None,
+    picture: Picture = None,
+) -> None:
+    """Ask question after question aloud, in real time, and measure each answer.
+
+    Each session begins with a turn that is not counted. Not counted either, but told: answers
+    shorter than 0.4 s, and answers that began before the question's end.
+    """
+    check_target(json_path, ".json")
+    check_target(picture, ".svg")
+    console = Console(highlight=False)
+    chosen = chosen_clips(clips, language, count, profile, console)
+    plan = LatencyPlan(turns_per_session, listen_s)
+
+    async def run() -> LatencyRun:
+        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
+        async with gateway as client:
+            services = (await client.call("GET", "/v1/services")).json()["services"]
+            processes = find_processes(client.url, [s["address"] for s in services])
+            with _bar(console) as bar:
+                asked = bar.add_task("warm-up", total=len(chosen))
+
+                def on_turn(turn: TurnFigures | None) -> None:
+                    if turn is not None:
+                        bar.update(asked, advance=1, description=_line(turn))
+
+                return await LatencyBench(client, processes, plan, on_turn).run(chosen)
+
+    outcome = asyncio.run(run())
+    settings = {"clips": len(chosen), "turns_per_session": turns_per_session, "listen_s": listen_s}
+    counted = [turn for turn in outcome.turns if turn.counted]
+    rows = rows_of([turn.figures for turn in counted], FIGURES)
+    result = report(
+        "latency",
+        rows,
+        counts=counts_of(outcome),
+        turns=[turn.to_dict() for turn in outcome.turns],
+        settings=settings | {"speech_end": methods(chosen)},
+        notes=outcome.notes,
+    )
+    hand_out(console, f"Latency over {len(counted)} answers", rows, result, json_path, picture)
+
+
+def counts_of(outcome: LatencyRun) -> dict[str, float]:
+    """What happened how often."""
+    turns = outcome.turns
+    counts: dict[str, float] = {
+        "asked": len(turns),
+        "counted": sum(turn.counted for turn in turns),
+        "spoke_over_the_visitor": sum(turn.spoke_over for turn in turns),
+        "underruns": sum(turn.underruns for turn in turns),
+    }
+    for note, number in Counter(turn.note for turn in turns if turn.note).items():
+        counts[f"not counted: {note}"] = number
+    for outcome_name in ("finished", "interrupted", "discarded", "failed"):
+        value = outcome.counters.get(f"gateway_turns_total{{outcome={outcome_name}}}", 0)
+        counts[f"turns_{outcome_name}"] = value
+    return counts
+
+
+def methods(clips: Sequence[Clip]) -> dict[str, int]:
+    """How the end of speech is known, and of how many clips."""
+    return dict(Counter(clip.span.method for clip in clips))
+
+
+def _line(turn: TurnFigures) -> str:
+    seconds = turn.figures.get("voice_to_voice")
+    return f"{turn.clip}: {turn.note or f'{seconds or 0:.3f} s'}"
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeRemainingColumn(), console=console)

@@ -1,0 +1,71 @@
+"""What the benchmarks print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from visavis.bench.picture import draw
+from visavis.bench.report import Row, write, write_report
+
+_MEGABYTE = 1e6
+
+
+def figures_table(title: str, rows: Iterable[Row]) -> Table:
+    """One line for each figure; one that was not measured says so."""
+    table = Table("figure", title=title, title_justify="left")
+    for column in ("n", "P50", "P90", "P95", "max"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        summary = row.summary
+        if summary is None:
+            table.add_row(row.name, "0", *["-"] * 4)
+            continue
+        values = (summary.p50, summary.p90, summary.p95, summary.max)
+        cells = [written(value, row.unit) for value in values]
+        table.add_row(row.name, str(summary.count), *cells)
+    return table
+
+
+def written(value: float, unit: str) -> str:
+    """Seconds to the millisecond, bytes in MB, shares in per cent."""
+    if unit == "s":
+        return f"{value:.3f} s"
+    if unit == "MB":
+        return f"{value / _MEGABYTE:.0f} MB"
+    if unit == "%":
+        return f"{value:.1%}"
+    return f"{value:g}"
+
+
+def counts_table(counts: Mapping[str, float]) -> Table:
+    table = Table("count", "", box=None, show_header=False)
+    for name, value in counts.items():
+        table.add_row(name.replace("_", " "), f"{value:g}")
+    return table
+
+
+def hand_out(
+    console: Console,
+    title: str,
+    rows: Sequence[Row],
+    result: Mapping[str, Any],
+    json_path: Path | None,
+    picture: Path | None,
+) -> None:
+    """Print the result and write what was asked for."""
+    console.print(figures_table(title, rows))
+    console.print(counts_table(result["counts"]))
+    for note in result["notes"]:
+        console.print(Text(f"Note: {note}", "yellow"))
+    if json_path is not None:
+        write_report(json_path, result)
+        console.print(Text(f"Figures: {json_path}"))
+    if picture is not None:
+        write(picture, draw(title, rows))
+        console.print(Text(f"Picture: {picture}"))
