@@ -338,6 +338,7 @@ class Session:
                     self._background.start(self._read_ahead(action))
                 case ConfirmTurn():
                     self._playout.confirm(action.turn)
+                    self._feed.clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
                 case CloseTurn():
                     self._close_turn(action)
@@ -354,7 +355,7 @@ class Session:
             self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
         else:
             self._playout.void(action.turn)
-        self._feed.announce(action.turn, action.reason)
+        self._feed.announce(action.turn, action.reason, held=action.held)
 
     async def _begin(self, action: BeginAnswer) -> None:
         try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Literal, Protocol, TypeVar
 
 from visavis import metrics
 from visavis.bus import Bus
+from visavis.clock import clock_id
 from visavis.errors import (
     AlreadyExistsError,
     AtCapacityError,
@@ -44,6 +46,11 @@ async def read_config(requests: AsyncIterator[Request], call: str) -> Request:
     if first is None or first.WhichOneof("request") != "config":
         raise OutOfOrderError(f"the first message of {call} must be the config")
     return first
+
+
+def clock_reading() -> pb.ClockReading:
+    """This machine's monotonic clock now, for GetStatus."""
+    return pb.ClockReading(clock=clock_id(), monotonic_ns=time.monotonic_ns())
 
 
 def need_bus(bus: Bus | None) -> Bus:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Self, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from visavis.clock import clock_id
 from visavis.errors import InvalidInputError
 from visavis.subjects import Kind, check_session
 from visavis.v1 import media_pb2 as pb
@@ -45,14 +46,25 @@ class VideoCodec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """When a stage handled a chunk: `stage` is "<service>.<event>"."""
+    """When a stage handled a chunk: `stage` is "<stage>.<chunk>_<moment>", see the protocol."""
 
     stage: str
     monotonic_ns: int
+    clock: int = 0
+    """Which clock, see visavis.clock.clock_id; 0: not known."""
 
     @classmethod
     def now(cls, stage: str) -> Self:
-        return cls(stage, time.monotonic_ns())
+        return cls(stage, time.monotonic_ns(), clock_id())
+
+    @classmethod
+    def ago(cls, stage: str, seconds: float) -> Self:
+        """What happened on this machine `seconds` ago."""
+        return cls(stage, time.monotonic_ns() - round(seconds * 1e9), clock_id())
+
+    def renamed(self, stage: str) -> Self:
+        """The same moment under another name."""
+        return replace(self, stage=stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +88,17 @@ class Place:
             seq=self.seq,
             pts=self.pts,
             last=self.last,
-            stamps=[pb.StageStamp(stage=s.stage, monotonic_ns=s.monotonic_ns) for s in self.stamps],
+            stamps=[
+                pb.StageStamp(stage=s.stage, monotonic_ns=s.monotonic_ns, clock=s.clock)
+                for s in self.stamps
+            ],
         )
 
     @classmethod
     def of(cls, header: pb.ChunkHeader) -> Self:
         if not 0 <= header.pts <= MAX_PTS:
             raise InvalidInputError(f"pts: {header.pts} is not between 0 and {MAX_PTS}")
-        stamps = tuple(Stamp(s.stage, s.monotonic_ns) for s in header.stamps)
+        stamps = tuple(Stamp(s.stage, s.monotonic_ns, s.clock) for s in header.stamps)
         return cls(header.session, header.turn, header.seq, header.pts, header.last, stamps)
 
 
@@ -196,17 +211,21 @@ class TranscriptChunk:
 
 @dataclass(frozen=True, slots=True)
 class TurnChunk:
-    """The new epoch: place.turn is from now on the only turn that counts."""
+    """The new epoch: place.turn is from now on the only turn that counts.
+
+    A held one is not shown before the turn's first clock.
+    """
 
     place: Place
     reason: str
+    held: bool = False
 
     def to_message(self) -> pb.TurnChunk:
-        return pb.TurnChunk(header=self.place.header(), reason=self.reason)
+        return pb.TurnChunk(header=self.place.header(), reason=self.reason, held=self.held)
 
     @classmethod
     def of(cls, m: pb.TurnChunk) -> Self:
-        return cls(Place.of(m.header), m.reason)
+        return cls(Place.of(m.header), m.reason, m.held)
 
 
 @dataclass(frozen=True, slots=True)

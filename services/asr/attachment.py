@@ -86,12 +86,21 @@ class Attachment:
         """Publish events as they come, until cancelled."""
         seq = 0
         async for heard in self._listening.events():
-            stamp = Stamp.now(f"asr.{heard.event.name.lower()}")
             at = heard.at_samples + self._offset_samples
-            place = Place(self._name, 0, seq, at, stamps=(stamp,))
+            place = Place(self._name, 0, seq, at, stamps=self._stamps(heard))
             chunk = chunk_of(heard, place, self._offset_samples)
             await self._bus.publish(Kind.TRANSCRIPT, chunk)
             seq += 1
+
+    def _stamps(self, heard: Heard) -> tuple[Stamp, ...]:
+        """How the words came about, where the event has all of them; when it leaves."""
+        told = Stamp.now(f"asr.{heard.event.name.lower()}")
+        if heard.event is TranscriptEvent.PAUSED:
+            return (*self._listening.recognised, told)
+        if heard.event is TranscriptEvent.FINAL:
+            certain = Stamp.ago("asr.certain", heard.late_samples / SAMPLE_RATE_HZ)
+            return (*self._listening.recognised, certain, told)
+        return (told,)
 
     async def _keep_time(self, chunk: PcmChunk) -> None:
         """Hear lost chunks as silence; follow a microphone whose count starts anew."""

@@ -26,7 +26,7 @@ from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.engine import EngineState
 from visavis.errors import InvalidInputError, OutOfOrderError
-from visavis.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
+from visavis.lease import CallLimit, EventStream, SlotTable, clock_reading, need_bus, read_config
 from visavis.media import Place, check_sample_rate, pcm_from_bytes
 from visavis.models import bundle_path, profile
 from visavis.subjects import Kind
@@ -182,6 +182,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             ],
             slots=self._slots.slots,
             free_slots=self._slots.free,
+            clock=clock_reading(),
             languages=self._hearing.known_languages,
         )
 

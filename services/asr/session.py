@@ -21,7 +21,7 @@ from services.asr.stream import Heard, Judge, Listener, Output, Purpose, Transcr
 from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ, VadState
 from visavis import metrics
 from visavis.clock import Clock
-from visavis.media import TranscriptEvent
+from visavis.media import Stamp, TranscriptEvent
 
 _EVENTS_WAITING = 64
 # Sound that comes faster than it was spoken (a file) waits for the networks;
@@ -57,6 +57,7 @@ class ListeningSession:
         self._heard_samples = 0
         self._started: float | None = None
         self._work: set[asyncio.Task[None]] = set()
+        self._recognised: tuple[Stamp, ...] = ()
         self._events: asyncio.Queue[Heard | Exception | None] = asyncio.Queue(_EVENTS_WAITING)
 
     @property
@@ -68,6 +69,11 @@ class ListeningSession:
     def idle(self) -> bool:
         """No utterance is open or awaits its text."""
         return self._listener.idle
+
+    @property
+    def recognised(self) -> tuple[Stamp, ...]:
+        """When the newest pause was noticed, its recognition began, and its words were known."""
+        return self._recognised
 
     def set_language(self, language: str) -> None:
         """From the next utterance on. Raises UnknownNameError."""
@@ -171,6 +177,7 @@ class ListeningSession:
             task.add_done_callback(self._work.discard)
 
     async def _answer(self, work: Transcribe | Judge) -> None:
+        ready = Stamp.now("asr.ready")
         try:
             if isinstance(work, Judge):
                 end_of_turn, cost_s = await self._hearing.end_of_turn(work.pcm)
@@ -179,6 +186,9 @@ class ListeningSession:
             text, cost_s = await self._hearing.transcribe(work.pcm, work.language)
             if work.purpose is Purpose.PARTIAL:
                 metrics.asr_partial_seconds.observe(cost_s)
+            elif work.purpose is Purpose.PAUSE:
+                started = Stamp.ago("asr.started", cost_s)
+                self._recognised = (ready, started, Stamp.now("asr.finished"))
             await self._take(self._listener.transcribed(work, text, cost_s))
         except Exception as error:  # Whatever it is, the reader of `events` must hear of it.
             await self._events.put(error)

@@ -66,6 +66,8 @@ class _Turn:
 
     number: int
     lips: LipTrack
+    held: bool = False
+    """Not to be shown before the clock speaks of it."""
     made: int = 0
     first_made_s: float = 0.0
     clock_s: float | None = None
@@ -107,6 +109,7 @@ class Animator:
         self._history: deque[_Shown] = deque(maxlen=math.ceil((min(lead_s, 1.0) + 1) * fps))
         self._turn: _Turn | None = None
         self._newest_turn = 0
+        self._held = False
         self._early_clock: tuple[int, float, float] | None = None
         self._restart = True
         self._frame = start_frame
@@ -124,11 +127,14 @@ class Animator:
         """The turn being spoken; 0 while idle."""
         return self._turn.number if self._turn else 0
 
-    def advance(self, turn: int, now_s: float) -> None:
-        """The session's turn is now `turn`: anything older stops where the screen has it."""
+    def advance(self, turn: int, now_s: float, *, held: bool = False) -> None:
+        """The session's turn is now `turn`: anything older stops where the screen has it.
+
+        A held turn may yet be thrown away: the face stays idle until the clock speaks of it.
+        """
         if turn <= self._newest_turn:
             return
-        self._newest_turn = turn
+        self._newest_turn, self._held = turn, held
         self._restart = True
         if self._turn is not None:
             self._return_to_screen(now_s)
@@ -140,7 +146,7 @@ class Animator:
         """Begin a turn whose lips are `lips`; they may grow afterwards. Stale turns are ignored."""
         self.advance(turn, now_s)
         if turn == self._newest_turn and self._turn is None:
-            self._turn = _Turn(turn, lips)
+            self._turn = _Turn(turn, lips, self._held)
             if self._early_clock is not None and self._early_clock[0] == turn:
                 self.played(*self._early_clock)
 
@@ -150,9 +156,11 @@ class Animator:
             self._turn.ended = True
 
     def played(self, turn: int, played_s: float, now_s: float) -> None:
-        """The clock: so much of the turn's voice has been played."""
+        """The clock: so much of the turn's voice has been played; none yet: it is wanted."""
         if self._turn is not None and turn == self._turn.number:
-            self._turn.clock_s, self._turn.clock_at_s = played_s, now_s
+            wanted, self._turn.held = self._turn.held, False
+            if played_s > 0 or not wanted:
+                self._turn.clock_s, self._turn.clock_at_s = played_s, now_s
         elif turn > self._newest_turn or (turn == self._newest_turn and self._turn is None):
             self._early_clock = (turn, played_s, now_s)
 
@@ -183,7 +191,7 @@ class Animator:
     # Turns
 
     def _may_speak(self, turn: _Turn) -> bool:
-        if turn.ended:
+        if turn.ended or turn.held:
             return False
         heard_s = turn.clock_s
         limit_s = self._first_lead_s if heard_s is None else heard_s + self._lead_s

@@ -14,7 +14,7 @@ from services.face.blendshapes import arkit_weights, head_rotation
 from services.face.pose import FacePose
 from visavis.engine import EngineLane
 from visavis.errors import InvalidInputError
-from visavis.media import BlendshapeChunk, Place, VideoChunk, VideoCodec
+from visavis.media import BlendshapeChunk, Place, Stamp, VideoChunk, VideoCodec
 from visavis.subjects import Kind
 
 Chunk = VideoChunk | BlendshapeChunk
@@ -29,6 +29,21 @@ class Painter(Protocol):
     def size(self) -> int: ...
 
     def render(self, pose: FacePose) -> NDArray[np.uint8]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DrawTimes:
+    """When the work on a frame began, when it was painted, when the last codec had it."""
+
+    started: Stamp
+    painted: Stamp
+    encoded: Stamp
+
+    @classmethod
+    def none(cls) -> DrawTimes:
+        """Of a frame that nobody draws: no time at all, now."""
+        now = Stamp.now("face")
+        return cls(now, now, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,8 @@ class PictureMaker:
         self._encoders: dict[VideoCodec, Encoder] = {}
         self._keyframes: set[VideoCodec] = set()
         self._codecs: tuple[VideoCodec, ...] = ()
+        self.times = DrawTimes.none()
+        """Of the frame drawn last."""
         self.set_codecs(codecs)
 
     def set_codecs(self, codecs: Sequence[VideoCodec]) -> None:
@@ -94,6 +111,7 @@ class PictureMaker:
     ) -> list[tuple[Kind, Chunk]]:
         """The chunks of a frame. With `restart` every stream stands on its own from here."""
         chunks: list[tuple[Kind, Chunk]] = []
+        self.times = DrawTimes.none()
         if self._blendshapes:
             chunks.append((Kind.FACE, self._face(frame, place(Kind.FACE, frame.last))))
         codecs = self._codecs
@@ -101,7 +119,7 @@ class PictureMaker:
             return chunks
         keyframes = set(codecs) if restart else self._keyframes & set(codecs)
         self._keyframes -= keyframes
-        pictures = await self._lane.run(self._draw, frame.pose, codecs, keyframes)
+        pictures, self.times = await self._lane.run(self._draw, frame.pose, codecs, keyframes)
         size = self._painter.size
         for codec, encoded in zip(codecs, pictures, strict=True):
             where = place(Kind.VIDEO, frame.last)
@@ -125,8 +143,9 @@ class PictureMaker:
 
     def _draw(
         self, pose: FacePose, codecs: tuple[VideoCodec, ...], keyframes: set[VideoCodec]
-    ) -> list[Encoded]:
+    ) -> tuple[list[Encoded], DrawTimes]:
         """On the lane's thread, which alone touches the encoders."""
+        started = Stamp.now("face")
         for gone in self._encoders.keys() - set(codecs):
             self._encoders.pop(gone).close()
         size = self._painter.size
@@ -134,9 +153,11 @@ class PictureMaker:
             if codec not in self._encoders:
                 self._encoders[codec] = self._open_encoder(codec, size, self._fps)
         picture = self._painter.render(pose)
-        return [
+        painted = Stamp.now("face")
+        encoded = [
             self._encoders[codec].encode(picture, keyframe=codec in keyframes) for codec in codecs
         ]
+        return encoded, DrawTimes(started, painted, Stamp.now("face"))
 
     def _close(self) -> None:
         for encoder in self._encoders.values():

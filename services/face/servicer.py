@@ -27,7 +27,7 @@ from services.face.turn_lips import Hearing
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.errors import InvalidInputError, OutOfOrderError
-from visavis.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
+from visavis.lease import CallLimit, EventStream, SlotTable, clock_reading, need_bus, read_config
 from visavis.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
 from visavis.subjects import Kind
 from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc
@@ -190,6 +190,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             ],
             slots=self._settings.slots,
             free_slots=max(0, self._leases.free - self._animations.running),
+            clock=clock_reading(),
             languages=FaceService.languages,
         )
         return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)

@@ -11,14 +11,14 @@ from typing import Any
 
 from services.face.animator import Animator, Frame
 from services.face.lips import LipTrack
-from services.face.pictures import PictureMaker
+from services.face.pictures import DrawTimes, PictureMaker
 from services.face.turn_lips import Hearing
 from visavis import metrics
 from visavis.bus import Bus, Subscription
 from visavis.clock import Clock
 from visavis.errors import BusError, VisavisError
 from visavis.lease import EventStream
-from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, VideoCodec
+from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TurnChunk, VideoCodec
 from visavis.subjects import Kind
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ class _Progress:
     turn: int
     began_s: float
     stamps: tuple[Stamp, ...] = ()
+    heard_all: Stamp | None = None
+    """When the last of its sound came."""
     frames: int = 0
     first_frame_s: float | None = None
     told: bool = False
@@ -119,12 +121,13 @@ class FaceSession:
 
     async def _watch_turns(self) -> None:
         async for chunk in self._subscriptions[Kind.TURN]:
+            assert isinstance(chunk, TurnChunk)
             turn = chunk.place.turn
             for kind, subscription in self._subscriptions.items():
                 if kind is not Kind.TURN:
                     subscription.advance(turn)
             self._hearing.begin(turn)
-            self._animator.advance(turn, self._clock.now())
+            self._animator.advance(turn, self._clock.now(), held=chunk.held)
             self._news.set()
             await self._tell_finished(before=turn)
 
@@ -140,6 +143,7 @@ class FaceSession:
             turn = chunk.place.turn
             if turn <= self._refused:
                 continue
+            got = Stamp.now("face.first_got")
             try:
                 if isinstance(chunk, MelChunk):
                     lips = await self._hearing.mel(chunk)
@@ -150,16 +154,18 @@ class FaceSession:
                 await self._fail(turn, error)
                 continue
             if lips is not None:
-                await self._speak(turn, lips, chunk.place.stamps)
+                await self._speak(turn, lips, (*chunk.place.stamps, got))
+                if chunk.place.last and self._progress is not None:
+                    self._progress.heard_all = got.renamed("face.last_got")
 
     async def _speak(self, turn: int, lips: LipTrack, stamps: tuple[Stamp, ...]) -> None:
-        now = self._clock.now()
+        now, ready = self._clock.now(), Stamp.now("face.first_ready")
         fresh = turn > (self._progress.turn if self._progress else 0)
         self._animator.speak(turn, lips, now)
         self._news.set()
         if fresh:
             await self._tell_finished(before=turn)
-            self._progress = _Progress(turn, now, stamps)
+            self._progress = _Progress(turn, now, (*stamps, ready))
             await self._events.turn_started(turn)
 
     async def _fail(self, turn: int, error: VisavisError) -> None:
@@ -212,11 +218,21 @@ class FaceSession:
 
     def _place(self, frame: Frame, kind: Kind, last: bool) -> Place:
         seq = self._numbers[kind].take(frame.turn)
-        stamps: tuple[Stamp, ...] = ()
-        progress = self._progress
-        if not frame.live and frame.index == 0 and progress and progress.turn == frame.turn:
-            stamps = (*progress.stamps, Stamp.now("face.first_frame"))
+        stamps = self._stamps(frame)
         return Place(self._name, frame.turn, seq, frame.index, last=last, stamps=stamps)
+
+    def _stamps(self, frame: Frame) -> tuple[Stamp, ...]:
+        """What a turn's first and last frames tell of their making."""
+        progress, times = self._progress, self._pictures.times
+        stamps: tuple[Stamp, ...] = ()
+        if frame.live or progress is None or progress.turn != frame.turn:
+            return stamps
+        if frame.index == 0:
+            stamps = (*progress.stamps, *_work_on("first", times))
+        if frame.last:
+            got = (progress.heard_all,) if progress.heard_all else ()
+            stamps = (*stamps, *got, *_work_on("last", times))
+        return stamps
 
     async def _note(self, frame: Frame) -> None:
         progress = self._progress
@@ -244,3 +260,12 @@ class FaceSession:
         await self._events.turn_finished(
             progress.turn, seconds=seconds, produced=progress.frames, cancelled=cancelled
         )
+
+
+def _work_on(chunk: str, times: DrawTimes) -> tuple[Stamp, ...]:
+    return (
+        times.started.renamed(f"face.{chunk}_started"),
+        times.painted.renamed(f"face.{chunk}_finished"),
+        times.painted.renamed(f"encoder.{chunk}_started"),
+        times.encoded.renamed(f"encoder.{chunk}_finished"),
+    )

@@ -159,17 +159,17 @@ class _Call:
     def __init__(self, loop: asyncio.AbstractEventLoop, request: BackendRequest) -> None:
         self.cancelled = threading.Event()
         self.error: Exception | None = None
-        # Bounded by what one request can make: a report per prompt batch, a
-        # delta per token, the role, the finish, the usage and the end mark.
+        # Bounded by what one request can make: the beginning, a delta per token,
+        # the finish, the usage and the end mark.
         sampling = request.sampling
         self._loop = loop
         self._body = _body(request)
         self.deltas: asyncio.Queue[Delta | None] = asyncio.Queue(sampling.max_tokens + 4)
-        self._started = False
 
     def run(self, server: Any) -> None:
         try:
             if not self.cancelled.is_set():
+                self._put(Delta())  # here the work begins; the first report comes after some of it
                 server.handle_chat_completions(self._body, self._on_event)
         except Exception as error:
             log.exception("llama.cpp failed")
@@ -197,12 +197,11 @@ class _Call:
         choices = event.get("choices") or [{}]
         text = choices[0].get("delta", {}).get("content") or ""
         usage = event.get("usage")
-        first, self._started = not self._started, True
         if usage:
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
             return Delta("", "", usage["prompt_tokens"], usage["completion_tokens"], cached)
         finish_reason = choices[0].get("finish_reason") or ""
-        return Delta(text, finish_reason) if text or finish_reason or first else None
+        return Delta(text, finish_reason) if text or finish_reason else None
 
     def _put(self, delta: Delta | None) -> None:
         try:

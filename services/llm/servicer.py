@@ -23,7 +23,7 @@ from services.llm.slots import SlotPool
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.errors import InvalidInputError, OutOfOrderError
-from visavis.lease import EventStream, SlotTable, need_bus, read_config
+from visavis.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 
 _ROLES: Mapping[int, Role] = {
@@ -170,6 +170,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
             ],
             slots=backend.slots,
             free_slots=self._slots.free,
+            clock=clock_reading(),
             languages=LlmService.languages,
         )
 

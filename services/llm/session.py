@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 from services.llm.generator import Answer, AnswerRequest, Generator
 from visavis.bus import Bus, Subscription
@@ -114,12 +115,13 @@ class Session:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _answer(self, turn: int, request: AnswerRequest) -> None:
+        got = Stamp.now("llm.first_got")
         answer = self._generator.answer(request, self._slot)
         with log_context(turn=turn):
             try:
                 if self._reading is not None:
                     await asyncio.wait({self._reading})
-                await self._publish(turn, answer)
+                await self._publish(turn, answer, got)
             except asyncio.CancelledError:
                 if not self._closed:
                     await self._finished(turn, answer, cancelled=True)
@@ -131,15 +133,15 @@ class Session:
             finally:
                 answer.ledger.observe()
 
-    async def _publish(self, turn: int, answer: Answer) -> None:
+    async def _publish(self, turn: int, answer: Answer, got: Stamp) -> None:
         """Every piece as a chunk, and an empty last one; the first carries when it came."""
-        stamps = (Stamp.now("llm.begin"),)
+        asked = Stamp.now("llm.first_started")
         seq = chars = 0
         try:
             async with contextlib.aclosing(answer.pieces) as pieces:
                 async for text in pieces:
-                    marks = () if seq else (*stamps, Stamp.now("llm.first_token"))
-                    place = Place(self._name, turn, seq, chars, stamps=marks)
+                    stamps = () if seq else (got, *_first_stamps(asked, answer.ledger.queue_s))
+                    place = Place(self._name, turn, seq, chars, stamps=stamps)
                     await self._bus.publish(Kind.TOKENS, TokenChunk(place, text))
                     seq += 1
                     chars += len(text)
@@ -151,7 +153,8 @@ class Session:
         await self._publish_last(turn, seq, chars)
 
     async def _publish_last(self, turn: int, seq: int, chars: int) -> None:
-        place = Place(self._name, turn, seq, chars, last=True, stamps=(Stamp.now("llm.done"),))
+        stamps = (Stamp.now("llm.last_finished"),)
+        place = Place(self._name, turn, seq, chars, last=True, stamps=stamps)
         await self._bus.publish(Kind.TOKENS, TokenChunk(place, ""))
 
     async def _finished(self, turn: int, answer: Answer, *, cancelled: bool) -> None:
@@ -162,3 +165,10 @@ class Session:
             produced=ledger.completion_tokens,
             cancelled=cancelled,
         )
+
+
+def _first_stamps(asked: Stamp, queue_s: float | None) -> tuple[Stamp, ...]:
+    """Of the first piece, which has just come. queue_s: from `asked` to the first work."""
+    queued_ns = round((queue_s or 0.0) * 1e9)
+    started = replace(asked, monotonic_ns=asked.monotonic_ns + queued_ns)
+    return started, Stamp.now("llm.first_finished")

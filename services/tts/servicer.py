@@ -28,7 +28,7 @@ from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.engine import EngineLane, EngineState
 from visavis.errors import EngineError, OutOfOrderError, VisavisError
-from visavis.lease import EventStream, SlotTable, need_bus, read_config
+from visavis.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
 from visavis.media import MelChunk, PcmChunk, Place
 from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
 
@@ -217,6 +217,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
             ],
             slots=settings.slots,
             free_slots=self._leases.free,
+            clock=clock_reading(),
             languages=TtsService.languages,
         )
 

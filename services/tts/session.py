@@ -19,7 +19,7 @@ from visavis.credit import CreditWindow
 from visavis.errors import BusError, VisavisError
 from visavis.lease import EventStream
 from visavis.logs import log_context
-from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, TokenChunk
+from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TokenChunk
 from visavis.subjects import Kind
 
 # Text is never dropped: a language model does not get this far ahead of the reader.
@@ -102,6 +102,7 @@ class Session:
                 continue
             turn.feed.push(chunk.text)
             if chunk.place.last:
+                turn.ledger.text_ended()
                 turn.feed.end()
 
     async def _advance(self, number: int) -> None:
@@ -114,9 +115,8 @@ class Session:
 
     async def _begin(self, first: TokenChunk) -> None:
         options = self.options
-        ledger = TurnLedger(
-            self._clock, self._clock.now(), options.language, stamps=first.place.stamps
-        )
+        stamps = (*first.place.stamps, Stamp.now("tts.first_got"))
+        ledger = TurnLedger(self._clock, self._clock.now(), options.language, stamps=stamps)
         turn = Turn(first.place.turn, ledger, self._lead_samples)
         self._turn = turn
         await self._events.turn_started(turn.number)
@@ -167,10 +167,11 @@ class Session:
         await self._bus.publish(Kind.MEL, mel)
 
     async def _publish_last(self, turn: Turn, seq: int) -> None:
-        samples = turn.ledger.produced_samples
-        place = Place(self._name, turn.number, seq, samples, last=True)
+        samples, stamps = turn.ledger.produced_samples, turn.ledger.last_stamps()
+        place = Place(self._name, turn.number, seq, samples, last=True, stamps=stamps)
         await self._bus.publish(Kind.VOICE, PcmChunk(place, SAMPLE_RATE_HZ, np.zeros(0, np.int16)))
-        place = Place(self._name, turn.number, seq, samples // HOP_SAMPLES, last=True)
+        hops = samples // HOP_SAMPLES
+        place = Place(self._name, turn.number, seq, hops, last=True, stamps=stamps)
         no_mel = np.zeros((0, N_MELS), np.float32)
         await self._bus.publish(Kind.MEL, MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, no_mel))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import cast
 
 from services.tts.ledger import TurnLedger
 from services.tts.phrase_cache import PhraseCache
 from services.tts.sound import SAMPLE_RATE_HZ
-from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
+from services.tts.synthesizer import Answer, SpeechOptions, SpeechPiece, Synthesizer
 from services.tts.text_chunker import Phrase
 from visavis.engine import EngineLane, EngineState
 
@@ -40,9 +41,8 @@ class SpeechLane:
         answer = self._synthesizer.answer(options)
         async for phrase in phrases:
             ledger.phrase_begins()
-            stream = cast(
-                AsyncGenerator[SpeechPiece, None], self._lane.stream(answer.speak, phrase)
-            )
+            work = functools.partial(_timed, answer, phrase, ledger)
+            stream = cast(AsyncGenerator[SpeechPiece, None], self._lane.stream(work))
             async with contextlib.aclosing(stream) as pieces:
                 async for piece in pieces:
                     ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
@@ -58,3 +58,8 @@ class SpeechLane:
         async for _block in self._lane.stream(answer.prerender, phrase):
             made = True
         return made
+
+
+def _timed(answer: Answer, phrase: Phrase, ledger: TurnLedger) -> Iterator[SpeechPiece]:
+    ledger.work_begins()
+    yield from answer.speak(phrase)

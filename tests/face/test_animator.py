@@ -277,6 +277,53 @@ def test_a_turn_thrown_away_before_it_was_played_leaves_no_trace() -> None:
     assert_smooth(viewer.poses())
 
 
+def test_a_held_turn_leaves_the_face_alive_until_it_is_wanted() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.run(1.0)
+    viewer.animator.advance(1, viewer.now_s, held=True)
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    made = len(viewer.shown)
+    viewer.run(0.8)
+    assert len(viewer.shown) - made == pytest.approx(0.8 * FPS, abs=1)
+    assert all(f.live for f in viewer.frames)
+    viewer.animator.played(1, 0.0, viewer.now_s)  # wanted: its first pictures are made at once
+    first = viewer.animator.next_frame(viewer.now_s)
+    assert first is not None and (first.turn, first.index, first.restart) == (1, 0, True)
+
+
+def test_a_held_turn_goes_over_into_speech_without_a_jump() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.run(1.0)
+    viewer.animator.advance(1, viewer.now_s, held=True)
+    viewer.run(0.2)
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.5)
+    viewer.play(1)
+    viewer.run(SENTENCE_S + 1.0)
+    assert [f.index for f in viewer.shown if f.turn == 1] == list(range(SENTENCE_FRAMES))
+    assert_smooth(viewer.poses())
+
+
+def test_a_turn_wanted_before_its_lips_are_known_is_not_held() -> None:
+    animator = Animator(seed=1)
+    animator.advance(1, 0.0, held=True)
+    animator.played(1, 0.0, 0.0)
+    animator.speak(1, lips_of(mel_chunks(SENTENCE)), 0.1)
+    frame = animator.next_frame(0.1)
+    assert frame is not None and frame.turn == 1
+
+
+def test_a_held_turn_that_is_thrown_away_leaves_no_trace() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.animator.advance(1, viewer.now_s, held=True)
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.5)
+    viewer.interrupt(2)
+    viewer.run(1.0)
+    assert all(f.live for f in viewer.frames)
+    assert_smooth(viewer.poses())
+
+
 def test_the_next_turn_may_follow_an_interruption_at_once() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)

@@ -59,7 +59,12 @@ async def test_speaks_from_durations_and_goes_back_to_idle(bus: Bus) -> None:
             await say(bus, "talk", 1, mel_chunks(SENTENCE))
             first = (await frames(video, lambda c: not c.live))[-1]
             assert (first.place.turn, first.place.pts, first.place.seq) == (1, 0, 0)
-            assert [s.stage for s in first.place.stamps] == ["face.first_frame"]
+            assert [s.stage for s in first.place.stamps] == [
+                "face.first_got", "face.first_ready", "face.first_started",
+                "face.first_finished", "encoder.first_started", "encoder.first_finished",
+            ]  # fmt: skip
+            times = [s.monotonic_ns for s in first.place.stamps]
+            assert times == sorted(times)
             spoken = [first, *await play(bus, video)]
             assert [c.place.pts for c in spoken] == list(range(SENTENCE_FRAMES))
             assert max(c.payload[3] for c in spoken) == 255

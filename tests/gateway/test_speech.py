@@ -13,7 +13,7 @@ from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewaySession
-from visavis.media import Place, TranscriptChunk, TranscriptEvent
+from visavis.media import Place, TranscriptChunk, TranscriptEvent, TurnChunk
 from visavis.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -68,6 +68,21 @@ async def test_the_answer_is_prepared_in_the_pause(
     assert len(doubles.seen.prompts) == 1
     record = (await client.call("GET", f"/v1/sessions/{session.id}/turns/1")).json()
     assert record["stages"][0]["name"] == "asr"
+
+
+async def test_the_face_is_told_to_wait_and_then_that_it_may_speak(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles
+) -> None:
+    async with (
+        doubles.bus.subscribe(session.id, Kind.TURN) as turns,
+        doubles.bus.subscribe(session.id, Kind.CLOCK) as clocks,
+    ):
+        await visitor.does(E.PAUSED, "How are you?", end_of_turn_probability=0.9)
+        told = await anext(turns)
+        assert isinstance(told, TurnChunk) and told.held
+        await visitor.does(E.FINAL, "How are you?")
+        wanted = await anext(clocks)
+        assert (wanted.place.turn, wanted.place.pts) == (told.place.turn, 0)
 
 
 async def test_a_visitor_who_goes_on_is_not_spoken_over(

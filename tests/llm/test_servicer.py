@@ -166,7 +166,11 @@ async def test_a_turn_becomes_tokens_on_the_bus(bus: Bus) -> None:
     assert [chunk.place.seq for chunk in chunks] == [0, 1, 2, 3, 4]
     assert [chunk.place.pts for chunk in chunks] == [0, 4, 7, 12, 17]
     assert [chunk.place.last for chunk in chunks] == [False] * 4 + [True]
-    assert [stamp.stage for stamp in chunks[0].place.stamps] == ["llm.begin", "llm.first_token"]
+    assert [stamp.stage for stamp in chunks[0].place.stamps] == [
+        "llm.first_got",
+        "llm.first_started",
+        "llm.first_finished",
+    ]
     assert (finished.turn, finished.produced, finished.cancelled) == (1, 4, False)
     assert set(finished.seconds) == {"queue", "first_token", "generate"}
 

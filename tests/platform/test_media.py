@@ -26,7 +26,7 @@ from visavis.media import (
 from visavis.subjects import Kind
 from visavis.v1 import media_pb2 as pb
 
-PLACE = Place("s1", 7, 3, 480, last=True, stamps=(Stamp("llm.first_token", 123),))
+PLACE = Place("s1", 7, 3, 480, last=True, stamps=(Stamp("llm.first_got", 123, 7),))
 CHUNKS: list[tuple[Kind, Chunk]] = [
     (Kind.VOICE, PcmChunk(PLACE, 24_000, np.arange(-5, 5, dtype=np.int16))),
     (

@@ -113,7 +113,7 @@ async def test_voice_and_mel_of_a_turn_are_numbered_placed_and_ended(bus: Bus) -
             assert chunk.place.pts == pts
             pts += len(chunk.pcm)
         assert [stamp.stage for stamp in chunks[0].place.stamps] == [
-            "tts.first_phrase", "tts.first_voice",
+            "tts.first_got", "tts.first_ready", "tts.first_started", "tts.first_finished",
         ]  # fmt: skip
         hops = 0
         async for mel in stage.mel:

@@ -64,7 +64,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("service", "instance", "version", "engines", "slots", "free_slots", "languages")
+    __slots__ = ("service", "instance", "version", "engines", "slots", "free_slots", "languages", "clock")
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +72,7 @@ class ServiceStatus(_message.Message):
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
     LANGUAGES_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
     service: str
     instance: str
     version: str
@@ -79,7 +80,16 @@ class ServiceStatus(_message.Message):
     slots: int
     free_slots: int
     languages: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., version: _Optional[str] = ..., engines: _Optional[_Iterable[_Union[EngineStatus, _Mapping]]] = ..., slots: _Optional[int] = ..., free_slots: _Optional[int] = ..., languages: _Optional[_Iterable[str]] = ...) -> None: ...
+    clock: ClockReading
+    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., version: _Optional[str] = ..., engines: _Optional[_Iterable[_Union[EngineStatus, _Mapping]]] = ..., slots: _Optional[int] = ..., free_slots: _Optional[int] = ..., languages: _Optional[_Iterable[str]] = ..., clock: _Optional[_Union[ClockReading, _Mapping]] = ...) -> None: ...
+
+class ClockReading(_message.Message):
+    __slots__ = ("clock", "monotonic_ns")
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
+    MONOTONIC_NS_FIELD_NUMBER: _ClassVar[int]
+    clock: int
+    monotonic_ns: int
+    def __init__(self, clock: _Optional[int] = ..., monotonic_ns: _Optional[int] = ...) -> None: ...
 
 class EngineStatus(_message.Message):
     __slots__ = ("bundle", "backend", "device", "detail")

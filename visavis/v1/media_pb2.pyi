@@ -33,12 +33,14 @@ class ChunkHeader(_message.Message):
     def __init__(self, session: _Optional[str] = ..., turn: _Optional[int] = ..., seq: _Optional[int] = ..., pts: _Optional[int] = ..., last: _Optional[bool] = ..., stamps: _Optional[_Iterable[_Union[StageStamp, _Mapping]]] = ...) -> None: ...
 
 class StageStamp(_message.Message):
-    __slots__ = ("stage", "monotonic_ns")
+    __slots__ = ("stage", "monotonic_ns", "clock")
     STAGE_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_NS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
     stage: str
     monotonic_ns: int
-    def __init__(self, stage: _Optional[str] = ..., monotonic_ns: _Optional[int] = ...) -> None: ...
+    clock: int
+    def __init__(self, stage: _Optional[str] = ..., monotonic_ns: _Optional[int] = ..., clock: _Optional[int] = ...) -> None: ...
 
 class PcmChunk(_message.Message):
     __slots__ = ("header", "sample_rate_hz", "pcm_s16le")
@@ -101,12 +103,14 @@ class TranscriptChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., event: _Optional[_Union[TranscriptChunk.Event, str]] = ..., utterance: _Optional[int] = ..., text: _Optional[str] = ..., language: _Optional[str] = ..., end_of_turn_probability: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordTime, _Mapping]]] = ..., speech_end_samples: _Optional[int] = ..., stable_characters: _Optional[int] = ..., voiced_ms: _Optional[int] = ..., compute_ms: _Optional[float] = ...) -> None: ...
 
 class TurnChunk(_message.Message):
-    __slots__ = ("header", "reason")
+    __slots__ = ("header", "reason", "held")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     reason: str
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+    held: bool
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
     __slots__ = ("header", "text")

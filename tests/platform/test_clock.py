@@ -1,0 +1,32 @@
+"""Which clock a stamp was read from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from visavis.clock import clock_id
+from visavis.lease import clock_reading
+from visavis.media import Stamp
+
+_PRINT = "from visavis.clock import clock_id; import sys; sys.stdout.write(str(clock_id()))"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process counts for itself")
+def test_processes_of_one_machine_share_a_clock() -> None:
+    other = subprocess.run([sys.executable, "-c", _PRINT], capture_output=True, check=True)
+    assert int(other.stdout) == clock_id() > 0
+
+
+def test_stamps_and_status_name_the_same_clock() -> None:
+    before, reading, after = Stamp.now("a.b"), clock_reading(), Stamp.now("a.c")
+    assert before.clock == reading.clock == after.clock == clock_id()
+    assert before.monotonic_ns <= reading.monotonic_ns <= after.monotonic_ns
+
+
+def test_a_stamp_of_the_past() -> None:
+    ago, now = Stamp.ago("a.b", 1.5), Stamp.now("a.b")
+    assert now.monotonic_ns - ago.monotonic_ns == pytest.approx(1.5e9, rel=0.01)
+    assert now.renamed("a.c") == Stamp("a.c", now.monotonic_ns, now.clock)
