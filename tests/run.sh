@@ -8,8 +8,9 @@ echo "== format, lint, types"
 "$bin/ruff" check --quiet .
 "$bin/mypy" visavis services gateway training
 
+# And the larger recogniser of English: its networks are compiled with the others.
 echo "== weights of the tiny profile (fetched once, kept in the user's cache)"
-"$bin/visavis" models pull --profile tiny
+"$bin/visavis" models pull --profile tiny moonshine-base-en
 
 # A browser from the system's packages, where we may install one; the tests that
 # need it say so when they skip.

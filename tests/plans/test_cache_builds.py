@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from tests.plans import small_graphs
 from tests.plans.compiling import rtx
 from tests.plans.small_graphs import USUAL, profile, recipe
-from visavis.errors import PlanCancelledError, PlanError
+from visavis.errors import PlanCancelledError, PlanError, PlanRefusedError
 from visavis.models.installed import RECORD_NAME
-from visavis.plans.build_progress import Progress
+from visavis.plans.build_progress import Cancelled, Progress, stop_if
 from visavis.plans.builder import PlanBuilder
 from visavis.plans.cache import PlanCache, PlanState
 from visavis.plans.compiler_log import collecting
+from visavis.plans.findings import Finding, findings_path, keep_findings
 from visavis.plans.freshness import PlanRequest, source_digest, state_of
 from visavis.plans.recipe import PlanRecipe, Precision
 from visavis.plans.survey import check_plans
@@ -30,8 +32,14 @@ class Graphs:
         self.made = 0
         self.content = small_graphs.linear()
 
-    def __call__(self, folder: Path, recipe: PlanRecipe, precision: Precision) -> onnx.ModelProto:
-        del folder, recipe, precision
+    def __call__(
+        self,
+        folder: Path,
+        recipe: PlanRecipe,
+        precision: Precision,
+        cancelled: Cancelled | None = None,
+    ) -> onnx.ModelProto:
+        del folder, recipe, precision, cancelled
         self.made += 1
         return onnx.load_from_string(self.content)
 
@@ -138,6 +146,58 @@ def test_a_cancelled_build_leaves_nothing(
     assert builder.build(request_).compiled
 
 
+def test_a_build_is_cancelled_while_its_graph_is_made(
+    trt: Any, cache: PlanCache, request_: PlanRequest
+) -> None:
+    asked: list[Cancelled | None] = []
+
+    def slow_graph(folder: Path, recipe: PlanRecipe, precision: Precision, cancelled: Any) -> Any:
+        asked.append(cancelled)
+        stop_if(cancelled)
+        raise AssertionError("it went on")
+
+    def cancelled() -> bool:
+        return bool(asked)
+
+    builder = PlanBuilder(trt, PORTABLE, cache, make_graph=slow_graph)
+    with pytest.raises(PlanCancelledError):
+        builder.build(request_, cancelled=cancelled)
+    with pytest.raises(PlanCancelledError):
+        list(check_plans(builder, [request_], cancelled=cancelled))
+    assert asked == [cancelled, cancelled]
+    assert list(cache.entries()) == []
+
+
+def test_a_plan_from_before_it_was_found_wanting_is_not_handed_out(
+    builder: PlanBuilder, cache: PlanCache, request_: PlanRequest
+) -> None:
+    half = replace(request_, precision="fp16")
+    sha256 = builder.build(half).cached.record.key.onnx_sha256
+    assert builder.cached(half) is not None
+    keep_findings(
+        findings_path(cache.folder),
+        [
+            Finding(
+                bundle=half.bundle,
+                precision="fp16",
+                graphs={half.recipe.name: sha256},
+                measure="words wrong, %",
+                sample="3 sentences",
+                reference=1.0,
+                value=9.0,
+                limit=0.2,
+            )
+        ],
+    )
+    for ask in (builder.cached, builder.build):
+        with pytest.raises(PlanRefusedError, match=r"not built in fp16: words wrong, % 9\.00"):
+            ask(half)
+    assert builder.build(request_).compiled
+    checks = list(check_plans(builder, [request_, half]))
+    assert [check.problem for check in checks] == ["", ""]
+    assert ["words wrong" in check.refused for check in checks] == [False, True]
+
+
 def test_a_failed_build_leaves_nothing_and_the_next_one_works(
     builder: PlanBuilder, cache: PlanCache, graphs: Graphs, request_: PlanRequest
 ) -> None:
@@ -152,7 +212,7 @@ def test_a_failed_build_leaves_nothing_and_the_next_one_works(
 def test_a_package_that_is_missing_is_named(
     trt: Any, cache: PlanCache, request_: PlanRequest
 ) -> None:
-    def needs_more(folder: Path, recipe: PlanRecipe, precision: Precision) -> onnx.ModelProto:
+    def needs_more(*_: Any) -> onnx.ModelProto:
         raise ModuleNotFoundError("no", name="some_quantiser")
 
     with pytest.raises(PlanError, match="bundle net fp32: some_quantiser is not installed"):
@@ -222,7 +282,7 @@ def test_a_survey_names_the_profile_that_fails_and_goes_on(
 def test_a_survey_tells_a_graph_that_cannot_be_made(
     trt: Any, cache: PlanCache, request_: PlanRequest
 ) -> None:
-    def fails(folder: Path, recipe: PlanRecipe, precision: Precision) -> onnx.ModelProto:
+    def fails(*_: Any) -> onnx.ModelProto:
         raise PlanError("the pass does not fit")
 
     builder = PlanBuilder(trt, PORTABLE, cache, make_graph=fails)

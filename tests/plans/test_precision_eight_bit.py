@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from visavis.errors import PlanError
+from visavis.errors import PlanCancelledError, PlanError
 from visavis.plans.precision import calibration_for, to_int8
 from visavis.plans.precision.calibration import recorded
 from visavis.plans.precision.running import Tensors, run_float
@@ -96,6 +97,24 @@ def test_without_inputs_there_is_no_int8() -> None:
 def test_inputs_that_do_not_fit_are_told() -> None:
     with pytest.raises(PlanError, match="not quantised"):
         to_int8(convolutions(), [{"sound": np.zeros((1, 4, 9), np.float32)}])
+
+
+@pytest.mark.parametrize("asked_before", [0, 2, 5, 8])
+def test_calibration_ends_at_once_when_it_is_cancelled(
+    asked_before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > asked_before
+
+    with pytest.raises(PlanCancelledError):
+        to_int8(convolutions(), samples(), (), cancelled)
+    assert asked == asked_before + 1
+    assert list(tmp_path.glob("visavis-*")) == []
 
 
 def test_the_quantiser_is_silent(capsys: pytest.CaptureFixture[str]) -> None:

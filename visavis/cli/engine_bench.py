@@ -11,7 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from visavis.cli.engine_build import build_one, chosen_compiler, chosen_requests, stoppable
+from visavis.cli.engine_build import (
+    build_allowed,
+    chosen_compiler,
+    chosen_requests,
+    stoppable,
+)
 from visavis.cli.engine_choice import EngineChoice
 from visavis.cli.engine_progress import BuildBar
 from visavis.cli.engine_tables import bench_table
@@ -87,7 +92,8 @@ def _fallback(
     def work(cancelled: Cancelled) -> list[BenchRow]:
         with tempfile.TemporaryDirectory(prefix="visavis-bench-") as folder:
             path = Path(folder) / f"{request.recipe.name}.onnx"
-            path.write_bytes(float_graph(request.folder, request.recipe).SerializeToString())
+            graph = float_graph(request.folder, request.recipe, cancelled)
+            path.write_bytes(graph.SerializeToString())
             with OnnxRuntimeEngine(path, device="cpu", threads=threads) as engine:
                 return list(
                     bench_engine(
@@ -115,7 +121,8 @@ def _on_gpu(
 ) -> list[BenchRow]:
     trt, target = compiler
     cache = PlanCache(choice.plan_dir)
-    build_one(PlanBuilder(trt, target, cache), request, bar)
+    if build_allowed(PlanBuilder(trt, target, cache), request, choice, bar) is None:
+        return []
     label = f"{trt.__name__} {request.precision}"
 
     def work(cancelled: Cancelled) -> list[BenchRow]:

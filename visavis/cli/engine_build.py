@@ -40,12 +40,9 @@ def build(bundle: str, choice: EngineChoice, *, force: bool) -> None:
     console.print(Text(f"{flavour_of(trt)} for {target.name}"))
     with BuildBar(console) as bar:
         for request in requests:
-            try:
-                bar.say(_built_line(request, build_one(builder, request, bar, force=force)))
-            except PlanRefusedError as error:
-                if choice.precisions:
-                    raise
-                bar.say(Text(f"left out: {error}", "yellow"))
+            built = build_allowed(builder, request, choice, bar, force=force)
+            if built is not None:
+                bar.say(_built_line(request, built))
 
 
 def build_one(
@@ -58,6 +55,27 @@ def build_one(
         return builder.build(request, on_progress=bar.report, cancelled=cancelled, force=force)
 
     return stoppable(work, bar)
+
+
+def build_allowed(
+    builder: PlanBuilder,
+    request: PlanRequest,
+    choice: EngineChoice,
+    bar: BuildBar,
+    *,
+    force: bool = False,
+) -> Built | None:
+    """As build_one; None, with a line that tells why, where a quality gate refuses the precision.
+
+    Raises PlanRefusedError if the precision was asked for by name.
+    """
+    try:
+        return build_one(builder, request, bar, force=force)
+    except PlanRefusedError as error:
+        if choice.precisions:
+            raise
+        bar.say(Text(f"left out: {error}", "yellow"))
+        return None
 
 
 def stoppable(work: Callable[[Cancelled], T], bar: BuildBar) -> T:

@@ -12,12 +12,11 @@ from visavis.cli.engine_build import chosen_compiler, chosen_requests, stoppable
 from visavis.cli.engine_choice import EngineChoice
 from visavis.cli.engine_progress import BuildBar
 from visavis.cli.engine_tables import check_line, checks_table
-from visavis.errors import ModelStoreError, PlanError
-from visavis.models import default_catalog, load_manifest
 from visavis.plans.build_progress import Cancelled
 from visavis.plans.builder import PlanBuilder
 from visavis.plans.cache import PlanCache
 from visavis.plans.freshness import PlanRequest
+from visavis.plans.requests import every_request
 from visavis.plans.survey import Checked, check_plans
 from visavis.plans.targets import flavour_of
 
@@ -53,6 +52,8 @@ def check(bundles: Sequence[str], choice: EngineChoice) -> None:
         console.print(Text(told, "red"), soft_wrap=True)
     for reason in left_out:
         console.print(Text(f"not compiled: {reason}", "yellow"), soft_wrap=True)
+    for reason in dict.fromkeys(checked.refused for checked in checks if checked.refused):
+        console.print(Text(f"compiled, but not for use: {reason}", "yellow"), soft_wrap=True)
     took_s = sum(checked.build_s for checked in checks)
     console.print(
         Text(f"{len(checks) - len(failures)} compiled in {took_s:.0f} s, {len(failures)} failed")
@@ -65,15 +66,9 @@ def _requests(bundles: Sequence[str], choice: EngineChoice) -> tuple[list[PlanRe
     """(what to compile, why bundles that nobody named are left out)."""
     if bundles:
         return [request for name in bundles for request in chosen_requests(name, choice)], []
-    requests: list[PlanRequest] = []
-    left_out: list[str] = []
-    for name in default_catalog(choice.model_dir).names:
-        manifest = load_manifest(name, choice.model_dir)
-        left_out += [f"{name} {path}: {why}" for path, why in manifest.cpu_only.items()]
-        if not manifest.plans:
-            continue
-        try:
-            requests += chosen_requests(name, choice)
-        except (ModelStoreError, PlanError) as error:
-            left_out.append(str(error))
-    return requests, left_out
+    return every_request(
+        plans=choice.plans,
+        precisions=choice.precisions,
+        workspace_bytes=choice.workspace_bytes,
+        model_dir=choice.model_dir,
+    )

@@ -5,13 +5,20 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from visavis.cli.engine_build import build_one, chosen_compiler, chosen_requests
+from visavis.cli.engine_build import (
+    build_allowed,
+    chosen_compiler,
+    chosen_requests,
+    stoppable,
+)
 from visavis.cli.engine_choice import EngineChoice
 from visavis.cli.engine_progress import BuildBar
 from visavis.cli.engine_tables import kinds_table, layers_table, megabytes, tensors_table
 from visavis.plans.builder import PlanBuilder
 from visavis.plans.cache import PlanCache
+from visavis.plans.freshness import PlanRequest
 from visavis.plans.loaded import loaded_facts
+from visavis.plans.plan_facts import LayerInfo
 from visavis.plans.plan_record import PlanRecord
 
 
@@ -23,13 +30,21 @@ def inspect(bundle: str, choice: EngineChoice, *, layers: bool) -> None:
     builder = PlanBuilder(trt, target, PlanCache(choice.plan_dir))
     for request in requests:
         with BuildBar(console) as bar:
-            cached = build_one(builder, request, bar).cached
+            built = build_allowed(builder, request, choice, bar)
+            if built is None:
+                continue
+            cached, found = built.cached, _layers(builder, request, bar) if layers else []
         console.rule(Text(str(request)))
         _show(console, cached.record)
-        if layers:
-            console.print(layers_table(builder.layers(builder.graph(request))))
+        if found:
+            console.print(layers_table(found))
         if target.device is not None:
             console.print(Text(loaded_facts(trt, target, cached)), soft_wrap=True)
+
+
+def _layers(builder: PlanBuilder, request: PlanRequest, bar: BuildBar) -> list[LayerInfo]:
+    bar.begin(f"{request} layers")
+    return stoppable(lambda stop: builder.layers(builder.graph(request, stop)), bar)
 
 
 def _show(console: Console, record: PlanRecord) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from visavis.errors import PlanCancelledError
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -18,6 +20,12 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 Cancelled = Callable[[], bool]
+
+
+def stop_if(cancelled: Cancelled | None) -> None:
+    """Raise PlanCancelledError once `cancelled` says so. To be called between any two steps."""
+    if cancelled is not None and cancelled():
+        raise PlanCancelledError("the build was cancelled")
 
 
 @dataclass

@@ -14,8 +14,8 @@ from typing import Any
 import onnx
 from google.protobuf.message import EncodeError
 
-from visavis.errors import PlanCancelledError, PlanError
-from visavis.plans.build_progress import Cancelled, OnProgress, Progress
+from visavis.errors import PlanError, PlanRefusedError
+from visavis.plans.build_progress import Cancelled, OnProgress, Progress, stop_if
 from visavis.plans.cache import CachedPlan, PlanCache, Wanted
 from visavis.plans.compiler import Plan, compile_plan, read_layers
 from visavis.plans.findings import refuse_failed
@@ -26,7 +26,7 @@ from visavis.plans.plan_record import PlanKey, PlanRecord, profiles_digest
 from visavis.plans.recipe import PlanRecipe, Precision, ProfileSpec
 from visavis.plans.targets import Target, flavour_of, is_rtx
 
-MakeGraph = Callable[[Path, PlanRecipe, Precision], onnx.ModelProto]
+MakeGraph = Callable[[Path, PlanRecipe, Precision, Cancelled | None], onnx.ModelProto]
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +55,14 @@ class PlanBuilder:
         self._compiler = flavour_of(trt)
 
     def cached(self, request: PlanRequest) -> CachedPlan | None:
-        """The whole, fresh plan of `request` if there is one. Needs neither graph nor GPU."""
-        return self._cache.find(self._wanted(request))
+        """The whole, fresh plan of `request` if there is one. Needs neither graph nor GPU.
+
+        Raises PlanRefusedError for one that was built before its precision was found wanting.
+        """
+        found = self._cache.find(self._wanted(request))
+        if found is not None:
+            self._refuse_failed(request, found.record.key.onnx_sha256)
+        return found
 
     def build(
         self,
@@ -79,9 +85,8 @@ class PlanBuilder:
                 self._refuse_failed(request, found.record.key.onnx_sha256)
                 return Built(found, compiled=False)
             _tell(on_progress, "making the graph")
-            graph = self.graph(request)
-            if cancelled is not None and cancelled():
-                raise PlanCancelledError("the build was cancelled")
+            graph = self.graph(request, cancelled)
+            stop_if(cancelled)
             key = self._key(request, graph)
             self._refuse_failed(request, key.onnx_sha256)
             if not force:
@@ -93,10 +98,11 @@ class PlanBuilder:
             plan = self.compile(graph, request, on_progress=on_progress, cancelled=cancelled)
             return Built(self._keep(request, wanted, key, plan), compiled=True)
 
-    def graph(self, request: PlanRequest) -> bytes:
+    def graph(self, request: PlanRequest, cancelled: Cancelled | None = None) -> bytes:
         """The ONNX of `request`, serialised; the same graph gives the same bytes."""
         try:
-            model = self._make_graph(request.folder, request.recipe, request.precision)
+            model = self._make_graph(request.folder, request.recipe, request.precision, cancelled)
+            stop_if(cancelled)
             return model.SerializeToString(deterministic=True)
         except ImportError as error:
             raise PlanError(f"{request}: {error.name} is not installed") from error
@@ -131,6 +137,14 @@ class PlanBuilder:
     def layers(self, graph: bytes) -> list[LayerInfo]:
         """Every layer of `graph` as the compiler reads it."""
         return list(read_layers(self._trt, graph))
+
+    def refusal(self, request: PlanRequest, graph: bytes) -> str:
+        """Why a plan of `graph` is not built for use even if it compiles; "" where it is."""
+        try:
+            self._refuse_failed(request, hashlib.sha256(graph).hexdigest())
+        except PlanRefusedError as error:
+            return str(error)
+        return ""
 
     def _refuse_failed(self, request: PlanRequest, onnx_sha256: str) -> None:
         refuse_failed(

@@ -10,38 +10,58 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from visavis.errors import PlanError
+from visavis.plans.build_progress import Cancelled, stop_if
 from visavis.plans.recipe import PlanRecipe, Precision
 from visavis.plans.surgery import apply_passes
 
 
-def graph_for(bundle_dir: Path, recipe: PlanRecipe, precision: Precision) -> onnx.ModelProto:
+def graph_for(
+    bundle_dir: Path, recipe: PlanRecipe, precision: Precision, cancelled: Cancelled | None = None
+) -> onnx.ModelProto:
     """The graph of `recipe` in `precision`: read or rebuilt, passes applied, then cast.
 
     Raises PlanError if the recipe does not offer the precision, a file is missing or no ONNX, or
-    a pass does not fit.
+    a pass does not fit; PlanCancelledError once `cancelled` says so.
     """
     if precision not in recipe.precisions:
         raise PlanError(
             f"plan {recipe.name} is made in {', '.join(recipe.precisions)}, not in {precision}"
         )
-    model = float_graph(bundle_dir, recipe)
+    model = float_graph(bundle_dir, recipe, cancelled)
+    return in_precision(model, bundle_dir, recipe, precision, cancelled)
+
+
+def in_precision(
+    model: onnx.ModelProto,
+    bundle_dir: Path,
+    recipe: PlanRecipe,
+    precision: Precision,
+    cancelled: Cancelled | None = None,
+) -> onnx.ModelProto:
+    """`model`, the float graph of `recipe`, in `precision`; it stays as it is itself.
+
+    Raises PlanError and PlanCancelledError like graph_for.
+    """
     if precision == "fp32":
         return model
     # Calibration makes float graphs of its own, and so imports this module.
     from visavis.plans.precision import calibration_for, to_fp16, to_int8
 
     if precision == "fp16":
-        return to_fp16(model, recipe.keep_fp32)
-    return to_int8(model, calibration_for(bundle_dir, recipe), recipe.keep_fp32)
+        return to_fp16(model, recipe.keep_fp32, cancelled)
+    return to_int8(model, calibration_for(bundle_dir, recipe), recipe.keep_fp32, cancelled)
 
 
-def float_graph(bundle_dir: Path, recipe: PlanRecipe) -> onnx.ModelProto:
+def float_graph(
+    bundle_dir: Path, recipe: PlanRecipe, cancelled: Cancelled | None = None
+) -> onnx.ModelProto:
     """The graph of `recipe` in 32 bits. Raises PlanError like graph_for."""
     if recipe.rebuild:
         model = _rebuilt(bundle_dir, recipe)
     else:
         model = _read(bundle_dir / recipe.graph)
-    return apply_passes(model, recipe.passes)
+    stop_if(cancelled)
+    return apply_passes(model, recipe.passes, cancelled)
 
 
 def _read(path: Path) -> onnx.ModelProto:

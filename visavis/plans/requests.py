@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from visavis.errors import PlanError
-from visavis.models import bundle_path, load_manifest
+from visavis.errors import ModelStoreError, PlanError
+from visavis.models import bundle_path, default_catalog, load_manifest
 from visavis.plans.freshness import PlanRequest
 from visavis.plans.recipe import PlanRecipe, Precision
 
@@ -42,6 +42,34 @@ def requests_of(
         offers = "; ".join(f"{recipe.name}: {', '.join(recipe.precisions)}" for recipe in chosen)
         raise PlanError(f"bundle {bundle} offers no plan in {', '.join(precisions)} ({offers})")
     return made
+
+
+def every_request(
+    *,
+    plans: Sequence[str] = (),
+    precisions: Sequence[Precision] = (),
+    workspace_bytes: int | None = None,
+    model_dir: Path | None = None,
+) -> tuple[list[PlanRequest], list[str]]:
+    """(the requests of every pulled bundle, why other networks of the catalogue are left out)."""
+    requests: list[PlanRequest] = []
+    left_out: list[str] = []
+    for name in default_catalog(model_dir).names:
+        manifest = load_manifest(name, model_dir)
+        left_out += [f"{name} {path}: {why}" for path, why in manifest.cpu_only.items()]
+        if not manifest.plans:
+            continue
+        try:
+            requests += requests_of(
+                name,
+                plans=plans,
+                precisions=precisions,
+                workspace_bytes=workspace_bytes,
+                model_dir=model_dir,
+            )
+        except (ModelStoreError, PlanError) as error:
+            left_out.append(str(error))
+    return requests, left_out
 
 
 def _offered(recipe: PlanRecipe, precisions: Sequence[Precision]) -> Iterator[Precision]:

@@ -23,6 +23,8 @@ class Checked:
     layers: int = 0
     problem: str = ""
     """Why it was not compiled; "" where it was."""
+    refused: str = ""
+    """Why it is not built for use although it compiles: its precision was measured."""
 
 
 def check_plans(
@@ -41,7 +43,9 @@ def check_plans(
         if on_progress is not None:
             on_progress(Progress("making the graph", 0.0))
         try:
-            graph = builder.graph(request)
+            graph = builder.graph(request, cancelled)
+        except PlanCancelledError:
+            raise
         except VisavisError as error:
             yield Checked(request, "", problem=str(error).removeprefix(f"{request}: "))
             continue
@@ -61,6 +65,7 @@ def check_plans(
                 size_bytes=len(plan.content),
                 build_s=plan.build_s,
                 layers=len(plan.layers),
+                refused=builder.refusal(request, graph),
             )
 
 

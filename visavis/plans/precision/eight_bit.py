@@ -19,6 +19,7 @@ import onnx
 from numpy.typing import NDArray
 
 from visavis.errors import PlanError
+from visavis.plans.build_progress import Cancelled, stop_if
 
 PERCENTILE = 99.99
 """Of the absolute values of an activation: what is larger is clipped."""
@@ -28,13 +29,16 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def to_int8(
-    model: onnx.ModelProto, calibration: Iterable[Tensors], keep_float: Iterable[str] = ()
+    model: onnx.ModelProto,
+    calibration: Iterable[Tensors],
+    keep_float: Iterable[str] = (),
+    cancelled: Cancelled | None = None,
 ) -> onnx.ModelProto:
     """`model` with its convolutions and products of matrices in 8 bits; the rest stays in 32.
 
     `calibration`: real inputs, name -> array. `keep_float`: globs of node names that are not
     quantised. Inputs and outputs keep their types. Raises PlanError where there is no input,
-    and where onnxruntime's quantiser fails.
+    and where onnxruntime's quantiser fails; PlanCancelledError between two of the inputs.
     """
     from onnxruntime.quantization import (
         CalibrationMethod,
@@ -44,7 +48,7 @@ def to_int8(
     )
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    samples = _Samples(calibration)
+    samples = _Samples(calibration, cancelled)
     globs = tuple(keep_float)
     with tempfile.TemporaryDirectory(prefix="visavis-int8-") as folder, _quiet():
         source, ready, made = (Path(folder) / f"{n}.onnx" for n in ("float", "ready", "int8"))
@@ -89,8 +93,12 @@ class _Samples:
     It asks for one range after the other (see CalibStridedMinMax above); a range is one sample.
     """
 
-    def __init__(self, samples: Iterable[Tensors]) -> None:
-        self._samples = list(samples)
+    def __init__(self, samples: Iterable[Tensors], cancelled: Cancelled | None = None) -> None:
+        self._cancelled = cancelled
+        self._samples: list[Tensors] = []
+        for sample in samples:
+            stop_if(cancelled)
+            self._samples.append(sample)
         self._range = iter(self._samples)
         if not self._samples:
             raise PlanError("INT8 needs real inputs to be calibrated on, and there are none")
@@ -102,6 +110,7 @@ class _Samples:
         self._range = iter(self._samples[start_index:end_index])
 
     def get_next(self) -> Tensors | None:
+        stop_if(self._cancelled)
         return next(self._range, None)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from visavis.errors import PlanError
+from visavis.plans.build_progress import Cancelled, stop_if
 from visavis.plans.precision.tensor_types import float_tensors, graph_with_types
 
 HEAVY = frozenset(
@@ -43,12 +44,14 @@ _LARGEST = float(np.finfo(np.float16).max)
 _SMALLEST = float(np.finfo(np.float16).smallest_subnormal)
 
 
-def to_fp16(model: onnx.ModelProto, keep_fp32: Iterable[str] = ()) -> onnx.ModelProto:
+def to_fp16(
+    model: onnx.ModelProto, keep_fp32: Iterable[str] = (), cancelled: Cancelled | None = None
+) -> onnx.ModelProto:
     """A copy of `model` that computes in 16 bits wherever that is safe; see above.
 
     Inputs and outputs keep their types. `keep_fp32`: globs of node names that stay in 32 bits
     whatever they compute. Raises PlanError for a glob that no node matches, and for a graph
-    with branches or loops in it.
+    with branches or loops in it; PlanCancelledError once `cancelled` says so.
     """
     whole = graph_with_types(model)
     globs = tuple(keep_fp32)
@@ -56,7 +59,7 @@ def to_fp16(model: onnx.ModelProto, keep_fp32: Iterable[str] = ()) -> onnx.Model
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in names):
             raise PlanError(f"keep_fp32: {glob!r} is the name of no node in the graph")
-    return _HalfGraph(whole, globs).rewritten()
+    return _HalfGraph(whole, globs).rewritten(cancelled)
 
 
 class _HalfGraph:
@@ -72,10 +75,11 @@ class _HalfGraph:
         self._nodes: list[onnx.NodeProto] = []
         self._new_weights: list[onnx.TensorProto] = []
 
-    def rewritten(self) -> onnx.ModelProto:
+    def rewritten(self, cancelled: Cancelled | None) -> onnx.ModelProto:
         graph = self._model.graph
         outputs = {output.name for output in graph.output}
         for node in graph.node:
+            stop_if(cancelled)
             half = self._computes_half(node)
             self._read_as(node, TensorProto.FLOAT16 if half else TensorProto.FLOAT)
             made = [name for name in node.output if name in self._floats] if half else []

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import onnx
 
 from visavis.errors import PlanError
+from visavis.plans.build_progress import Cancelled, stop_if
 from visavis.plans.surgery.constant_weights import fold_constant_weights
 from visavis.plans.surgery.dynamic_quantization import fold_dynamic_quantization
 from visavis.plans.surgery.empty_cache import drop_empty_cache
@@ -32,11 +33,14 @@ PASSES: dict[str, Pass] = {
 }
 
 
-def apply_passes(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
+def apply_passes(
+    model: onnx.ModelProto, names: Iterable[str], cancelled: Cancelled | None = None
+) -> onnx.ModelProto:
     """The passes `names` one after the other; `model` itself stays as it is, and comes back
     where there are none.
 
-    Raises PlanError for a name that is no pass, and where a pass does not fit the graph.
+    Raises PlanError for a name that is no pass, and where a pass does not fit the graph;
+    PlanCancelledError between two passes.
     """
     wanted = list(names)
     if not wanted:
@@ -50,6 +54,7 @@ def apply_passes(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProt
             result = PASSES[name](result)
         except PlanError as error:
             raise PlanError(f"the graph pass {name} does not fit: {error}") from error
+        stop_if(cancelled)
     try:
         onnx.checker.check_model(result)
     except onnx.checker.ValidationError as error:

@@ -1,0 +1,99 @@
+"""Every plan of the product compiles, in every precision and profile: what `engine check` does.
+
+NVIDIA's own compiler makes the plans; nothing loads them. What a GPU computes with them is
+for `make gpu-test`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from tests.plans.compiling import rtx
+from visavis.models.listing import pullable_catalog
+from visavis.plans.builder import PlanBuilder
+from visavis.plans.cache import PlanCache
+from visavis.plans.freshness import PlanRequest
+from visavis.plans.graphs import float_graph, in_precision
+from visavis.plans.recipe import PlanRecipe, Precision, recipes_of
+from visavis.plans.requests import every_request
+from visavis.plans.survey import Checked, check_plans
+from visavis.plans.targets import PORTABLE
+
+CATALOG = pullable_catalog()
+PLANS = [(name, recipe) for name in CATALOG.names for recipe in recipes_of(name)]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One recipe with its graph in 32 bits, which is made once for all precisions."""
+
+    bundle: str
+    folder: Path
+    recipe: PlanRecipe
+    graph: onnx.ModelProto
+
+    def make_graph(
+        self, folder: Path, recipe: PlanRecipe, precision: Precision, _: Any
+    ) -> onnx.ModelProto:
+        return in_precision(self.graph, folder, recipe, precision)
+
+
+@pytest.fixture(scope="module", params=PLANS, ids=lambda plan: f"{plan[0]}-{plan[1].name}")
+def planned(request: pytest.FixtureRequest, bundle: Callable[[str], Path]) -> Planned:
+    name, recipe = request.param
+    folder = bundle(name)
+    return Planned(name, folder, recipe, float_graph(folder, recipe))
+
+
+def test_the_recipe_names_what_is_in_the_graph(planned: Planned) -> None:
+    recipe, graph = planned.recipe, planned.graph.graph
+    given = {t.name: [d.dim_value for d in t.type.tensor_type.shape.dim] for t in graph.input}
+    nodes = [node.name for node in graph.node]
+    assert all(any(fnmatchcase(name, glob) for name in nodes) for glob in recipe.keep_fp32)
+    for profile in recipe.profiles:
+        varying = {tensor for tensor, sizes in given.items() if 0 in sizes}
+        assert varying <= set(profile.shapes) <= set(given)
+        for tensor, allowed in profile.shapes.items():
+            for size, low, high in zip(given[tensor], allowed.min, allowed.max, strict=True):
+                assert size in (0, low) and (size == 0 or low == high), tensor
+
+
+@pytest.mark.timeout(300)
+def test_it_compiles_in_every_precision_and_profile(
+    planned: Planned, compiled: list[Checked], tmp_path: Path
+) -> None:
+    recipe = planned.recipe
+    cache = PlanCache(tmp_path)
+    builder = PlanBuilder(rtx(), PORTABLE, cache, make_graph=planned.make_graph)
+    requests = [
+        PlanRequest(planned.bundle, planned.folder, recipe, precision)
+        for precision in recipe.precisions
+    ]
+    made = list(check_plans(builder, requests))
+    compiled += made
+    assert [check.problem for check in made if check.problem] == []
+    covered = {(check.request.precision, check.profile) for check in made}
+    assert covered >= {(p, profile.name) for p in recipe.precisions for profile in recipe.profiles}
+    assert all(check.layers > 0 for check in made)
+    # Weights in fewer bits make a smaller plan: the precision is really in it.
+    sizes = {check.request.precision: check.size_bytes for check in made}
+    assert sizes["fp16"] < sizes["fp32"]
+    assert list(cache.entries()) == []
+
+
+def test_the_command_leaves_out_nothing_that_is_here() -> None:
+    requests, left_out = every_request()
+    # Bundles that the user made are none of the product's.
+    asked = {(r.bundle, r.recipe.name, r.precision) for r in requests if r.bundle in CATALOG.names}
+    everything = {(name, r.name, p) for name, r in PLANS for p in r.precisions}
+    missing = {name for name, *_ in everything - asked}
+    assert asked <= everything
+    assert all(any(f"{name} is not pulled" in why for why in left_out) for name in missing)
+    assert not {name for name, *_ in asked} & missing
