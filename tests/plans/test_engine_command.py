@@ -2,141 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from tests.gpus import why_no_gpu
 from tests.plans import small_graphs
 from tests.plans.compiling import rtx
-from visavis.cli import app, engine_bench
+from tests.plans.small_store import PLAN, Engine, Store
 from visavis.cli.engine_progress import run_cancellable
 from visavis.errors import (
     InvalidInputError,
     ModelStoreError,
     PlanCancelledError,
     PlanError,
-    PlanRefusedError,
     VisavisError,
 )
-from visavis.models import pull
 from visavis.plans.build_progress import Cancelled, Progress
 from visavis.plans.cache import CachedPlan, PlanCache
 from visavis.plans.compiler import compile_plan
-from visavis.plans.findings import Finding, findings_path, keep_findings
 from visavis.plans.loaded import loaded_facts
 from visavis.plans.targets import PORTABLE
-
-Engine = Callable[..., Result]
-
-_MANIFEST = """
-name = "{name}"
-version = "1"
-task = "face"
-summary = "A small network."
-licence = "Apache-2.0"
-
-[[files]]
-path = "net.onnx"
-sha256 = "{sha256}"
-size_bytes = {size}
-sources = [{{ kind = "file", location = "{location}" }}]
-
-{plans}
-"""
-_PLAN = """
-[[plans]]
-name = "{name}"
-graph = "net.onnx"
-precisions = ["fp32", "fp16"]
-
-[[plans.profiles]]
-name = "usual"
-shapes.x = {{ min = [1, 8], opt = [1, 8], max = [4, 8] }}
-"""
-
-
-class Store:
-    """A catalogue and a model folder of the test's own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.catalogue, self.models = folder / "catalogue", folder / "models"
-        self.plans = folder / "plans"
-        self.catalogue.mkdir(exist_ok=True)
-        self._originals = folder / "originals"
-        self._originals.mkdir(exist_ok=True)
-
-    def add(self, name: str, graph: bytes, plans: str) -> None:
-        """A bundle with one file, not pulled yet."""
-        original = self._originals / f"{name}.onnx"
-        original.write_bytes(graph)
-        manifest = _MANIFEST.format(
-            name=name,
-            sha256=hashlib.sha256(graph).hexdigest(),
-            size=len(graph),
-            location=original,
-            plans=plans,
-        )
-        (self.catalogue / f"{name}.toml").write_text(manifest)
-
-    def pull(self, *names: str) -> None:
-        pull(names, model_dir=self.models)
-
-
-@pytest.fixture(scope="module")
-def pulled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five bundles that are pulled and two that are not, made once and copied for each test."""
-    rtx()
-    folder = tmp_path_factory.mktemp("pulled")
-    store = Store(folder)
-    store.add("small-net", small_graphs.linear(), _PLAN.format(name="net"))
-    half = _PLAN.format(name="net").replace('"fp32", ', "")
-    store.add("half-net", small_graphs.linear(weight=7.0), half)
-    store.add("broken-net", small_graphs.nonzero(), _PLAN.format(name="net"))
-    store.add("junk-net", b"junk", _PLAN.format(name="net"))
-    store.add("odd-net", small_graphs.linear(), _PLAN.format(name="net").replace("8]", "9]"))
-    store.add("far-net", small_graphs.linear(weight=5.0), _PLAN.format(name="net"))
-    store.add("plain-files", b"no network", '[cpu_only]\n"net.onnx" = "it is small"')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VISAVIS_CATALOG_DIR", str(store.catalogue))
-        store.pull("small-net", "half-net", "broken-net", "junk-net", "odd-net")
-    return folder
-
-
-@pytest.fixture
-def store(pulled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    shutil.copytree(pulled, tmp_path, dirs_exist_ok=True)
-    store = Store(tmp_path)
-    monkeypatch.setenv("VISAVIS_CATALOG_DIR", str(store.catalogue))
-    monkeypatch.setenv("VISAVIS_MODEL_DIR", str(store.models))
-    monkeypatch.setenv("VISAVIS_PLAN_DIR", str(store.plans))
-    monkeypatch.setenv("COLUMNS", "160")
-    return store
-
-
-@pytest.fixture
-def engine(store: Store) -> Engine:
-    def run(*arguments: str, fails: type[VisavisError] | None = None, exit_code: int = 0) -> Result:
-        result = CliRunner().invoke(app, ["engine", *arguments])
-        if fails is not None:
-            assert isinstance(result.exception, fails), result.output
-        else:
-            assert result.exit_code == exit_code, (result.output, result.exception)
-        return result
-
-    return run
-
 
 BUILD = ("build", "small-net", "--precision", "fp32", "--flavour", "rtx")
 
@@ -167,7 +60,7 @@ def test_a_damaged_plan_is_listed_and_built_again(engine: Engine, store: Store) 
 
 def test_a_plan_of_a_changed_bundle_is_stale(engine: Engine, store: Store) -> None:
     engine(*BUILD)
-    store.add("small-net", small_graphs.linear(weight=3.0), _PLAN.format(name="net"))
+    store.add("small-net", small_graphs.linear(weight=3.0), PLAN.format(name="net"))
     store.pull("small-net")
     listed = engine("list").output
     assert "stale" in listed
@@ -256,57 +149,6 @@ def test_inspect_tells_tensors_layers_and_memory(engine: Engine) -> None:
     assert "MATRIX_MULTIPLY FLOAT 1" in told
     assert "product MATRIX_MULTIPLY FLOAT" in told
     assert "as the compiler expects: weights" in told
-
-
-@pytest.fixture
-def refused(engine: Engine, store: Store) -> str:
-    """A bundle whose plan in 16 bits failed its gate after it was built."""
-    engine("build", "half-net", "--flavour", "rtx")
-    (entry,) = PlanCache(store.plans).entries()
-    assert entry.record is not None
-    found = Finding(
-        bundle="half-net",
-        precision="fp16",
-        graphs={"net": entry.record.key.onnx_sha256},
-        measure="visemes wrong, %",
-        sample="20 sentences",
-        reference=8.5,
-        value=12.0,
-        limit=0.5,
-    )
-    keep_findings(findings_path(store.plans), [found])
-    return "half-net"
-
-
-REFUSAL = r"half-net net is not built in fp16: visemes wrong, % 12\.00 against 8\.50"
-
-
-@pytest.mark.parametrize("command", ["build", "inspect"])
-def test_a_refused_precision_is_left_out_with_its_figure(
-    engine: Engine, refused: str, command: str
-) -> None:
-    told = engine(command, refused, "--flavour", "rtx").output
-    assert re.search(f"left out: {REFUSAL}", told)
-    assert "Tensors" not in told
-    result = engine(
-        command, refused, "--flavour", "rtx", "--precision", "fp16", fails=PlanRefusedError
-    )
-    assert re.search(REFUSAL, str(result.exception))
-
-
-def test_a_check_tells_what_compiles_and_is_not_for_use(engine: Engine, refused: str) -> None:
-    told = engine("check", "--bundle", refused, "--flavour", "rtx").output
-    assert "1 compiled" in told
-    assert re.search(f"compiled, but not for use: {REFUSAL}", told)
-
-
-def test_a_bench_measures_the_fallback_of_a_refused_precision(
-    engine: Engine, refused: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_bench, "_gpu", lambda choice: ((rtx(), PORTABLE), ""))
-    told = engine("bench", refused, "--batch", "1", "--seconds", "0.05").output
-    assert re.search(f"left out: {REFUSAL}", told)
-    assert "onnxruntime cpu fp32" in told
 
 
 @pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU, so the plan is loaded")
