@@ -31,6 +31,9 @@ class Replica:
     grpc_address: str
     metrics_address: str
     device: str
+    """Where its networks run, as in "cuda:0, cpu"."""
+    wanted_device: str = ""
+    """Where they were to run; empty: they all do."""
 
 
 async def discover(
@@ -85,6 +88,7 @@ def parse_info(payload: bytes) -> Replica | None:
             grpc_address=metadata["grpc"],
             metrics_address=metadata.get("metrics", ""),
             device=metadata.get("device", ""),
+            wanted_device=metadata.get("wanted", ""),
         )
     except (ValueError, KeyError, TypeError) as error:
         log.warning("discovery: an answer is not readable: %r", error)

@@ -12,21 +12,19 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Protocol, TypeVar
 
 import grpc.aio
-import nats.micro
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from nats.micro.service import Service as MicroService
 from prometheus_client import start_http_server
 
 from visavis.bus import Bus
-from visavis.discovery import MICRO_PREFIX
+from visavis.engine.base import EngineState
 from visavis.errors import VisavisError, exit_with
 from visavis.interceptor import ErrorInterceptor
 from visavis.logs import configure_logging
+from visavis.registration import Registration
 from visavis.settings import ServiceSettings, load_settings
 
 log = logging.getLogger(__name__)
@@ -48,6 +46,10 @@ class Service(Protocol):
 
     name: str
     languages: Sequence[str]
+
+    @property
+    def engine_states(self) -> Sequence[EngineState]:
+        """Where each of its networks runs now."""
 
     async def load(self) -> None:
         """Load engines and warm them with dummy input."""
@@ -109,23 +111,31 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     port = _bind(server, settings)
     await _set_health(health_servicer, grpc_names, serving=False)
     await server.start()
-    micro: MicroService | None = None
+    registration: Registration | None = None
     try:
         await service.load()
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
         reach = settings.advertise or settings.host
         if bus is not None:
-            addresses = {"grpc": f"{reach}:{port}", "device": settings.device}
+            addresses = {"grpc": f"{reach}:{port}"}
             if metrics_port is not None:
                 addresses["metrics"] = f"{reach}:{metrics_port}"
-            micro = await _register(bus, name, instance, addresses)
+            registration = Registration(
+                bus,
+                name,
+                instance=instance,
+                addresses=addresses,
+                states=lambda: service.engine_states,
+                wanted_device=settings.device,
+            )
+            await registration.start()
         log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
         await stop.wait()
     finally:
         log.info("%s is stopping", instance)
-        if micro is not None:
-            await micro.stop()
+        if registration is not None:
+            await registration.stop()
         await _set_health(health_servicer, grpc_names, serving=False)
         await server.stop(settings.grace_s)
         await service.close()
@@ -161,14 +171,3 @@ async def _set_health(
     status = health_pb2.HealthCheckResponse.ServingStatus
     for grpc_name in ("", *grpc_names):
         await servicer.set(grpc_name, status.SERVING if serving else status.NOT_SERVING)
-
-
-async def _register(bus: Bus, name: str, instance: str, addresses: dict[str, str]) -> MicroService:
-    """Answer $SRV.PING and $SRV.INFO; the gateway finds replicas by them."""
-    return await nats.micro.add_service(
-        bus.client,
-        name=f"{MICRO_PREFIX}{name}",
-        version=version("visavis"),
-        description=f"visavis {name} service",
-        metadata={"instance": instance, **addresses},
-    )

@@ -63,6 +63,10 @@ class AsrService:
             self._hearing, settings, bus, instance, clock or MonotonicClock()
         )
 
+    @property
+    def engine_states(self) -> Sequence[EngineState]:
+        return [state for _, state in self._servicer.engine_states()]
+
     async def load(self) -> None:
         await self._hearing.load()
         self.languages = self._hearing.known_languages
@@ -177,8 +181,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
                     device=state.device,
                     detail=state.detail,
                 )
-                for bundle in self._hearing.bundles
-                if (state := self._hearing.state(bundle) or self._unknown())
+                for bundle, state in self.engine_states()
             ],
             slots=self._slots.slots,
             free_slots=self._slots.free,
@@ -186,8 +189,11 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             languages=self._hearing.known_languages,
         )
 
-    def _unknown(self) -> EngineState:
-        return EngineState(self._settings.backend, self._settings.device, "not loaded yet")
+    def engine_states(self) -> list[tuple[str, EngineState]]:
+        """Each bundle, and where its networks run."""
+        settings = self._settings
+        unknown = EngineState(settings.backend, settings.device, "not loaded yet")
+        return [(name, self._hearing.state(name) or unknown) for name in self._hearing.bundles]
 
     def _session(self, config: asr_pb2.RecognitionConfig) -> ListeningSession:
         return ListeningSession(

@@ -26,6 +26,7 @@ from services.face.studio import AvatarInfo, Studio
 from services.face.turn_lips import Hearing
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
+from visavis.engine import EngineState
 from visavis.errors import InvalidInputError, OutOfOrderError
 from visavis.lease import CallLimit, EventStream, SlotTable, clock_reading, need_bus, read_config
 from visavis.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
@@ -70,6 +71,10 @@ class FaceService:
         self._servicer = FaceAnimationServicer(
             settings, self._studio, bus, instance, clock or MonotonicClock()
         )
+
+    @property
+    def engine_states(self) -> Sequence[EngineState]:
+        return [self._studio.engine_state]
 
     async def load(self) -> None:
         await self._studio.load()

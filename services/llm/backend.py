@@ -64,6 +64,8 @@ class TextBackend(Protocol):
 
     name: str
     model: str
+    # Where it runs: "cpu", "cuda:N", or "remote" for another process.
+    device: str
     slots: int
     context_tokens: int
     # A prompt that continues the one before it in the same slot costs only what is new.

@@ -59,7 +59,7 @@ class LlamaCppBackend:
         self.context_tokens = context_tokens
         self._file = model_file
         self._threads = threads
-        self._device = device
+        self.device = device
         self._api_key = secrets.token_urlsafe(24)
         self._server: Any = None
         self._tokenizer: httpx.Client | None = None
@@ -125,7 +125,7 @@ class LlamaCppBackend:
         params.model.path = str(self._file)
         # Weights are repacked for the CPU at load: a mapped file would be held a second time.
         params.load_mode = xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_NONE
-        params.n_gpu_layers = _gpu_layers(xllamacpp, self._device)
+        params.n_gpu_layers = _gpu_layers(xllamacpp, self.device)
         params.n_parallel = self.slots
         params.n_ctx = self.slots * self.context_tokens
         params.n_batch = params.n_ubatch = _BATCH_TOKENS

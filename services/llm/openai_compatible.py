@@ -44,6 +44,7 @@ class OpenAiCompatibleBackend:
 
     name = "openai"
     # Whether the server keeps prefixes is its own affair, and reading one ahead may cost money.
+    device = "remote"
     keeps_prefix = False
 
     def __init__(

@@ -22,6 +22,7 @@ from services.llm.settings import LlmSettings
 from services.llm.slots import SlotPool
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
+from visavis.engine import EngineState
 from visavis.errors import InvalidInputError, OutOfOrderError
 from visavis.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
@@ -52,9 +53,11 @@ class LlmService:
         self._backend = backend or open_backend(settings)
         generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
         self._reading: asyncio.Task[None] | None = None
-        self._servicer = LanguageModelServicer(
-            generator, self._backend, bus, instance, device=settings.device
-        )
+        self._servicer = LanguageModelServicer(generator, self._backend, bus, instance)
+
+    @property
+    def engine_states(self) -> Sequence[EngineState]:
+        return [EngineState(self._backend.name, self._backend.device)]
 
     async def load(self) -> None:
         await self._backend.load()
@@ -85,14 +88,11 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         backend: TextBackend,
         bus: Bus | None,
         instance: str,
-        *,
-        device: str = "cpu",
     ) -> None:
         self._generator = generator
         self._backend = backend
         self._bus = bus
         self._instance = instance
-        self._device = device
         self._leases = SlotTable(backend.slots)
         self._slots = SlotPool(backend.slots)
         self._read_slots: set[int] = set()
@@ -165,7 +165,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
             version=version("visavis"),
             engines=[
                 control_pb2.EngineStatus(
-                    bundle=backend.model, backend=backend.name, device=self._device
+                    bundle=backend.model, backend=backend.name, device=backend.device
                 )
             ],
             slots=backend.slots,

@@ -45,6 +45,7 @@ class TensorRtLlmBackend:
     """One checkpoint (Hugging Face layout, with its tokenizer and chat template)."""
 
     name = "tensorrt_llm"
+    device = "cuda:0"  # the first one that the process sees
 
     def __init__(
         self,

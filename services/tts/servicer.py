@@ -58,6 +58,10 @@ class TtsService:
         self._lane = EngineLane(self.name)
         self.servicer = SpeechSynthesisServicer(settings, bus, instance, clock or MonotonicClock())
 
+    @property
+    def engine_states(self) -> Sequence[EngineState]:
+        return [state for _, state in self.servicer.engine_states()]
+
     async def load(self) -> None:
         synthesizer = await self._lane.run(self._open)
         self.servicer.speech = SpeechLane(synthesizer, self._lane)
@@ -207,19 +211,22 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
             version=version("visavis"),
             engines=[
                 control_pb2.EngineStatus(
-                    bundle=voice.bundle,
+                    bundle=bundle,
                     backend=state.backend,
                     device=state.device,
                     detail=state.detail,
                 )
-                for voice in VOICES
-                if (state := self._state(voice.bundle))
+                for bundle, state in self.engine_states()
             ],
             slots=settings.slots,
             free_slots=self._leases.free,
             clock=clock_reading(),
             languages=TtsService.languages,
         )
+
+    def engine_states(self) -> list[tuple[str, EngineState]]:
+        """The bundle of each voice, and where its networks run."""
+        return [(voice.bundle, self._state(voice.bundle)) for voice in VOICES]
 
     def _state(self, bundle: str) -> EngineState:
         settings = self._settings

@@ -37,6 +37,7 @@ class FakeBackend:
         self.context_tokens = context_tokens
         self.hang = hang
         self.keeps_prefix = keeps_prefix
+        self.device = "cpu"
         self.requests: list[BackendRequest] = []
         self.at_work: set[int] = set()
         self.counted = 0

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from visavis.cli.weights import pull_profile
+from visavis.discovery import Replica
 from visavis.stack.location import log_dir
 from visavis.stack.process import State
 from visavis.stack.supervisor import SERVICES, Stack, StackOptions
@@ -114,6 +115,13 @@ async def _show(stack: Stack, console: Console, stop: asyncio.Event) -> None:
                     await stop.wait()
 
 
+def _placed(replica: Replica) -> str:
+    """Where a service's networks run, and that this is not where they were to."""
+    if not replica.wanted_device:
+        return replica.device
+    return f"[yellow]{replica.device} (not {replica.wanted_device})[/yellow]"
+
+
 def _table(stack: Stack) -> Table:
     table = Table("process", "state", "address", "device", "pid", "memory", box=None)
     table.add_row("nats", "[green]ready[/green]", stack.nats.url, "cpu", str(stack.nats.pid), "")
@@ -128,7 +136,7 @@ def _table(stack: Stack) -> Table:
             name,
             f"[{_COLOURS[child.state]}]{child.state}[/]",
             address,
-            replica.device if replica else "",
+            _placed(replica) if replica else "",
             str(child.pid or ""),
             f"{memory / 2**20:.0f} MiB",
         )

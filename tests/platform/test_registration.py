@@ -1,0 +1,61 @@
+"""What a service tells of itself on the bus, while its engines step down."""
+
+from __future__ import annotations
+
+import asyncio
+
+from visavis.bus import Bus
+from visavis.discovery import Replica, discover
+from visavis.engine import EngineState
+from visavis.registration import Registration, placement
+
+ON_GPU = EngineState("tensorrt", "cuda:0")
+KEPT_ON_CPU = EngineState("onnxruntime", "cpu")
+STEPPED_DOWN = EngineState("onnxruntime", "cpu", "stepped down: tensorrt on cuda:0: no device")
+
+
+def test_a_gpu_comes_first_and_each_device_once() -> None:
+    told = placement([KEPT_ON_CPU, ON_GPU, ON_GPU], "cuda:0")
+    assert told == {"device": "cuda:0, cpu", "wanted": ""}
+
+
+def test_a_step_down_tells_what_was_wanted() -> None:
+    told = placement([STEPPED_DOWN, STEPPED_DOWN], "cuda:0")
+    assert told == {"device": "cpu", "wanted": "cuda:0"}
+
+
+async def found(bus: Bus) -> list[Replica]:
+    return await discover(bus.client, wait_s=0.02)
+
+
+async def test_the_bus_learns_when_an_engine_steps_down(bus: Bus) -> None:
+    states = [ON_GPU]
+    registration = Registration(
+        bus,
+        "tts",
+        instance="tts-1",
+        addresses={"grpc": "127.0.0.1:5"},
+        states=lambda: states,
+        wanted_device="cuda:0",
+        refresh_s=0.01,
+    )
+    await registration.start()
+    (replica,) = await found(bus)
+    assert (replica.grpc_address, replica.device, replica.wanted_device) == (
+        "127.0.0.1:5",
+        "cuda:0",
+        "",
+    )
+    states[:] = [STEPPED_DOWN]
+    async with asyncio.timeout(5):
+        while (replica := (await found(bus))[0]).device != "cpu":
+            pass
+    assert replica.wanted_device == "cuda:0"
+    await registration.stop()
+    assert await found(bus) == []
+
+
+async def test_what_was_never_started_can_be_stopped(bus: Bus) -> None:
+    await Registration(
+        bus, "tts", instance="tts-1", addresses={}, states=list, wanted_device="cpu"
+    ).stop()
