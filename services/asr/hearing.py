@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from services.asr.turn_detector import TurnDetector
 from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ, VadState, VoiceDetector
 from services.asr.whisper import Whisper
 from visavis.engine import Engine, EngineLane, EngineState, joined_state
+from visavis.engine.bundles import maker_of
 from visavis.errors import EngineLoadError, UnknownNameError
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,9 @@ class _Bundles:
     ears: tuple[str, ...]
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> _Bundles:
-        ears = tuple(name for name in names if name.startswith(("moonshine", "whisper")))
+    def of(cls, bundles: Mapping[str, Path]) -> _Bundles:
+        names = list(bundles)
+        ears = tuple(name for name in names if _is_ear(name, bundles[name]))
         vad = next((name for name in names if name.startswith("silero")), "")
         turn = next((name for name in names if name.startswith("smart-turn")), "")
         if not (vad and turn and ears):
@@ -56,13 +58,17 @@ class _Bundles:
         return cls(vad, turn, ears)
 
 
+def _is_ear(name: str, folder: Path) -> bool:
+    return name.startswith(("moonshine", "whisper")) or maker_of(folder) == "whisper"
+
+
 class Hearing:
     """What sound can be asked: is it speech, is the turn over, what was said."""
 
     def __init__(self, bundles: Mapping[str, Path], open_engine: Open, default_language: str):
         """bundles: folder by name. Raises EngineLoadError if one of the kinds is missing."""
         self._paths = dict(bundles)
-        self._names = _Bundles.of(list(bundles))
+        self._names = _Bundles.of(bundles)
         self._open = open_engine
         self._default_language = default_language
         self._lanes = {name: EngineLane(f"asr-{name}") for name in bundles}
@@ -192,7 +198,8 @@ class Hearing:
         tokenizer = Tokenizer.from_file(str(self._paths[bundle] / "tokenizer.json"))
         encoder = self._engine(bundle, "encoder.onnx")
         decoder = self._engine(bundle, "decoder.onnx")
-        kind = Moonshine if bundle.startswith("moonshine") else Whisper
+        own = maker_of(self._paths[bundle]) == "whisper"
+        kind = Moonshine if bundle.startswith("moonshine") and not own else Whisper
         return kind(encoder, decoder, tokenizer)
 
     async def _warm(self) -> None:

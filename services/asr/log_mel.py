@@ -43,11 +43,11 @@ def hz_to_mel(frequency_hz: float) -> float:
 
 
 @cache
-def mel_filters() -> NDArray[np.float32]:
-    """[N_MELS, WINDOW_SAMPLES / 2 + 1] float32: power bins -> mel bands."""
-    corners_hz = mel_to_hz(np.linspace(0.0, hz_to_mel(SAMPLE_RATE_HZ / 2), N_MELS + 2))
+def mel_filters(n_mels: int = N_MELS) -> NDArray[np.float32]:
+    """[n_mels, WINDOW_SAMPLES / 2 + 1] float32: power bins -> mel bands."""
+    corners_hz = mel_to_hz(np.linspace(0.0, hz_to_mel(SAMPLE_RATE_HZ / 2), n_mels + 2))
     bins_hz = np.linspace(0.0, SAMPLE_RATE_HZ / 2, WINDOW_SAMPLES // 2 + 1)
-    low, centre, high = (corners_hz[i : i + N_MELS, None] for i in range(3))
+    low, centre, high = (corners_hz[i : i + n_mels, None] for i in range(3))
     rising = (bins_hz - low) / (centre - low)
     falling = (high - bins_hz) / (high - centre)
     triangles = np.maximum(0.0, np.minimum(rising, falling)) * (2.0 / (high - low))
@@ -59,16 +59,16 @@ def _window() -> NDArray[np.float32]:
     return np.hanning(WINDOW_SAMPLES + 1)[:-1].astype(np.float32)
 
 
-def _bands(power: NDArray[np.float32]) -> NDArray[np.float32]:
-    """power: [T, bins] -> [N_MELS, T]."""
+def _bands(power: NDArray[np.float32], n_mels: int) -> NDArray[np.float32]:
+    """power: [T, bins] -> [n_mels, T]."""
     n_frames, n_bins = power.shape
     padded = np.pad(power, ((0, -n_frames % _BLOCK_FRAMES), (0, 0)))
-    blocks = padded.reshape(-1, _BLOCK_FRAMES, n_bins) @ mel_filters().T
-    return np.ascontiguousarray(blocks.reshape(-1, N_MELS)[:n_frames].T)
+    blocks = padded.reshape(-1, _BLOCK_FRAMES, n_bins) @ mel_filters(n_mels).T
+    return np.ascontiguousarray(blocks.reshape(-1, n_mels)[:n_frames].T)
 
 
-def log_mel(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
-    """pcm: [N] float32 in -1..1 at 16 kHz -> [N_MELS, N // HOP_SAMPLES] float32.
+def log_mel(pcm: NDArray[np.float32], n_mels: int = N_MELS) -> NDArray[np.float32]:
+    """pcm: [N] float32 in -1..1 at 16 kHz -> [n_mels, N // HOP_SAMPLES] float32.
 
     Raises ValueError for another rank, or fewer samples than the window needs.
     """
@@ -80,7 +80,7 @@ def log_mel(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
     frames = sliding_window_view(padded, WINDOW_SAMPLES)[::HOP_SAMPLES][: len(pcm) // HOP_SAMPLES]
     spectrum = np.fft.rfft(frames * _window(), axis=-1)
     power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
-    mel = np.log10(np.maximum(_bands(power), _FLOOR))
+    mel = np.log10(np.maximum(_bands(power, n_mels), _FLOOR))
     loud = np.maximum(mel, mel.max() - _RANGE)
     scaled: NDArray[np.float32] = ((loud + 4.0) / 4.0).astype(np.float32)
     return scaled

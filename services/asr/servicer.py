@@ -25,7 +25,8 @@ from visavis import metrics
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.engine import EngineState
-from visavis.errors import InvalidInputError, OutOfOrderError
+from visavis.engine.bundles import maker_of
+from visavis.errors import InvalidInputError, OutOfOrderError, SettingsError
 from visavis.lease import CallLimit, EventStream, SlotTable, clock_reading, need_bus, read_config
 from visavis.media import Place, check_sample_rate, pcm_from_bytes
 from visavis.models import bundle_path, profile
@@ -37,8 +38,17 @@ _CONTEXT = grpc.aio.ServicerContext[Any, Any]
 
 
 def open_hearing(settings: AsrSettings) -> Hearing:
-    """The networks of the settings' profile, not yet loaded. Raises ModelStoreError."""
-    names = profile(settings.profile)[AsrSettings.section]
+    """The networks of the settings' profile and the user's own, not yet loaded.
+
+    Raises ModelStoreError, SettingsError for a bundle that is no recogniser.
+    """
+    own = settings.own_recognisers
+    for name in own:
+        if maker_of(bundle_path(name, settings.model_dir)) != "whisper":
+            raise SettingsError(
+                f"recognisers: {name} was not made with `visavis bundle make whisper`"
+            )
+    names = [*own, *profile(settings.profile)[AsrSettings.section]]
     bundles: dict[str, Path] = {name: bundle_path(name, settings.model_dir) for name in names}
     return Hearing(bundles, settings.open_engine, settings.default_language)
 

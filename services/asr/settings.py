@@ -26,6 +26,11 @@ class AsrSettings(EngineSettings):
     default_language: str = Field(
         "en", description="Language of requests that name none, as BCP 47 tag"
     )
+    recognisers: str = Field(
+        "",
+        description="Recognisers of your own, with commas between: bundles that "
+        "`visavis bundle make whisper` made. They come before those of the profile",
+    )
     speech_probability: float = Field(
         _DEFAULTS.speech_probability, gt=0, lt=1, description="From here on a sound is speech"
     )
@@ -41,6 +46,11 @@ class AsrSettings(EngineSettings):
         le=30_000,
         description="Silence that ends an utterance which sounds unfinished",
     )
+
+    @property
+    def own_recognisers(self) -> list[str]:
+        """Names in `recognisers`."""
+        return [name.strip() for name in self.recognisers.split(",") if name.strip()]
 
     def endpoint_rules(self) -> EndpointRules:
         shortest = self.shortest_wait_ms // _FRAME_MS

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opencc import OpenCC
 from tokenizers import Tokenizer
 
-from services.asr.log_mel import SAMPLE_RATE_HZ, log_mel
+from services.asr.log_mel import N_MELS, SAMPLE_RATE_HZ, log_mel
 from services.asr.loop_guard import loop_start
 from services.asr.transcript import Segment, Transcript
 from visavis.engine import Engine, Resident, Tensors, host_array
@@ -26,6 +26,8 @@ _MARGIN_SAMPLES = SAMPLE_RATE_HZ * 3 // 2
 _TOKENS_PER_SECOND = 14
 _SPARE_TOKENS = 16
 _LATEST_FIRST_TIMESTAMP = 50
+_ENGLISH_VOCABULARY = 51_864
+"""Models for English alone have so many tokens, all others have more."""
 # Signs that only transcribe sounds other than speech: "[music]", "♪".
 _NON_SPEECH = frozenset("♪♩♫♬♭♮♯[](){}<>#*+/=@\\^_`|~「」『』【】")
 
@@ -61,11 +63,15 @@ class Whisper:
         self._guards = guards or Guards()
         self._simplify = OpenCC("t2s")
         self._tokens = _SpecialTokens(tokenizer)
+        n_vocabulary = decoder.outputs["logits"].shape[-1]
+        self._is_english = n_vocabulary is not None and n_vocabulary <= _ENGLISH_VOCABULARY
+        # 128 bands since large-v3.
+        self._n_mels = encoder.inputs["mel"].shape[1] or N_MELS
 
     @property
     def languages(self) -> tuple[str, ...]:
         """Codes as Whisper writes them, mostly ISO 639-1."""
-        return tuple(self._tokens.languages)
+        return ("en",) if self._is_english else tuple(self._tokens.languages)
 
     def transcribe(self, pcm: NDArray[np.float32], language: str) -> Transcript:
         """pcm: [N] float32 in -1..1 at 16 kHz, at most 30 s.
@@ -75,12 +81,12 @@ class Whisper:
         """
         if pcm.ndim != 1 or len(pcm) > MAX_SAMPLES:
             raise ValueError(f"Whisper takes [N] samples, N <= {MAX_SAMPLES}, got {pcm.shape}")
-        if language and language not in self._tokens.languages:
+        if language and language not in self.languages:
             raise UnknownNameError(f"language: Whisper knows no {language!r}")
         if not len(pcm):
             return Transcript("", language)
         audio = self._encode(pcm)
-        language = language or self._detect(audio)
+        language = language or ("en" if self._is_english else self._detect(audio))
         budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
         decoded = self._decode(audio, language, budget)
         segments = self._segments(decoded.tokens, language, len(pcm))
@@ -93,7 +99,7 @@ class Whisper:
         """Keys and values of the sound, which on a GPU stay there: every step reads them."""
         wanted = min(len(pcm) + _MARGIN_SAMPLES, MAX_SAMPLES)
         wanted = -(-wanted // _SAMPLES_PER_AUDIO_FRAME) * _SAMPLES_PER_AUDIO_FRAME
-        mel = log_mel(np.pad(pcm, (0, wanted - len(pcm))))[None]
+        mel = log_mel(np.pad(pcm, (0, wanted - len(pcm))), self._n_mels)[None]
         return self._encoder.infer_resident({"mel": mel}, list(self._encoder.outputs))
 
     def _empty_cache(self) -> Cache:
@@ -124,7 +130,9 @@ class Whisper:
     def _decode(self, audio: Tensors, language: str, budget: int) -> Decoded:
         special = self._tokens
         cache = self._empty_cache()
-        prompt = [special.start, special.languages[language], special.transcribe]
+        # Models for English alone were trained without language and task.
+        told = [] if self._is_english else [special.languages[language], special.transcribe]
+        prompt = [special.start, *told]
         logits = self._step(prompt, audio, cache)
         no_speech = float(np.exp(_log_softmax(logits[0])[special.no_speech]))
         tokens: list[int] = []

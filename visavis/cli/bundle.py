@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visavis.cli.bundle_options import ModelDir
+from visavis.cli.bundle_whisper import whisper
 
 bundle_app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +26,7 @@ make_app = typer.Typer(
     "PyTorch is not needed, and nothing in a file is executed.",
 )
 bundle_app.add_typer(make_app, name="make")
+make_app.command()(whisper)
 
 
 @bundle_app.command("list")

@@ -19,6 +19,15 @@ def bundle_of(model: Path) -> str:
     return model.parent.name
 
 
+def maker_of(folder: Path) -> str:
+    """Which maker wrote the bundle in `folder`, for example "whisper"; empty: it was pulled."""
+    try:
+        made = default_catalog(folder.parent).manifest(folder.name).made
+    except ModelStoreError:
+        return ""
+    return made.maker if made is not None else ""
+
+
 def kept_on_cpu(model: Path) -> str:
     """Why the manifest wants this file on the CPU even where there is a GPU; empty: it does not."""
     try:

@@ -14,8 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visavis.errors import ModelStoreError
+from visavis.models.prepare.safetensors_file import widened
 
-_DTYPES = {0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16}
+_BFLOAT16 = 5
+_DTYPES = {
+    0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16, _BFLOAT16: np.uint16
+}  # fmt: skip
 _OLDEST_VERSION = 4
 
 
@@ -46,7 +50,7 @@ class _Cursor:
 
 
 def read_variables(path: Path, specification: str) -> dict[str, NDArray[np.generic]]:
-    """Returns every tensor by its full name; aliases appear as the same array.
+    """Returns every tensor by its full name; aliases appear as the same array, bfloat16 as float32.
 
     Raises ModelStoreError if the file is damaged or holds another model than
     `specification` (for example "WhisperSpec").
@@ -78,4 +82,5 @@ def _tensor(cursor: _Cursor, path: Path, name: str) -> NDArray[np.generic]:
     tensor = np.frombuffer(raw, dtype=_DTYPES[type_code])
     if tensor.size != int(np.prod(shape)):
         raise ModelStoreError(f"{path}: {name} does not fill its shape {shape}")
-    return tensor.reshape(shape)
+    shaped = tensor.reshape(shape)
+    return widened(shaped) if type_code == _BFLOAT16 else shaped

@@ -7,7 +7,7 @@ the first step (a prompt, nothing in the cache) and for every later one (one
 token), with no control flow in it, which compilers such as TensorRT need.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,11 @@ _HIDDEN = -1e9
 # Seven bits: processors without VNNI add pairs of products in 16 bits, which
 # overflow with eight.
 _INT8_LIMIT = 63
+# An ONNX file ends at 2 GiB. The float graphs of large models keep their large matrices in 16 bits,
+# as Whisper itself was published, and widen them when they are loaded.
+_LARGEST_FLOAT_BYTES = 1_900_000_000
+_LARGE_MATRIX = 1 << 20
+
 
 Weights = Mapping[str, NDArray[np.generic]]
 
@@ -67,17 +72,27 @@ def shape_of(weights: Weights) -> WhisperShape:
 
 
 class _Graph(GraphBuilder):
-    """Whisper's layers. The large products compute on int8 where `int8` is set."""
+    """Whisper's layers. The large products compute on int8 where `int8` is set; `halves` keeps
+    the other large matrices in 16 bits."""
 
-    def __init__(self, weights: Weights, shape: WhisperShape, *, int8: bool) -> None:
+    def __init__(
+        self, weights: Weights, shape: WhisperShape, *, int8: bool, halves: bool = False
+    ) -> None:
         super().__init__("whisper")
         self.weights = weights
         self.shape = shape
         self._int8 = int8
+        self._halves = halves
         self._quantised: dict[str, tuple[str, str, str]] = {}
 
     def float_weight(self, name: str) -> NDArray[np.float32]:
         return self.weights[name].astype(np.float32)
+
+    def weight(self, values: NDArray[np.generic] | float | Sequence[int]) -> str:
+        array = np.asarray(values)
+        if not self._halves or array.dtype.kind != "f" or array.size < _LARGE_MATRIX:
+            return super().weight(array)
+        return self.node("Cast", self.raw_weight(array.astype(np.float16)), to=TensorProto.FLOAT)
 
     def norm(self, x: str, name: str) -> str:
         gamma, beta = self.float_weight(f"{name}/gamma"), self.float_weight(f"{name}/beta")
@@ -159,7 +174,7 @@ def build_encoder(weights: Weights, *, int8: bool) -> GraphBuilder:
     """mel [B, n_mels, T] float32, T even -> cross_key_i [B, heads, head width, T / 2]
     and cross_value_i [B, heads, T / 2, head width] for every decoder layer i."""
     shape = shape_of(weights)
-    g = _Graph(weights, shape, int8=int8)
+    g = _Graph(weights, shape, int8=int8, halves=_is_large(weights, "encoder", int8))
     x = _encoder_stem(g)
     for i in range(shape.encoder_layers):
         layer = f"encoder/layer_{i}"
@@ -178,6 +193,17 @@ def build_encoder(weights: Weights, *, int8: bool) -> GraphBuilder:
         g.output(key, f"cross_key_{i}", ["batch", shape.heads, shape.head_width, "audio"])
         g.output(value, f"cross_value_{i}", ["batch", shape.heads, "audio", shape.head_width])
     return g
+
+
+def _is_large(weights: Weights, side: str, int8: bool) -> bool:
+    numbers = sum(tensor.size for name, tensor in weights.items() if name.startswith(side))
+    return not int8 and numbers * 4 > _LARGEST_FLOAT_BYTES
+
+
+def _projection(weights: Weights) -> str:
+    """Logits come from the embeddings themselves, unless the model has a matrix of its own."""
+    own = "decoder/projection/weight"
+    return own if own in weights else "decoder/embeddings/weight"
 
 
 def _encoder_stem(g: _Graph) -> str:
@@ -200,7 +226,7 @@ def build_decoder(weights: Weights, *, int8: bool) -> GraphBuilder:
     present_key_i and present_value_i [B, heads, P + N, head width].
     """
     shape = shape_of(weights)
-    g = _Graph(weights, shape, int8=int8)
+    g = _Graph(weights, shape, int8=int8, halves=_is_large(weights, "decoder", int8))
     cached: Shape = ["batch", shape.heads, "past", shape.head_width]
     g.input("tokens", ["batch", "new"], TensorProto.INT64)
     for i in range(shape.decoder_layers):
@@ -218,7 +244,7 @@ def build_decoder(weights: Weights, *, int8: bool) -> GraphBuilder:
         x = g.node("Add", x, g.linear(mixed, f"{layer}/attention/linear_2"))
         x = g.feed_forward(x, layer)
     x = g.norm(x, "decoder/layer_norm")
-    projection = g.float_weight("decoder/projection/weight")
+    projection = g.float_weight(_projection(weights))
     logits = g.product_int8(x, projection) if int8 else g.node("MatMul", x, g.weight(projection.T))
     g.output(logits, "logits", ["batch", "new", shape.n_vocabulary])
     return g
@@ -228,8 +254,8 @@ def _decoder_stem(g: _Graph) -> tuple[str, str]:
     """Embedded tokens, and the mask that hides later tokens from earlier ones."""
     past = _length(g, "past_key_0", 2)
     total = g.node("Add", past, _length(g, "tokens", 1))
-    # The table stays float16 as it came: only a few rows are ever read.
-    table = g.raw_weight(g.weights["decoder/embeddings/weight"].astype(np.float16))
+    # The table stays as it came, mostly float16: only a few rows are ever read.
+    table = g.raw_weight(g.weights["decoder/embeddings/weight"])
     embedded = g.node("Cast", g.node("Gather", table, "tokens"), to=TensorProto.FLOAT)
     encodings = g.weight(g.float_weight("decoder/position_encodings/encodings"))
     x = g.node("Add", embedded, _rows(g, encodings, past, total))
