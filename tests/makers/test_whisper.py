@@ -17,6 +17,7 @@ from services.asr.hearing import Hearing
 from services.asr.whisper import Whisper
 from tests.asr.test_whisper_rebuild import tiny_weights, write_model
 from tests.makers import seeded
+from tests.makers.compiling import compile_plans
 from visavis.engine import Engine, open_engine
 from visavis.errors import InvalidInputError
 from visavis.makers.bundle import BundleOrder
@@ -202,3 +203,14 @@ def test_what_is_no_whisper_is_told(tmp_path: Path) -> None:
     write_model(tmp_path / "short" / "model.bin", short)
     tokenizer(tmp_path / "short")
     assert "hears 1.2 s at a time" in said(tmp_path / "short")
+
+
+def test_its_plans_compile(
+    make: Callable[..., tuple[Engine, Engine]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(transformers_folder(tmp_path / "hf", "turbo"))
+    models = tmp_path / "models"
+    assert set(compile_plans("ear", models, "fp32", ("encoder",))) == {"encoder"}
+    monkeypatch.setattr("visavis.models.prepare.whisper_graph._LARGEST_FLOAT_BYTES", 1000)
+    monkeypatch.setattr("visavis.models.prepare.whisper_graph._LARGE_MATRIX", 500)
+    assert len(compile_plans("ear", models, "fp16", ("decoder-first", "decoder-next"))) == 2

@@ -58,7 +58,10 @@ def make_and_show(
     console.print(Text(f"Made {folder}"), soft_wrap=True)
     if manifest.plans:
         console.print(
-            Text(f"`visavis engine check {name}` compiles it for a GPU; no GPU is needed for that.")
+            Text(
+                f"`visavis engine check --bundle {name}` compiles it for a GPU; no GPU is needed "
+                "for that."
+            )
         )
 
 

@@ -26,6 +26,7 @@ from visavis.models.prepare.whisper_graph import WhisperShape, shape_of
 _AUDIO_POSITIONS = 1500
 _ENGLISH_VOCABULARY = 51_864
 _TOKENS = ("<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>", "<|en|>")
+_HEAD = "decoder/projection/weight"
 _INDEX = "model.safetensors.index.json"
 # What a plan reserves on the GPU grows with it.
 _BATCH, _BATCH_OF_LARGE, _LARGE_WIDTH = 8, 2, 1024
@@ -57,6 +58,7 @@ def make_whisper(
     say("reading the checkpoint")
     found = _read(source)
     shape = _checked(found, source)
+    _drop_tied_head(found.weights)
     words = _tokenizer(tokenizer or found.folder / "tokenizer.json", shape)
 
     def fill(folder: Path) -> BundleFacts:
@@ -189,7 +191,7 @@ def _transformers(folder: Path) -> _Checkpoint:
     checked = Checked(tensors, str(folder))
     weights = renamed(checked, _transformers_sizes(config, folder), TRANSFORMERS)
     if "proj_out.weight" in checked:
-        weights["decoder/projection/weight"] = checked.take("proj_out.weight")
+        weights[_HEAD] = checked.take("proj_out.weight")
     return _Checkpoint(weights, [folder / "config.json", *paths], folder)
 
 
@@ -251,6 +253,13 @@ def _openai(path: Path) -> _Checkpoint:
         raise InvalidInputError(f"{path}: its sizes under 'dims' lack {error}") from error
     checked = Checked(state_dict(checkpoint, "model_state_dict"), str(path))
     return _Checkpoint(renamed(checked, sizes, OPENAI), [path], path.parent)
+
+
+def _drop_tied_head(weights: dict[str, Array]) -> None:
+    """Mostly the head is the table of embeddings, which the graphs take by themselves."""
+    head = weights.get(_HEAD)
+    if head is not None and np.array_equal(head, weights["decoder/embeddings/weight"]):
+        del weights[_HEAD]
 
 
 def _checked(found: _Checkpoint, source: Path) -> WhisperShape:

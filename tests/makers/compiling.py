@@ -1,0 +1,25 @@
+"""Plans of a made bundle through NVIDIA's compiler; nothing is executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.plans.compiling import rtx
+from visavis.plans.builder import PlanBuilder
+from visavis.plans.cache import PlanCache
+from visavis.plans.recipe import Precision
+from visavis.plans.requests import requests_of
+from visavis.plans.survey import check_plans
+from visavis.plans.targets import PORTABLE
+
+
+def compile_plans(
+    bundle: str, model_dir: Path, precision: Precision, plans: tuple[str, ...] = ()
+) -> dict[str, int]:
+    """Bytes of each plan by name (without `plans`: of all); fails with what the compiler says."""
+    requests = requests_of(bundle, plans=plans, precisions=[precision], model_dir=model_dir)
+    builder = PlanBuilder(rtx(), PORTABLE, PlanCache(model_dir.parent / "plans"))
+    found = list(check_plans(builder, requests))
+    problems = [f"{check.request}: {check.problem}" for check in found if check.problem]
+    assert not problems, problems
+    return {c.request.recipe.name: c.size_bytes for c in found}
