@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from services.face.lips import LipTrack
 from services.face.motion import Accent, AccentKind, Motion
 from services.face.pose import POSE_INDEX, FacePose
+from services.face.sound_track import SoundTrack
 from services.face.visemes import LIP_COEFFICIENTS
 
 EASE_FRAMES = 3
@@ -47,6 +48,8 @@ class Frame:
     restart: bool
     """It must stand on its own: a turn begins, or the viewer may have lost frames before it."""
     pose: FacePose
+    sound: SoundTrack | None = None
+    """The turn's sound, for pictures that are drawn from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +245,9 @@ class Animator:
         index, turn.made = turn.made, turn.made + 1
         end_s = turn.lips.end_s
         turn.ended = end_s is not None and turn.made >= self._frame_count(end_s)
-        return self._shown(pose, turn.number, index, live=False, last=turn.ended)
+        return self._shown(
+            pose, turn.number, index, live=False, last=turn.ended, sound=turn.lips.sound
+        )
 
     def _live_frame(self, now_s: float) -> Frame | None:
         if self._turn is not None and self._turn.ended:
@@ -278,12 +283,19 @@ class Animator:
         return pose
 
     def _shown(
-        self, pose: NDArray[np.float32], turn: int, index: int, *, live: bool, last: bool
+        self,
+        pose: NDArray[np.float32],
+        turn: int,
+        index: int,
+        *,
+        live: bool,
+        last: bool,
+        sound: SoundTrack | None = None,
     ) -> Frame:
         self._history.append(_Shown(turn, index, self._frame, self._speech, pose))
         self._frame += 1
         restart, self._restart = self._restart, False
-        return Frame(turn, index, live, last, restart, FacePose.from_vector(pose))
+        return Frame(turn, index, live, last, restart, FacePose.from_vector(pose), sound)
 
     def _stand_on(self, ground: int) -> None:
         """The lips follow a turn from here on, or rest (0): ease over from the last frame's."""

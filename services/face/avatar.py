@@ -95,17 +95,7 @@ class Avatar:
         Over the background it gives the portrait again, so the edge keeps its softness and has no
         halo.
         """
-        alpha = self.matte.astype(np.float32) / 255.0
-        seen = _lips_only(self.portrait, self.mesh.source).astype(np.float32)
-        person = seen - (1 - alpha[..., None]) * self.background
-        rgba = np.dstack([person, alpha * 255.0]).astype(np.float32)
-        fine = _enlarged(rgba)
-        # Samples of it shall give the portrait, not a blur: enlarge once more what was lost.
-        small = cv2.resize(fine, (self.size, self.size), interpolation=cv2.INTER_AREA)
-        fine += _enlarged(np.asarray(rgba - small, np.float32))
-        fine[..., 3] = np.clip(np.round(fine[..., 3]), 0, 255)
-        fine[..., :3] = np.clip(np.round(fine[..., :3]), 0, fine[..., 3:])
-        return np.ascontiguousarray(fine.astype(np.uint8))
+        return person_texture(self, _lips_only(self.portrait, self.mesh.source))
 
     def colour_at(self, vertices: Sequence[int]) -> NDArray[np.float64]:
         """Median colour [3] of the portrait at some vertices."""
@@ -123,6 +113,20 @@ class Avatar:
             bool(shown[y0:y1, x0:x1].any()) for (x0, y0), (x1, y1) in zip(low, high, strict=True)
         ]
         return np.ascontiguousarray(triangles[np.array(visible)])
+
+
+def person_texture(avatar: Avatar, seen: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The person of `seen` [size, size, 3] alone, enlarged; see `Avatar.texture`."""
+    alpha = avatar.matte.astype(np.float32) / 255.0
+    person = seen.astype(np.float32) - (1 - alpha[..., None]) * avatar.background
+    rgba = np.dstack([person, alpha * 255.0]).astype(np.float32)
+    fine = _enlarged(rgba)
+    # Samples of it shall give the portrait, not a blur: enlarge once more what was lost.
+    small = cv2.resize(fine, (avatar.size, avatar.size), interpolation=cv2.INTER_AREA)
+    fine += _enlarged(np.asarray(rgba - small, np.float32))
+    fine[..., 3] = np.clip(np.round(fine[..., 3]), 0, 255)
+    fine[..., :3] = np.clip(np.round(fine[..., :3]), 0, fine[..., 3:])
+    return np.ascontiguousarray(fine.astype(np.uint8))
 
 
 def _lips_only(rgb: NDArray[np.uint8], source: NDArray[np.float64]) -> NDArray[np.uint8]:

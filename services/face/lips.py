@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from services.face.audio_to_face import OUTPUT_RATE_HZ, output_times_s
 from services.face.phonemes import SILENCE, VISEME_INDEX, phone
+from services.face.sound_track import SoundTrack
 from services.face.visemes import (
     ANTICIPATION_S,
     BITE,
@@ -45,6 +46,11 @@ class LipTrack(Protocol):
         """Where the voice ends, once that is known."""
         ...
 
+    @property
+    def sound(self) -> SoundTrack | None:
+        """The sound itself, where pictures are drawn from it; `known_s` then waits for it, too."""
+        ...
+
     def at(self, time_s: float) -> NDArray[np.float32]:
         """Coefficients at an instant, never earlier than the last: [len(LIP_COEFFICIENTS)]."""
         ...
@@ -56,6 +62,8 @@ class LipTrack(Protocol):
 
 class DurationLips:
     """Lips from phoneme spans."""
+
+    sound = None
 
     def __init__(self, frame_s: float) -> None:
         self._frame_s = frame_s
@@ -122,7 +130,8 @@ class DurationLips:
 class SoundLips:
     """Lips from the network's outputs."""
 
-    def __init__(self, frame_s: float) -> None:
+    def __init__(self, frame_s: float, sound: SoundTrack | None = None) -> None:
+        self.sound = sound
         self._half_s = frame_s / 2
         self._lips = np.zeros((0, len(LIP_COEFFICIENTS)), np.float32)
         self._first = 0
@@ -134,7 +143,8 @@ class SoundLips:
     def known_s(self) -> float:
         if self.end_s is not None:
             return float("inf")
-        return max(0.0, (self._first + len(self._lips) - 1) / OUTPUT_RATE_HZ - self._half_s)
+        known_s = max(0.0, (self._first + len(self._lips) - 1) / OUTPUT_RATE_HZ - self._half_s)
+        return known_s if self.sound is None else min(known_s, self.sound.known_s)
 
     def add(self, lips: NDArray[np.float32], *, end_s: float | None = None) -> None:
         """Append outputs [K, len(LIP_COEFFICIENTS)]; `end_s` once the sound is complete."""

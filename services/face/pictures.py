@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from services.face.animator import Frame
 from services.face.blendshapes import arkit_weights, head_rotation
-from services.face.pose import FacePose
 from visavis.engine import EngineLane
 from visavis.errors import InvalidInputError
 from visavis.media import BlendshapeChunk, Place, Stamp, VideoChunk, VideoCodec
@@ -22,18 +21,31 @@ PlaceOf = Callable[[Kind, bool], Place]
 """Place of a frame's next chunk of a kind; the flag says whether it is its stream's last."""
 
 
+Draw = Callable[[], NDArray[np.uint8]]
+"""Draws one picture, RGB [size, size, 3] uint8; takes milliseconds, so it runs on a lane."""
+
+
 class Painter(Protocol):
-    """Draws one avatar."""
+    """Draws one avatar for one session, frame after frame."""
 
     @property
     def size(self) -> int: ...
 
-    def render(self, pose: FacePose) -> NDArray[np.uint8]: ...
+    async def prepare(self, frame: Frame) -> Draw:
+        """What draws the frame, once all that it needs is there: a network may have to run."""
+        ...
+
+    def close(self) -> None:
+        """No frame follows. Idempotent."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class DrawTimes:
-    """When the work on a frame began, when it was painted, when the last codec had it."""
+    """When the work on a frame began, when it was painted, when the last codec had it.
+
+    All on the session's lane: what a network of the engine takes comes before.
+    """
 
     started: Stamp
     painted: Stamp
@@ -119,7 +131,8 @@ class PictureMaker:
             return chunks
         keyframes = set(codecs) if restart else self._keyframes & set(codecs)
         self._keyframes -= keyframes
-        pictures, self.times = await self._lane.run(self._draw, frame.pose, codecs, keyframes)
+        draw = await self._painter.prepare(frame)
+        pictures, self.times = await self._lane.run(self._draw, draw, codecs, keyframes)
         size = self._painter.size
         for codec, encoded in zip(codecs, pictures, strict=True):
             where = place(Kind.VIDEO, frame.last)
@@ -139,10 +152,11 @@ class PictureMaker:
     async def close(self) -> None:
         """Free the encoders, behind whatever the lane still draws."""
         self._on_close()
+        self._painter.close()
         await self._lane.run(self._close)
 
     def _draw(
-        self, pose: FacePose, codecs: tuple[VideoCodec, ...], keyframes: set[VideoCodec]
+        self, draw: Draw, codecs: tuple[VideoCodec, ...], keyframes: set[VideoCodec]
     ) -> tuple[list[Encoded], DrawTimes]:
         """On the lane's thread, which alone touches the encoders."""
         started = Stamp.now("face")
@@ -152,7 +166,7 @@ class PictureMaker:
         for codec in codecs:
             if codec not in self._encoders:
                 self._encoders[codec] = self._open_encoder(codec, size, self._fps)
-        picture = self._painter.render(pose)
+        picture = draw()
         painted = Stamp.now("face")
         encoded = [
             self._encoders[codec].encode(picture, keyframe=codec in keyframes) for codec in codecs

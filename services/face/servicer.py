@@ -16,13 +16,13 @@ import grpc
 import grpc.aio
 
 from services.face.animator import Animator, Frame
-from services.face.audio_to_face import WEIGHTS
 from services.face.blendshapes import ARKIT_NAMES
-from services.face.gallery import open_studio
+from services.face.engines.base import AvatarInfo, NetworkState
+from services.face.own_studio import open_studio
 from services.face.pictures import Chunk, PictureMaker
 from services.face.session import FaceSession
 from services.face.settings import FaceSettings
-from services.face.studio import AvatarInfo, Studio
+from services.face.studio import Studio
 from services.face.turn_lips import Hearing
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
@@ -74,7 +74,7 @@ class FaceService:
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
-        return [self._studio.engine_state]
+        return [network.state for network in self._studio.networks]
 
     async def load(self) -> None:
         await self._studio.load()
@@ -121,7 +121,8 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             )
             hearing = self._hearing(options)
             try:
-                async for frame in _frames(requests, animator, hearing, options):
+                voice_only = self._studio.needs_voice
+                async for frame in _frames(requests, animator, hearing, options, voice_only):
                     for response in await _responses(frame, pictures):
                         yield response
             finally:
@@ -143,7 +144,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                 animator=Animator(seed=options.seed, fps=FPS, lead_s=self._settings.lead_s),
                 pictures=pictures,
                 hearing=self._hearing(options),
-                from_voice=options.from_voice,
+                from_voice=options.from_voice or self._studio.needs_voice,
                 clock=self._clock,
             )
 
@@ -180,19 +181,11 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> face_pb2.FaceStatus:
-        state = self._studio.engine_state
         status = control_pb2.ServiceStatus(
             service=FaceService.name,
             instance=self._instance,
             version=version("visavis"),
-            engines=[
-                control_pb2.EngineStatus(
-                    bundle=WEIGHTS.stem,
-                    backend=state.backend,
-                    device=state.device,
-                    detail=state.detail,
-                )
-            ],
+            engines=[_engine_status(network) for network in self._studio.networks],
             slots=self._settings.slots,
             free_slots=max(0, self._leases.free - self._animations.running),
             clock=clock_reading(),
@@ -252,10 +245,13 @@ async def _frames(
     animator: Animator,
     hearing: Hearing,
     options: FaceOptions,
+    voice_only: bool,
 ) -> AsyncIterator[Frame]:
-    """Every frame as soon as its lips are known."""
+    """Every frame as soon as its lips are known. With `voice_only` mel has nothing to tell."""
     async for request in requests:
         kind = request.WhichOneof("request")
+        if kind == "mel" and voice_only and not options.from_voice:
+            continue
         if kind == "mel" and not options.from_voice:
             lips = await hearing.mel(MelChunk.of(_in_turn(request.mel)))
         elif kind == "voice":
@@ -269,6 +265,10 @@ async def _frames(
         while (frame := animator.next_spoken(0.0)) is not None:
             yield frame
     lips = await hearing.finish()
+    if lips is None and voice_only:
+        raise InvalidInputError(
+            "voice: none came after the config, and this face is drawn from the voice alone"
+        )
     if lips is None:
         raise InvalidInputError("mel, voice: nothing to animate came after the config")
     while (frame := animator.next_spoken(0.0)) is not None:
@@ -292,6 +292,13 @@ def _response(chunk: Chunk) -> face_pb2.AnimateResponse:
     if isinstance(chunk, VideoChunk):
         return face_pb2.AnimateResponse(video=chunk.to_message())
     return face_pb2.AnimateResponse(face=chunk.to_message())
+
+
+def _engine_status(network: NetworkState) -> control_pb2.EngineStatus:
+    state = network.state
+    return control_pb2.EngineStatus(
+        bundle=network.bundle, backend=state.backend, device=state.device, detail=state.detail
+    )
 
 
 def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,15 @@ class FaceSettings(EngineSettings):
 
     section: ClassVar[str] = "face"
 
+    engine: Literal["warp", "wav2lip", "tha3"] = Field(
+        "warp",
+        description="What draws: warp bends a photo and needs no weights; wav2lip has a network "
+        "paint the mouth from the voice; tha3 has networks pose a drawn character",
+    )
+    engine_bundle: str = Field(
+        "",
+        description="Weights of wav2lip or tha3: a bundle that `visavis bundle list` shows",
+    )
     avatar: str = Field("", description="Avatar where a client names none; empty: the built-in one")
     avatar_dir: Path | None = Field(
         None, description="Where avatars made by users are kept; empty: the user's data folder"

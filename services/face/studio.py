@@ -4,44 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
+from services.face.animator import Frame
 from services.face.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
-from services.face.pictures import EncoderFactory, Painter, PictureMaker
+from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState
+from services.face.pictures import Draw, EncoderFactory, Painter, PictureMaker
 from services.face.pose import FacePose
 from services.face.settings import FaceSettings
 from services.face.turn_lips import Hearing
-from visavis.engine import Engine, EngineLane, EngineState
+from visavis.engine import Engine, EngineLane
 from visavis.errors import EngineError
 from visavis.media import VideoCodec
 
-
-@dataclass(frozen=True, slots=True)
-class AvatarInfo:
-    """What a client is told about an avatar."""
-
-    name: str
-    size: int
-    builtin: bool
-    licence: str
-    portrait_jpeg: bytes
-
-
-class Gallery(Protocol):
-    """The avatars. Its methods block and are called from two threads."""
-
-    def avatars(self) -> Sequence[AvatarInfo]: ...
-
-    def painter(self, name: str) -> Painter:
-        """A painter of its own for one session. UnknownNameError lists the names that exist."""
-        ...
-
-    def create(self, name: str, image: bytes) -> AvatarInfo: ...
-
-    def delete(self, name: str) -> None: ...
+_FIRST_FRAME = Frame(0, 0, True, False, True, FacePose(jaw_open=0.3))
 
 
 class Studio:
@@ -50,15 +27,16 @@ class Studio:
     def __init__(
         self,
         settings: FaceSettings,
-        gallery: Gallery,
+        engine: FaceEngine,
         open_encoder: EncoderFactory,
         *,
-        engine: Engine | None = None,
+        lips: Engine | None = None,
     ) -> None:
+        """`lips`: the network that hears them; None: the product's own."""
         self._settings = settings
-        self._gallery = gallery
+        self._engine = engine
         self._open_encoder = open_encoder
-        self._engine = engine or settings.open_engine(WEIGHTS)
+        self._lips = lips or settings.open_engine(WEIGHTS)
         self._network: AudioToFace | None = None
         self._lanes = [EngineLane(f"face-{index}") for index in range(settings.lanes)]
         self._hearing_lane = EngineLane("face-network")
@@ -68,19 +46,27 @@ class Studio:
         self._busy: Counter[int] = Counter()
 
     @property
-    def engine_state(self) -> EngineState:
-        """Where the network of the lips runs."""
-        return self._engine.state
+    def networks(self) -> Sequence[NetworkState]:
+        """Where the network of the lips runs, and those that draw."""
+        return [NetworkState(WEIGHTS.stem, self._lips.state), *self._engine.states]
+
+    @property
+    def needs_voice(self) -> bool:
+        """Pictures are drawn from the voice, whatever else a client sends."""
+        return self._engine.needs_voice
 
     async def load(self) -> None:
-        """Load the network and the default avatar, and draw, encode and hear once on every lane."""
-        await self._hearing_lane.run(self._engine.load)
-        self._network = AudioToFace(self._engine)
+        """Load networks and the default avatar, and draw, encode and hear once on every lane."""
+        await self._hearing_lane.run(self._lips.load)
+        self._network = AudioToFace(self._lips)
         stream = AudioToFaceStream(self._network, 16_000)
         await self._hearing_lane.run(stream.push, np.zeros(1600, np.int16), last=True)
+        await self._engine.load()
         for lane in self._lanes:
             painter = await self._painter(self._settings.avatar)
-            await lane.run(self._warm, painter)
+            draw = await painter.prepare(_FIRST_FRAME)
+            await lane.run(self._warm, draw, painter.size)
+            painter.close()
 
     async def pictures(
         self, avatar: str, *, fps: int, codecs: Sequence[VideoCodec], blendshapes: bool
@@ -107,30 +93,37 @@ class Studio:
         """The lips of one session. EngineError before `load`."""
         if self._network is None:
             raise EngineError("the audio-to-face network is not loaded")
-        return Hearing(self._network, self._hearing_lane, fps, durations=durations)
+        return Hearing(
+            self._network,
+            self._hearing_lane,
+            fps,
+            durations=durations and not self.needs_voice,
+            open_ear=self._engine.ear,
+        )
 
     async def avatars(self) -> Sequence[AvatarInfo]:
-        return await self._gallery_lane.run(self._gallery.avatars)
+        return await self._gallery_lane.run(self._engine.avatars)
 
     async def create(self, name: str, image: bytes) -> AvatarInfo:
         """Raises InvalidInputError with the reason why a picture will not do."""
-        return await self._maker_lane.run(self._gallery.create, name, image)
+        return await self._maker_lane.run(self._engine.create, name, image)
 
     async def delete(self, name: str) -> None:
-        await self._gallery_lane.run(self._gallery.delete, name)
+        await self._gallery_lane.run(self._engine.delete, name)
 
     async def close(self) -> None:
+        await self._engine.close()
         for lane in (*self._lanes, self._gallery_lane, self._maker_lane, self._hearing_lane):
             lane.close()
-        self._engine.close()
+        self._lips.close()
 
     async def _painter(self, name: str) -> Painter:
-        return await self._gallery_lane.run(self._gallery.painter, name)
+        return await self._gallery_lane.run(self._engine.painter, name)
 
-    def _warm(self, painter: Painter) -> None:
+    def _warm(self, draw: Draw, size: int) -> None:
         """The first picture compiles the rasteriser and opens the codecs' libraries."""
-        picture = painter.render(FacePose(jaw_open=0.3))
+        picture = draw()
         for codec in VideoCodec:
-            encoder = self._open_encoder(codec, painter.size, 25)
+            encoder = self._open_encoder(codec, size, 25)
             encoder.encode(picture, keyframe=True)
             encoder.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
 from services.face.audio_to_face import AudioToFace, AudioToFaceStream
 from services.face.lips import DurationLips, LipTrack, SoundLips
+from services.face.sound_track import Ear
 from visavis.engine import EngineLane
 from visavis.errors import InvalidInputError
 from visavis.media import MelChunk, PcmChunk
@@ -25,8 +27,19 @@ class Hearing:
     """
 
     def __init__(
-        self, network: AudioToFace, lane: EngineLane, fps: int, *, durations: bool
+        self,
+        network: AudioToFace,
+        lane: EngineLane,
+        fps: int,
+        *,
+        durations: bool,
+        open_ear: Callable[[int, int], Ear | None] = lambda sample_rate_hz, fps: None,
     ) -> None:
+        """`open_ear`: gives what listens for pictures that are drawn from the voice, if they are,
+        by its sample rate and the frame rate.
+        """
+        self._fps, self._open_ear = fps, open_ear
+        self._ear: Ear | None = None
         self._network = network
         self._lane = lane
         self._frame_s = 1 / fps
@@ -43,7 +56,7 @@ class Hearing:
         """Forget older turns. Chunks of a turn begin it by themselves, too."""
         if turn > self._turn:
             self._turn = turn
-            self._spans, self._sound, self._stream = None, None, None
+            self._spans, self._sound, self._stream, self._ear = None, None, None, None
             self._early.clear()
 
     async def mel(self, chunk: MelChunk) -> LipTrack | None:
@@ -97,21 +110,25 @@ class Hearing:
             raise InvalidInputError(
                 f"voice: {len(chunk.pcm)} samples in one chunk are more than {MAX_CHUNK_S:g} s"
             )
-        sound = self._sound = self._sound or SoundLips(self._frame_s)
         if self._stream is None:
             self._stream = AudioToFaceStream(self._network, chunk.sample_rate_hz)
+            self._ear = self._open_ear(chunk.sample_rate_hz, self._fps)
         elif chunk.sample_rate_hz != self._stream.sample_rate_hz:
             raise InvalidInputError(
                 f"sample_rate_hz: {chunk.sample_rate_hz} after {self._stream.sample_rate_hz} "
                 "in the same turn"
             )
+        track = self._ear.track if self._ear is not None else None
+        sound = self._sound = self._sound or SoundLips(self._frame_s, track)
         if sound.end_s is None:
             await self._push(chunk.pcm, last=chunk.place.last)
         return sound
 
     async def _push(self, pcm: np.ndarray[tuple[int], np.dtype[np.int16]], *, last: bool) -> None:
-        stream, sound = self._stream, self._sound
+        stream, sound, ear = self._stream, self._sound, self._ear
         if stream is None or sound is None:
             return
+        if ear is not None:
+            ear.add(await self._lane.run(ear.features, pcm, last=last), last=last)
         lips = await self._lane.run(stream.push, pcm, last=last)
         sound.add(lips, end_s=stream.heard_s if last else None)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.animator import Frame
 from services.face.audio_features import N_MELS
 from services.face.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES
+from services.face.engines.base import AvatarInfo, NetworkState
 from services.face.phonemes import VISEMES
-from services.face.pictures import Encoded
+from services.face.pictures import Draw, Encoded
 from services.face.pose import FacePose
 from services.face.settings import FaceSettings
-from services.face.studio import AvatarInfo, Studio
+from services.face.sound_track import Ear
+from services.face.studio import Studio
 from visavis.engine import Engine, Tensors, TensorSpec
 from visavis.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
 from visavis.media import VideoCodec
@@ -32,7 +36,13 @@ class FakePainter:
     def __init__(self, go: threading.Event) -> None:
         self._go = go
 
-    def render(self, pose: FacePose) -> NDArray[np.uint8]:
+    async def prepare(self, frame: Frame) -> Draw:
+        return partial(self._render, frame.pose)
+
+    def close(self) -> None:
+        pass
+
+    def _render(self, pose: FacePose) -> NDArray[np.uint8]:
         assert self._go.wait(10)
         picture = np.zeros((SIZE, SIZE, 3), np.uint8)
         picture[0, 0] = np.clip(255 * pose.jaw_open, 0, 255)
@@ -60,10 +70,24 @@ class FakeEncoder:
 
 
 class FakeGallery:
+    """An engine that draws next to nothing."""
+
+    needs_voice = False
+    states: Sequence[NetworkState] = ()
+
     def __init__(self) -> None:
         self.names = {"built-in": True}
         self.go = threading.Event()
         self.go.set()
+
+    def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:
+        return None
+
+    async def load(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
 
     def avatars(self) -> Sequence[AvatarInfo]:
         return [self._info(name) for name in self.names]
@@ -121,4 +145,4 @@ class LoudnessNetwork(Engine):
 
 
 def fake_studio(settings: FaceSettings, gallery: FakeGallery | None = None) -> Studio:
-    return Studio(settings, gallery or FakeGallery(), FakeEncoder, engine=LoudnessNetwork())
+    return Studio(settings, gallery or FakeGallery(), FakeEncoder, lips=LoudnessNetwork())

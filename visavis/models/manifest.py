@@ -15,7 +15,18 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from visavis.errors import ModelStoreError
 from visavis.plans.recipe import PlanRecipe
 
-Task = Literal["vad", "turn", "asr", "llm", "tts", "vocoder", "face", "face_landmarks"]
+Task = Literal[
+    "vad",
+    "turn",
+    "asr",
+    "llm",
+    "tts",
+    "vocoder",
+    "face",
+    "face_landmarks",
+    "face_mouth",
+    "face_character",
+]
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")

@@ -1,0 +1,73 @@
+"""What every engine of the face is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from services.face.pictures import Painter
+from services.face.sound_track import Ear
+from visavis.engine import EngineState
+
+
+@dataclass(frozen=True, slots=True)
+class AvatarInfo:
+    """What a client is told about an avatar."""
+
+    name: str
+    size: int
+    builtin: bool
+    licence: str
+    portrait_jpeg: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkState:
+    """Where a network of the engine runs."""
+
+    bundle: str
+    state: EngineState
+
+
+class FaceEngine(Protocol):
+    """Avatars and how they are drawn.
+
+    `avatars`, `painter`, `create` and `delete` block and are called from two threads, the rest on
+    the event loop.
+    """
+
+    @property
+    def states(self) -> Sequence[NetworkState]:
+        """Of its networks; empty where it has none."""
+        ...
+
+    def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:
+        """Hears a turn for pictures that are drawn from the voice; None where they are not."""
+        ...
+
+    @property
+    def needs_voice(self) -> bool:
+        """Pictures are drawn from the voice, whatever else a client sends."""
+        ...
+
+    async def load(self) -> None:
+        """Make ready to draw. Raises EngineLoadError or ModelStoreError with what to do."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def avatars(self) -> Sequence[AvatarInfo]: ...
+
+    def painter(self, name: str) -> Painter:
+        """A painter of its own for one session; "" is the default avatar.
+
+        UnknownNameError lists the names that exist.
+        """
+        ...
+
+    def create(self, name: str, image: bytes) -> AvatarInfo:
+        """Raises InvalidInputError with the reason why a picture will not do."""
+        ...
+
+    def delete(self, name: str) -> None: ...

@@ -1,0 +1,75 @@
+"""The engine that the settings name, with its bundle found and checked."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from services.face.avatar_store import AvatarStore
+from services.face.engines.base import FaceEngine
+from services.face.engines.warp import WarpEngine
+from services.face.portrait import PortraitStudio
+from services.face.settings import FaceSettings
+from visavis.clock import Clock, MonotonicClock
+from visavis.errors import SettingsError
+from visavis.models import bundle_path, load_manifest
+
+_TASKS = {"wav2lip": "face_mouth", "tha3": "face_character"}
+"""What a bundle must be for, by engine."""
+
+
+def open_face_engine(settings: FaceSettings, clock: Clock | None = None) -> FaceEngine:
+    """Nothing is loaded yet. SettingsError for a bundle that does not fit the engine.
+
+    ModelStoreError for one that is not here.
+    """
+    if settings.engine == "warp":
+        if settings.engine_bundle:
+            raise SettingsError(
+                f"engine_bundle: the engine warp takes none; {settings.engine_bundle!r} needs "
+                "--engine wav2lip or --engine tha3"
+            )
+        return WarpEngine(_store(settings), settings.avatar)
+    folder = _bundle(settings)
+    clock = clock or MonotonicClock()
+    if settings.engine == "wav2lip":
+        from services.face.engines.wav2lip.engine import Wav2LipEngine
+
+        engine = settings.open_engine(folder / "wav2lip.onnx")
+        avatars = WarpEngine(_store(settings), settings.avatar)
+        return Wav2LipEngine(avatars, settings.engine_bundle, engine, clock)
+    raise SettingsError(f"engine: {settings.engine}")
+
+
+def default_avatar_dir() -> Path:
+    """Avatars are made by people, so they are data, not cache: XDG_DATA_HOME or its default."""
+    given = os.environ.get("XDG_DATA_HOME")
+    root = Path(given).expanduser() if given else Path.home() / ".local" / "share"
+    return root / "visavis" / "avatars"
+
+
+def _bundle(settings: FaceSettings) -> Path:
+    name, task = settings.engine_bundle, _TASKS[settings.engine]
+    if not name:
+        raise SettingsError(
+            f"engine_bundle: the engine {settings.engine} needs the name of a bundle; "
+            f"`visavis bundle make {settings.engine} --help` tells how to make one"
+        )
+    manifest = load_manifest(name, settings.model_dir)
+    if manifest.task != task:
+        raise SettingsError(
+            f"engine_bundle: {name} is for the task {manifest.task} ({manifest.summary}); "
+            f"the engine {settings.engine} needs one for {task}"
+        )
+    return bundle_path(name, settings.model_dir)
+
+
+def _store(settings: FaceSettings) -> AvatarStore:
+    return AvatarStore(
+        settings.avatar_dir or default_avatar_dir(), partial(_portrait_studio, settings)
+    )
+
+
+def _portrait_studio(settings: FaceSettings) -> PortraitStudio:
+    return PortraitStudio(bundle_path("face-landmarks", settings.model_dir))

@@ -1,0 +1,156 @@
+"""Wav2Lip as an engine of the face: the avatars of the photo warp, their mouths by the network."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.animator import Frame
+from services.face.avatar import Avatar
+from services.face.engines.base import AvatarInfo, NetworkState
+from services.face.engines.batch_runner import BatchRunner
+from services.face.engines.warp import WarpEngine
+from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
+from services.face.engines.wav2lip.mel import MelEar
+from services.face.engines.wav2lip.mouths import Mouths, silent_ask
+from services.face.engines.wav2lip.network import Mouth, MouthAsk, MouthNetwork
+from services.face.engines.wav2lip.photographed import PhotographedAvatar, PhotographRenderer
+from services.face.pictures import Draw, Painter
+from services.face.pose import FacePose
+from services.face.sound_track import Ear
+from visavis.clock import Clock
+from visavis.engine import Engine, EngineLane
+from visavis.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+_KEPT_FACES = 16
+_LARGEST_ON_CPU, _LARGEST_ON_GPU = 2, 16
+"""Frames in a run. One core draws two no faster together than one after the other, and whoever
+waits for the first would wait for all."""
+
+
+@dataclass
+class _Face:
+    """What all sessions that wear an avatar share."""
+
+    photo: Avatar
+    """The avatar that it was made of."""
+    avatar: PhotographedAvatar
+    crop: FaceCrop
+    rest: Mouth | None = None
+    """The mouth of somebody who does not speak, once the network has drawn it."""
+
+
+class Wav2LipPainter:
+    """Draws one avatar for one session."""
+
+    def __init__(self, face: _Face, runner: BatchRunner[MouthAsk, Mouth]) -> None:
+        self._face = face
+        self._runner = runner
+        self._renderer = PhotographRenderer(face.avatar)
+        self._mouths: Mouths | None = None
+        self._painted: Mouth | None = None
+
+    @property
+    def size(self) -> int:
+        return self._renderer.size
+
+    async def prepare(self, frame: Frame) -> Draw:
+        if self._mouths is None:
+            seen = self._face.crop.network_input()
+            self._mouths = Mouths(self._runner, seen, await self._rest(seen))
+        return partial(self._draw, frame.pose, await self._mouths.of(frame))
+
+    def close(self) -> None:
+        if self._mouths is not None:
+            self._mouths.close()
+
+    async def _rest(self, seen: NDArray[np.float32]) -> Mouth:
+        if self._face.rest is None:
+            try:
+                self._face.rest = await self._runner.ask(id(self), silent_ask(seen))
+            except EngineError as error:
+                log.warning("the mouth at rest is that of the portrait: %s", error)
+                return self._face.crop.reference
+        return self._face.rest
+
+    def _draw(self, pose: FacePose, mouth: Mouth) -> NDArray[np.uint8]:
+        """On a lane; of one session never two at once."""
+        if mouth is not self._painted:
+            self._renderer.paint(self._face.crop.window, self._face.crop.paste(mouth))
+            self._painted = mouth
+        return self._renderer.render(pose)
+
+
+class Wav2LipEngine:
+    """The avatars and how they are made are those of the photo warp."""
+
+    needs_voice = True
+
+    def __init__(self, avatars: WarpEngine, bundle: str, engine: Engine, clock: Clock) -> None:
+        """`engine` holds the generator of `bundle` and is not loaded yet."""
+        self._avatars = avatars
+        self._bundle = bundle
+        self._engine = engine
+        self._clock = clock
+        self._lane = EngineLane("face-wav2lip")
+        self._runner: BatchRunner[MouthAsk, Mouth] | None = None
+        self._faces: OrderedDict[str, _Face] = OrderedDict()
+
+    @property
+    def states(self) -> Sequence[NetworkState]:
+        return [NetworkState(self._bundle, self._engine.state)]
+
+    def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:
+        return MelEar(sample_rate_hz, fps)
+
+    async def load(self) -> None:
+        network = MouthNetwork(self._engine)
+        await self._lane.run(network.load)
+        on_cpu = self._engine.state.device == "cpu"
+        self._runner = BatchRunner(
+            network.draw,
+            self._lane,
+            self._clock,
+            largest=_LARGEST_ON_CPU if on_cpu else _LARGEST_ON_GPU,
+        )
+        self._runner.start()
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.close()
+        self._lane.close()
+        self._engine.close()
+
+    def avatars(self) -> Sequence[AvatarInfo]:
+        return self._avatars.avatars()
+
+    def painter(self, name: str) -> Painter:
+        if self._runner is None:
+            raise EngineError("the network that draws mouths is not loaded")
+        return Wav2LipPainter(self._face(self._avatars.load_avatar(name)), self._runner)
+
+    def create(self, name: str, image: bytes) -> AvatarInfo:
+        return self._avatars.create(name, image)
+
+    def delete(self, name: str) -> None:
+        self._avatars.delete(name)
+
+    def _face(self, avatar: Avatar) -> _Face:
+        """Made once for each avatar; one that was deleted and made again is another."""
+        face = self._faces.get(avatar.name)
+        if face is None or face.photo is not avatar:
+            photographed = PhotographedAvatar.of(avatar)
+            face = _Face(avatar, photographed, face_crop(photographed, photographed.texture))
+            self._faces[avatar.name] = face
+        self._faces.move_to_end(avatar.name)
+        while len(self._faces) > _KEPT_FACES:
+            self._faces.popitem(last=False)
+        return face

@@ -1,0 +1,163 @@
+"""Sound -> the mel spectrogram that Wav2Lip was trained on, and its window for every frame.
+
+16 kHz, pre-emphasis 0.97, windows of 800 samples every 200, magnitudes (not powers) through 80
+filters of unit area on Slaney's mel scale from 55 to 7600 Hz, decibels below 20 dB scaled to
+-4 .. 4: the settings that were published with the network.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from visavis.errors import InvalidInputError
+from visavis.media import check_sample_rate
+
+SAMPLE_RATE_HZ = 16_000
+HOP_SAMPLES = 200
+WINDOW_SAMPLES = 800
+N_MELS = 80
+WINDOW_HOPS = 16
+"""Hops that one picture is drawn from: 200 ms."""
+SILENCE = -4.0
+_LOW_HZ, _HIGH_HZ = 55.0, 7600.0
+_PRE_EMPHASIS = 0.97
+_FLOOR = 1e-5
+_REFERENCE_DB, _RANGE_DB, _LARGEST = 20.0, 100.0, 4.0
+_HOP_RATE_HZ = SAMPLE_RATE_HZ / HOP_SAMPLES
+_FRAMES_BEFORE = 1
+"""The window of a frame begins one frame earlier: so the network was trained."""
+_KEPT_HOPS = 200
+
+
+def mel_from_hz(hz: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Slaney's mel scale (Auditory Toolbox, 1998): linear up to 1 kHz, logarithmic above."""
+    hz = np.asarray(hz, np.float64)
+    above = 15.0 + 27.0 * np.log(np.maximum(hz, 1e-9) / 1000.0) / math.log(6.4)
+    return np.where(hz < 1000.0, hz * 3 / 200, above)
+
+
+def hz_from_mel(mel: NDArray[np.floating]) -> NDArray[np.float64]:
+    mel = np.asarray(mel, np.float64)
+    above = 1000.0 * np.exp((mel - 15.0) * math.log(6.4) / 27.0)
+    return np.where(mel < 15.0, mel * 200 / 3, above)
+
+
+@cache
+def filter_bank() -> NDArray[np.float32]:
+    """Triangles of equal area over the magnitudes: [N_MELS, bins]."""
+    low, high = mel_from_hz(np.array([_LOW_HZ, _HIGH_HZ]))
+    edges = hz_from_mel(np.linspace(low, high, N_MELS + 2))
+    bins = np.arange(WINDOW_SAMPLES // 2 + 1)[None, :] * SAMPLE_RATE_HZ / WINDOW_SAMPLES
+    left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
+    triangles = np.clip(np.minimum(rising, falling), 0.0, None)
+    return (triangles * 2.0 / (right - left)).astype(np.float32)
+
+
+@cache
+def _window() -> NDArray[np.float32]:
+    return (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW_SAMPLES) / WINDOW_SAMPLES)).astype(
+        np.float32
+    )
+
+
+def mel_hops(emphasised: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Sound [N] after pre-emphasis -> [T, N_MELS] for the T windows that fit into it."""
+    if len(emphasised) < WINDOW_SAMPLES:
+        return np.zeros((0, N_MELS), np.float32)
+    views = np.lib.stride_tricks.sliding_window_view(emphasised, WINDOW_SAMPLES)[::HOP_SAMPLES]
+    magnitudes = np.abs(np.fft.rfft(views * _window()))
+    decibels = 20 * np.log10(np.maximum(_FLOOR, magnitudes @ filter_bank().T)) - _REFERENCE_DB
+    scaled = 2 * _LARGEST * (decibels + _RANGE_DB) / _RANGE_DB - _LARGEST
+    return np.asarray(np.clip(scaled, -_LARGEST, _LARGEST), np.float32)
+
+
+def silent_window() -> NDArray[np.float32]:
+    """What the network gets while nobody speaks: [N_MELS, WINDOW_HOPS]."""
+    return np.full((N_MELS, WINDOW_HOPS), SILENCE, np.float32)
+
+
+class MelTrack:
+    """The spectrogram of one turn as it becomes known; a SoundTrack."""
+
+    def __init__(self, fps: int) -> None:
+        self._fps = fps
+        self._first = 0
+        self._hops = np.zeros((0, N_MELS), np.float32)
+        self._complete = False
+
+    @property
+    def known_s(self) -> float:
+        """Below 0 while not even the first frame has its sound."""
+        if self._complete:
+            return math.inf
+        hops = self._first + len(self._hops) - WINDOW_HOPS
+        return hops / _HOP_RATE_HZ + _FRAMES_BEFORE / self._fps
+
+    def add(self, hops: NDArray[np.float32], *, last: bool) -> None:
+        """Append [K, N_MELS]; after `last`, silence follows."""
+        self._hops = np.concatenate([self._hops, hops])
+        self._complete = last
+
+    def window(self, index: int) -> NDArray[np.float32] | None:
+        start = math.floor((index - _FRAMES_BEFORE) * _HOP_RATE_HZ / self._fps)
+        self._forget(start - _KEPT_HOPS)
+        end = start + WINDOW_HOPS
+        known = self._first + len(self._hops)
+        over = self._complete and index * _HOP_RATE_HZ / self._fps > known
+        if over or (end > known and not self._complete) or (0 < self._first > start):
+            return None
+        window = silent_window()
+        low, high = max(start, 0), min(end, known)
+        if low < high:
+            window[:, low - start : high - start] = self._hops[
+                low - self._first : high - self._first
+            ].T
+        return window
+
+    def _forget(self, before: int) -> None:
+        spare = before - self._first
+        if spare > _KEPT_HOPS:
+            self._hops, self._first = self._hops[spare:], self._first + spare
+
+
+class MelEar:
+    """Hears one turn: sound in pieces of any length and rate; an Ear."""
+
+    def __init__(self, sample_rate_hz: int, fps: int) -> None:
+        """InvalidInputError for a rate outside 8000 to 48000."""
+        self.track = MelTrack(fps)
+        self._resampler = None
+        if check_sample_rate(sample_rate_hz) != SAMPLE_RATE_HZ:
+            self._resampler = soxr.ResampleStream(
+                sample_rate_hz, SAMPLE_RATE_HZ, 1, dtype="float32", quality="MQ"
+            )
+        # The first window is centred on the first sample: silence stands before it.
+        self._sound = np.zeros(WINDOW_SAMPLES // 2, np.float32)
+        self._before = np.float32(0)
+
+    def features(self, pcm: NDArray[np.int16], *, last: bool) -> NDArray[np.float32]:
+        """pcm [N] int16 -> hops [K, N_MELS]. InvalidInputError for another rank or dtype."""
+        if pcm.ndim != 1 or pcm.dtype != np.int16:
+            raise InvalidInputError(f"pcm: {pcm.dtype} of rank {pcm.ndim}, not int16 of rank 1")
+        sound = pcm.astype(np.float32) / 32768.0
+        if self._resampler is not None:
+            sound = np.asarray(self._resampler.resample_chunk(sound, last=last), np.float32)
+        after = np.zeros(WINDOW_SAMPLES // 2 if last else 0, np.float32)
+        self._sound = np.concatenate([self._sound, self._emphasised(sound), after])
+        hops = mel_hops(self._sound)
+        self._sound = self._sound[len(hops) * HOP_SAMPLES :]
+        return hops
+
+    def add(self, features: NDArray[np.float32], *, last: bool) -> None:
+        self.track.add(features, last=last)
+
+    def _emphasised(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
+        joined = np.concatenate([[self._before], sound]).astype(np.float32)
+        self._before = joined[-1]
+        return joined[1:] - np.float32(_PRE_EMPHASIS) * joined[:-1]

@@ -1,0 +1,72 @@
+"""Networks with the inputs and outputs of Wav2Lip that draw something known."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.avatar_store import AvatarStore
+from services.face.engines.warp import WarpEngine
+from services.face.engines.wav2lip.engine import Wav2LipEngine
+from services.face.portrait import PortraitStudio
+from visavis.clock import MonotonicClock
+from visavis.engine import Engine, Tensors, TensorSpec
+
+Arrays = NDArray[np.float32]
+_REAL = np.dtype(np.float32)
+
+
+def pass_through(mel: Arrays, face: Arrays) -> Arrays:
+    """The face as it is in the portrait."""
+    return face[:, 3:]
+
+
+class FakeWav2Lip(Engine):
+    """`draw`: mel [N, 1, 80, 16] and face [N, 6, 96, 96] to picture [N, 3, 96, 96]."""
+
+    backend = "fake"
+
+    def __init__(self, draw: Callable[[Arrays, Arrays], Arrays] = pass_through) -> None:
+        super().__init__(Path("fake.onnx"), device="cpu", threads=1)
+        self._draw = draw
+        self.batches: list[int] = []
+
+    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
+        mel = TensorSpec("mel", _REAL, (None, 1, 80, 16))
+        face = TensorSpec("face", _REAL, (None, 6, 96, 96))
+        picture = TensorSpec("picture", _REAL, (None, 3, 96, 96))
+        return {"mel": mel, "face": face}, {"picture": picture}
+
+    def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
+        mel, face = inputs["mel"], inputs["face"]
+        assert isinstance(mel, np.ndarray) and isinstance(face, np.ndarray)
+        self.batches.append(len(mel))
+        return {"picture": np.asarray(self._draw(mel, face), np.float32)}
+
+    def _close(self) -> None:
+        pass
+
+
+def wav2lip_engine(network: Engine, avatar_dir: Path) -> Wav2LipEngine:
+    """The engine with the shipped avatar, not yet loaded."""
+
+    def no_uploads() -> PortraitStudio:
+        raise AssertionError("no avatar is made here")
+
+    avatars = WarpEngine(AvatarStore(avatar_dir, no_uploads), "")
+    return Wav2LipEngine(avatars, "fake-wav2lip", network, MonotonicClock())
+
+
+@contextlib.asynccontextmanager
+async def loaded(network: Engine, avatar_dir: Path) -> AsyncIterator[Wav2LipEngine]:
+    engine = wav2lip_engine(network, avatar_dir)
+    await engine.load()
+    try:
+        yield engine
+    finally:
+        await engine.close()

@@ -1,0 +1,106 @@
+"""Which engine draws, by the settings; and Wav2Lip as a client of the service meets it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from services.face.engines.choice import open_face_engine
+from services.face.engines.warp import WarpEngine
+from services.face.own_studio import VideoStream
+from services.face.servicer import FaceService
+from services.face.settings import FaceSettings
+from services.face.studio import Studio
+from tests.face.fake_mouths import FakeWav2Lip, wav2lip_engine
+from tests.face.serving import Stub, animate_config, answers, mel_request, tone, voice_requests
+from tests.face.test_animator import SENTENCE, mel_chunks
+from tests.face.test_servicer_studio import decoded
+from tests.serving import served
+from visavis.errors import ModelStoreError, SettingsError, UnknownNameError
+from visavis.v1 import control_pb2
+
+
+def settings(**fields: Any) -> FaceSettings:
+    return FaceSettings(**fields)
+
+
+def test_without_settings_the_photo_warp_draws() -> None:
+    engine = open_face_engine(settings())
+    assert isinstance(engine, WarpEngine)
+    assert not engine.needs_voice and not engine.states
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"engine_bundle": "whisper-base"}, "the engine warp takes none"),
+        ({"engine": "wav2lip"}, "needs the name of a bundle; `visavis bundle make wav2lip"),
+        (
+            {"engine": "wav2lip", "engine_bundle": "whisper-base"},
+            "whisper-base is for the task asr .* needs one for face_mouth",
+        ),
+        (
+            {"engine": "tha3", "engine_bundle": "audio-to-face"},
+            "audio-to-face is for the task face .* needs one for face_character",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(fields: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        open_face_engine(settings(**fields))
+
+
+def test_a_bundle_that_nobody_made_is_refused(tmp_path: Path) -> None:
+    with pytest.raises((ModelStoreError, UnknownNameError), match="no bundle named 'my-mouths'"):
+        open_face_engine(settings(engine="wav2lip", engine_bundle="my-mouths", model_dir=tmp_path))
+
+
+@contextlib.asynccontextmanager
+async def wav2lip_service(network: FakeWav2Lip, avatar_dir: Path) -> AsyncIterator[Stub]:
+    def encoder(codec: Any, size: int, fps: int) -> VideoStream:
+        return VideoStream(codec, size, fps, bitrate=4_000_000)
+
+    chosen = settings(lanes=1)
+    studio = Studio(chosen, wav2lip_engine(network, avatar_dir), encoder)
+    service = FaceService(chosen, None, "face-test", studio=studio)
+    async with served(service, "visavis.v1.FaceAnimation") as channel:
+        yield Stub(channel)
+
+
+async def test_animate_draws_the_mouth_from_the_voice(tmp_path: Path) -> None:
+    """A network that paints the lower half bright while it hears something."""
+
+    def bright_when_loud(mel: Any, face: Any) -> Any:
+        picture = face[:, 3:].copy()
+        loud = mel.max(axis=(1, 2, 3)) > 0
+        picture[loud, :, 60:84, 30:66] = 1.0
+        return picture
+
+    quiet = np.zeros(8000, np.int16)
+    voice = np.concatenate([quiet, tone(0.5), quiet])
+    async with wav2lip_service(FakeWav2Lip(bright_when_loud), tmp_path) as stub:
+        call = stub.Animate(iter([animate_config(seed=1), *voice_requests(voice)]))
+        videos = [answer.video for answer in await answers(call)]
+        status = (await stub.GetStatus(control_pb2.GetStatusRequest())).service
+    assert len(videos) == 38 and videos[-1].header.last
+    pictures = decoded("h264", [video.data for video in videos])
+    mouth = [picture[265:310, 220:280].mean() for picture in pictures]
+    assert min(mouth[16:22]) > max(mouth[:6] + mouth[32:]) + 25
+    assert [engine.bundle for engine in status.engines] == ["audio_to_face", "fake-wav2lip"]
+
+
+async def test_mel_alone_is_not_enough_for_it(tmp_path: Path) -> None:
+    chunks = [mel_request(chunk) for chunk in mel_chunks(SENTENCE)]
+    async with wav2lip_service(FakeWav2Lip(), tmp_path) as stub:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await answers(stub.Animate(iter([animate_config(), *chunks])))
+        both = [animate_config(), *chunks, *voice_requests(tone(0.2))]
+        assert len(await answers(stub.Animate(iter(both)))) == 5
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "drawn from the voice" in (caught.value.details() or "")
