@@ -92,12 +92,50 @@ class StageTime(Event):
     end_ms: float
 
 
+SpanStage: TypeAlias = Literal["asr", "llm", "tts", "face", "encoder", "playout"]
+SpanKind: TypeAlias = Literal["transfer", "wait", "queue", "compute"]
+ChunkOrder: TypeAlias = Literal["first", "last"]
+
+
+class Span(Event):
+    """What a stage did with its first or last chunk of a turn, and when.
+
+    transfer: the chunk travels to the stage; wait: for what is not made yet, or for the
+    visitor; queue: all is there, the engine is busy; compute: the engine works.
+    """
+
+    stage: SpanStage
+    kind: SpanKind
+    chunk: ChunkOrder
+    start_ms: float
+    end_ms: float
+
+
 class LatencyEvent(Event):
-    """Where the time of a turn went; sent when its sound starts and again when it is over."""
+    """Where the time of a turn went; sent when its sound starts and again when it is over.
+
+    All times in milliseconds from the end of the visitor's speech or the text's arrival; what
+    was prepared while the visitor might still have gone on begins before zero.
+    """
 
     type: Literal["latency"] = "latency"
     turn: int
     stages: list[StageTime]
+    origin: Literal["speech", "text"] = "text"
+    spans: list[Span] = Field(default_factory=list, description="In the order of the stages")
+    first_frame_ms: float | None = Field(
+        default=None, description="To the first lip-synced picture that leaves"
+    )
+    overhead_ms: float | None = Field(
+        default=None,
+        description="voice_to_voice without the wait for the end of speech and without the "
+        "models' work that nothing else could be done beside",
+    )
+    underruns: int = Field(default=0, description="Gaps in the voice so far")
+    clock_error_ms: float = Field(
+        default=0.0,
+        description="How far spans of stages on other machines may be misplaced; 0: all on one",
+    )
     voice_to_voice_ms: float | None = Field(
         default=None,
         description="End of the visitor's speech or text to the first sample that leaves",

@@ -1,7 +1,8 @@
-"""Where a turn's time goes: when each stage had something, on the monotonic clock."""
+"""What is known of one turn: when each stage had what, on the gateway's monotonic clock."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -9,7 +10,7 @@ from gateway.events import StageTime
 
 
 class Mark(StrEnum):
-    """Moments of a turn, in the order in which they usually come."""
+    """Moments that the gateway sees itself, in the order in which they usually come."""
 
     ASKED = "asked"
     """End of the visitor's speech, or the text's arrival: time zero."""
@@ -22,6 +23,9 @@ class Mark(StrEnum):
     STARTED = "started"
     """The first sample leaves."""
     FIRST_PICTURE_SHOWN = "first_picture_shown"
+    LAST_TOKEN = "last_token"
+    LAST_VOICE = "last_voice"
+    LAST_PICTURE = "last_picture"
     ENDED = "ended"
 
 
@@ -43,8 +47,12 @@ class Ledger:
     origin: str
     """"speech" or "text"."""
     marks: dict[Mark, float] = field(default_factory=dict)
-    stage_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
-    """What each stage said of its own time, by stage and name."""
+    stamps: dict[str, float] = field(default_factory=dict)
+    """What the stages say, named as in StageStamp of the protocol."""
+    clock_error_s: float = 0.0
+    """How far the stamps of other machines may be misplaced."""
+    underruns: int = 0
+    """Gaps in its voice."""
 
     def mark(self, moment: Mark, now: float) -> bool:
         """Note the first time that `moment` comes; whether this was it."""
@@ -52,6 +60,22 @@ class Ledger:
             return False
         self.marks[moment] = now
         return True
+
+    def stamp(self, name: str, at_s: float) -> None:
+        """Note what a stage says; where it says it twice, the first counts."""
+        self.stamps.setdefault(name, at_s)
+
+    def at(self, name: str) -> float | None:
+        """When a mark or a stamp was, in seconds of the clock; None: it has not come."""
+        if name in self.stamps:
+            return self.stamps[name]
+        mark = _MARKS.get(name)
+        return None if mark is None else self.marks.get(mark)
+
+    def latest(self, names: Iterable[str]) -> float | None:
+        """The last of those moments that have come."""
+        times = [time for name in names if (time := self.at(name)) is not None]
+        return max(times, default=None)
 
     def since_asked(self, moment: Mark) -> float | None:
         """Seconds from time zero, None before `moment`."""
@@ -76,17 +100,15 @@ class Ledger:
                 out.append(
                     StageTime(
                         name=name,
-                        start_ms=_milliseconds(start - zero),
-                        end_ms=_milliseconds(self.marks[end] - zero),
+                        start_ms=milliseconds(start - zero),
+                        end_ms=milliseconds(self.marks[end] - zero),
                     )
                 )
         return out
 
-    @property
-    def voice_to_voice_ms(self) -> float | None:
-        seconds = self.since_asked(Mark.STARTED)
-        return None if seconds is None else _milliseconds(seconds)
+
+_MARKS = {mark.value: mark for mark in Mark}
 
 
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 1)
+def milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 2)

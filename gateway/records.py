@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -12,6 +13,7 @@ from gateway.events import (
     ErrorEvent,
     LatencyEvent,
     ServerEvent,
+    Span,
     StageTime,
     TranscriptEvent,
     TurnEvent,
@@ -40,14 +42,58 @@ class TurnRecord(BaseModel):
     )
 
 
+class Timeline(BaseModel):
+    """Where a turn's time went, span by span.
+
+    All times in milliseconds from the end of the visitor's speech or the text's arrival; what
+    was prepared while the visitor might still have gone on begins before zero.
+    """
+
+    session: str
+    turn: int
+    origin: Literal["speech", "text"]
+    voice_to_voice_ms: float | None = Field(description="To the first sample that leaves")
+    first_frame_ms: float | None = Field(description="To the first lip-synced picture that leaves")
+    overhead_ms: float | None = Field(
+        description="voice_to_voice without the wait for the end of speech and without the models' "
+        "work on the critical path; null where a stage tells no times"
+    )
+    underruns: int = Field(description="Gaps in the voice")
+    clock_error_ms: float = Field(
+        description="How far spans of stages on other machines may be misplaced; 0: all on one"
+    )
+    spans: list[Span] = Field(
+        description="By stage, first chunks before last ones. transfer: the chunk travels to the "
+        "stage; wait: for what is not made yet, or for the visitor; queue: all is there, the "
+        "engine is busy; compute: the engine works"
+    )
+
+
 class Records:
     """Follows a session's events and keeps the last turns."""
 
     def __init__(self) -> None:
         self._turns: OrderedDict[int, TurnRecord] = OrderedDict()
+        self._latencies: dict[int, LatencyEvent] = {}
+        self._reported: OrderedDict[int, dict[str, dict[str, float]]] = OrderedDict()
 
     def get(self, turn: int) -> TurnRecord | None:
         return self._turns.get(turn)
+
+    def timeline(self, session: str, turn: int) -> Timeline | None:
+        """None before the turn's sound has started, or where nothing is known of it any more."""
+        known = self._latencies.get(turn)
+        if known is None:
+            return None
+        return Timeline(session=session, **known.model_dump(exclude={"type", "stages"}))
+
+    def reported(self, turn: int, service: str, seconds: Mapping[str, float]) -> None:
+        """A stage says where its time went, maybe before anybody else may know of the turn."""
+        self._reported.setdefault(turn, {})[service] = dict(seconds)
+        while len(self._reported) > KEPT_TURNS:
+            self._reported.popitem(last=False)
+        if turn in self._turns:
+            self._turns[turn].stage_seconds = self._reported[turn]
 
     def all(self) -> list[TurnRecord]:
         return list(self._turns.values())
@@ -61,8 +107,10 @@ class Records:
         if event.turn is None:
             return
         record = self._turns.setdefault(event.turn, TurnRecord(turn=event.turn))
+        record.stage_seconds = self._reported.get(event.turn, record.stage_seconds)
         while len(self._turns) > KEPT_TURNS:
-            self._turns.popitem(last=False)
+            forgotten, _ = self._turns.popitem(last=False)
+            self._latencies.pop(forgotten, None)
         if isinstance(event, TranscriptEvent):
             record.transcript = event.text
         elif isinstance(event, AnswerEvent):
@@ -72,4 +120,5 @@ class Records:
             record.state = event.event
             record.reason, record.heard = event.reason, event.heard
         else:
+            self._latencies[event.turn] = event
             record.stages, record.voice_to_voice_ms = event.stages, event.voice_to_voice_ms

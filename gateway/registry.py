@@ -14,7 +14,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from gateway.host_clocks import HostClocks
 from visavis.bus import Bus
+from visavis.clock import MonotonicClock
 from visavis.discovery import Replica, discover
 from visavis.errors import AtCapacityError, BusError
 from visavis.runtime import MESSAGE_LIMITS
@@ -61,6 +63,9 @@ class Registry:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._watch: asyncio.Task[None] | None = None
         self._refreshing = asyncio.Lock()
+        self._clock = MonotonicClock()
+        self.clocks = HostClocks()
+        """Where the replicas' clocks stand against ours."""
 
     async def start(self) -> None:
         await self.refresh()
@@ -160,6 +165,7 @@ class Registry:
     async def _status(self, replica: Replica) -> control_pb2.ServiceStatus | None:
         if replica.service not in _STUBS:
             return None
+        sent_s = self._clock.now()
         try:
             answer = await self.stub(replica).GetStatus(
                 control_pb2.GetStatusRequest(), timeout=STATUS_TIMEOUT_S
@@ -167,8 +173,13 @@ class Registry:
         except grpc.aio.AioRpcError as error:
             log.warning("registry: %s: %s", replica.instance, error.details())
             return None
-        status: control_pb2.ServiceStatus = getattr(answer, "service", answer)
-        return status if isinstance(status, control_pb2.ServiceStatus) else answer
+        inner = getattr(answer, "service", answer)
+        status: control_pb2.ServiceStatus = (
+            inner if isinstance(inner, control_pb2.ServiceStatus) else answer
+        )
+        reading_s = status.clock.monotonic_ns / 1e9
+        self.clocks.read(status.clock.clock, reading_s, sent_s, self._clock.now())
+        return status
 
     async def _close_unused(self) -> None:
         used = {s.replica.grpc_address for s in self._states.values()}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
 
 from gateway.registry import SERVICES, ReplicaState
 from gateway.schemas import EngineInfo, ReplicaInfo, ServiceList, Target
@@ -53,9 +54,13 @@ async def metrics_targets(request: Request, gateway: TheGateway) -> list[Target]
 
 
 @router.get("/metrics", response_class=Response)
-async def metrics() -> Response:
-    """The gateway's own metrics, in Prometheus' text format."""
-    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+async def metrics(request: Request) -> Response:
+    """The gateway's own metrics: in Prometheus' text format or, where asked for, in OpenMetrics.
+
+    Only OpenMetrics carries exemplars: the session and the turn behind a sample.
+    """
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(REGISTRY), headers={"content-type": content_type})
 
 
 @router.get("/healthz")

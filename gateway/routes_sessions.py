@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from gateway.catalog import Catalog
 from gateway.problems import responses
-from gateway.records import TurnRecord
+from gateway.records import Timeline, TurnRecord
 from gateway.schemas import (
     SessionChange,
     SessionInfo,
@@ -129,3 +129,15 @@ async def turn(session: TheSession, turn: int) -> TurnRecord:
     if record is None:
         raise UnknownNameError(f"turn: there is no turn {turn} in this session (any more)")
     return record
+
+
+@router.get("/{session_id}/turns/{turn}/timeline", responses=responses(404))
+async def timeline(session: TheSession, turn: int) -> Timeline:
+    """What each stage did with a turn's first and last chunk: transfer, wait, queue, compute.
+
+    There once the answer's first sample has left; complete when the turn is over.
+    """
+    known = session.records.timeline(session.id, turn)
+    if known is None:
+        raise UnknownNameError(f"turn: there is no timeline of turn {turn} in this session (yet)")
+    return known

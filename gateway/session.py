@@ -31,7 +31,6 @@ from gateway.events import ErrorEvent, ServerEvent, SessionEvent, StateEvent
 from gateway.hub import EventHub, Listener
 from gateway.incoming import VoiceInput, heard, picture_of
 from gateway.keyframes import KeyframeThrottle
-from gateway.ledger import Mark
 from gateway.microphone import Microphone
 from gateway.pacer import pace
 from gateway.persona import system_message
@@ -100,7 +99,7 @@ class Session:
         )
         self._voice = VoiceInput(self._playout)
         self._ticks = 0
-        self._stopwatch = Stopwatch()
+        self._stopwatch = Stopwatch(session_id, registry.clocks)
         self._keyframes = KeyframeThrottle()
         self._background = Background()
         self._bus_was_connected = True
@@ -224,9 +223,7 @@ class Session:
             )
         elif kind == "turn_finished" and not event.turn_finished.cancelled:
             finished = event.turn_finished
-            record = self.records.get(finished.turn)
-            if record is not None:
-                record.stage_seconds[service] = dict(finished.seconds)
+            self.records.reported(finished.turn, service, finished.seconds)
 
     def stage_lost(self, service: str, message: str) -> None:
         """A replica is gone; its lease is looking for another."""
@@ -244,13 +241,12 @@ class Session:
 
     def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
         now = self._clock.now()
-        if chunk.event in (media.TranscriptEvent.PAUSED, media.TranscriptEvent.FINAL):
-            self._stopwatch.asked(self.microphone.arrival_s(chunk.speech_end_samples) or now)
+        self._stopwatch.heard(chunk, self.microphone.arrival_s(chunk.speech_end_samples) or now)
         self._perform(heard(self._conversation, chunk, now))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
         now, place = self._clock.now(), chunk.place
-        self._stopwatch.mark(place.turn, Mark.FIRST_TOKEN, now)
+        self._stopwatch.token(chunk, now)
         self._perform(self._conversation.token(place.turn, chunk.text, last=place.last, now=now))
 
     def _on_voice(self, chunk: media.PcmChunk) -> None:
@@ -260,10 +256,9 @@ class Session:
         seconds = self._voice.push(chunk)
         if seconds is None:
             return
-        if seconds:
-            self._stopwatch.mark(turn, Mark.FIRST_VOICE, now)
-        last = chunk.place.last
-        self._perform(self._conversation.voice(turn, seconds, last=last, now=now))
+        self._stopwatch.voice(chunk, now)
+        spoken = self._conversation.voice(turn, seconds, last=chunk.place.last, now=now)
+        self._perform(spoken)
 
     def _on_video(self, chunk: media.VideoChunk) -> None:
         picture = picture_of(chunk)
@@ -271,8 +266,7 @@ class Session:
             return
         if picture.live:
             self._prepare_recording(picture.codec)
-        else:
-            self._stopwatch.mark(picture.turn, Mark.FIRST_PICTURE, self._clock.now())
+        self._stopwatch.picture(chunk.place, picture, self._clock.now())
         self._playout.push_picture(picture)
 
     def _prepare_recording(self, codec: VideoCodec) -> None:
@@ -374,7 +368,7 @@ class Session:
         if action.outcome != "finished":
             self.audience.turn_cut(action.turn, self._playout.now_samples)
         if action.outcome != "discarded":
-            self._stopwatch.mark(action.turn, Mark.ENDED, self._clock.now())
+            self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
         self._refresh_face()
 

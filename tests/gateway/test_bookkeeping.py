@@ -95,7 +95,7 @@ def test_a_stage_lasts_from_what_it_waits_for_to_what_it_gives() -> None:
         "face": (250.0, 260.0),
         "playout": (300.0, 320.0),
     }
-    assert made.voice_to_voice_ms == 320.0
+    assert made.since_asked(Mark.STARTED) == pytest.approx(0.32)
 
 
 def test_playout_waits_for_the_later_of_words_and_voice() -> None:
@@ -106,7 +106,7 @@ def test_playout_waits_for_the_later_of_words_and_voice() -> None:
 def test_a_moment_comes_once() -> None:
     made = ledger(asked=1.0)
     assert made.mark(Mark.STARTED, 2.0) and not made.mark(Mark.STARTED, 3.0)
-    assert made.voice_to_voice_ms == 1000.0
+    assert made.since_asked(Mark.STARTED) == 1.0
 
 
 def test_an_incomplete_turn_shows_what_there_was() -> None:

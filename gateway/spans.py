@@ -1,0 +1,100 @@
+"""A turn's ledger as spans: what each stage did with its first and its last chunk.
+
+transfer  a chunk travels to the stage
+wait      the stage waits for what is not made yet, or for the visitor
+queue     all that it needs is there, but its engine is busy
+compute   its engine works
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.events import ChunkOrder, Span, SpanKind, SpanStage
+from gateway.ledger import Ledger, Mark, milliseconds
+
+# Shorter ones are nothing that anybody waited for.
+_SHORTEST_S = 0.00005
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """From the latest of `begins` to the latest of `ends`; all of them names in the ledger."""
+
+    stage: SpanStage
+    kind: SpanKind
+    begins: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+def _step(stage: SpanStage, kind: SpanKind, begins: str, ends: str) -> _Step:
+    return _Step(stage, kind, tuple(begins.split()), tuple(ends.split()))
+
+
+_FIRST = (
+    _step("asr", "wait", "asked", "asr.ready"),
+    _step("asr", "queue", "asr.ready", "asr.started"),
+    _step("asr", "compute", "asr.started", "asr.finished"),
+    _step("asr", "wait", "asked asr.finished", "asr.final"),
+    _step("asr", "transfer", "asr.final", "understood"),
+    _step("llm", "transfer", "opened", "llm.first_got"),
+    _step("llm", "queue", "llm.first_got", "llm.first_started"),
+    _step("llm", "compute", "llm.first_started", "llm.first_finished"),
+    _step("tts", "transfer", "llm.first_finished", "tts.first_got"),
+    _step("tts", "wait", "tts.first_got", "tts.first_ready"),
+    _step("tts", "queue", "tts.first_ready", "tts.first_started"),
+    _step("tts", "compute", "tts.first_started", "tts.first_finished"),
+    _step("face", "transfer", "tts.first_finished", "face.first_got"),
+    _step("face", "wait", "face.first_got", "face.first_ready understood"),
+    _step("face", "queue", "face.first_ready understood", "face.first_started"),
+    _step("face", "compute", "face.first_started", "face.first_finished"),
+    _step("encoder", "compute", "encoder.first_started", "encoder.first_finished"),
+    _step("playout", "transfer", "tts.first_finished", "first_voice"),
+    _step("playout", "transfer", "encoder.first_finished", "first_picture"),
+    _step("playout", "wait", "first_voice", "understood"),
+    _step("playout", "wait", "first_voice understood", "first_picture"),
+    _step("playout", "queue", "first_voice first_picture understood", "started"),
+)
+_LAST = (
+    _step("llm", "compute", "llm.first_finished", "llm.last_finished"),
+    _step("tts", "transfer", "llm.last_finished", "tts.last_got"),
+    _step("tts", "compute", "tts.last_started", "tts.last_finished"),
+    _step("face", "transfer", "tts.last_finished", "face.last_got"),
+    _step("face", "compute", "face.last_started", "face.last_finished"),
+    _step("encoder", "compute", "encoder.last_started", "encoder.last_finished"),
+    _step("playout", "transfer", "encoder.last_finished", "last_picture"),
+    _step("playout", "wait", "last_voice last_picture", "ended"),
+)
+
+
+def spans_of(ledger: Ledger) -> list[Span]:
+    """All that is known, relative to the end of the visitor's speech, in the order of stages."""
+    zero = ledger.at(Mark.ASKED)
+    if zero is None:
+        return []
+    out: list[Span] = []
+    steps: tuple[tuple[ChunkOrder, tuple[_Step, ...]], ...] = (("first", _FIRST), ("last", _LAST))
+    for chunk, table in steps:
+        for step in table:
+            begin, end = ledger.latest(step.begins), _end(ledger, step)
+            if begin is None or end is None or end - begin < _SHORTEST_S:
+                continue
+            out.append(
+                Span(
+                    stage=step.stage,
+                    kind=step.kind,
+                    chunk=chunk,
+                    start_ms=milliseconds(begin - zero),
+                    end_ms=milliseconds(end - zero),
+                )
+            )
+    return out
+
+
+def _end(ledger: Ledger, step: _Step) -> float | None:
+    """The latest of the ends, not later than what followed: a late picture holds up nothing."""
+    end = ledger.latest(step.ends)
+    started = ledger.at(Mark.STARTED)
+    if end is None or started is None or (step.stage, step.kind) != ("playout", "wait"):
+        return end
+    return end if step in _LAST else min(end, started)

@@ -1,0 +1,77 @@
+"""What a turn leaves behind for those who look at it: its timeline, and the metrics."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from tests.gateway.doubles import Doubles
+from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient, GatewayError
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+async def one_turn(client: GatewayClient) -> tuple[str, int, dict[str, Any]]:
+    """Session, number and timeline of a turn that has been heard to its end."""
+    async with client.session() as session:
+        turn = await session.say("How are you?")
+        await collect(session, "finished")
+        path = f"/v1/sessions/{session.id}/turns/{turn}/timeline"
+        return session.id, turn, (await client.call("GET", path)).json()
+
+
+async def test_a_turn_has_a_timeline(client: GatewayClient, doubles: Doubles) -> None:
+    session, turn, timeline = await one_turn(client)
+    assert (timeline["session"], timeline["turn"], timeline["origin"]) == (session, turn, "text")
+    assert 0 < timeline["voice_to_voice_ms"] <= timeline["first_frame_ms"]
+    assert timeline["underruns"] == 0 and timeline["clock_error_ms"] == 0
+    spans = {(s["stage"], s["kind"], s["chunk"]): s for s in timeline["spans"]}
+    assert {"transfer", "queue", "compute"} <= {s["kind"] for s in timeline["spans"]}
+    compute = spans["tts", "compute", "first"]
+    assert 0 <= compute["start_ms"] < compute["end_ms"] <= timeline["voice_to_voice_ms"]
+    assert 0 <= timeline["overhead_ms"] < timeline["voice_to_voice_ms"]
+    assert spans["playout", "wait", "last"]["end_ms"] > 1000 * doubles.script.voice_s
+
+
+async def test_a_turn_that_nobody_heard_has_none(client: GatewayClient) -> None:
+    async with client.session() as session:
+        with pytest.raises(GatewayError, match="there is no timeline of turn 9"):
+            await client.call("GET", f"/v1/sessions/{session.id}/turns/9/timeline")
+
+
+async def test_open_metrics_name_the_turn_behind_a_sample(
+    client: GatewayClient, http: httpx.AsyncClient
+) -> None:
+    session, turn, _ = await one_turn(client)
+    answer = await http.get("/metrics", headers={"accept": _OPENMETRICS})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    families = {f.name: f for f in text_string_to_metric_families(answer.text)}
+    for name in ("voice_to_voice_seconds", "first_frame_seconds", "overhead_seconds"):
+        found = [s.exemplar for s in families[name].samples if s.exemplar is not None]
+        assert {"session": session, "turn": str(turn)} in [e.labels for e in found], name
+    queue = {s.labels["stage"] for s in families["turn_span_seconds"].samples}
+    assert {"llm", "tts", "playout"} <= queue
+
+
+async def test_others_get_the_text_format(client: GatewayClient, http: httpx.AsyncClient) -> None:
+    await one_turn(client)
+    answer = await http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert " # {" not in answer.text
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool: it comes with Prometheus")
+    check = subprocess.run(
+        [promtool, "check", "metrics"], input=answer.text, capture_output=True, text=True
+    )
+    # Counters' creation times are samples of their own in the text format: promtool's only word.
+    complaints = [line for line in check.stderr.splitlines() if "_created" not in line]
+    assert complaints == []

@@ -1,0 +1,268 @@
+"""Spans, overhead and other machines' clocks: all pure, all times made up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gateway.critical_path import covered_s, overhead_s
+from gateway.events import LatencyEvent
+from gateway.host_clocks import HostClocks
+from gateway.ledger import Ledger, Mark
+from gateway.playout import Playout, PlayoutEvent, Tick
+from gateway.records import Records
+from gateway.spans import spans_of
+from gateway.stopwatch import Stopwatch
+from tests.fakes import MetricGrowth
+from visavis.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
+
+OURS, THEIRS = 1, 2
+
+# A turn that was prepared in the pause: in milliseconds from the end of speech.
+SPECULATED = {
+    "asr.ready": 64, "asr.started": 65, "asr.finished": 115, "asr.paused": 116,
+    "opened": 117, "llm.first_got": 118, "llm.first_started": 120, "llm.first_finished": 150,
+    "tts.first_got": 151, "tts.first_ready": 170, "tts.first_started": 172,
+    "tts.first_finished": 200, "first_voice": 201,
+    "asr.certain": 240, "asr.final": 241, "understood": 242,
+    "face.first_got": 201, "face.first_ready": 202, "face.first_started": 244,
+    "face.first_finished": 247, "encoder.first_started": 247, "encoder.first_finished": 249,
+    "first_picture": 250, "started": 256, "first_picture_shown": 256,
+}  # fmt: skip
+# The same where nothing was prepared, and a typed question.
+IN_SERIES = {
+    "asr.ready": 64, "asr.started": 65, "asr.finished": 115, "asr.certain": 240, "asr.final": 240,
+    "understood": 241, "opened": 241, "llm.first_got": 242, "llm.first_started": 242,
+    "llm.first_finished": 272, "tts.first_got": 273, "tts.first_ready": 293,
+    "tts.first_started": 293, "tts.first_finished": 321, "first_voice": 322,
+    "face.first_got": 322, "face.first_ready": 322, "face.first_started": 323,
+    "face.first_finished": 326, "encoder.first_started": 326, "encoder.first_finished": 328,
+    "first_picture": 329, "started": 340,
+}  # fmt: skip
+
+
+def ledger(moments: dict[str, float], origin: str = "speech") -> Ledger:
+    made = Ledger(1, origin)
+    for name, at_ms in {"asked": 0.0, **moments}.items():
+        at_s = 1000 + at_ms / 1000
+        if "." in name:
+            made.stamp(name, at_s)
+        else:
+            made.mark(Mark(name), at_s)
+    return made
+
+
+def spans(made: Ledger) -> dict[tuple[str, str, str], list[tuple[float, float]]]:
+    out: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for span in spans_of(made):
+        key = (span.stage, span.kind, span.chunk)
+        out.setdefault(key, []).append((span.start_ms, span.end_ms))
+    return out
+
+
+def test_queue_compute_and_transfer_are_told_apart() -> None:
+    found = spans(ledger(SPECULATED))
+    assert found["llm", "transfer", "first"] == [(117, 118)]
+    assert found["llm", "queue", "first"] == [(118, 120)]
+    assert found["llm", "compute", "first"] == [(120, 150)]
+    assert found["tts", "wait", "first"] == [(151, 170)]
+    assert found["encoder", "compute", "first"] == [(247, 249)]
+    assert found["asr", "wait", "first"] == [(0, 64), (115, 241)]
+    assert found["playout", "transfer", "first"] == [(200, 201), (249, 250)]
+
+
+def test_a_held_turn_waits_for_the_visitor_and_then_for_its_picture() -> None:
+    found = spans(ledger(SPECULATED))
+    assert found["face", "wait", "first"] == [(201, 242)]
+    assert found["face", "queue", "first"] == [(242, 244)]
+    assert found["playout", "wait", "first"] == [(201, 242), (242, 250)]
+    assert found["playout", "queue", "first"] == [(250, 256)]
+
+
+def test_a_picture_that_came_too_late_held_up_nothing_after_the_start() -> None:
+    found = spans(ledger({**IN_SERIES, "first_picture": 400, "started": 390}))
+    assert found["playout", "wait", "first"] == [(322, 390)]
+    assert ("playout", "queue", "first") not in found
+
+
+def test_the_last_chunk_has_its_own_spans() -> None:
+    last = {
+        "llm.last_finished": 900, "tts.last_got": 901, "tts.last_started": 905,
+        "tts.last_finished": 950, "face.last_got": 951, "face.last_started": 2000,
+        "face.last_finished": 2003, "encoder.last_started": 2003, "encoder.last_finished": 2005,
+        "last_voice": 951, "last_picture": 2006, "ended": 3000,
+    }  # fmt: skip
+    found = spans(ledger({**IN_SERIES, **last}))
+    assert found["llm", "compute", "last"] == [(272, 900)]
+    assert found["tts", "compute", "last"] == [(905, 950)]
+    assert found["face", "compute", "last"] == [(2000, 2003)]
+    assert found["playout", "wait", "last"] == [(2006, 3000)]
+
+
+def test_an_empty_ledger_has_no_spans() -> None:
+    assert spans_of(Ledger(1, "text")) == []
+
+
+# ------------------------------------------------------------ overhead
+
+
+def test_overhead_is_what_neither_waits_for_the_visitor_nor_computes() -> None:
+    # From 240 on: told, transferred, face started (4), its work (5), 7 more to the tick.
+    assert overhead_s(ledger(SPECULATED)) == pytest.approx(0.256 - 0.240 - 0.005)
+
+
+def test_overhead_in_series_is_the_sum_of_the_gaps() -> None:
+    covered = 240 + 30 + 21 + 28 + 5  # wait, first token, rest of the phrase, voice, picture
+    assert overhead_s(ledger(IN_SERIES)) == pytest.approx((340 - covered) / 1000)
+
+
+def test_a_picture_that_nobody_waited_for_excuses_nothing() -> None:
+    early = {**IN_SERIES, "first_picture": 321.5}
+    assert overhead_s(ledger(early)) == pytest.approx((340 - 240 - 30 - 21 - 28) / 1000)
+
+
+@pytest.mark.parametrize("missing", ["started", "tts.first_started", "asr.certain"])
+def test_without_all_times_there_is_no_overhead(missing: str) -> None:
+    moments = {name: at for name, at in IN_SERIES.items() if name != missing}
+    assert overhead_s(ledger(moments)) is None
+
+
+def test_a_typed_question_needs_no_ears() -> None:
+    typed = {n: at - 241 for n, at in IN_SERIES.items() if not n.startswith("asr")}
+    assert overhead_s(ledger(typed, "text")) == pytest.approx((99 - 30 - 21 - 28 - 5) / 1000)
+
+
+def test_what_is_covered_twice_counts_once() -> None:
+    assert covered_s([(0, 4), (1, 2), (3, 6), (8, 9), (9, 8)]) == 7
+    assert covered_s([]) == 0
+
+
+# ------------------------------------------------------------ clocks
+
+
+def test_our_own_clock_needs_no_reading() -> None:
+    clocks = HostClocks(OURS)
+    assert clocks.local_s(Stamp("a.b", 5_000_000_000, OURS)) == 5.0
+    assert clocks.local_s(Stamp("a.b", 5_000_000_000, THEIRS)) is None
+    assert clocks.local_s(Stamp("a.b", 5_000_000_000)) is None
+
+
+def test_another_clock_is_placed_by_the_quickest_of_its_readings() -> None:
+    clocks = HostClocks(OURS)
+    clocks.read(THEIRS, 70.0, 10.0, 10.5)  # there for up to half a second
+    clocks.read(THEIRS, 72.001, 12.0, 12.002)
+    offset = clocks.offset(THEIRS)
+    assert offset is not None and offset.error_s == pytest.approx(0.001)
+    assert clocks.local_s(Stamp("a.b", 72_501_000_000, THEIRS)) == pytest.approx(12.501)
+
+
+def test_old_readings_are_forgotten() -> None:
+    clocks = HostClocks(OURS)
+    clocks.read(THEIRS, 0.0, 100.0, 100.0)
+    for second in range(10):
+        clocks.read(THEIRS, second, 101.0 + second, 101.1 + second)
+    offset = clocks.offset(THEIRS)
+    assert offset is not None and offset.offset_s == pytest.approx(101.05)
+
+
+def test_a_service_that_does_not_tell_its_clock_is_not_placed() -> None:
+    clocks = HostClocks(OURS)
+    clocks.read(0, 1.0, 2.0, 2.0)
+    assert clocks.offset(0) is None
+
+
+# ------------------------------------------------------------ the stopwatch
+
+
+def stamp(name: str, at_s: float, clock: int = OURS) -> Stamp:
+    return Stamp(name, round(at_s * 1e9), clock)
+
+
+def heard(event: TranscriptEvent, *stamps: Stamp) -> TranscriptChunk:
+    return TranscriptChunk(Place("s", 0, 0, 0, stamps=stamps), event, 1, "Hello?")
+
+
+def tick(*events: tuple[PlayoutEvent, int]) -> Tick:
+    return Tick(0, np.zeros(960, np.int16), (), events)
+
+
+def latency_of(watch: Stopwatch) -> LatencyEvent:
+    told = watch.latency()
+    assert told is not None
+    return told
+
+
+def test_a_held_turn_counts_from_the_final_words() -> None:
+    watch = Stopwatch("s", HostClocks(OURS))
+    watch.heard(heard(TranscriptEvent.PAUSED, stamp("asr.ready", 10.1)), 10.0)
+    watch.opened(3, "speech", 10.2, held=True)
+    watch.heard(heard(TranscriptEvent.FINAL, stamp("asr.ready", 11.1)), 11.0)
+    watch.confirmed(11.3)
+    watch.tick(tick((PlayoutEvent.STARTED, 3)), Playout(), 11.4)
+    told = latency_of(watch)
+    assert (told.turn, told.origin, told.voice_to_voice_ms) == (3, "speech", 400)
+    first = told.spans[0]
+    assert (first.stage, first.kind, first.end_ms) == ("asr", "wait", 100)
+
+
+def test_chunks_of_other_turns_are_not_noted() -> None:
+    watch = Stopwatch("s", HostClocks(OURS))
+    watch.asked(1.0)
+    watch.opened(2, "text", 1.0, held=False)
+    watch.token(TokenChunk(Place("s", 1, 0, 0, stamps=(stamp("llm.first_got", 0.5),)), "x"), 1.1)
+    assert latency_of(watch).stages == [] and latency_of(watch).spans == []
+
+
+def test_an_empty_voice_is_no_first_voice() -> None:
+    watch = Stopwatch("s", HostClocks(OURS))
+    watch.asked(1.0)
+    watch.opened(1, "text", 1.0, held=False)
+    none = np.zeros(0, np.int16)
+    watch.voice(PcmChunk(Place("s", 1, 0, 0, last=True), 24_000, none), 1.1)
+    voice = PcmChunk(Place("s", 1, 0, 0, last=True), 24_000, np.ones(9, np.int16))
+    watch.voice(voice, 1.3)
+    watch.tick(tick((PlayoutEvent.STARTED, 1)), Playout(), 1.5)
+    assert [(s.kind, s.start_ms) for s in latency_of(watch).spans] == [("queue", 300)]
+
+
+def test_gaps_in_the_voice_are_counted_for_their_turn() -> None:
+    watch = Stopwatch("s", HostClocks(OURS))
+    watch.opened(1, "text", 1.0, held=False)
+    watch.tick(tick((PlayoutEvent.UNDERRUN, 1), (PlayoutEvent.UNDERRUN, 2)), Playout(), 1.5)
+    assert latency_of(watch).underruns == 1
+
+
+def test_stamps_of_another_machine_tell_how_far_they_may_be_wrong() -> None:
+    clocks = HostClocks(OURS)
+    clocks.read(THEIRS, 500.0, 1.0, 1.004)
+    watch = Stopwatch("s", clocks)
+    watch.asked(2.0)
+    watch.opened(1, "text", 2.0, held=False)
+    stamps = (stamp("llm.first_got", 501.008, THEIRS), stamp("llm.first_started", 501.018, THEIRS))
+    watch.token(TokenChunk(Place("s", 1, 0, 0, stamps=stamps), "x"), 2.1)
+    told = latency_of(watch)
+    assert told.clock_error_ms == 2
+    assert [(s.kind, s.start_ms, s.end_ms) for s in told.spans] == [
+        ("transfer", 0, 10), ("queue", 10, 20),
+    ]  # fmt: skip
+
+
+def test_what_is_measured_names_session_and_turn() -> None:
+    grown = MetricGrowth("voice_to_voice_seconds_count", origin="text")
+    watch = Stopwatch("the-session", HostClocks(OURS))
+    watch.asked(1.0)
+    watch.opened(7, "text", 1.0, held=False)
+    watch.tick(tick((PlayoutEvent.STARTED, 7)), Playout(), 1.234)
+    assert grown.value == 1
+
+
+def test_a_report_of_a_turn_that_is_still_held_is_kept() -> None:
+    records = Records()
+    records.reported(1, "llm", {"total": 0.5})
+    assert records.get(1) is None
+    records.observe(LatencyEvent(turn=1, stages=[]))
+    record = records.get(1)
+    assert record is not None and record.stage_seconds == {"llm": {"total": 0.5}}
+    timeline = records.timeline("s", 1)
+    assert timeline is not None and timeline.session == "s"
+    assert records.timeline("s", 2) is None
