@@ -44,7 +44,7 @@ from gateway.stopwatch import Stopwatch
 from gateway.timeline import RATE_HZ
 from visavis import media
 from visavis.bus import Bus
-from visavis.clock import Clock, MonotonicClock
+from visavis.clock import MonotonicClock
 from visavis.errors import VisavisError
 from visavis.logs import log_context
 from visavis.media import VideoCodec
@@ -69,7 +69,6 @@ class Session:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        clock: Clock | None = None,
     ) -> None:
         self.id = session_id
         self.options = options
@@ -77,7 +76,7 @@ class Session:
         self.microphone = Microphone()
         self.records = Records()
         self.audience = Audience(self.id, settings, self.request_keyframe, self._codecs_changed)
-        self._clock = clock or MonotonicClock()
+        self._clock = MonotonicClock()
         self._conversation = Conversation(
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
@@ -257,8 +256,8 @@ class Session:
         if seconds is None:
             return
         self._stopwatch.voice(chunk, now)
-        spoken = self._conversation.voice(turn, seconds, last=chunk.place.last, now=now)
-        self._perform(spoken)
+        last = chunk.place.last
+        self._perform(self._conversation.voice(turn, seconds, last=last, now=now))
 
     def _on_video(self, chunk: media.VideoChunk) -> None:
         picture = picture_of(chunk)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gateway.events import ChunkOrder, Span, SpanKind, SpanStage
 from gateway.ledger import Ledger, Mark, milliseconds
 
-# Shorter ones are nothing that anybody waited for.
+# A shorter wait or queue is none.
 _SHORTEST_S = 0.00005
 
 
@@ -77,14 +77,17 @@ def spans_of(ledger: Ledger) -> list[Span]:
     for chunk, table in steps:
         for step in table:
             begin, end = ledger.latest(step.begins), _end(ledger, step)
-            if begin is None or end is None or end - begin < _SHORTEST_S:
+            if begin is None or end is None:
+                continue
+            if step.kind in ("wait", "queue") and end - begin < _SHORTEST_S:
                 continue
             out.append(
                 Span(
                     stage=step.stage,
                     kind=step.kind,
                     chunk=chunk,
-                    start_ms=milliseconds(begin - zero),
+                    # Another machine's clock may say that it had something before it was sent.
+                    start_ms=milliseconds(min(begin, end) - zero),
                     end_ms=milliseconds(end - zero),
                 )
             )

@@ -22,6 +22,7 @@ from visavis.discovery import MICRO_PREFIX
 from visavis.media import (
     PcmChunk,
     Place,
+    Stamp,
     TokenChunk,
     TranscriptChunk,
     TranscriptEvent,
@@ -43,6 +44,11 @@ VOICE_RATE_HZ = 24_000
 FPS = 25
 _LOUD = 1000
 _SILENCE_SAMPLES = 1600
+
+
+def stamps_of(stage: str, *moments: str) -> tuple[Stamp, ...]:
+    """What a stage says of a turn's first chunk, all of it now."""
+    return tuple(Stamp.now(f"{stage}.first_{moment}") for moment in moments)
 
 
 @dataclass
@@ -211,7 +217,8 @@ class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
         words = self.script.answer.split(" ")
         for i, word in enumerate(words):
             text = word if i == 0 else f" {word}"
-            place = Place(session, begin.turn, i, 0)
+            stamps = () if i else stamps_of("llm", "got", "started", "finished")
+            place = Place(session, begin.turn, i, 0, stamps=stamps)
             await self.bus.publish(Kind.TOKENS, TokenChunk(place, text))
         last = Place(session, begin.turn, len(words), 0, last=True)
         await self.bus.publish(Kind.TOKENS, TokenChunk(last, ""))
@@ -231,10 +238,11 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
 
     async def _speak(self, session: str, turn: int) -> None:
         pcm = tone(round(self.script.voice_s * VOICE_RATE_HZ), rate_hz=VOICE_RATE_HZ)
-        step = VOICE_RATE_HZ // 10
+        step, begun = VOICE_RATE_HZ // 10, stamps_of("tts", "got", "ready", "started")
         for seq, pts in enumerate(range(0, len(pcm), step)):
             last = pts + step >= len(pcm)
-            place = Place(session, turn, seq, pts, last)
+            stamps = () if seq else (*begun, *stamps_of("tts", "finished"))
+            place = Place(session, turn, seq, pts, last, stamps)
             piece = np.ascontiguousarray(pcm[pts : pts + step])
             await self.bus.publish(Kind.VOICE, PcmChunk(place, VOICE_RATE_HZ, piece))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-import subprocess
 from typing import Any
 
 import httpx
@@ -36,7 +36,7 @@ async def test_a_turn_has_a_timeline(client: GatewayClient, doubles: Doubles) ->
     spans = {(s["stage"], s["kind"], s["chunk"]): s for s in timeline["spans"]}
     assert {"transfer", "queue", "compute"} <= {s["kind"] for s in timeline["spans"]}
     compute = spans["tts", "compute", "first"]
-    assert 0 <= compute["start_ms"] < compute["end_ms"] <= timeline["voice_to_voice_ms"]
+    assert 0 <= compute["start_ms"] <= compute["end_ms"] <= timeline["voice_to_voice_ms"]
     assert 0 <= timeline["overhead_ms"] < timeline["voice_to_voice_ms"]
     assert spans["playout", "wait", "last"]["end_ms"] > 1000 * doubles.script.voice_s
 
@@ -69,9 +69,9 @@ async def test_others_get_the_text_format(client: GatewayClient, http: httpx.Asy
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool: it comes with Prometheus")
-    check = subprocess.run(
-        [promtool, "check", "metrics"], input=answer.text, capture_output=True, text=True
+    pipe = asyncio.subprocess.PIPE
+    check = await asyncio.create_subprocess_exec(
+        promtool, "check", "metrics", stdin=pipe, stdout=pipe, stderr=pipe
     )
-    # Counters' creation times are samples of their own in the text format: promtool's only word.
-    complaints = [line for line in check.stderr.splitlines() if "_created" not in line]
-    assert complaints == []
+    _, complaints = await check.communicate(answer.content)
+    assert (check.returncode, complaints.decode()) == (0, "")
