@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from visavis.cli.bundle_hifigan import hifigan
 from visavis.cli.bundle_options import ModelDir
 from visavis.cli.bundle_whisper import whisper
 
@@ -27,6 +28,7 @@ make_app = typer.Typer(
 )
 bundle_app.add_typer(make_app, name="make")
 make_app.command()(whisper)
+make_app.command()(hifigan)
 
 
 @bundle_app.command("list")
