@@ -1,0 +1,1 @@
+"""How Wav2Lip's graph is held against the published code."""
