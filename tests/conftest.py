@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.real_tensorrt import RealTensorrt
 from tests.running_stack import RunningStack
 from visavis.bus import Bus
 from visavis.errors import ModelStoreError
@@ -39,6 +40,12 @@ def bundle() -> Callable[[str], Path]:
             pytest.skip(str(error))
 
     return path_of
+
+
+@pytest.fixture(scope="session")
+def tensorrt_11(tmp_path_factory: pytest.TempPathFactory) -> RealTensorrt:
+    """The real bindings of TensorRT 11, to be read."""
+    return RealTensorrt(tmp_path_factory.mktemp("libraries"))
 
 
 @pytest.fixture(scope="session")

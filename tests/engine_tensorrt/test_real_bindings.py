@@ -6,16 +6,21 @@ arguments are passed before the missing driver is noticed.
 
 from __future__ import annotations
 
+import ast
 import inspect
-import re
-from types import ModuleType
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests import bindings_dump
+from tests.bindings_dump import Offer
 from tests.engine_tensorrt import recorded_trt
 from tests.gpus import why_no_gpu
+from tests.plans.compiling import rtx
+from tests.real_tensorrt import MODULE, RealTensorrt
 from visavis.engine.tensorrt import trt_api
 from visavis.engine.tensorrt.cuda_python import CudaPython, CudaPythonDevice
 from visavis.engine.tensorrt.device import CudaError, DeviceInfo, PinnedMemory
@@ -23,72 +28,118 @@ from visavis.engine.tensorrt.plan import Plan
 from visavis.engine.tensorrt.selection import NoDeviceError, open_device
 from visavis.errors import EngineLoadError
 
-PROTOCOLS = {
-    trt_api.ExecutionContext: "IExecutionContext",
-    trt_api.CudaEngine: "ICudaEngine",
-    trt_api.Runtime: "Runtime",
-}
 METHODS = [
     pytest.param(protocol, name, real, id=f"{real}.{name}")
-    for protocol, real in PROTOCOLS.items()
+    for protocol, real in trt_api.PROTOCOLS.items()
     for name, member in vars(protocol).items()
     if inspect.isfunction(member) and not name.startswith("_")
 ]
+_SOURCES = Path(trt_api.__file__).parents[2]
+# Only where TensorRT-RTX was asked for; see is_rtx.
+_RTX_ONLY = {"ComputeCapability"}
 
 
-@pytest.fixture(scope="module", params=trt_api.MODULES)
-def trt(request: pytest.FixtureRequest) -> ModuleType:
-    return pytest.importorskip(request.param)
-
-
-def overloads(doc: str, name: str) -> list[list[str]]:
-    """Names of the parameters of each overload, as pybind11 writes them down."""
-    found = []
-    for line in doc.splitlines():
-        if match := re.match(rf"\s*(?:\d+\. )?{name}\((.*)\) -> ", line):
-            plain = re.sub(r"\[[^\]]*\]|<[^>]*>", "", match[1])
-            found.append([part.split(":")[0].strip() for part in plain.split(",")][1:])
-    return found
+@pytest.fixture(scope="module", params=["tensorrt_rtx", "tensorrt 11"])
+def offer(request: pytest.FixtureRequest, tensorrt_11: RealTensorrt) -> Offer:
+    """What the module of one of the two flavours offers."""
+    if request.param == "tensorrt_rtx":
+        return bindings_dump.offer_of(rtx())
+    return tensorrt_11.offer()
 
 
 @pytest.mark.parametrize(("protocol", "name", "real"), METHODS)
 def test_the_methods_that_we_call_are_there_with_those_parameters(
-    trt: ModuleType, protocol: type, name: str, real: str
+    offer: Offer, protocol: type, name: str, real: str
 ) -> None:
     ours = list(inspect.signature(getattr(protocol, name)).parameters)[1:]
-    theirs = overloads(getattr(getattr(trt, real), name).__doc__, name)
+    theirs = offer[real][name]
     assert ours in theirs, f"{name}({', '.join(ours)}) is none of {theirs}"
 
 
-def test_the_properties_and_types_that_we_use_are_there(trt: ModuleType) -> None:
+def names_under_trt() -> Iterator[tuple[str, ...]]:
+    """("MemoryPoolType", "WORKSPACE") and the like: all that our code takes out of the module."""
+    for path in _SOURCES.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        inner = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and id(node) not in inner:
+                if chain := _chain(node):
+                    yield chain
+
+
+def _chain(node: ast.expr) -> tuple[str, ...]:
+    """Names behind `trt`, `x.trt` or `x._trt`; empty for what does not begin so."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute) and node.attr not in ("trt", "_trt"):
+        names.append(node.attr)
+        node = node.value
+    begins = isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id == "trt")
+    return tuple(reversed(names)) if begins else ()
+
+
+def test_everything_that_we_take_out_of_the_module_is_in_it(offer: Offer) -> None:
+    used = {chain for chain in names_under_trt() if not chain[-1].startswith("__")}
+    assert {("Runtime",), ("MemoryPoolType", "WORKSPACE"), ("TensorIOMode", "INPUT")} <= used
+    if "ComputeCapability" not in offer:
+        used = {chain for chain in used if chain[0] not in _RTX_ONLY}
+    assert [
+        ".".join(chain)
+        for chain in sorted(used)
+        if chain[0] not in offer or any(name not in offer[chain[0]] for name in chain[1:2])
+    ] == []
+
+
+def test_the_properties_and_types_that_we_use_are_there(offer: Offer) -> None:
     for name in ("num_io_tensors", "num_optimization_profiles"):
-        assert isinstance(inspect.getattr_static(trt.ICudaEngine, name), property)
+        assert offer["ICudaEngine"][name] == "property"
     double = recorded_trt
     for kind in ("TensorIOMode", "TensorLocation", "EngineStat"):
-        assert set(getattr(double, kind).__members__) <= set(getattr(trt, kind).__members__)
+        assert set(getattr(double, kind).__members__) <= set(offer[kind])
     strategies = set(double.ExecutionContextAllocationStrategy.__members__)
-    assert strategies <= set(trt.ExecutionContextAllocationStrategy.__members__)
+    assert strategies <= set(offer["ExecutionContextAllocationStrategy"])
     types = {"FLOAT", "HALF", "INT8", "UINT8", "INT32", "INT64", "BOOL"}
-    assert types <= set(trt.DataType.__members__)
+    assert types <= set(offer["DataType"])
 
 
-def test_an_allocator_of_ours_is_one_of_theirs(trt: ModuleType) -> None:
-    from visavis.engine.tensorrt.buffers import TensorBuffer, output_allocator
+_DERIVED = """
+import sys
+from importlib import import_module
+from visavis.engine.tensorrt.buffers import TensorBuffer, output_allocator
+from visavis.plans.build_progress import BuildWatch, make_monitor
+from visavis.plans.compiler_log import collecting, shared_logger
 
-    allocator = output_allocator(trt, TensorBuffer.__new__(TensorBuffer))
-    assert isinstance(allocator, trt.IOutputAllocator)
-    allocator.notify_shape("y", trt.Dims([2, 3]))
-    assert allocator.shape == (2, 3)
+trt = import_module(sys.argv[1])
+allocator = output_allocator(trt, TensorBuffer.__new__(TensorBuffer))
+assert isinstance(allocator, trt.IOutputAllocator)
+allocator.notify_shape("y", trt.Dims([2, 3]))
+assert allocator.shape == (2, 3), allocator.shape
+with collecting(trt) as said:
+    shared_logger(trt).log(trt.ILogger.ERROR, "oh")
+assert isinstance(shared_logger(trt), trt.ILogger) and said.errors == ["oh"]
+monitor = make_monitor(trt, BuildWatch(None, lambda: True))
+assert isinstance(monitor, trt.IProgressMonitor)
+monitor.phase_start("parsing", None, 2)
+assert monitor.step_complete("parsing", 0) is False
+print("derived")
+"""
 
 
-def test_the_double_has_no_method_that_tensorrt_lacks(trt: ModuleType) -> None:
+@pytest.mark.parametrize("module", ["tensorrt_rtx", MODULE])
+def test_what_we_derive_from_their_classes_is_one_of_them(
+    module: str, tensorrt_11: RealTensorrt
+) -> None:
+    rtx()
+    assert tensorrt_11.run("-c", _DERIVED, module) == "derived\n"
+
+
+def test_the_double_has_no_method_that_tensorrt_lacks(offer: Offer) -> None:
     for ours, theirs in (
-        (recorded_trt.ExecutionContext, trt.IExecutionContext),
-        (recorded_trt.CudaEngine, trt.ICudaEngine),
-        (recorded_trt.Runtime, trt.Runtime),
+        (recorded_trt.ExecutionContext, "IExecutionContext"),
+        (recorded_trt.CudaEngine, "ICudaEngine"),
+        (recorded_trt.Runtime, "Runtime"),
     ):
         methods = {n for n, m in vars(ours).items() if inspect.isfunction(m) and n[0] != "_"}
-        assert methods <= set(dir(theirs))
+        assert methods <= set(offer[theirs])
 
 
 @pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU, so nothing is missing")

@@ -1,75 +1,31 @@
 """Our calls against the real bindings of TensorRT-RTX and of TensorRT 11.
 
 The type checker holds the calls against `builder_api`; here that page is held against what the
-modules offer. The libraries behind the bindings of TensorRT are not on the package index:
-stand-ins that export the same symbols let the bindings be imported and read, not used.
+modules offer.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
-import os
-import shutil
-import subprocess
-import sys
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.plans import bindings_dump
-from tests.plans.bindings_dump import Offer
+from tests import bindings_dump
+from tests.bindings_dump import Offer
 from tests.plans.compiling import rtx
+from tests.real_tensorrt import RealTensorrt
 from visavis.plans import builder_api
 from visavis.plans.build_progress import BuildWatch, make_monitor
 from visavis.plans.compiler_log import shared_logger
 from visavis.plans.targets import is_rtx
 
-_LIBRARIES = ("libnvinfer.so.11", "libnvinfer_plugin.so.11", "libnvonnxparser.so.11")
-_SYMBOLS = (
-    "createInferBuilder_INTERNAL",
-    "createInferRefitter_INTERNAL",
-    "createInferRuntime_INTERNAL",
-    "createNvOnnxParserRefitter_INTERNAL",
-    "createNvOnnxParser_INTERNAL",
-    "getBuilderPluginRegistry",
-    "getInferLibVersion",
-    "getNvOnnxParserVersion",
-    "getPluginRegistry",
-    "initLibNvInferPlugins",
-)
-_ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(scope="module", params=["tensorrt_rtx", "tensorrt 11"])
-def offer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Offer:
+def offer(request: pytest.FixtureRequest, tensorrt_11: RealTensorrt) -> Offer:
     if request.param == "tensorrt_rtx":
         return bindings_dump.offer_of(rtx())
-    return _offer_of_tensorrt(tmp_path_factory.mktemp("libraries"))
-
-
-def _offer_of_tensorrt(folder: Path) -> Offer:
-    if find_spec("tensorrt_bindings") is None:
-        pytest.skip("tensorrt-cu13-bindings is not installed")
-    if (compiler := shutil.which("cc") or shutil.which("gcc")) is None:
-        pytest.skip("no C compiler for the stand-ins of TensorRT's libraries")
-    source = folder / "stand_in.c"
-    source.write_text("".join(f"long {name}(void) {{ return 0; }}\n" for name in _SYMBOLS))
-    for library in _LIBRARIES:
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / library, source], check=True)
-    read = subprocess.run(
-        [sys.executable, "-m", "tests.plans.bindings_dump", "tensorrt_bindings"],
-        env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert read.returncode == 0, read.stderr
-    found: Offer = json.loads(read.stdout)
-    return found
+    return tensorrt_11.offer()
 
 
 def described() -> list[Any]:

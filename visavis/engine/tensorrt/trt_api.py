@@ -68,6 +68,14 @@ class Runtime(Protocol):
     def deserialize_cuda_engine(self, serialized_engine: bytes) -> CudaEngine | None: ...
 
 
+PROTOCOLS: dict[type, str] = {
+    ExecutionContext: "IExecutionContext",
+    CudaEngine: "ICudaEngine",
+    Runtime: "Runtime",
+}
+"""Each with the class of TensorRT that it describes."""
+
+
 def import_trt(backend: str) -> Any:
     """The module behind a backend's name. Raises EngineLoadError naming what to install."""
     if backend not in MODULES:
