@@ -52,17 +52,22 @@ def complaints(folder: Path, stub: str) -> list[str]:
     shadows: list[str] = []
     for page, protocols in _PAGES.items():
         written = folder / Path(page).name
-        lines = [
-            f"from tensorrt import {real} as {ours.__name__}" for ours, real in protocols.items()
-        ]
-        written.write_text("\n".join([*lines, "Shape = tuple[int, ...]", ""]))
+        names = ", ".join(f"{real} as {ours.__name__}" for ours, real in protocols.items())
+        written.write_text(f"from tensorrt import {names}\nShape = tuple[int, ...]\n")
         shadows += ["--shadow-file", page, str(written)]
+    options = [
+        "--config-file=",
+        f"--cache-dir={folder / 'cache'}",
+        # Only the files named here: all else that they import is of no interest.
+        "--follow-imports=skip",
+        "--ignore-missing-imports",
+        "--check-untyped-defs",
+        "--hide-error-context",
+        "--no-error-summary",
+    ]
+    checked = [folder / "tensorrt" / "__init__.pyi", folder / "wrong.py", *_PAGES, *_CALLERS]
     ran = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file=", f"--cache-dir={folder / 'cache'}"]
-        # Only these files: all else that they import is of no interest here.
-        + ["--follow-imports=skip", "--ignore-missing-imports", "--check-untyped-defs"]
-        + ["--hide-error-context", "--no-error-summary", *shadows]
-        + [str(folder / "tensorrt" / "__init__.pyi"), str(folder / "wrong.py"), *_PAGES, *_CALLERS],
+        [sys.executable, "-m", "mypy", *options, *shadows, *checked],
         cwd=_ROOT,
         capture_output=True,
         text=True,
