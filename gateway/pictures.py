@@ -1,22 +1,25 @@
 """The queue of one codec's encoded pictures in front of the viewers.
 
-Pictures of a codec are one stream: each is decoded on top of those before it. So a
-late picture is still released (at its own place in media time, where decoders catch
-up), and where one has to be dropped, all are up to the next key frame.
+Pictures of a codec are one stream: each is decoded on top of those before it. So late
+pictures are dropped where a later one that is due stands on its own. Where none does, they
+are released at their own place in media time, several at once: viewers decode them, and see
+the newest. After a stall the picture is thus back with the sound within 200 ms.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 
 from gateway.timeline import RATE_HZ, TICK_SAMPLES, to_video_clock
 from visavis.media import VideoCodec
 
-# Two seconds: twice what the face may run ahead.
-QUEUE_LIMIT = 50
-# Beyond this, catching up would look like a film on fast forward.
-HOPELESS_S = 0.4
+# Four seconds: the one that the face may run ahead, and a stall of three.
+QUEUE_LIMIT = 100
+# Late pictures that leave in one tick: a full queue in 180 ms, and no viewer's own queue
+# (gateway/webrtc.py) is flooded.
+BURST = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ class PictureLane:
         """What leaves in the tick that starts at `now_samples`."""
         out: list[ReleasedPicture] = []
         idle_shown = False
-        while self._waiting:
+        self._drop_late(now_samples, turn)
+        while self._waiting and len(out) < BURST:
             head = self._waiting[0]
             if head.live:
                 # At most one a tick: a burst plays at double speed instead of jumping.
@@ -136,13 +140,10 @@ class PictureLane:
                 continue
             if turn is None or head.turn != turn.turn:
                 break
-            due = turn.start_samples + head.index * RATE_HZ // head.fps
+            due = _due(head, turn)
             if due > now_samples + TICK_SAMPLES // 2:
                 break
             skew_s = (now_samples - due) / RATE_HZ
-            if skew_s > HOPELESS_S:
-                self._skip_to_keyframe()
-                continue
             if skew_s > 1 / head.fps:
                 self.late += 1
             self.last_index = head.index
@@ -155,10 +156,16 @@ class PictureLane:
         self._last_time = max(to_video_clock(samples), self._last_time + 1)
         return ReleasedPicture(picture, self._last_time, skew_s)
 
-    def _skip_to_keyframe(self) -> None:
-        rest = list(self._waiting)[1:]
-        start = next((i for i, p in enumerate(rest) if p.keyframe), len(rest))
-        self._truncate(rest[start:], suffix=True)
+    def _drop_late(self, now_samples: int, turn: TurnTime | None) -> None:
+        """Begin with the newest key frame that is due, if what stands before it is late."""
+        if turn is None:
+            return
+        waiting = list(self._waiting)
+        due = [_due(p, turn) <= now_samples for p in waiting]
+        newest = max((i for i, p in enumerate(waiting) if p.keyframe and due[i]), default=0)
+        first = next((p for p in waiting[:newest] if not p.live), None)
+        if first is not None and now_samples - _due(first, turn) > first.duration_samples:
+            self._truncate(waiting[newest:], suffix=True)
 
     def _truncate(self, kept: list[Picture], *, suffix: bool = False) -> None:
         removed = len(self._waiting) - len(kept)
@@ -167,3 +174,10 @@ class PictureLane:
             # What follows a kept suffix still continues it.
             self.needs_keyframe = not (suffix and kept)
         self._waiting = deque(kept)
+
+
+def _due(picture: Picture, turn: TurnTime) -> int:
+    """Media time at which a picture of the turn is shown; one of another turn never is."""
+    if picture.live or picture.turn != turn.turn:
+        return sys.maxsize
+    return turn.start_samples + picture.index * RATE_HZ // picture.fps

@@ -298,6 +298,8 @@ class Session:
             elif event is PlayoutEvent.FINISHED:
                 self._publish_clock(number)
                 self._perform(self._conversation.finished(number))
+        for codec in self._playout.needs_keyframe():
+            self.request_keyframe(codec)
         self._ticks += 1
         if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:
             self._publish_clock(turn.number)
@@ -311,8 +313,6 @@ class Session:
 
     def _check(self, now: float) -> None:
         self._perform(self._conversation.check(now))
-        for codec in self._playout.needs_keyframe():
-            self.request_keyframe(codec)
         connected = self._feed.connected
         if not connected and self._bus_was_connected:
             self._perform(self._conversation.bus_lost("the bus connection was lost"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.pictures import QUEUE_LIMIT, Picture
+from gateway.pictures import BURST, QUEUE_LIMIT, Picture
 from gateway.playout import FADE_SAMPLES, Playout, PlayoutEvent, Tick
 from gateway.timeline import ORIGIN_SAMPLES, TICK_SAMPLES, to_video_clock
 from visavis.media import VideoCodec
@@ -196,7 +196,7 @@ def test_a_late_picture_leaves_at_its_own_place_in_time() -> None:
     assert tick.pcm.any()  # the sound went on
 
 
-def test_hopelessly_late_pictures_are_dropped_up_to_a_key_frame() -> None:
+def test_late_pictures_before_a_key_frame_that_is_due_are_dropped() -> None:
     target = playout(H264)
     target.open_turn(1)
     target.push_voice(1, voice(100), last=True)
@@ -207,10 +207,32 @@ def test_hopelessly_late_pictures_are_dropped_up_to_a_key_frame() -> None:
     target.push_picture(synced(1, 25, key=True))
     target.push_picture(synced(1, 26))
     assert shown(run(target, 5)) == [b"p25", b"p26"]
-    assert target.dropped_pictures == 2
-    target.push_picture(synced(1, 1))
-    run(target, 1)
-    assert target.needs_keyframe() == [H264]
+    assert target.dropped_pictures == 2 and target.needs_keyframe() == []
+
+
+def test_pictures_in_time_are_not_dropped_for_a_key_frame() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(10), last=True)
+    for index in range(4):
+        target.push_picture(synced(1, index, key=True))
+    assert shown(run(target, 10)) == [b"p0", b"p1", b"p2", b"p3"]
+
+
+def test_after_a_stall_the_picture_is_back_with_the_sound_within_200_ms() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(150), last=True)
+    target.push_picture(synced(1, 0))
+    run(target, 80)  # 1.6 s without a picture
+    for index in range(1, 49):
+        target.push_picture(synced(1, index))
+    ticks = run(target, 10)
+    assert all(t.pcm.any() for t in ticks)
+    assert max(len(t.pictures) for t in ticks) <= BURST
+    last = [t.pictures[-1] for t in ticks if t.pictures][-1]
+    assert last.skew_s == pytest.approx(0, abs=0.02)
+    assert target.dropped_pictures == 0 and target.underruns == 0
 
 
 def test_voice_beyond_all_measure_is_refused() -> None:
