@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from gateway.events import ServerEvent
 
-Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close"]
+Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome"]
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
 

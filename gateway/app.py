@@ -15,6 +15,7 @@ from fastapi.staticfiles import StaticFiles
 
 from gateway import (
     problems,
+    routes_cache,
     routes_catalog,
     routes_media,
     routes_operation,
@@ -22,6 +23,8 @@ from gateway import (
     sockets,
 )
 from gateway.access import AccessControl
+from gateway.answers.desk import AnswerDesk
+from gateway.answers.prerender import Prerenderer
 from gateway.catalog import Catalog
 from gateway.limits import BodyLimit
 from gateway.registry import Registry
@@ -58,14 +61,23 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         bus = await Bus.connect(settings.nats_url, name="gateway", wait_s=_BUS_WAIT_S)
         registry = Registry(bus)
-        sessions = Sessions(bus, registry, settings)
-        app.state.gateway = Gateway(settings, bus, registry, Catalog(registry), sessions)
+        desk = AnswerDesk(settings)
+        sessions = Sessions(bus, registry, settings, desk)
+        prerenderer = Prerenderer(registry, desk, lambda: sessions.busy)
+        app.state.gateway = Gateway(
+            settings, bus, registry, Catalog(registry), sessions, desk, prerenderer
+        )
         try:
             await registry.start()
+            await desk.open()
             sessions.start()
+            if settings.prerender:
+                prerenderer.start()
             yield
         finally:
+            await prerenderer.close()
             await sessions.close()
+            await desk.close()
             await registry.close()
             await bus.close()
 
@@ -83,7 +95,14 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app.add_middleware(BodyLimit, upload_path="/v1/avatars", upload_limit_bytes=limit_bytes)
     app.add_middleware(AccessControl, settings=settings)
     problems.install(app)
-    for module in (routes_sessions, routes_media, routes_catalog, routes_operation, sockets):
+    for module in (
+        routes_sessions,
+        routes_media,
+        routes_catalog,
+        routes_cache,
+        routes_operation,
+        sockets,
+    ):
         app.include_router(module.router)
     _add_pages(app)
     return app

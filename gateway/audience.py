@@ -57,6 +57,13 @@ class Audience:
         return len(self._peers) + self._broadcast.viewers
 
     @property
+    def watched(self) -> bool:
+        """Whether sound and pictures reach anybody, or a recording."""
+        recorded = self._recording is not None and self._recording.phase is not Phase.DONE
+        connected = any(peer.connected for peer in self._peers.values())
+        return recorded or connected or self._broadcast.viewers > 0
+
+    @property
     def recording(self) -> Recording | None:
         return self._recording
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gateway.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.bus import Bus, Subscription
 from visavis.errors import BusError
-from visavis.media import Chunk, ClockChunk, PcmChunk, Place, TurnChunk
+from visavis.media import Chunk, ClockChunk, PcmChunk, Place, TokenChunk, TurnChunk
 from visavis.subjects import Kind
 
 log = logging.getLogger(__name__)
@@ -80,6 +80,11 @@ class BusFeed:
         place = Place(self._session, turn, self._clock_seq, played_samples)
         self._clock_seq += 1
         self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz))
+
+    def answer(self, turn: int, text: str) -> None:
+        """A whole answer that needs no language model: it goes where that one's tokens go."""
+        place = Place(self._session, turn, 0, 0, last=True)
+        self._put(Kind.TOKENS, TokenChunk(place, text))
 
     def _put(self, kind: Kind, chunk: Chunk) -> None:
         try:

@@ -131,6 +131,13 @@ class Conversation:
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
         return self._settle(actions)
 
+    def greet(self, now: float) -> list[Action]:
+        """Open a turn that nobody asked for; its text comes as any answer's does."""
+        self._epoch += 1
+        self._turn = Turn(self._epoch, "", 0, now)
+        opened = Emit(TurnEvent(turn=self._epoch, event="opened"))
+        return self._settle([AnnounceTurn(self._epoch, "welcome", opens=True), opened])
+
     def interrupt(self) -> list[Action]:
         """The visitor wants silence. Without a turn this does nothing."""
         if self._turn is None:

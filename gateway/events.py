@@ -16,14 +16,15 @@ MAX_TEXT_CHARACTERS = 8000
 MAX_MESSAGE_CHARACTERS = 64_000
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
+    """`text`, for pydantic. Raises ValueError where nothing of it can be seen."""
     if not any(c.isprintable() and not c.isspace() for c in text):
         raise ValueError("there is nothing in it to be answered")
     return text
 
 
 TypedText = Annotated[
-    str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(_readable)
+    str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(readable)
 ]
 """What a visitor types: more than spaces and control characters."""
 

@@ -64,6 +64,20 @@ dropped_pictures = Counter(
 stage_attach = Counter(
     "gateway_stage_attach_total", "Leases on a stage, by result.", ["stage", "result"]
 )
+answer_cache_lookups = Counter(
+    "gateway_answer_cache_lookups_total",
+    "Questions looked up: exact, normalised and learned are hits, miss goes to the language model.",
+    ["result"],
+)
+answer_cache_entries = Gauge(
+    "gateway_answer_cache_entries", "Answers that are known, by where they come from.", ["kind"]
+)
+answer_cache_bytes = Gauge("gateway_answer_cache_bytes", "Text of the learned answers.")
+answer_cache_removals = Counter(
+    "gateway_answer_cache_removals_total",
+    "Learned answers that are gone: evicted for others, or expired.",
+    ["reason"],
+)
 
 
 def exemplar(session: str, turn: int) -> dict[str, str]:

@@ -30,6 +30,9 @@ class TurnRecord(BaseModel):
     transcript: str = Field(default="", description="What the visitor said or typed")
     answer: str = Field(default="", description="The whole answer as far as it was made")
     answer_complete: bool = False
+    answered_by: Literal["llm", "cache", "welcome"] = Field(
+        default="llm", description="cache: the answer was known before; welcome: nobody asked"
+    )
     heard: str | None = Field(default=None, description="What was audible, where cut off")
     reason: str | None = Field(default=None, description="Why it was interrupted or failed")
     stages: list[StageTime] = Field(

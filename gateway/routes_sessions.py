@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from gateway.answers.cache import Speaker
 from gateway.catalog import Catalog
 from gateway.problems import responses
 from gateway.records import Timeline, TurnRecord
@@ -36,6 +37,7 @@ def info_of(session: Session) -> SessionInfo:
         persona=session.persona,
         speed=options.speed,
         state=session.state,
+        welcome=session.answering.welcome.text,
         viewers=session.audience.present,
         stages=session.stages.instances,
     )
@@ -67,7 +69,10 @@ async def create(request: Request, body: SessionRequest, gateway: TheGateway) ->
     options = Options(body.language, body.voice, body.avatar, body.speed)
     await gateway.catalog.check_voice(body.voice)
     persona = gateway.settings.persona if body.persona is None else body.persona
-    session = await gateway.sessions.create(options, persona)
+    welcome = body.welcome if isinstance(body.welcome, str) else ""
+    if body.welcome is True:
+        welcome = gateway.desk.welcome(Speaker(persona, body.language))
+    session = await gateway.sessions.create(options, persona, welcome)
     info = info_of(session)
     if await request.is_disconnected():
         # Nobody knows its name: it would keep its slots until it expires.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from gateway.events import TypedText
+from gateway.events import TypedText, readable
 from gateway.recording import Phase, Scope
 
 LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$"
 NAME = r"^[A-Za-z0-9_.-]{0,64}$"
+
+
+Welcome = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(readable)]
 
 
 class Body(BaseModel):
@@ -31,6 +34,11 @@ class SessionRequest(Body):
         description="What the language model is told it is; absent: the gateway's own",
     )
     speed: float = Field(1.0, ge=0.5, le=2.0, description="Of the voice; 1 is normal")
+    welcome: bool | Welcome = Field(
+        default=False,
+        description="Said once somebody watches: true, the phrase configured for the language and "
+        "persona; a text, that one; false, nothing",
+    )
 
 
 class SessionChange(Body):
@@ -52,6 +60,7 @@ class SessionInfo(BaseModel):
     persona: str
     speed: float
     state: Literal["idle", "listening", "thinking", "speaking"]
+    welcome: str = Field(description="What is still to be said first; empty: nothing")
     viewers: int
     stages: dict[str, str | None] = Field(
         description="Replica that serves each stage; null while it is being replaced"
@@ -144,6 +153,68 @@ class ReplicaInfo(BaseModel):
 
 class ServiceList(BaseModel):
     services: list[ReplicaInfo]
+
+
+class ConfiguredInfo(BaseModel):
+    """An answer of the gateway's file."""
+
+    language: str
+    persona: str | None = Field(description="null: the gateway's own; *: everybody's")
+    questions: list[str]
+    answer: str
+    hits: int
+
+
+class LearnedInfo(BaseModel):
+    """What the language model once answered."""
+
+    language: str
+    persona_digest: str
+    question: str
+    answer: str
+    age_s: float
+    hits: int
+
+
+class PhrasesInfo(BaseModel):
+    """Prerendered sound of one tts replica."""
+
+    replica: str
+    entries: int
+    seconds: float
+    bytes: int
+    limit_bytes: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+class CacheInfo(BaseModel):
+    """All that can be said without a language model."""
+
+    file: str | None = Field(description="Where configured answers come from")
+    learns: bool
+    lookups: dict[str, int] = Field(description="exact, normalised, learned and miss")
+    evictions: int
+    expirations: int
+    learned_bytes: int
+    configured: list[ConfiguredInfo]
+    learned: list[LearnedInfo]
+    welcome: dict[str, list[str]] = Field(description="Welcome phrases by language")
+    phrases: list[PhrasesInfo]
+
+
+class WarmRequest(Body):
+    """With which voice the answers are to be ready."""
+
+    language: str = Field("", max_length=35, description="BCP 47; empty: all in the file")
+    voice: str = Field("", pattern=NAME, description="From /v1/voices; empty: the best one")
+    speed: float = Field(1.0, ge=0.5, le=2.0)
+
+
+class CacheCleared(BaseModel):
+    learned: int
+    phrases: int
 
 
 class Target(BaseModel):

@@ -6,9 +6,9 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from gateway.actions import (
     Emit,
     ReadAhead,
 )
+from gateway.answers.answering import Answering
+from gateway.answers.desk import AnswerDesk
 from gateway.audience import Audience
 from gateway.background import Background
 from gateway.bus_feed import BusFeed
@@ -69,6 +71,8 @@ class Session:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
+        desk: AnswerDesk,
+        welcome: str = "",
     ) -> None:
         self.id = session_id
         self.options = options
@@ -101,6 +105,8 @@ class Session:
         self._stopwatch = Stopwatch(session_id, registry.clocks)
         self._keyframes = KeyframeThrottle()
         self._background = Background()
+        self.answering = Answering(self.stages, self._feed, desk, self._background, welcome)
+        self.answering.speak_as(persona, options.language)
         self._bus_was_connected = True
         self.touched_at_s = self._clock.now()
 
@@ -177,6 +183,7 @@ class Session:
         self.touch()
         self.options = options
         self._conversation.set_persona(system_message(self.persona, options.language))
+        self.answering.speak_as(self.persona, options.language)
         await self.stages.update(options)
         self._refresh_face()
         self._emit(self._session_event())
@@ -305,6 +312,15 @@ class Session:
             self._publish_clock(turn.number)
         if self._ticks % CHECK_TICKS == 0:
             self._check(now)
+        self._greet(now)
+
+    def _greet(self, now: float) -> None:
+        untouched = not self._conversation.epoch and self._conversation.state == "idle"
+        text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
+        if text:
+            self._stopwatch.asked(now)
+            self._perform(self._conversation.greet(now))
+            self.answering.greet(self._conversation.epoch, text)
 
     def _publish_clock(self, turn: int) -> None:
         played = self._voice.played()
@@ -328,7 +344,7 @@ class Session:
                 case BeginAnswer():
                     self._background.start(self._begin(action))
                 case ReadAhead():
-                    self._background.start(self._read_ahead(action))
+                    self._background.start(self.answering.read_ahead(action))
                 case ConfirmTurn():
                     self._playout.confirm(action.turn)
                     self._feed.clock(action.turn, 0, RATE_HZ)
@@ -352,18 +368,15 @@ class Session:
 
     async def _begin(self, action: BeginAnswer) -> None:
         try:
-            await self.stages.begin_answer(action.turn, action.messages)
+            await self.answering.begin(action)
         except VisavisError as error:
             self._perform(
                 self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             )
 
-    async def _read_ahead(self, action: ReadAhead) -> None:
-        with contextlib.suppress(VisavisError):  # nothing is lost but the time it would save
-            await self.stages.read_ahead(action.messages)
-
     def _close_turn(self, action: CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()
+        self.answering.closed(action, self.records.get(action.turn))
         if action.outcome != "finished":
             self.audience.turn_cut(action.turn, self._playout.now_samples)
         if action.outcome != "discarded":
@@ -386,14 +399,7 @@ class Session:
         self._background.start(self.stages.set_codecs(sorted(codecs)))
 
     def _session_event(self) -> SessionEvent:
-        options = self.options
-        return SessionEvent(
-            id=self.id,
-            language=options.language,
-            voice=options.voice,
-            avatar=options.avatar,
-            speed=options.speed,
-        )
+        return SessionEvent(id=self.id, **asdict(self.options))
 
     def _emit(self, event: ServerEvent) -> None:
         self.records.observe(event)

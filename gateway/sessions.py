@@ -7,6 +7,7 @@ import logging
 import secrets
 
 from gateway import metrics
+from gateway.answers.desk import AnswerDesk
 from gateway.registry import Registry
 from gateway.session import Session
 from gateway.settings import GatewaySettings
@@ -22,10 +23,13 @@ SWEEP_S = 1.0
 class Sessions:
     """Owns every session. `start` it, `close` it."""
 
-    def __init__(self, bus: Bus, registry: Registry, settings: GatewaySettings) -> None:
+    def __init__(
+        self, bus: Bus, registry: Registry, settings: GatewaySettings, desk: AnswerDesk
+    ) -> None:
         self._bus = bus
         self._registry = registry
         self._settings = settings
+        self._desk = desk
         self._open: dict[str, Session] = {}
         self._opening = 0
         self._sweeper: asyncio.Task[None] | None = None
@@ -55,8 +59,16 @@ class Sessions:
             )
         return session
 
-    async def create(self, options: Options, persona: str) -> Session:
-        """A session with a slot of every stage. Raises AtCapacityError and others."""
+    @property
+    def busy(self) -> bool:
+        """Whether anybody is talking."""
+        return any(session.state != "idle" for session in self._open.values())
+
+    async def create(self, options: Options, persona: str, welcome: str = "") -> Session:
+        """A session with a slot of every stage. Raises AtCapacityError and others.
+
+        welcome: said once somebody watches.
+        """
         limit = self._settings.max_sessions
         if len(self._open) + self._opening >= limit:
             raise AtCapacityError(f"sessions: {limit} are open, the most allowed; try again later")
@@ -67,6 +79,8 @@ class Sessions:
             bus=self._bus,
             registry=self._registry,
             settings=self._settings,
+            desk=self._desk,
+            welcome=welcome,
         )
         self._opening += 1
         try:

@@ -66,6 +66,25 @@ class GatewaySettings(Settings):
     )
     recording_limit_s: float = Field(7200.0, gt=0, description="Longest recording")
     upload_limit_mb: float = Field(20.0, gt=0, le=20, description="Largest photo")
+    answers: Path | None = Field(
+        None,
+        description="TOML or JSON file of frequent questions, their answers and welcome phrases; "
+        "see docs/answers-and-style.md",
+    )
+    prerender: bool = Field(
+        True, description="Have the voice of that file's texts made before they are asked for"
+    )
+    learn_answers: bool = Field(
+        False,
+        description="Remember how the first question of a session was answered and answer it so "
+        "again, to anybody; off because an answer can be wrong, out of date or personal",
+    )
+    answer_cache_dir: Path | None = Field(
+        None, description="Where learned answers are kept; empty: the user's cache"
+    )
+    answer_cache_entries: int = Field(1000, ge=1, le=1_000_000, description="Learned answers kept")
+    answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
+    answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
 
     @property
     def loopback(self) -> bool:

@@ -8,6 +8,8 @@ from typing import Annotated, cast
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from gateway.answers.desk import AnswerDesk
+from gateway.answers.prerender import Prerenderer
 from gateway.catalog import Catalog
 from gateway.registry import Registry
 from gateway.session import Session
@@ -25,6 +27,8 @@ class Gateway:
     registry: Registry
     catalog: Catalog
     sessions: Sessions
+    desk: AnswerDesk
+    prerenderer: Prerenderer
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:

@@ -12,7 +12,16 @@ from pathlib import Path
 import psutil
 
 # Short answers: they are spoken at the speed of speech, and tests wait for their end.
-_CONFIG = "[llm]\nmax_tokens = 32\n"
+_CONFIG = "[llm]\nmax_tokens = 32\n[gateway]\nanswers = {answers}\n"
+KNOWN_QUESTION = "What are your opening hours?"
+KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."
+WELCOME = "Hello, and welcome to the museum."
+_ANSWERS = {
+    "answers": [
+        {"language": "en", "questions": [KNOWN_QUESTION], "answer": KNOWN_ANSWER},
+    ],
+    "welcome": [{"language": "en", "text": WELCOME}],
+}
 _READY_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 30.0
 
@@ -24,7 +33,9 @@ class RunningStack:
         self.log_dir = log_dir
         self._output = log_dir / "up.txt"
         config = log_dir / "visavis.toml"
-        config.write_text(_CONFIG, encoding="utf-8")
+        answers = log_dir / "answers.json"
+        answers.write_text(json.dumps(_ANSWERS), encoding="utf-8")
+        config.write_text(_CONFIG.format(answers=json.dumps(str(answers))), encoding="utf-8")
         command = [sys.executable, "-c", "from visavis.cli import main; main()", "up"]
         command += ["--profile", "tiny", "--port", "0", "--logs", str(log_dir)]
         command += ["--config", str(config), *flags]

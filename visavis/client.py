@@ -68,14 +68,22 @@ class GatewayClient:
             raise GatewayError("unreachable", f"{self.url}: {error}") from error
         if response.is_success:
             return response
+        raise _refusal(response)
+
+    async def lines(self, method: str, path: str, **arguments: Any) -> AsyncIterator[str]:
+        """Lines of an answer as they come, however long that takes. Raises GatewayError."""
         try:
-            reason = response.json()["error"]
-            raise GatewayError(str(reason["code"]), str(reason["message"]))
-        except (ValueError, KeyError, TypeError):
-            raise GatewayError(str(response.status_code), response.text[:500]) from None
+            async with self._http.stream(method, path, timeout=None, **arguments) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise _refusal(response)
+                async for line in response.aiter_lines():
+                    yield line
+        except httpx.HTTPError as error:
+            raise GatewayError("unreachable", f"{self.url}: {error}") from error
 
     @contextlib.asynccontextmanager
-    async def session(self, **options: str) -> AsyncIterator[GatewaySession]:
+    async def session(self, **options: Any) -> AsyncIterator[GatewaySession]:
         """A session with `language`, `voice`, `avatar` …; deleted when the context ends."""
         wanted = {key: value for key, value in options.items() if value}
         created = (await self.call("POST", "/v1/sessions", json=wanted)).json()
@@ -150,6 +158,14 @@ class GatewaySession:
     @property
     def _path(self) -> str:
         return f"/v1/sessions/{self.id}"
+
+
+def _refusal(response: httpx.Response) -> GatewayError:
+    try:
+        reason = response.json()["error"]
+        return GatewayError(str(reason["code"]), str(reason["message"]))
+    except (ValueError, KeyError, TypeError):
+        return GatewayError(str(response.status_code), response.text[:500])
 
 
 async def _discard(media: ClientConnection) -> None:

@@ -86,6 +86,7 @@ export class Connection extends EventTarget {
     }
     if (this.sessionId && (await this.#stillThere(signal))) return;
     this.sessionId = (await this.#api.createSession(this.#options, signal)).id;
+    this.#options = { ...this.#options, welcome: false }; // nobody is greeted twice
   }
 
   /** After a lost connection the gateway may still hold the session, or may have been restarted. */

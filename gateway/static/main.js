@@ -170,7 +170,7 @@ class Page {
     });
     this.follow(connection);
     try {
-      await connection.start(filled(this.choice()));
+      await connection.start({ ...filled(this.choice()), welcome: this.preferences.get("welcome") });
     } catch (error) {
       document.body.dataset.phase = "start";
       this.report(error);

@@ -10,6 +10,7 @@ const DEFAULTS = {
   microphoneMode: "hands-free",
   microphoneDevice: "",
   captions: true,
+  welcome: true,
   latency: true,
 };
 

@@ -4,7 +4,7 @@ import { Microphone } from "./microphone.js";
 
 /** Radio groups and switches by the preference that they set. */
 const RADIOS = ["language", "microphoneMode", "transport"];
-const SWITCHES = { "show-captions": "captions", "show-latency": "latency" };
+const SWITCHES = { welcome: "welcome", "show-captions": "captions", "show-latency": "latency" };
 
 export class SettingsSheet {
   /** @param {(name: string, value: string | boolean) => void} onChange after it has been kept */

@@ -46,7 +46,12 @@ async def test_every_text_exists_in_both_languages(page: Page, stub: StubGateway
 
 async def test_chooses_avatar_and_voice(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
-    assert stub.seen.sessions[0] == {"language": "en", "voice": "hibari", "avatar": "eileen"}
+    assert stub.seen.sessions[0] == {
+        "language": "en",
+        "voice": "hibari",
+        "avatar": "eileen",
+        "welcome": True,
+    }
     await page.click("#settings-open")
     await page.check("input[name=avatar][value=grandma-gu]", force=True)
     await page.check("input[name=voice][value=joe]", force=True)

@@ -62,6 +62,7 @@ class Script:
     slots: int = 4
     refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
     """Status that an Attach of a service ends with."""
+    prerender_fails: bool = False
     silent: set[str] = field(default_factory=set)
     """Services that do no work."""
     first_keyframe: bool = True
@@ -75,6 +76,8 @@ class Seen:
     requests: list[tuple[str, Any]] = field(default_factory=list)
     attached: dict[str, int] = field(default_factory=dict)
     prompts: list[list[tuple[Any, str]]] = field(default_factory=list)
+    prerendered: list[tuple[str, str, float]] = field(default_factory=list)
+    """Voice, text and speed."""
 
     def of(self, service: str, kind: str) -> list[Any]:
         """Messages of one kind that one service has received."""
@@ -245,6 +248,22 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
             place = Place(session, turn, seq, pts, last, stamps)
             piece = np.ascontiguousarray(pcm[pts : pts + step])
             await self.bus.publish(Kind.VOICE, PcmChunk(place, VOICE_RATE_HZ, piece))
+
+    async def Prerender(self, request: Any, context: Any) -> Any:
+        if self.script.prerender_fails:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the engine is down")
+        config = request.config
+        self.seen.prerendered.append((config.voice, request.text, config.speed))
+        return tts_pb2.PrerenderResponse(phrases=1, made=1)
+
+    async def ListPhrases(self, _request: Any, _context: Any) -> Any:
+        kept = [tts_pb2.KeptPhrase(text=t, seconds=0.5) for _, t, _ in self.seen.prerendered]
+        return tts_pb2.ListPhrasesResponse(phrases=kept, bytes=9, limit_bytes=99, hits=1, misses=2)
+
+    async def ClearPhrases(self, _request: Any, _context: Any) -> Any:
+        removed = len(self.seen.prerendered)
+        self.seen.prerendered.clear()
+        return tts_pb2.ClearPhrasesResponse(removed=removed)
 
     async def ListVoices(self, _request: Any, _context: Any) -> Any:
         voice = tts_pb2.Voice(

@@ -12,6 +12,7 @@ from visavis.cli.ask import ask
 from visavis.cli.avatar import avatar_app
 from visavis.cli.bench import bench_app
 from visavis.cli.bundle import bundle_app
+from visavis.cli.cache import cache_app
 from visavis.cli.doctor import doctor
 from visavis.cli.engine import engine_app
 from visavis.cli.models import models_app
@@ -31,6 +32,7 @@ app.command()(up)
 app.command()(ask)
 app.command()(script)
 app.add_typer(avatar_app, name="avatar")
+app.add_typer(cache_app, name="cache")
 app.add_typer(models_app, name="models")
 app.add_typer(engine_app, name="engine")
 app.add_typer(bench_app, name="bench")

@@ -44,6 +44,10 @@ def up(
     config: Annotated[
         Path | None, typer.Option(help="TOML file with a section for each process.")
     ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="TOML or JSON file of frequent questions and welcome phrases."),
+    ] = None,
     logs: Annotated[Path | None, typer.Option(help="Folder for the log of each process.")] = None,
 ) -> None:
     """Start the avatar: bus, four services and gateway; print the page's address.
@@ -57,17 +61,19 @@ def up(
         host=host,
         port=port,
         api_key=api_key,
-        arguments=stack_arguments(profile, config),
+        arguments=stack_arguments(profile, config, answers),
     )
     logging.getLogger().addHandler(logging.NullHandler())  # the table shows what matters
     asyncio.run(_run(options, console))
 
 
-def stack_arguments(profile: str, config: Path | None = None) -> dict[str, list[str]]:
+def stack_arguments(
+    profile: str, config: Path | None = None, answers: Path | None = None
+) -> dict[str, list[str]]:
     """Flags of each process of a stack that runs `profile`."""
     shared = ["--config", str(config.resolve())] if config else []
     arguments = {name: [*shared, "--profile", profile] for name in SERVICES}
-    arguments["gateway"] = shared
+    arguments["gateway"] = [*shared, *(["--answers", str(answers.resolve())] if answers else [])]
     return arguments
 
 

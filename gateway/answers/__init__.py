@@ -1,0 +1,1 @@
+"""Answers that need no language model: configured ones, welcome phrases, learned ones."""

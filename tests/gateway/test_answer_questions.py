@@ -1,0 +1,64 @@
+"""Which questions are the same one."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.answers.questions import exactly, normalised
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What are your opening hours?", "what are your opening hours"),
+        ("What’s your name?", "Um, so what is your name, please?"),
+        ("When's   it open?!", "WHEN'S IT OPEN"),
+        ("Hello, excuse me, where is the lift?", "Where is the lift?"),
+        ("You can't park here?", "you can not park here"),
+        ("I don't know.", "i do not know"),
+        ("Who are you?", "Oh, well, who, uh, are you? Thank you."),
+        ("Ｗｉ－Ｆｉ？", "wi-fi?"),
+    ],
+)
+def test_english_questions_that_mean_the_same(one: str, other: str) -> None:
+    assert normalised(one, "en-GB") == normalised(other, "en")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("你们几点开门？", "嗯，请问你们几点开门呢"),
+        ("你们几点开门？", "你好 请问 你们 几点 开门 啊，谢谢！"),
+        ("门票多少钱?", "不好意思，我想问一下，门票多少钱？"),
+        ("WiFi密码是多少？", "wifi 密码是多少"),
+        ("９点开门吗？", "9点开门吗"),
+    ],
+)
+def test_chinese_questions_that_mean_the_same(one: str, other: str) -> None:
+    assert normalised(one, "zh-CN") == normalised(other, "zh")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "language"),
+    [
+        ("When do you open?", "When do you close?", "en"),
+        ("Can I park here?", "Can I not park here?", "en"),
+        ("Where is the ER?", "Where is the?", "en"),
+        ("这个多少钱？", "多少钱？", "zh"),
+        ("开门吗？", "开门", "zh"),
+        ("我的余额是多少？", "我的余是多少？", "zh"),
+        ("Um, wer?", "wer?", "de"),
+    ],
+)
+def test_questions_that_differ_stay_different(one: str, other: str, language: str) -> None:
+    assert normalised(one, language) != normalised(other, language)
+
+
+@pytest.mark.parametrize(("text", "language"), [("Hello!", "en"), ("你好。", "zh"), ("Um…", "en")])
+def test_a_question_of_fillers_alone_stays(text: str, language: str) -> None:
+    assert normalised(text, language)
+
+
+def test_only_blanks_do_not_count_for_an_exact_match() -> None:
+    assert exactly("  Who  are\nyou? ") == "Who are you?"
+    assert exactly("Who are you") != exactly("Who are you?")
