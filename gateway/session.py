@@ -305,7 +305,7 @@ class Session:
             elif event is PlayoutEvent.FINISHED:
                 self._publish_clock(number)
                 self._perform(self._conversation.finished(number))
-        for codec in self._playout.needs_keyframe():
+        for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
             self.request_keyframe(codec)
         self._ticks += 1
         if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:

@@ -195,6 +195,14 @@ def test_key_frames_are_asked_for_now_and_then() -> None:
     assert throttle.allows(VideoCodec.VP8, 0.1)
 
 
+def test_a_key_frame_that_was_refused_is_still_wanted() -> None:
+    throttle = KeyframeThrottle()
+    assert throttle.allows(VideoCodec.H264, 0.0) and not throttle.refused
+    assert not throttle.allows(VideoCodec.H264, 0.1)
+    assert throttle.refused == {VideoCodec.H264}
+    assert throttle.allows(VideoCodec.H264, 0.5) and not throttle.refused
+
+
 def test_the_answer_is_in_the_session_s_language() -> None:
     assert system_message("Be kind.", "en-GB") == "Be kind. Answer in English."
     assert system_message("", "zh") == ""
