@@ -69,6 +69,8 @@ class Interruption:
                 metrics.false_interruptions.labels(given).inc()
                 self._playout.resume(action.turn, round(action.at_s * RATE_HZ))
                 self._decided_s = self._silent_s = None
+                # What else is said in the same breath shows in its words.
+                self._judge.end()
 
     def void(self, reason: Reason, now: float) -> None:
         """The turn that plays is about to be void, for good."""

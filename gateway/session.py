@@ -220,12 +220,9 @@ class Session:
         """An event of a lease."""
         kind = event.WhichOneof("event")
         if kind == "turn_failed":
-            failed = event.turn_failed
-            self._perform(
-                self._conversation.stage_failed(
-                    service, failed.turn, failed.code.lower(), failed.message
-                )
-            )
+            failed, code = event.turn_failed, event.turn_failed.code.lower()
+            told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
+            self._perform(told)
         elif kind == "turn_finished":
             finished = event.turn_finished
             self.records.reported(finished.turn, service, finished.seconds)
@@ -380,8 +377,7 @@ class Session:
         self._refresh_face()
 
     def _report_latency(self) -> None:
-        latency = self._stopwatch.latency()
-        if latency is not None:
+        if (latency := self._stopwatch.latency()) is not None:
             self._emit(latency)
 
     def _refresh_face(self) -> None:
