@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.actions import Message
-from gateway.events import SessionEvent
 from gateway.lease import LeaseListener, StageLease
 from gateway.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.registry import SERVICES, Registry
@@ -32,10 +31,6 @@ class Options:
     voice: str = ""
     avatar: str = ""
     speed: float = 1.0
-
-    def event(self, session: str) -> SessionEvent:
-        """As listeners of `session` are told."""
-        return SessionEvent(id=session, **asdict(self))
 
 
 class Stages:

@@ -24,6 +24,7 @@ RECORD: dict[str, Any] = {
         {"name": "asr", "start_ms": 0.0, "end_ms": 200.0},
         {"name": "playout", "start_ms": 280.0, "end_ms": 300.0},
     ],
+    "timeline": {"overhead_ms": 4.0},
     "stage_seconds": {
         "llm": {"first_token": 0.08},
         "tts": {"first_phrase": 0.1, "first_voice": 0.13},
@@ -72,6 +73,7 @@ def test_each_figure_is_taken_from_the_end_of_speech() -> None:
     assert turn.figures["first_phrase"] == pytest.approx(0.1)
     assert turn.figures["synthesis"] == pytest.approx(0.03)
     assert turn.figures["playout_wait"] == pytest.approx(0.02)
+    assert turn.figures["overhead"] == pytest.approx(0.004)
     assert turn.answer_s == pytest.approx(0.8)
     assert turn.answer == "Fine."
 
@@ -134,8 +136,8 @@ def test_metrics_pages_are_summed_and_told_by_label() -> None:
 def test_a_turn_is_over_when_nothing_is_said_and_nothing_waits() -> None:
     noted = trace(answer(12.3))
     assert not ended(noted)
-    noted.events.append((13.0, {"type": "turn", "turn": 3, "event": "finished"}))
     noted.events.append((13.0, {"type": "state", "state": "listening"}))
+    noted.events.append((13.0, {"type": "turn", "turn": 3, "event": "finished"}))
     assert not ended(noted)
     noted.events.append((13.5, {"type": "state", "state": "idle"}))
     assert ended(noted)

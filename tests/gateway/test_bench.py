@@ -37,11 +37,11 @@ async def test_an_answer_is_measured_from_the_end_of_the_question(
     (turn,) = run.turns
     assert turn.counted, turn.note
     assert (turn.transcript, turn.answer) == ("Hello?", doubles.script.answer)
-    assert turn.answer_s == pytest.approx(0.6, abs=0.06)
-    figures = turn.figures
-    assert figures["voice_to_voice"] is not None and figures["server_voice_to_voice"] is not None
-    # The double waits for 100 ms of silence; the mp4 adds some.
-    assert 0.1 <= figures["server_voice_to_voice"] <= figures["voice_to_voice"] + 0.02
-    assert figures["first_frame"] is not None and figures["first_frame"] > 0.1
-    assert figures["cpu_s"] is not None and figures["cpu_s"] > 0
+    assert turn.answer_s > 0.4
+    # How long each took is the machine's business; that each was seen is ours.
+    for name in ("voice_to_voice", "first_sample_leaves", "server_voice_to_voice", "first_frame"):
+        value = turn.figures[name]
+        assert value is not None and value > 0, name
+    cpu_s = turn.figures["cpu_s"]
+    assert cpu_s is not None and cpu_s > 0
     assert run.counters["gateway_turns_total{outcome=finished}"] == 1

@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from visavis.client import GatewayClient
 
 _TIMEOUT_S = 5.0
-_SUFFIXES = ("_total", "_sum", "_count")
+_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
 
 
 def parse_counters(text: str) -> dict[str, float]:
-    """Sums over all labels of every `_total`, `_sum` and `_count` of a metrics page.
+    """Sums over all labels of every counter, sum, count and bucket of a metrics page.
 
     Labelled ones stand there a second time as `name{label=value}`.
     """
@@ -35,6 +35,23 @@ def rise(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, f
     """How much each counter grew; only those that did."""
     grown = {name: value - before.get(name, 0.0) for name, value in after.items()}
     return {name: value for name, value in grown.items() if value}
+
+
+def bucket_quantile(counters: Mapping[str, float], name: str, quantile: float) -> float | None:
+    """Upper bound of a histogram's quantile: the smallest bucket that holds so many.
+
+    None where nothing was counted; infinity where it lies above the last bucket.
+    """
+    count = counters.get(f"{name}_count", 0.0)
+    if not count:
+        return None
+    prefix = f"{name}_bucket{{le="
+    bounds = sorted(
+        (float(key.removeprefix(prefix)[:-1]), value)
+        for key, value in counters.items()
+        if key.startswith(prefix)
+    )
+    return next((le for le, value in bounds if value >= quantile * count), float("inf"))
 
 
 class Scraper:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from visavis.bench.clips import Clip
 from visavis.bench.counters import Scraper, rise
@@ -13,12 +12,11 @@ from visavis.bench.processes import Processes
 from visavis.bench.trace import Trace
 from visavis.bench.turn_figures import TurnFigures, measure
 from visavis.bench.visitor import Visitor, visit
-from visavis.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient
 from visavis.clock import MonotonicClock
 
 _ANSWER_TIMEOUT_S = 30.0
 _PAUSE_S = 0.5
-_ENDS = ("finished", "interrupted", "failed")
 
 
 @dataclass(frozen=True)
@@ -94,27 +92,17 @@ class LatencyBench:
         trace = visitor.trace
         over = await visitor.until(lambda: answered(trace, self._plan.listen_s), _ANSWER_TIMEOUT_S)
         if not over or not ended(trace):
-            await visitor.session.interrupt()
-            await visitor.until(lambda: ended(trace), 2.0)
+            await visitor.hush()
         usage = self._processes.usage()
         counters = rise(before, await self._scraper.read())
-        turn = measure(clip, trace, await self._record(visitor, trace), counters)
+        turns = trace.opened_turns()
+        record = await visitor.record(turns[-1]) if turns else {}
+        turn = measure(clip, trace, record, counters)
         if len(self._processes):
             turn.figures["cpu_s"] = round(usage.cpu_s - used.cpu_s, 3)
             turn.figures["memory_bytes"] = float(usage.memory_bytes)
         await visitor.pause(_PAUSE_S)
         return turn, counters
-
-    async def _record(self, visitor: Visitor, trace: Trace) -> dict[str, Any]:
-        turns = trace.opened_turns()
-        if not turns:
-            return {}
-        path = f"/v1/sessions/{visitor.session.id}/turns/{turns[-1]}"
-        try:
-            record: dict[str, Any] = (await self._client.call("GET", path)).json()
-        except GatewayError:
-            return {}
-        return record
 
 
 def answered(trace: Trace, listen_s: float) -> bool:
@@ -128,13 +116,7 @@ def answered(trace: Trace, listen_s: float) -> bool:
 
 def ended(trace: Trace) -> bool:
     """Whether the newest turn is over and nothing said is still waiting for an answer."""
-    turns = trace.opened_turns()
-    if not turns or not any(
-        trace.event_s("turn", turn=turns[-1], event=event) is not None for event in _ENDS
-    ):
-        return False
-    states = [event["state"] for _at, event in trace.events if event["type"] == "state"]
-    return bool(states) and states[-1] == "idle"
+    return bool(trace.opened_turns()) and not trace.pending()
 
 
 def sessions_of(clips: Sequence[Clip], turns: int) -> Iterator[list[Clip]]:

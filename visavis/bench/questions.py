@@ -107,11 +107,7 @@ def write_line(folder: Path, line: Line, voice: NDArray[np.int16]) -> None:
     pcm = np.concatenate([np.zeros(round(_LEAD_S * RATE_HZ), np.int16), voice])
     span = span_of_synthetic(pcm)
     pcm = pcm[: span.end_samples]
-    with wave.open(str(folder / f"{line.name}.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE_HZ)
-        file.writeframes(pcm.astype("<i2").tobytes())
+    write_clip(folder / f"{line.name}.wav", pcm)
     (folder / f"{line.name}.txt").write_text(line.text + "\n", encoding="utf-8")
     label = {
         "speech_start_s": span.start_samples / RATE_HZ,
@@ -122,3 +118,12 @@ def write_line(folder: Path, line: Line, voice: NDArray[np.int16]) -> None:
     }
     text = json.dumps(label, indent=2, ensure_ascii=False)
     (folder / f"{line.name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def write_clip(path: Path, pcm: NDArray[np.int16]) -> None:
+    """A WAV file of pcm [N] at 16 kHz."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE_HZ)
+        file.writeframes(pcm.astype("<i2").tobytes())

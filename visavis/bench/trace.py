@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 # -40 dB of full scale: a quiet breath before the first word is not an answer yet.
 AUDIBLE = 328
+ENDS = ("finished", "interrupted", "failed")
+"""Events that end a turn."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeardSound:
     """Sound that arrived at `at_s`. pcm: [N] int16, the first sample at `media_s`."""
 
@@ -24,6 +27,12 @@ class HeardSound:
     media_s: float
     pcm: NDArray[np.int16]
     rate_hz: int
+
+    @cached_property
+    def audible_at(self) -> int | None:
+        """The first sample that can be heard."""
+        loud = np.flatnonzero(np.abs(self.pcm.astype(np.int32)) > AUDIBLE)
+        return int(loud[0]) if len(loud) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +66,15 @@ class Trace:
         for sound in self.sounds:
             if sound.at_s <= after_s:
                 continue
-            loud = np.flatnonzero(np.abs(sound.pcm.astype(np.int32)) > AUDIBLE)
-            if len(loud):
-                yield Audible(sound.at_s, sound.media_s + int(loud[0]) / sound.rate_hz)
+            if sound.audible_at is not None:
+                yield Audible(sound.at_s, sound.media_s + sound.audible_at / sound.rate_hz)
 
     def audible_s(self, from_s: float, until_s: float = float("inf")) -> float:
         """Seconds of sound, arrived in this time, in packets with anything audible in them."""
         return sum(
             len(sound.pcm) / sound.rate_hz
             for sound in self.sounds
-            if from_s < sound.at_s <= until_s
-            and np.any(np.abs(sound.pcm.astype(np.int32)) > AUDIBLE)
+            if from_s < sound.at_s <= until_s and sound.audible_at is not None
         )
 
     def last_audible_s(self, from_s: float, until_s: float = float("inf")) -> float | None:
@@ -81,6 +88,19 @@ class Trace:
             if event.get("type") == kind and all(event.get(k) == v for k, v in fields.items()):
                 return at_s
         return None
+
+    def turn_event_s(self, turn: int, *events: str) -> float | None:
+        """When the first of these events of a turn arrived."""
+        times = [self.event_s("turn", turn=turn, event=event) for event in events]
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def pending(self) -> bool:
+        """Whether a turn is open, or something said waits for one."""
+        turns = self.opened_turns()
+        if turns and self.turn_event_s(turns[-1], *ENDS) is None:
+            return True
+        states = [event["state"] for _at, event in self.events if event["type"] == "state"]
+        return bool(states) and states[-1] != "idle"
 
     def opened_turns(self) -> list[int]:
         """Turns whose words were final, in order."""

@@ -30,6 +30,8 @@ class TurnFigures:
     """Something audible came while the visitor was still speaking."""
     answer_s: float = 0.0
     underruns: int = 0
+    answered_by: str = "llm"
+    """"llm", or where the answer was known before, such as "cache"."""
     transcript: str = ""
     answer: str = ""
     figures: dict[str, float | None] = field(default_factory=dict)
@@ -56,6 +58,7 @@ def measure(
         is not None,
         answer_s=round(trace.audible_s(end_s), 3),
         underruns=round(counters.get("gateway_voice_underruns_total", 0)),
+        answered_by=str(record.get("answered_by", "llm")),
         transcript=str(record.get("transcript", "")),
         answer=str(record.get("answer", "")).strip(),
         figures={name: _rounded(value) for name, value in figures.items()},
@@ -91,18 +94,18 @@ def record_figures(record: Mapping[str, Any]) -> dict[str, float | None]:
         stage = stages.get(name)
         return None if stage is None else (stage["end_ms"] - stage["start_ms"]) / 1000
 
-    voice_ms = record.get("voice_to_voice_ms")
     speech = reported.get("tts", {})
     phrase_s, voice_s = speech.get("first_phrase"), speech.get("first_voice")
     waited = stages.get("asr")
     return {
-        "server_voice_to_voice": None if voice_ms is None else voice_ms / 1000,
+        "server_voice_to_voice": _seconds(record.get("voice_to_voice_ms")),
         "endpoint_wait": None if waited is None else waited["end_ms"] / 1000,
         "first_token": reported.get("llm", {}).get("first_token"),
         "token_to_voice": length("tts"),
         "first_phrase": phrase_s,
         "synthesis": None if voice_s is None or phrase_s is None else voice_s - phrase_s,
         "playout_wait": length("playout"),
+        "overhead": _seconds(record.get("timeline", {}).get("overhead_ms")),
     }
 
 
@@ -132,6 +135,10 @@ def _why_not_counted(row: TurnFigures, record: Mapping[str, Any]) -> str:
     if row.answer_s < SHORTEST_ANSWER_S:
         return f"the answer is shorter than {SHORTEST_ANSWER_S} s"
     return ""
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _rounded(value: float | None) -> float | None:

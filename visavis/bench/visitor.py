@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visavis.bench.clips import RATE_HZ, Clip
 from visavis.bench.trace import HeardSound, SeenPicture, Trace
-from visavis.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.clock import Clock
 from visavis.errors import VisavisError
 
 CHUNK_SAMPLES = 320
 _CHUNK_S = CHUNK_SAMPLES / RATE_HZ
-_KEPT_SENDS = 50 * 600
+_GREETING_S = 0.3
 
 
 class SessionEndedError(VisavisError):
@@ -73,6 +74,28 @@ class Visitor:
                     await self._changed.wait()
                 return True
         return False
+
+    async def record(self, turn: int) -> dict[str, Any]:
+        """The turn as the gateway has recorded it; {} where it is not known.
+
+        `timeline` in it is what /timeline tells, {} where the gateway tells none.
+        """
+        path = f"/v1/sessions/{self.session.id}/turns/{turn}"
+        record = await self._told(path)
+        return {**record, "timeline": await self._told(f"{path}/timeline")} if record else {}
+
+    async def _told(self, path: str) -> dict[str, Any]:
+        try:
+            told: dict[str, Any] = (await self._client.call("GET", path)).json()
+        except GatewayError:
+            return {}
+        return told
+
+    async def hush(self) -> None:
+        """Have the avatar be silent; returns when nothing is being said any more."""
+        trace = self.trace
+        await self.session.interrupt()
+        await self.until(lambda: not trace.pending(), 3.0)
 
     async def pause(self, seconds: float) -> None:
         """Let time pass, with the microphone on."""
@@ -146,6 +169,9 @@ async def visit(client: GatewayClient, clock: Clock, **options: str) -> AsyncIte
             # Viewers start with a key frame; before it there is no sound either.
             if not await visitor.until(lambda: bool(visitor.trace.sounds), 20.0):
                 raise VisavisError("no sound and no picture came within 20 s of connecting")
+            # A gateway may greet its visitors; that is no answer.
+            await visitor.pause(_GREETING_S)
+            await visitor.hush()
             yield visitor
         finally:
             running.cancel()

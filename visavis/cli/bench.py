@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from visavis.cli.bench_barge_in import barge_in
 from visavis.cli.bench_latency import latency
+from visavis.cli.bench_partials import partials
 from visavis.cli.bench_questions import questions
+from visavis.cli.bench_sync import sync
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -14,3 +17,6 @@ bench_app = typer.Typer(
 )
 bench_app.command()(questions)
 bench_app.command()(latency)
+bench_app.command("barge-in")(barge_in)
+bench_app.command()(partials)
+bench_app.command()(sync)

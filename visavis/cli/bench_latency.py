@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from visavis.bench.clips import Clip
 from visavis.bench.latency import LatencyBench, LatencyPlan, LatencyRun
@@ -29,7 +28,7 @@ from visavis.cli.bench_options import (
     Url,
 )
 from visavis.cli.bench_questions import chosen_clips
-from visavis.cli.bench_tables import hand_out
+from visavis.cli.bench_tables import hand_out, progress_bar
 from visavis.cli.running_gateway import running_gateway
 
 FIGURES = {
@@ -84,7 +83,7 @@ def latency(
         async with gateway as client:
             services = (await client.call("GET", "/v1/services")).json()["services"]
             processes = find_processes(client.url, [s["address"] for s in services])
-            with _bar(console) as bar:
+            with progress_bar(console) as bar:
                 asked = bar.add_task("warm-up", total=len(chosen))
 
                 def on_turn(turn: TurnFigures | None) -> None:
@@ -116,6 +115,7 @@ def counts_of(outcome: LatencyRun) -> dict[str, float]:
         "counted": sum(turn.counted for turn in turns),
         "spoke_over_the_visitor": sum(turn.spoke_over for turn in turns),
         "underruns": sum(turn.underruns for turn in turns),
+        "answered_from_the_cache": sum(turn.answered_by == "cache" for turn in turns),
     }
     for note, number in Counter(turn.note for turn in turns if turn.note).items():
         counts[f"not counted: {note}"] = number
@@ -133,8 +133,3 @@ def methods(clips: Sequence[Clip]) -> dict[str, int]:
 def _line(turn: TurnFigures) -> str:
     seconds = turn.figures.get("voice_to_voice")
     return f"{turn.clip}: {turn.note or f'{seconds or 0:.3f} s'}"
-
-
-def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeRemainingColumn(), console=console)

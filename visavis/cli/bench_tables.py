@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -35,7 +36,7 @@ def figures_table(title: str, rows: Iterable[Row]) -> Table:
 def written(value: float, unit: str) -> str:
     """Seconds to the millisecond, bytes in MB, shares in per cent."""
     if unit == "s":
-        return f"{value:.3f} s"
+        return f"{round(value, 3) + 0.0:.3f} s"
     if unit == "MB":
         return f"{value / _MEGABYTE:.0f} MB"
     if unit == "%":
@@ -48,6 +49,11 @@ def counts_table(counts: Mapping[str, float]) -> Table:
     for name, value in counts.items():
         table.add_row(name.replace("_", " "), f"{value:g}")
     return table
+
+
+def progress_bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeRemainingColumn(), console=console)
 
 
 def hand_out(
