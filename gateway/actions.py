@@ -55,11 +55,35 @@ class ConfirmTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class DuckTurn:
+    """Somebody may be speaking: the turn's voice goes on, quieter, until that is known."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseTurn:
+    """Somebody speaks: the turn falls silent and keeps what it has."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTurn:
+    """It was no interruption: the turn goes on, after a pause from `at_s` of its voice."""
+
+    turn: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class CloseTurn:
     """The turn is over; nothing more will be counted for it."""
 
     turn: int
     outcome: Literal["finished", "interrupted", "failed", "discarded"]
+    voice_s: float = 0.0
+    """Of a discarded one: the voice that was made for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +93,14 @@ class Emit:
     event: ServerEvent
 
 
-Action: TypeAlias = AnnounceTurn | BeginAnswer | ReadAhead | ConfirmTurn | CloseTurn | Emit
+Action: TypeAlias = (
+    AnnounceTurn
+    | BeginAnswer
+    | ReadAhead
+    | ConfirmTurn
+    | DuckTurn
+    | PauseTurn
+    | ResumeTurn
+    | CloseTurn
+    | Emit
+)

@@ -42,10 +42,12 @@ class BusFeed:
         self._outbox: asyncio.Queue[tuple[Kind, Chunk]] = asyncio.Queue(OUTBOX_LIMIT)
         self._mic_seq = 0
         self._clock_seq = 0
+        self._connected = True
 
-    @property
-    def connected(self) -> bool:
-        return self._bus.connected
+    def newly_lost(self) -> bool:
+        """Whether the bus has gone since this was last asked."""
+        was_connected, self._connected = self._connected, self._bus.connected
+        return was_connected and not self._connected
 
     async def open(self) -> None:
         """Subscribe. Raises BusError."""
@@ -75,11 +77,13 @@ class BusFeed:
         self._mic_seq += 1
         self._put(Kind.MIC, PcmChunk(place, MIC_RATE_HZ, pcm))
 
-    def clock(self, turn: int, played_samples: int, sample_rate_hz: int) -> None:
-        """So much of the turn's voice has been heard."""
+    def clock(
+        self, turn: int, played_samples: int, sample_rate_hz: int, *, paused: bool = False
+    ) -> None:
+        """So much of the turn's voice has been heard, and it goes on or stands still."""
         place = Place(self._session, turn, self._clock_seq, played_samples)
         self._clock_seq += 1
-        self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz))
+        self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused))
 
     def answer(self, turn: int, text: str) -> None:
         """A whole answer that needs no language model: it goes where that one's tokens go."""

@@ -8,7 +8,7 @@ finished with those words, and thrown away when they go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Literal
 
 from gateway.actions import (
@@ -17,92 +17,42 @@ from gateway.actions import (
     BeginAnswer,
     CloseTurn,
     ConfirmTurn,
+    DuckTurn,
     Emit,
+    PauseTurn,
     ReadAhead,
     Reason,
+    ResumeTurn,
 )
 from gateway.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, TurnEvent
-from gateway.heard import heard_text
+from gateway.heard import SpokenMark
 from gateway.history import History
-
-# A clause that goes on has other marks at its end than one that is cut off.
-_MARKS = ".,!?…。，！？、"
+from gateway.speculation import Speculation, SpeculationLimits
+from gateway.turn import WORDLESS_S, Doubt, Turn
+from gateway.words import asks, certain_words, same_question
 
 State = Literal["idle", "listening", "thinking", "speaking"]
-
-
-@dataclass(slots=True)
-class Turn:
-    """The answer that is being prepared or spoken."""
-
-    number: int
-    question: str
-    utterance: int
-    """0: typed."""
-    progress_at_s: float
-    """When it last came forward, for the time limit."""
-    confirmed: bool = True
-    speaking: bool = False
-    answer: list[str] = field(default_factory=list)
-    answer_complete: bool = False
-    voice_s: float = 0.0
-    voice_complete: bool = False
-    played_s: float = 0.0
-
-    @property
-    def text(self) -> str:
-        return "".join(self.answer)
-
-    def heard(self) -> str:
-        """What was audible of the answer so far."""
-        known = self.answer_complete and self.voice_complete
-        return heard_text(
-            self.text, played_s=self.played_s, voice_s=self.voice_s if known else None
-        )
-
-    def awaited_stage(self) -> str | None:
-        """The stage whose work is missing; None where all of it is here."""
-        if not self.answer_complete:
-            return "llm"
-        return None if self.voice_complete else "tts"
-
-
-def same_words(one: str, other: str) -> bool:
-    """Whether two transcripts differ in punctuation and case at most."""
-    return _words(one) == _words(other)
-
-
-def _certain_words(text: str) -> str:
-    """What of a partial transcript will most likely stay: all but its last word and mark.
-
-    Its own end is the recogniser's guess at a word that was cut in the middle.
-    """
-    if " " in text.strip():
-        return text.strip().rpartition(" ")[0].rstrip(_MARKS)
-    # One word, or a script without blanks.
-    return "" if text.isascii() else text.strip().rstrip(_MARKS)[:-1]
-
-
-def _words(text: str) -> str:
-    return "".join(c for c in text.casefold() if c.isalnum())
 
 
 class Conversation:
     """One session's turns.
 
     answer_timeout_s: a turn that makes no progress for so long has failed.
-    speculate_above: probability of being finished from which an answer is prepared
-        while the visitor pauses.
     """
 
     def __init__(
-        self, persona: str = "", *, answer_timeout_s: float = 20.0, speculate_above: float = 0.2
+        self,
+        persona: str = "",
+        *,
+        answer_timeout_s: float = 20.0,
+        speculation: SpeculationLimits | None = None,
     ) -> None:
         self._history = History(persona)
         self._timeout_s = answer_timeout_s
-        self._speculate_above = speculate_above
+        self._speculation = Speculation(speculation)
         self._epoch = 0
         self._turn: Turn | None = None
+        self._doubt: Doubt | None = None
         self._visitor_speaks = False
         self._state: State = "idle"
 
@@ -118,6 +68,11 @@ class Conversation:
     def turn(self) -> Turn | None:
         """The turn that is open, held ones included."""
         return self._turn
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """The utterance that may be an interruption, until that is known."""
+        return self._doubt
 
     def set_persona(self, persona: str) -> None:
         """What the language model is told it is, from the next turn on."""
@@ -144,39 +99,70 @@ class Conversation:
             return []
         if self._turn.confirmed and not self._turn.heard():
             self._history.forget_unanswered()
-        actions = self._end_turn("interrupt")
-        return self._settle([*actions, self._announce("interrupt")])
+        return self._settle(self._silence("interrupt"))
 
-    def speech_started(self, utterance: int) -> list[Action]:
-        """The visitor's voice was detected: whatever is being said or prepared ends."""
+    def speech_started(self, utterance: int, now: float) -> list[Action]:
+        """The visitor's voice was detected: an answer under way is kept until words come.
+
+        One that speaks gets quieter and goes on until `voice_persists`; one that is about to
+        speak waits.
+        """
         self._visitor_speaks = True
-        if self._turn is None:
+        turn, before = self._turn, self._doubt
+        if turn is None:
+            self._doubt = None
             return self._settle([])
-        actions = self._end_turn("speech")
-        return self._settle([*actions, self._announce("speech")])
+        if not turn.confirmed:
+            return self._settle(self._silence("speech"))
+        stopped = before is not None and before.stopped
+        self._doubt = Doubt(utterance, now, stopped=stopped)
+        if stopped:
+            return []
+        return self._settle([DuckTurn(turn.number)]) if turn.speaking else self.voice_persists()
+
+    def voice_persists(self) -> list[Action]:
+        """The voice over the answer is no mere blip: fall silent and listen."""
+        turn, doubt = self._turn, self._doubt
+        if turn is None or doubt is None or doubt.stopped or doubt.dismissed:
+            return []
+        doubt.stopped = True
+        return self._settle([PauseTurn(turn.number)])
+
+    def dismiss(self, now: float) -> list[Action]:
+        """What sounds over the answer is not the visitor, as far as can be heard."""
+        if self._doubt is None or self._doubt.dismissed:
+            return []
+        self._doubt.dismissed = True
+        return self._settle(self._resume(now))
 
     def partial(self, utterance: int, text: str) -> list[Action]:
-        """What is understood so far. The visitor goes on: a held answer is void."""
+        """What is understood so far. Words that contradict a held answer void it."""
         self._visitor_speaks = True
-        actions: list[Action] = []
-        if self._turn is not None and not self._turn.confirmed:
-            actions += [*self._end_turn("speech"), self._announce("speech")]
-        actions.append(Emit(TranscriptEvent(utterance=utterance, text=text, final=False)))
-        if self._turn is None and (known := _certain_words(text)):
+        turn = self._turn
+        shown = Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
+        if self._is_nothing(utterance, text, complete=False):
+            return self._settle([shown])
+        held = turn is not None and not turn.confirmed and not same_question(turn.question, text)
+        void = held or (turn is not None and self._doubt is not None)
+        actions = [*(self._silence("speech") if void else []), shown]
+        if self._turn is None and (known := certain_words(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
         return self._settle(actions)
 
     def paused(self, utterance: int, text: str, probability: float, now: float) -> list[Action]:
         """The visitor may have finished with `text`: prepare an answer, held back."""
         text = text.strip()
+        if self._is_nothing(utterance, text, complete=True):
+            latest = self._doubt is not None and self._doubt.utterance == utterance
+            return self._settle(self._resume(now) if latest else [])
         turn = self._turn
-        actions: list[Action] = []
-        if turn is not None and (turn.confirmed or same_words(turn.question, text)):
-            # A typed question is being answered, or this very answer is under way.
-            return []
-        if turn is not None:
-            actions += self._end_turn("speech")
-        if text and probability >= self._speculate_above:
+        if turn is not None and self._doubt is None:
+            if turn.confirmed or same_question(turn.question, text):
+                # A typed question is being answered, or this very answer is under way.
+                return []
+        actions = self._end_turn("speech")
+        if self._speculation.allows(utterance, text, probability):
+            self._speculation.opened(utterance)
             actions += self._open(text, utterance, confirmed=False, reason="speech", now=now)
         elif turn is not None:
             actions.append(self._announce("speech"))
@@ -185,23 +171,30 @@ class Conversation:
     def final(self, utterance: int, text: str, now: float) -> list[Action]:
         """The visitor has finished with `text`."""
         text = text.strip()
+        if not text or self._is_nothing(utterance, text, complete=True):
+            return self.discarded(utterance, now)
         self._visitor_speaks = False
+        if forgone := self._speculation.take_forgone():
+            self._speculation.decided(won=same_question(forgone, text))
         turn = self._turn
-        if not text:
-            return self.discarded(utterance)
-        if turn is not None and not turn.confirmed and same_words(turn.question, text):
+        if turn is not None and not turn.confirmed and same_question(turn.question, text):
             turn.question = text
             return self._settle(self._confirm(turn, now))
         actions = self._end_turn("speech")
         actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
         return self._settle(actions)
 
-    def discarded(self, utterance: int) -> list[Action]:
-        """What started was not speech."""
-        self._visitor_speaks = False
+    def discarded(self, utterance: int, now: float) -> list[Action]:
+        """What started was not speech, or nothing that wants an answer."""
         actions: list[Action] = []
+        doubt = self._doubt
+        if doubt is None or doubt.utterance <= utterance:
+            # Otherwise the visitor speaks again already.
+            self._visitor_speaks = False
+            actions += self._resume(now)
+            self._doubt = None
         if self._turn is not None and not self._turn.confirmed:
-            actions += [*self._end_turn("speech"), self._announce("speech")]
+            actions += self._silence("speech")
         # Captions forget what they showed of it.
         actions.append(Emit(TranscriptEvent(utterance=utterance, text="", final=True)))
         return self._settle(actions)
@@ -213,22 +206,25 @@ class Conversation:
         turn = self._current(number)
         if turn is None or turn.answer_complete:
             return []
-        turn.progress_at_s = now
-        turn.answer_complete = last
-        if text:
-            turn.answer.append(text)
+        turn.take_text(text, last=last, now=now)
         actions: list[Action] = []
         if turn.confirmed:
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
         return self._settle(actions)
 
-    def voice(self, number: int, seconds: float, *, last: bool, now: float) -> list[Action]:
-        """Voice of the answer has arrived."""
+    def voice(
+        self,
+        number: int,
+        seconds: float,
+        *,
+        last: bool,
+        now: float,
+        marks: Sequence[SpokenMark] = (),
+    ) -> list[Action]:
+        """Voice of the answer has arrived, and where its words end in it."""
         turn = self._current(number)
         if turn is not None:
-            turn.progress_at_s = now
-            turn.voice_s += seconds
-            turn.voice_complete = turn.voice_complete or last
+            turn.take_voice(seconds, marks, last=last, now=now)
         return []
 
     def started(self, number: int) -> list[Action]:
@@ -253,6 +249,8 @@ class Conversation:
             return []
         self._history.face(turn.text.strip())
         self._turn = None
+        if self._doubt is not None:
+            self._doubt.stopped, self._doubt.asked = False, asks(turn.text)
         return self._settle(
             [CloseTurn(number, "finished"), Emit(TurnEvent(turn=number, event="finished"))]
         )
@@ -268,19 +266,18 @@ class Conversation:
         # Turn 0 is the session itself: an utterance, an idle picture.
         return [] if number else [Emit(ErrorEvent(code=code, message=text))]
 
-    def stage_lost(self, stage: str, message: str) -> list[Action]:
+    def stage_lost(self, stage: str, message: str, now: float) -> list[Action]:
         """A stage's replica is gone. Ends the turn only where its work was not done."""
         turn = self._turn
-        concerned = turn is not None and (
-            (stage == "llm" and not turn.answer_complete)
-            or (stage == "tts" and not turn.voice_complete)
-            or stage == "face"
-        )
         text = f"{stage}: {message}"
+        actions: list[Action] = []
         if stage == "asr":
+            # Nobody will tell any more what the visitor has said.
             self._visitor_speaks = False
-        if turn is None or not concerned:
-            return self._settle([Emit(ErrorEvent(code="stage_lost", message=text))])
+            actions += self._resume(now)
+            self._doubt = None
+        if turn is None or not turn.needs(stage):
+            return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
 
     def bus_lost(self, message: str) -> list[Action]:
@@ -292,7 +289,10 @@ class Conversation:
 
     def check(self, now: float) -> list[Action]:
         """Fail a turn that has stood still for too long. A held one waits for the visitor."""
-        turn = self._turn
+        turn, doubt = self._turn, self._doubt
+        if doubt is not None and doubt.stopped:
+            wordless = now - doubt.since_s > WORDLESS_S and not doubt.worded
+            return self.dismiss(now) if wordless else []
         if turn is None or not turn.confirmed or now - turn.progress_at_s <= self._timeout_s:
             return []
         stage = turn.awaited_stage()
@@ -325,36 +325,48 @@ class Conversation:
     def _confirm(self, turn: Turn, now: float) -> list[Action]:
         turn.confirmed = True
         turn.progress_at_s = now
+        self._speculation.decided(won=True)
         return [ConfirmTurn(turn.number), *self._reveal(turn)]
 
     def _reveal(self, turn: Turn) -> list[Action]:
         """Make a turn known to listeners, with what a held one has prepared so far."""
         self._history.visitor(turn.question)
-        actions: list[Action] = [
-            Emit(
-                TranscriptEvent(
-                    utterance=turn.utterance, text=turn.question, final=True, turn=turn.number
-                )
-            ),
-            Emit(TurnEvent(turn=turn.number, event="opened")),
-        ]
-        if turn.answer or turn.answer_complete:
-            actions.append(
-                Emit(AnswerEvent(turn=turn.number, text=turn.text, final=turn.answer_complete))
-            )
-        return actions
+        return [Emit(event) for event in turn.so_far()]
 
     def _end_turn(self, reason: Reason) -> list[Action]:
         """Close the open turn early; the caller announces what comes next."""
-        turn, self._turn = self._turn, None
+        turn, self._turn, self._doubt = self._turn, None, None
         if turn is None:
             return []
         if not turn.confirmed:
-            return [CloseTurn(turn.number, "discarded")]
+            self._speculation.decided(won=False)
+            return [CloseTurn(turn.number, "discarded", turn.voice_s)]
         heard = turn.heard()
         self._history.face(heard)
         event = TurnEvent(turn=turn.number, event="interrupted", reason=reason, heard=heard)
         return [CloseTurn(turn.number, "interrupted"), Emit(event)]
+
+    def _silence(self, reason: Reason) -> list[Action]:
+        """End the open turn, and let nothing follow it yet."""
+        return [*self._end_turn(reason), self._announce(reason)]
+
+    def _is_nothing(self, utterance: int, text: str, *, complete: bool) -> bool:
+        """Whether words over an answer ask for nothing, as far as they go."""
+        doubt = self._doubt
+        if doubt is None:
+            return False
+        if doubt.utterance == utterance:
+            doubt.worded = doubt.worded or bool(text)
+        return doubt.is_nothing(text, self._turn, complete=complete)
+
+    def _resume(self, now: float) -> list[Action]:
+        """Let an answer go on that was kept waiting, or quiet."""
+        turn, doubt = self._turn, self._doubt
+        if turn is None or doubt is None or not turn.confirmed:
+            return []
+        doubt.stopped = False
+        turn.progress_at_s = now
+        return [ResumeTurn(turn.number, turn.resume_s())]
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         heard = turn.heard()
@@ -362,7 +374,7 @@ class Conversation:
             self._history.face(heard)
         elif turn.confirmed:
             self._history.forget_unanswered()
-        self._turn = None
+        self._turn = self._doubt = None
         actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
         if turn.confirmed:
             event = TurnEvent(turn=turn.number, event="failed", reason=message, heard=heard)
@@ -372,7 +384,8 @@ class Conversation:
     def _settle(self, actions: list[Action]) -> list[Action]:
         """Append the new state where it changed."""
         state: State = "listening" if self._visitor_speaks else "idle"
-        if self._turn is not None and self._turn.confirmed:
+        stopped = self._doubt is not None and self._doubt.stopped
+        if self._turn is not None and self._turn.confirmed and not stopped:
             state = "speaking" if self._turn.speaking else "thinking"
         if state != self._state:
             self._state = state

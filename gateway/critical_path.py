@@ -24,8 +24,8 @@ _COVERED = (
 )
 # Of the picture, where the voice waited for it.
 _PICTURE = (("face.first_started", "encoder.first_finished"),)
-# Without these nothing can be said.
-_NEEDED = ("llm.first_finished", "tts.first_ready", "tts.first_started", "tts.first_finished")
+# Without these nothing can be said. An answer that was known beforehand needs no language model.
+_NEEDED = ("tts.first_ready", "tts.first_started", "tts.first_finished")
 
 
 def overhead_s(ledger: Ledger) -> float | None:

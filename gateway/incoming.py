@@ -6,6 +6,7 @@ import logging
 
 from gateway.actions import Action
 from gateway.conversation import Conversation
+from gateway.heard import SpokenMark
 from gateway.pictures import Picture
 from gateway.playout import Playout
 from gateway.sound import VoiceResampler
@@ -23,7 +24,7 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
     utterance, text = chunk.utterance, chunk.text
     match chunk.event:
         case TranscriptEvent.SPEECH_STARTED:
-            return conversation.speech_started(utterance)
+            return conversation.speech_started(utterance, now)
         case TranscriptEvent.PARTIAL:
             return conversation.partial(utterance, text)
         case TranscriptEvent.PAUSED:
@@ -31,7 +32,7 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
         case TranscriptEvent.FINAL:
             return conversation.final(utterance, text, now)
         case TranscriptEvent.DISCARDED:
-            return conversation.discarded(utterance)
+            return conversation.discarded(utterance, now)
 
 
 def picture_of(chunk: VideoChunk) -> Picture | None:
@@ -78,6 +79,10 @@ class VoiceInput:
         pcm = self._resampler.push(chunk.place.pts, chunk.pcm, last=last)
         self._playout.push_voice(chunk.place.turn, pcm, last=last)
         return len(chunk.pcm) / chunk.sample_rate_hz
+
+    def marks(self, chunk: PcmChunk) -> list[SpokenMark]:
+        """Where words of the turn's text end, in seconds of its voice."""
+        return [SpokenMark(m.chars, m.samples / chunk.sample_rate_hz) for m in chunk.marks]
 
     def played(self) -> tuple[int, int] | None:
         """Samples of the voice heard so far, in its own rate, and that rate."""

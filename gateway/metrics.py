@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge, Histogram
 
 _ANSWER_S = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.0, 1.5, 2.5, 5.0, 10.0)
-_BARGE_IN_S = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0)
+_BARGE_IN_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 1.0)
 _OVERHEAD_S = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5)
 _SPAN_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 1.0)
 _SKEW_S = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.04, 0.08, 0.16, 0.32)
@@ -42,10 +42,40 @@ turn_span_seconds = Histogram(
     ["stage", "kind"],
     buckets=_SPAN_S,
 )
-barge_in_seconds = Histogram(
+barge_in_to_silence_seconds = Histogram(
     "barge_in_to_silence_seconds",
-    "Interruption known to the gateway to the last voice sample that leaves.",
+    "First sample that the VAD marks of speech which interrupts to the last voice sample that "
+    "leaves; what proved to be no interruption does not count.",
     buckets=_BARGE_IN_S,
+)
+barge_in_decided_seconds = Histogram(
+    "barge_in_decided_to_silence_seconds",
+    "The part of it after the decision to fall silent; also of text and of the button.",
+    ["origin"],
+    buckets=_BARGE_IN_S,
+)
+false_interruptions = Counter(
+    "false_interruptions_total",
+    "Times that an answer went on after a sound, by how far it gave way: ducked or paused.",
+    ["given"],
+)
+echo_suppressed = Counter(
+    "echo_suppressed_total", "Utterances that were the avatar's own voice in the microphone."
+)
+speculation_opened = Counter(
+    "speculation_opened_total", "Answers prepared in a pause of the visitor's speech."
+)
+speculation_confirmed = Counter(
+    "speculation_confirmed_total", "Prepared answers that were then spoken."
+)
+speculation_discarded = Counter(
+    "speculation_discarded_total", "Prepared answers that were thrown away unheard."
+)
+speculation_wasted_tokens = Counter(
+    "speculation_wasted_tokens_total", "Tokens written for answers that were thrown away."
+)
+speculation_wasted_voice_seconds = Counter(
+    "speculation_wasted_voice_seconds_total", "Voice made for answers that were thrown away."
 )
 av_skew_seconds = Histogram(
     "av_skew_seconds",

@@ -75,6 +75,8 @@ class PictureLane:
     """Index of the newest synced picture of the current turn released so far."""
     complete: bool = False
     """The turn's last picture has arrived."""
+    given_up: bool = False
+    """The turn is paused: its pictures are of no use until it goes on."""
     _epoch: int = 0
     _waiting: deque[Picture] = field(default_factory=deque)
     _last_time: int = -1
@@ -84,6 +86,20 @@ class PictureLane:
     def advance(self, epoch: int) -> None:
         """Pictures of turns before `epoch` are void; idle ones in front of them are not."""
         self._epoch = epoch
+        self.given_up = False
+        self._restart(epoch)
+
+    def give_up(self) -> None:
+        """The turn is paused: its pictures are void, until it goes on with new ones."""
+        self.given_up = True
+        self._restart(self._epoch + 1)
+
+    def take_up(self) -> None:
+        """The turn goes on: pictures of it count again."""
+        self.given_up = False
+
+    def _restart(self, epoch: int) -> None:
+        """Drop what waits of turns before `epoch`; idle pictures in front of it stay."""
         self.complete = False
         self.last_index = None
         kept: list[Picture] = []
@@ -95,7 +111,7 @@ class PictureLane:
 
     def push(self, picture: Picture) -> None:
         """Queue a picture, or drop it and all up to the next key frame."""
-        current = picture.live or picture.turn == self._epoch
+        current = picture.live or (picture.turn == self._epoch and not self.given_up)
         if current and picture.last and not picture.live:
             self.complete = True
         if not picture.payload:

@@ -7,6 +7,9 @@ A turn starts when its first voice and its first picture are there, or 150 ms af
 voice where no picture comes. From then on sound is the master: picture k is due at
 start + k / fps. Where the voice runs dry the turn's start moves on by the gap, so that
 the lips stay with the sound; where pictures are late, the sound goes on.
+
+A turn that is paused falls silent and its pictures are given up: idle ones are seen instead.
+It goes on from an earlier sample, together with pictures that the face has made anew.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.fader import Fader, Recall
 from gateway.pictures import Picture, PictureLane, ReleasedPicture, TurnTime
 from gateway.timeline import ORIGIN_SAMPLES, RATE_HZ, TICK_S, TICK_SAMPLES
 from visavis.media import VideoCodec
@@ -30,6 +34,11 @@ LONGEST_LINGER_S = 2.0
 FADE_SAMPLES = 240
 # The voice is bounded by the synthesis' credit of 10 s; more is a fault of the sender.
 VOICE_LIMIT_SAMPLES = 30 * RATE_HZ
+# How far back a paused turn can go on, and on which grid: pictures are made for whole frames.
+RECALL_SAMPLES = 3 * RATE_HZ // 2
+RESUME_GRID_SAMPLES = RATE_HZ // 25
+# While it is not known whether somebody interrupts: clearly quieter, and still to be followed.
+DUCKED_GAIN = 0.4
 
 
 class PlayoutEvent(StrEnum):
@@ -66,6 +75,11 @@ class _Turn:
     starved: bool = False
     voice_end_ticks: int | None = None
     finished: bool = False
+    paused: bool = False
+    resuming: bool = False
+    """Waits for its pictures after a pause."""
+    fader: Fader = field(default_factory=Fader)
+    recall: Recall = field(default_factory=lambda: Recall(RECALL_SAMPLES))
 
     def take(self, count: int) -> NDArray[np.int16]:
         """Up to `count` samples, removed from the queue."""
@@ -79,6 +93,19 @@ class _Turn:
             wanted -= len(out[-1])
         self.waiting_samples -= count - wanted
         return np.concatenate(out) if out else np.zeros(0, np.int16)
+
+    def go_back(self, to_samples: int) -> None:
+        """Have voice that was played wait again, back to `to_samples` or as far as is known."""
+        again = self.recall.take(max(0, self.played_samples - to_samples))
+        self.put_back(again)
+        self.played_samples -= len(again)
+
+    def put_back(self, voice: NDArray[np.int16]) -> None:
+        """The first samples to be taken next."""
+        if len(voice):
+            self.voice.appendleft(voice)
+            self.waiting_samples += len(voice)
+            self.voice_end_ticks = None
 
     @property
     def voice_done(self) -> bool:
@@ -103,10 +130,20 @@ class Playout:
         return self._now
 
     @property
+    def turn(self) -> int:
+        """The turn that is heard or will be; 0: none."""
+        return self._turn.number if self._turn else 0
+
+    @property
     def playing(self) -> bool:
         """Whether a turn's voice is being released."""
         turn = self._turn
         return turn is not None and turn.start_samples is not None and not turn.finished
+
+    @property
+    def paused(self) -> bool:
+        """Whether the turn stands still."""
+        return self._turn is not None and self._turn.paused
 
     @property
     def played_samples(self) -> int:
@@ -152,8 +189,7 @@ class Playout:
     def void(self, epoch: int) -> None:
         """Turns before `epoch` are void: silence follows in the next tick."""
         if self._turn is not None and self._turn.number < epoch:
-            if self.playing:
-                self._tail = self._turn.take(FADE_SAMPLES)
+            self._cut_voice(self._turn)
             self._turn = None
         if epoch > self._epoch:
             self._epoch = epoch
@@ -164,6 +200,42 @@ class Playout:
         """The turn may be heard."""
         if self._turn is not None and self._turn.number == number:
             self._turn.held = False
+
+    def duck(self, number: int) -> None:
+        """The turn goes on, quieter."""
+        if self._turn is not None and self._turn.number == number:
+            self._turn.fader.goal = DUCKED_GAIN
+
+    def pause(self, number: int) -> None:
+        """The turn falls silent with the next tick and keeps its voice. Before its start: waits."""
+        turn = self._turn
+        if turn is None or turn.number != number or turn.paused or turn.finished:
+            return
+        if turn.start_samples is not None:
+            self._cut_voice(turn, keep=True)
+            for lane in self._lanes.values():
+                lane.give_up()
+        turn.paused = True
+
+    def resume(self, number: int, at_samples: int) -> None:
+        """The turn goes on at full strength, after a pause from `at_samples` of its voice.
+
+        Earlier than asked for, so that a picture begins there; and no earlier than is remembered.
+        """
+        turn = self._turn
+        if turn is None or turn.number != number:
+            return
+        turn.fader.goal = 1.0
+        if not turn.paused:
+            return
+        turn.paused = False
+        if turn.start_samples is None:
+            return
+        turn.go_back(at_samples // RESUME_GRID_SAMPLES * RESUME_GRID_SAMPLES)
+        turn.fader.jump(0.0)
+        turn.resuming, turn.waited_ticks = True, 0
+        for lane in self._lanes.values():
+            lane.take_up()
 
     def push_voice(self, number: int, pcm: NDArray[np.int16], *, last: bool = False) -> None:
         """Voice that follows what came before. pcm: [N] int16 at 48 kHz."""
@@ -194,12 +266,34 @@ class Playout:
         if turn is not None:
             self._start_if_ready(turn, now, events)
         time = None
-        if turn is not None and turn.start_samples is not None:
+        if turn is not None and turn.resuming:
+            self._go_on_if_ready(turn, now)
+        if turn is not None and turn.start_samples is not None and not self._stands(turn):
             time = TurnTime(turn.number, self._release_voice(turn, pcm, events))
         pictures = [p for lane in self._lanes.values() for p in lane.release(now, time)]
         if turn is not None:
             self._finish_if_over(turn, events)
         return Tick(now, pcm, tuple(pictures), tuple(events))
+
+    def _stands(self, turn: _Turn) -> bool:
+        return turn.paused or turn.resuming
+
+    def _cut_voice(self, turn: _Turn, *, keep: bool = False) -> None:
+        """Fade out what is being heard; with `keep` it comes again, as it was not understood."""
+        if not self.playing or self._stands(turn):
+            return
+        rest = turn.take(FADE_SAMPLES)
+        self._tail = turn.fader.apply(rest)
+        if keep:
+            turn.put_back(rest)
+
+    def _go_on_if_ready(self, turn: _Turn, now: int) -> None:
+        pictures_there = all(lane.holds_synced() for lane in self._lanes.values())
+        patient = turn.waited_ticks * TICK_S < WAIT_FOR_PICTURE_S
+        turn.waited_ticks += 1
+        if pictures_there or not patient or turn.voice_done:
+            turn.resuming = False
+            turn.start_samples = now - turn.played_samples
 
     def _fade(self, pcm: NDArray[np.int16]) -> None:
         count = len(self._tail)
@@ -211,7 +305,9 @@ class Playout:
     def _start_if_ready(
         self, turn: _Turn, now: int, events: list[tuple[PlayoutEvent, int]]
     ) -> None:
-        if turn.start_samples is not None or not (turn.waiting_samples or turn.voice_complete):
+        if turn.start_samples is not None or turn.paused:
+            return
+        if not (turn.waiting_samples or turn.voice_complete):
             return
         picture_there = all(lane.holds_first() for lane in self._lanes.values())
         patient = turn.waited_ticks * TICK_S < WAIT_FOR_PICTURE_S
@@ -238,7 +334,8 @@ class Playout:
             return start
         resumes = not turn.starved or turn.waiting_samples >= TICK_SAMPLES or turn.voice_complete
         voice = turn.take(TICK_SAMPLES) if resumes else np.zeros(0, np.int16)
-        pcm[: len(voice)] = voice
+        pcm[: len(voice)] = turn.fader.apply(voice)
+        turn.recall.add(voice)
         turn.played_samples += len(voice)
         if len(voice) == TICK_SAMPLES or turn.voice_done:
             turn.starved = False
@@ -253,6 +350,8 @@ class Playout:
 
     def _finish_if_over(self, turn: _Turn, events: list[tuple[PlayoutEvent, int]]) -> None:
         if turn.finished or turn.start_samples is None or not turn.voice_done:
+            return
+        if self._stands(turn):
             return
         if turn.played_samples and turn.voice_end_ticks is None:
             return

@@ -8,30 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway import metrics
-from gateway.actions import (
-    Action,
-    AnnounceTurn,
-    BeginAnswer,
-    CloseTurn,
-    ConfirmTurn,
-    Emit,
-    ReadAhead,
-)
+from gateway import actions, metrics
 from gateway.answers.answering import Answering
 from gateway.answers.desk import AnswerDesk
 from gateway.audience import Audience
 from gateway.background import Background
+from gateway.barge_in import BargeIn
 from gateway.bus_feed import BusFeed
 from gateway.conversation import Conversation, State
-from gateway.events import ErrorEvent, ServerEvent, SessionEvent, StateEvent
+from gateway.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.hub import EventHub, Listener
 from gateway.incoming import VoiceInput, heard, picture_of
+from gateway.interruption import Interruption
 from gateway.keyframes import KeyframeThrottle
 from gateway.microphone import Microphone
 from gateway.pacer import pace
@@ -41,6 +33,7 @@ from gateway.recording import Recording
 from gateway.records import Records
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
+from gateway.speculation import WasteMeter
 from gateway.stages import Options, Stages
 from gateway.stopwatch import Stopwatch
 from gateway.timeline import RATE_HZ
@@ -84,10 +77,13 @@ class Session:
         self._conversation = Conversation(
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
-            speculate_above=settings.speculate_above,
+            speculation=settings.speculation,
         )
         self._playout = Playout()
         self._playout.set_codecs({VideoCodec.H264})
+        judge = BargeIn(settings.barge_in_after_s)
+        self._interruption = Interruption(session_id, self._playout, judge)
+        self._waste = WasteMeter()
         self._hub = EventHub()
         self.stages = Stages(session_id, options, registry, self, settings)
         self._feed = BusFeed(
@@ -107,7 +103,6 @@ class Session:
         self._background = Background()
         self.answering = Answering(self.stages, self._feed, desk, self._background, welcome)
         self.answering.speak_as(persona, options.language)
-        self._bus_was_connected = True
         self.touched_at_s = self._clock.now()
 
     # ------------------------------------------------------------ life
@@ -158,7 +153,9 @@ class Session:
 
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""
-        return self._hub.join(self._session_event(), StateEvent(state=self._conversation.state))
+        return self._hub.join(
+            self.options.event(self.id), StateEvent(state=self._conversation.state)
+        )
 
     def unlisten(self, listener: Listener) -> None:
         self._hub.leave(listener)
@@ -186,7 +183,7 @@ class Session:
         self.answering.speak_as(self.persona, options.language)
         await self.stages.update(options)
         self._refresh_face()
-        self._emit(self._session_event())
+        self._emit(options.event(self.id))
 
     async def take_microphone(self, holder: str) -> None:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""
@@ -206,8 +203,10 @@ class Session:
         """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second."""
         if not len(pcm):
             return
-        pts = self.microphone.push(holder, len(pcm), self._clock.now())
+        now = self._clock.now()
+        pts = self.microphone.push(holder, len(pcm), now)
         if pts is not None:
+            self._interruption.hear(pcm, now)
             self._feed.mic(pts, pcm)
 
     def request_keyframe(self, codec: VideoCodec) -> None:
@@ -221,22 +220,21 @@ class Session:
         """An event of a lease."""
         kind = event.WhichOneof("event")
         if kind == "turn_failed":
-            failed = event.turn_failed
-            self._perform(
-                self._conversation.stage_failed(
-                    service, failed.turn, failed.code.lower(), failed.message
-                )
-            )
-        elif kind == "turn_finished" and not event.turn_finished.cancelled:
+            failed, code = event.turn_failed, event.turn_failed.code.lower()
+            told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
+            self._perform(told)
+        elif kind == "turn_finished":
             finished = event.turn_finished
             self.records.reported(finished.turn, service, finished.seconds)
+            if service == "llm":
+                self._waste.generated(finished.turn, finished.produced)
 
     def stage_lost(self, service: str, message: str) -> None:
         """A replica is gone; its lease is looking for another."""
         log.warning("%s: %s", service, message)
         if service == "face":
             self._playout.restart_stream()
-        self._perform(self._conversation.stage_lost(service, message))
+        self._perform(self._conversation.stage_lost(service, message, self._clock.now()))
 
     def stage_ready(self, service: str) -> None:
         """A stage is (again) attached."""
@@ -248,6 +246,8 @@ class Session:
     def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
         now = self._clock.now()
         self._stopwatch.heard(chunk, self.microphone.arrival_s(chunk.speech_end_samples) or now)
+        if chunk.event is media.TranscriptEvent.SPEECH_STARTED:
+            self._interruption.begin(self.microphone.arrival_s(chunk.place.pts), now)
         self._perform(heard(self._conversation, chunk, now))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
@@ -263,29 +263,19 @@ class Session:
         if seconds is None:
             return
         self._stopwatch.voice(chunk, now)
-        last = chunk.place.last
-        self._perform(self._conversation.voice(turn, seconds, last=last, now=now))
+        last, marks = chunk.place.last, self._voice.marks(chunk)
+        self._perform(self._conversation.voice(turn, seconds, last=last, now=now, marks=marks))
 
     def _on_video(self, chunk: media.VideoChunk) -> None:
         picture = picture_of(chunk)
         if picture is None:
             return
-        if picture.live:
-            self._prepare_recording(picture.codec)
+        begins = picture.live and picture.codec is VideoCodec.H264 and self._conversation.turn
+        if begins and self.audience.recording_waits:
+            # Each may be the last before the turn's first, which has to be a key frame.
+            self._background.start(self.stages.request_keyframe(picture.codec))
         self._stopwatch.picture(chunk.place, picture, self._clock.now())
         self._playout.push_picture(picture)
-
-    def _prepare_recording(self, codec: VideoCodec) -> None:
-        """Have the turn's first picture be a key frame, so that a recording begins with it.
-
-        Nobody knows which picture that will be: until it comes, each is asked to be one.
-        """
-        if (
-            codec is VideoCodec.H264
-            and self._conversation.turn is not None
-            and self.audience.recording_waits
-        ):
-            self._background.start(self.stages.request_keyframe(codec))
 
     # ------------------------------------------------------------ the pacing clock
 
@@ -307,6 +297,7 @@ class Session:
                 self._perform(self._conversation.finished(number))
         for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
             self.request_keyframe(codec)
+        self._perform(self._interruption.tick(self._conversation, now))
         self._ticks += 1
         if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:
             self._publish_clock(turn.number)
@@ -325,39 +316,41 @@ class Session:
     def _publish_clock(self, turn: int) -> None:
         played = self._voice.played()
         if played is not None:
-            self._feed.clock(turn, *played)
+            self._feed.clock(turn, *played, paused=self._playout.paused)
 
     def _check(self, now: float) -> None:
         self._perform(self._conversation.check(now))
-        connected = self._feed.connected
-        if not connected and self._bus_was_connected:
+        if self._feed.newly_lost():
             self._perform(self._conversation.bus_lost("the bus connection was lost"))
-        self._bus_was_connected = connected
 
     # ------------------------------------------------------------ carrying out
 
-    def _perform(self, actions: Sequence[Action]) -> None:
-        for action in actions:
+    def _perform(self, wanted: Sequence[actions.Action]) -> None:
+        for action in wanted:
+            self._waste.observe(action)
             match action:
-                case AnnounceTurn():
+                case actions.AnnounceTurn():
                     self._announce(action)
-                case BeginAnswer():
+                case actions.BeginAnswer():
                     self._background.start(self._begin(action))
-                case ReadAhead():
+                case actions.ReadAhead():
                     self._background.start(self.answering.read_ahead(action))
-                case ConfirmTurn():
+                case actions.ConfirmTurn():
                     self._playout.confirm(action.turn)
                     self._feed.clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
-                case CloseTurn():
+                case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
+                    self._interruption.carry_out(action, self._clock.now())
+                    if self._playout.playing:
+                        self._publish_clock(action.turn)
+                case actions.CloseTurn():
                     self._close_turn(action)
-                case Emit():
+                case actions.Emit():
                     self._emit(action.event)
 
-    def _announce(self, action: AnnounceTurn) -> None:
+    def _announce(self, action: actions.AnnounceTurn) -> None:
         now = self._clock.now()
-        if self._playout.playing:
-            self._stopwatch.silenced(now)
+        self._interruption.void(action.reason, now)
         self._voice.begin()
         if action.opens:
             self._playout.open_turn(action.turn, held=action.held)
@@ -366,15 +359,14 @@ class Session:
             self._playout.void(action.turn)
         self._feed.announce(action.turn, action.reason, held=action.held)
 
-    async def _begin(self, action: BeginAnswer) -> None:
+    async def _begin(self, action: actions.BeginAnswer) -> None:
         try:
             await self.answering.begin(action)
         except VisavisError as error:
-            self._perform(
-                self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
-            )
+            failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
+            self._perform(failed)
 
-    def _close_turn(self, action: CloseTurn) -> None:
+    def _close_turn(self, action: actions.CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()
         self.answering.closed(action, self.records.get(action.turn))
         if action.outcome != "finished":
@@ -385,8 +377,7 @@ class Session:
         self._refresh_face()
 
     def _report_latency(self) -> None:
-        latency = self._stopwatch.latency()
-        if latency is not None:
+        if (latency := self._stopwatch.latency()) is not None:
             self._emit(latency)
 
     def _refresh_face(self) -> None:
@@ -397,9 +388,6 @@ class Session:
     def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
         self._playout.set_codecs(codecs)
         self._background.start(self.stages.set_codecs(sorted(codecs)))
-
-    def _session_event(self) -> SessionEvent:
-        return SessionEvent(id=self.id, **asdict(self.options))
 
     def _emit(self, event: ServerEvent) -> None:
         self.records.observe(event)

@@ -8,8 +8,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from gateway.speculation import SpeculationLimits
 from visavis.errors import SettingsError
 from visavis.settings import Settings
+
+_BETS = SpeculationLimits()
 
 
 class GatewaySettings(Settings):
@@ -49,11 +52,34 @@ class GatewaySettings(Settings):
         20.0, gt=0, description="An answer that makes no progress for so long has failed"
     )
     speculate_above: float = Field(
-        0.2,
+        _BETS.above,
         ge=0,
         le=1.01,
         description="Probability of having finished from which an answer is prepared while the "
         "visitor pauses; above 1: never",
+    )
+    speculations_per_utterance: int = Field(
+        _BETS.per_utterance,
+        ge=0,
+        le=100,
+        description="Answers that may be prepared during one utterance, of which one is spoken",
+    )
+    speculation_discarded_share: float = Field(
+        _BETS.discarded_share,
+        ge=0,
+        le=1,
+        description="Where more than this share of the last prepared answers was thrown away, "
+        "none are prepared until the visitor's pauses have become more reliable",
+    )
+    speculation_window: int = Field(
+        _BETS.window, ge=2, le=1000, description="How many prepared answers that share is of"
+    )
+    barge_in_after_s: float = Field(
+        0.2,
+        ge=0.0,
+        le=2.0,
+        description="Sound over an answer that lasts so long stops it; shorter ones, such as a "
+        "cough, only make it quieter",
     )
     max_tokens: int = Field(
         0, ge=0, le=2048, description="Longest answer; 0: the llm service's own limit"
@@ -85,6 +111,16 @@ class GatewaySettings(Settings):
     answer_cache_entries: int = Field(1000, ge=1, le=1_000_000, description="Learned answers kept")
     answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
     answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
+
+    @property
+    def speculation(self) -> SpeculationLimits:
+        """When an answer is prepared ahead."""
+        return SpeculationLimits(
+            self.speculate_above,
+            self.speculations_per_utterance,
+            self.speculation_discarded_share,
+            self.speculation_window,
+        )
 
     @property
     def loopback(self) -> bool:

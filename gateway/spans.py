@@ -8,13 +8,15 @@ compute   its engine works
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.events import ChunkOrder, Span, SpanKind, SpanStage
 from gateway.ledger import Ledger, Mark, milliseconds
+from gateway.timeline import TICK_S
 
 # A shorter wait or queue is none.
 _SHORTEST_S = 0.00005
+_VOICE = (Mark.FIRST_VOICE, Mark.UNDERSTOOD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,12 @@ def spans_of(ledger: Ledger) -> list[Span]:
     zero = ledger.at(Mark.ASKED)
     if zero is None:
         return []
+    ledger = _without_late_picture(ledger)
     out: list[Span] = []
     steps: tuple[tuple[ChunkOrder, tuple[_Step, ...]], ...] = (("first", _FIRST), ("last", _LAST))
     for chunk, table in steps:
         for step in table:
-            begin, end = ledger.latest(step.begins), _end(ledger, step)
+            begin, end = ledger.latest(step.begins), ledger.latest(step.ends)
             if begin is None or end is None:
                 continue
             if step.kind in ("wait", "queue") and end - begin < _SHORTEST_S:
@@ -94,10 +97,13 @@ def spans_of(ledger: Ledger) -> list[Span]:
     return out
 
 
-def _end(ledger: Ledger, step: _Step) -> float | None:
-    """The latest of the ends, not later than what followed: a late picture holds up nothing."""
-    end = ledger.latest(step.ends)
+def _without_late_picture(ledger: Ledger) -> Ledger:
+    """The voice waits for its picture, but not for long: then its wait ends with its start."""
     started = ledger.at(Mark.STARTED)
-    if end is None or started is None or (step.stage, step.kind) != ("playout", "wait"):
-        return end
-    return end if step in _LAST else min(end, started)
+    if started is None:
+        return ledger
+    voice, picture = ledger.latest(_VOICE), ledger.at(Mark.FIRST_PICTURE)
+    waited = voice is not None and started - voice > TICK_S
+    if not waited or (picture is not None and picture <= started):
+        return ledger
+    return replace(ledger, marks={**ledger.marks, Mark.FIRST_PICTURE: started})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gateway.actions import Message
+from gateway.events import SessionEvent
 from gateway.lease import LeaseListener, StageLease
 from gateway.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.registry import SERVICES, Registry
@@ -31,6 +32,10 @@ class Options:
     voice: str = ""
     avatar: str = ""
     speed: float = 1.0
+
+    def event(self, session: str) -> SessionEvent:
+        """As listeners of `session` are told."""
+        return SessionEvent(id=session, **asdict(self))
 
 
 class Stages:

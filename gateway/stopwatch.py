@@ -26,7 +26,6 @@ class Stopwatch:
         self._ledger: Ledger | None = None
         self._asked_at_s = 0.0
         self._heard: tuple[Stamp, ...] = ()
-        self._silenced: tuple[int, float] | None = None
         self._late = 0
         self._dropped = 0
 
@@ -60,10 +59,6 @@ class Stopwatch:
             for name in [name for name in ledger.stamps if name.startswith("asr.")]:
                 del ledger.stamps[name]
             self._note(ledger, self._heard)
-
-    def silenced(self, now: float) -> None:
-        """A turn that was being heard is void."""
-        self._silenced = (self._ledger.turn if self._ledger else 0, now)
 
     def token(self, chunk: TokenChunk, now: float) -> None:
         """A piece of the answer's text has come."""
@@ -100,11 +95,6 @@ class Stopwatch:
                 metrics.underruns.inc()
             if ledger is not None and ledger.turn == number:
                 self._note_event(ledger, event, now)
-        if self._silenced is not None:
-            turn, since_s = self._silenced
-            exemplar = metrics.exemplar(self._session, turn)
-            metrics.barge_in_seconds.observe(now - since_s, exemplar)
-            self._silenced = None
         late, dropped = playout.late_pictures, playout.dropped_pictures
         # A codec that is no longer sent takes its counts with it.
         metrics.late_pictures.inc(max(0, late - self._late))

@@ -138,24 +138,35 @@ def pcm_from_bytes(pcm_s16le: bytes) -> NDArray[np.int16]:
 
 
 @dataclass(frozen=True, slots=True)
+class TextMark:
+    """Once `samples` of the voice were heard, the first `chars` characters of its text were."""
+
+    chars: int
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class PcmChunk:
-    """Mono sound. pcm: [N] int16."""
+    """Mono sound. pcm: [N] int16. marks: of a voice, where words end, in order."""
 
     place: Place
     sample_rate_hz: int
     pcm: NDArray[np.int16]
+    marks: tuple[TextMark, ...] = ()
 
     def to_message(self) -> pb.PcmChunk:
         return pb.PcmChunk(
             header=self.place.header(),
             sample_rate_hz=self.sample_rate_hz,
             pcm_s16le=self.pcm.astype("<i2", copy=False).tobytes(),
+            marks=[pb.TextMark(chars=m.chars, samples=m.samples) for m in self.marks],
         )
 
     @classmethod
     def of(cls, m: pb.PcmChunk) -> Self:
         rate = check_sample_rate(m.sample_rate_hz)
-        return cls(Place.of(m.header), rate, pcm_from_bytes(m.pcm_s16le))
+        marks = tuple(TextMark(mark.chars, mark.samples) for mark in m.marks)
+        return cls(Place.of(m.header), rate, pcm_from_bytes(m.pcm_s16le), marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,17 +365,23 @@ class BlendshapeChunk:
 
 @dataclass(frozen=True, slots=True)
 class ClockChunk:
-    """How much of the turn has been heard: place.pts voice samples."""
+    """How much of the turn has been heard: place.pts voice samples.
+
+    paused: playing stands still, and goes on where the next clock that is not paused says.
+    """
 
     place: Place
     sample_rate_hz: int
+    paused: bool = False
 
     def to_message(self) -> pb.ClockChunk:
-        return pb.ClockChunk(header=self.place.header(), sample_rate_hz=self.sample_rate_hz)
+        return pb.ClockChunk(
+            header=self.place.header(), sample_rate_hz=self.sample_rate_hz, paused=self.paused
+        )
 
     @classmethod
     def of(cls, m: pb.ClockChunk) -> Self:
-        return cls(Place.of(m.header), check_sample_rate(m.sample_rate_hz))
+        return cls(Place.of(m.header), check_sample_rate(m.sample_rate_hz), m.paused)
 
 
 Chunk = (

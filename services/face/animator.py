@@ -77,6 +77,8 @@ class _Turn:
     """Voice played when the clock last spoke, and when that was."""
     clock_at_s: float = 0.0
     ended: bool = False
+    paused: bool = False
+    """Playing stands still: the face rests, and makes the frames that follow anew."""
 
     def played_s(self, now_s: float) -> float:
         """Voice played by now: what the clock said, and the time since if that is not long."""
@@ -140,10 +142,8 @@ class Animator:
         self._newest_turn, self._held = turn, held
         self._restart = True
         if self._turn is not None:
-            self._return_to_screen(now_s)
+            self._leave_turn(now_s)
             self._turn = None
-            self._ground = _NOWHERE
-            self._live_since_s = None
 
     def speak(self, turn: int, lips: LipTrack, now_s: float) -> None:
         """Begin a turn whose lips are `lips`; they may grow afterwards. Stale turns are ignored."""
@@ -158,12 +158,23 @@ class Animator:
         if self._turn is not None and turn == self._turn.number:
             self._turn.ended = True
 
-    def played(self, turn: int, played_s: float, now_s: float) -> None:
-        """The clock: so much of the turn's voice has been played; none yet: it is wanted."""
+    def played(self, turn: int, played_s: float, now_s: float, *, paused: bool = False) -> None:
+        """The clock: so much of the turn's voice has been played; none yet: it is wanted.
+
+        paused: it stands there, and goes on with the frame of the next time that it does not say
+        so, which may be one made before.
+        """
         if self._turn is not None and turn == self._turn.number:
             wanted, self._turn.held = self._turn.held, False
+            was_paused, self._turn.paused = self._turn.paused, paused
             if played_s > 0 or not wanted:
                 self._turn.clock_s, self._turn.clock_at_s = played_s, now_s
+            if paused and not was_paused:
+                self._turn.ended = False
+                self._leave_turn(now_s)
+            elif was_paused and not paused:
+                self._turn.made = math.floor(played_s * self.fps + 1e-6)
+                self._restart = True
         elif turn > self._newest_turn or (turn == self._newest_turn and self._turn is None):
             self._early_clock = (turn, played_s, now_s)
 
@@ -194,7 +205,7 @@ class Animator:
     # Turns
 
     def _may_speak(self, turn: _Turn) -> bool:
-        if turn.ended or turn.held:
+        if turn.ended or turn.held or turn.paused:
             return False
         heard_s = turn.clock_s
         limit_s = self._first_lead_s if heard_s is None else heard_s + self._lead_s
@@ -203,7 +214,7 @@ class Animator:
 
     def _catch_up(self, turn: _Turn) -> None:
         """Skip frames whose voice has been heard already: better fewer of them than late ones."""
-        if turn.clock_s is None or turn.ended:
+        if turn.clock_s is None or turn.ended or turn.paused:
             return
         seen_s = min(turn.clock_s, turn.lips.known_s)
         behind = math.floor(seen_s * self.fps + 1e-6) - turn.made
@@ -222,7 +233,7 @@ class Animator:
         return self._free_in_s(turn, now_s) <= 0.0
 
     def _free_in_s(self, turn: _Turn, now_s: float) -> float:
-        if not turn.made:
+        if not turn.made or turn.paused:
             return 0.0
         made_s = turn.made / self.fps
         clock_s, at_s = (turn.clock_s, turn.clock_at_s)
@@ -271,7 +282,9 @@ class Animator:
     # Poses
 
     def _pose(self, lips: NDArray[np.float32]) -> NDArray[np.float32]:
-        self._accents = [a for a in self._accents if self._frame < a.frame + a.frames]
+        # An accent that is over matters again where frames are forgotten.
+        kept = self._history.maxlen or 0
+        self._accents = [a for a in self._accents if self._frame < a.frame + a.frames + kept]
         pose = self._motion.pose(self._frame, speech=self._speech, accents=self._accents)
         if self._ease_from is not None:
             self._ease, self._ease_from, self._eased = self._ease_from - lips, None, 0
@@ -302,6 +315,13 @@ class Animator:
         if ground != self._ground and self._history:
             self._ease_from = self._history[-1].pose[_LIP_COLUMNS]
         self._ground = ground
+
+    def _leave_turn(self, now_s: float) -> None:
+        """Idle frames follow, from what the viewer sees on."""
+        self._return_to_screen(now_s)
+        self._restart = True
+        self._ground = _NOWHERE
+        self._live_since_s = None
 
     def _return_to_screen(self, now_s: float) -> None:
         """Forget what was made but not shown, and go on from what the viewer sees."""

@@ -24,8 +24,8 @@ from services.face.visemes import (
 from visavis.errors import InvalidInputError
 from visavis.media import MelChunk
 
-_KEPT_S = 1.0
-"""How much of the past is kept: it shapes the present through coarticulation."""
+_KEPT_S = 3.0
+"""How much of the past is kept: it shapes the present, and after a pause it is said again."""
 _PHRASE_END_S = 0.14
 _STRESSED_S = 0.09
 _BLOCK = 15
@@ -52,7 +52,7 @@ class LipTrack(Protocol):
         ...
 
     def at(self, time_s: float) -> NDArray[np.float32]:
-        """Coefficients at an instant, never earlier than the last: [len(LIP_COEFFICIENTS)]."""
+        """Coefficients at an instant, at most 2.5 s before the latest: [len(LIP_COEFFICIENTS)]."""
         ...
 
     def stresses(self, until_s: float) -> list[tuple[float, float]]:

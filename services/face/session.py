@@ -135,7 +135,8 @@ class FaceSession:
         async for chunk in self._subscriptions[Kind.CLOCK]:
             assert isinstance(chunk, ClockChunk)
             played_s = chunk.place.pts / chunk.sample_rate_hz
-            self._animator.played(chunk.place.turn, played_s, self._clock.now())
+            turn, now = chunk.place.turn, self._clock.now()
+            self._animator.played(turn, played_s, now, paused=chunk.paused)
             self._news.set()
 
     async def _hear(self, kind: Kind) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from services.tts.sound import (
     spoken_hops,
 )
 from services.tts.spoken_urls import say_addresses
+from services.tts.word_ends import last_spoken_words, owners_within, place_words
 from visavis.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -57,8 +58,13 @@ class EnglishVoice:
 
     def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
-        for letters in self._phonemes(text):
-            block = self._synthesise(letters, speed)
+        parts = self._phonemes(text)
+        counts = [len(_ends_of_spoken_words(part)) for part in parts]
+        owners = last_spoken_words(text, sum(counts))
+        spoken = 0
+        for letters, count in zip(parts, counts, strict=True):
+            block = self._synthesise(letters, speed, owners_within(owners, spoken, count))
+            spoken += count
             if block is not None:
                 yield block
 
@@ -94,7 +100,7 @@ class EnglishVoice:
             halves = (" ".join(words[:middle]), " ".join(words[middle:]))
             return " ".join(filter(None, map(self._letters, halves)))
 
-    def _synthesise(self, letters: str, speed: float) -> Block | None:
+    def _synthesise(self, letters: str, speed: float, owners: Sequence[int | None]) -> Block | None:
         ids = [_PADDING_ID, *(self._ids[letter] for letter in letters), _PADDING_ID]
         outputs = self._engine.infer(
             {"ids": np.array([ids], np.int64), "speed": np.array([speed], np.float32)}
@@ -106,17 +112,41 @@ class EnglishVoice:
         hops = (outputs["durations"] * hops_per_unit).tolist()
         spans = cut_spans(arpabet_spans(["", *letters, ""], hops), _LATE_HOPS, sum(hops))
         spans.append(Span(SILENCE, _LATE_HOPS))
-        return _trimmed(np.asarray(voice * _GAIN, np.float32), spans)
+        heard_hops = np.cumsum(hops) - _LATE_HOPS
+        ends = [int(heard_hops[end]) for end in _ends_of_spoken_words(letters)]
+        return _trimmed(np.asarray(voice * _GAIN, np.float32), spans, ends, owners)
+
+
+def _ends_of_spoken_words(letters: str) -> list[int]:
+    """Letters up to the end of each word, marks behind it left out."""
+    ends: list[int] = []
+    open_word = False
+    for position, letter in enumerate(letters, start=1):
+        if letter.isalpha():
+            if not open_word:
+                ends.append(position)
+            ends[-1] = position
+            open_word = True
+        elif letter.isspace():
+            open_word = False
+    return ends
 
 
 def _spell_digits(match: re.Match[str]) -> str:
     return " ".join(match.group())
 
 
-def _trimmed(voice: NDArray[np.float32], spans: list[Span]) -> Block | None:
+def _trimmed(
+    voice: NDArray[np.float32],
+    spans: list[Span],
+    word_ends_hops: list[int],
+    owners: Sequence[int | None],
+) -> Block | None:
     first, end = spoken_hops(voice)
     if first == end:
         return None
     heard = fade(voice[first * HOP_SAMPLES : end * HOP_SAMPLES])
     kept = cut_spans(spans, first, end)
-    return Block(heard, log_mel(heard), place_spans(kept, 0, end - first))
+    ends = [min(max(hops, first + 1), end) for hops in word_ends_hops]
+    words = place_words(owners, ends, first, end)
+    return Block(heard, log_mel(heard), place_spans(kept, 0, end - first), words)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.tts.normalizer_zh import normalize
-from services.tts.phonemes_zh import BREAK, END, BakerPhonemes, pinyin_spans
+from services.tts.phonemes_zh import BREAK, END, BakerPhonemes, is_final, pinyin_spans
 from services.tts.sound import (
     HOP_SAMPLES,
     MEL_MARGIN_SAMPLES,
@@ -21,6 +21,7 @@ from services.tts.sound import (
     log_mel_padded,
     place_spans,
 )
+from services.tts.word_ends import last_spoken_words, owners_within, place_words
 from visavis.engine import Engine, Resident, host_array
 
 # The vocoder sees 24 frames to each side: with that much context a piece comes out as it does in
@@ -57,17 +58,26 @@ class MandarinVoice:
     def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
         """Sound of `text`, first pieces first; nothing where it has no sound."""
         symbols = self.phonemes.symbols(normalize(text))
+        owners = last_spoken_words(text, sum(map(is_final, symbols)))
+        spoken = 0
         for part in split_symbols(symbols):
-            mel, spans = self._acoustics(part, speed)
-            yield from self._vocode(mel, spans)
+            count = sum(map(is_final, part))
+            here = owners_within(owners, spoken, count)
+            spoken += count
+            mel, spans, ends = self._acoustics(part, speed)
+            yield from self._vocode(mel, spans, ends, here)
 
     def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:
         """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all."""
-        mel, spans = self._acoustics(symbols, speed)
+        mel, spans, _ = self._acoustics(symbols, speed)
         return host_array(mel), spans
 
-    def _acoustics(self, symbols: list[str], speed: float) -> tuple[Resident, list[Span]]:
-        """The same. On a GPU the mel stays there: only the vocoder needs it.
+    def _acoustics(
+        self, symbols: list[str], speed: float
+    ) -> tuple[Resident, list[Span], list[int]]:
+        """The same, and the hop where each syllable ends.
+
+        On a GPU the mel stays there: only the vocoder needs it.
 
         What the bus carries is the mel of the voice, which both languages have: 80 float32
         every 300 samples, 25.6 kB for a second of speech.
@@ -81,7 +91,9 @@ class MandarinVoice:
         hidden = np.repeat(encoded["hidden"], durations, axis=1)
         mask = np.ones(hidden.shape[:2], np.float32)
         mel = self._decoder.infer_resident({"hidden": hidden, "mask": mask}, ["mel"])["mel"]
-        return mel, pinyin_spans([*symbols, END], durations.tolist())
+        heard = np.cumsum(durations)
+        ends = [int(heard[i]) for i, symbol in enumerate(symbols) if is_final(symbol)]
+        return mel, pinyin_spans([*symbols, END], durations.tolist()), ends
 
     def vocode(self, mel: Resident, first: int, end: int) -> NDArray[np.float32]:
         """Voice [(end - first) * 300] of the frames `first` to `end` of mel [1, T, 80].
@@ -93,7 +105,13 @@ class MandarinVoice:
         voice: NDArray[np.float32] = self._vocoder.infer({"mel": mel[:, left:right]})["voice"][0]
         return voice[(first - left) * HOP_SAMPLES : (end - left) * HOP_SAMPLES] * _GAIN
 
-    def _vocode(self, mel: Resident, spans: list[Span]) -> Iterator[Block]:
+    def _vocode(
+        self,
+        mel: Resident,
+        spans: list[Span],
+        ends_hops: Sequence[int],
+        owners: Sequence[int | None],
+    ) -> Iterator[Block]:
         total = mel.shape[1]
         begin, finish = _without_silence(spans, total)
         start, size = begin, FIRST_PIECE_FRAMES
@@ -115,6 +133,7 @@ class MandarinVoice:
                 voice,
                 log_mel_padded(around[surplus : len(around) - surplus]),
                 place_spans(cut_spans(spans, begin, finish), start - begin, end - begin),
+                place_words(owners, ends_hops, start, end),
             )
             start, size = end, min(PIECE_FRAMES, 3 * size)
 

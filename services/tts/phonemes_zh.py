@@ -90,6 +90,11 @@ class BakerPhonemes:
         return [symbol for symbol in symbols if symbol in self._ids]
 
 
+def is_final(symbol: str) -> bool:
+    """Whether `symbol` is a final with its tone, with which a syllable ends."""
+    return symbol[-1:].isdigit() and not symbol.startswith("#")
+
+
 def pinyin_spans(symbols: Sequence[str], hops: Sequence[int]) -> list[Span]:
     """Spans of the voice's symbols (the end mark last); their hops add up.
 

@@ -298,7 +298,8 @@ async def _hearing_out(requests: AsyncIterator[tts_pb2.SynthesizeRequest]) -> As
 
 
 def _responses(piece: SpeechPiece, seq: int) -> list[tts_pb2.SynthesizeResponse]:
-    voice = PcmChunk(Place("", 0, seq, piece.pts_samples), SAMPLE_RATE_HZ, piece.voice)
+    place = Place("", 0, seq, piece.pts_samples)
+    voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks)
     place = Place("", 0, seq, piece.pts_hops)
     mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes)
     return [

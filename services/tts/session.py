@@ -161,7 +161,8 @@ class Session:
     async def _publish(self, turn: Turn, seq: int, piece: SpeechPiece) -> None:
         stamps = turn.ledger.take_stamps()
         place = Place(self._name, turn.number, seq, piece.pts_samples, stamps=stamps)
-        await self._bus.publish(Kind.VOICE, PcmChunk(place, SAMPLE_RATE_HZ, piece.voice))
+        voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks)
+        await self._bus.publish(Kind.VOICE, voice)
         place = Place(self._name, turn.number, seq, piece.pts_hops, stamps=stamps)
         mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes)
         await self._bus.publish(Kind.MEL, mel)

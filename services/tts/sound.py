@@ -9,6 +9,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from services.tts.word_ends import WordEnd
+
 SAMPLE_RATE_HZ = 24_000
 HOP_SAMPLES = 300
 N_MELS = 80
@@ -46,12 +48,14 @@ class Block:
     """Consecutive sound of one voice.
 
     voice: [hops * HOP_SAMPLES] float32; mel: [hops, N_MELS] float32; spans: the phonemes that start
-    in the block, each with its whole length, which may reach into the next block.
+    in the block, each with its whole length, which may reach into the next block; words: the words
+    of the text that end in the block, as far as that is known.
     """
 
     voice: NDArray[np.float32]
     mel: NDArray[np.float32]
     spans: tuple[PlacedSpan, ...]
+    words: tuple[WordEnd, ...] = ()
 
 
 def log_mel(voice: NDArray[np.float32]) -> NDArray[np.float32]:

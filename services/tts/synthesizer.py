@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -26,9 +26,10 @@ from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silenc
 from services.tts.text_chunker import Pause, Phrase, TextChunker
 from services.tts.text_cleaner import clean
 from services.tts.voices import language_of, voice_named, voices_for
+from services.tts.word_ends import WordEnd, ends_of_words
 from visavis.engine import Engine, EngineState, joined_state, open_engine
 from visavis.errors import InvalidInputError
-from visavis.media import PhonemeSpan
+from visavis.media import PhonemeSpan, TextMark
 from visavis.models import bundle_path
 
 MIN_SPEED, MAX_SPEED = 0.5, 2.0
@@ -79,13 +80,15 @@ class SpeechPiece:
 
     voice: [N] int16 at 24 kHz, N a multiple of 300; mel: [N / 300, 80] float32, see sound.log_mel;
     phonemes: those that start in this piece, counted from the answer's first sample (their ends may
-    lie in a later piece); pts_samples: place of the piece's first sample in the answer.
+    lie in a later piece); pts_samples: place of the piece's first sample in the answer; marks:
+    where words of the text end in it, and the phrase before it.
     """
 
     voice: NDArray[np.int16]
     mel: NDArray[np.float32]
     phonemes: tuple[PhonemeSpan, ...]
     pts_samples: int
+    marks: tuple[TextMark, ...] = ()
 
     @property
     def pts_hops(self) -> int:
@@ -105,6 +108,10 @@ class Answer:
         self._options = options.checked()
         self._phrases = phrases
         self._pause = Pause.NONE
+        self._said = 0
+        """Characters of all phrases so far."""
+        self._phrase_end: tuple[TextMark, ...] = ()
+        """Goes out with the piece that follows the phrase."""
         self.produced_samples = 0
 
     def speak(self, phrase: Phrase) -> Iterator[SpeechPiece]:
@@ -113,14 +120,25 @@ class Answer:
         Nothing for a phrase without anything to say; its pause still counts.
         """
         text = clean(phrase.text)
+        ends = self._word_ends(phrase.text, text)
+        self._said += len(phrase.text)
         blocks = self._blocks(text) if text else iter(())
         spoken = False
         for block in blocks:
             if not spoken and self.produced_samples:
-                yield from self._pieces(silence(self._pause_hops(_PAUSE_HOPS[self._pause])))
-            yield from self._pieces(block)
+                yield from self._pieces(silence(self._pause_hops(_PAUSE_HOPS[self._pause])), ends)
+            yield from self._pieces(block, ends)
             spoken = True
+        if spoken:
+            self._phrase_end = (TextMark(self._said, self.produced_samples),)
         self._pause = phrase.pause if spoken else max(self._pause, phrase.pause)
+
+    def _word_ends(self, raw: str, text: str) -> list[int]:
+        """Where the words of `text`, which is `raw` without its markup, end in the answer."""
+        ends = ends_of_words(raw)
+        if len(ends) != len(ends_of_words(text)):
+            return []
+        return [self._said + end for end in ends]
 
     def prerender(self, phrase: Phrase) -> Iterator[Block]:
         """Make the phrase's sound and keep it; nothing where it is kept already."""
@@ -144,18 +162,22 @@ class Answer:
 
     def _synthesise(self, text: str) -> Iterator[Block]:
         joined = False
+        before = 0
         for run in split_by_script(text, self._options.language):
             first = True
             for block in self._voices[run.language].speak(run.text, speed=self._options.speed):
                 if joined and first:
                     yield silence(self._pause_hops(_RUN_PAUSE_HOPS))
-                yield block
+                words = tuple(WordEnd(before + word, hops) for word, hops in block.words)
+                yield replace(block, words=words)
                 first, joined = False, True
+            before += len(ends_of_words(run.text))
 
     def _pause_hops(self, hops: int) -> int:
         return max(1, round(hops / self._options.speed))
 
-    def _pieces(self, block: Block) -> Iterator[SpeechPiece]:
+    def _pieces(self, block: Block, ends: Sequence[int]) -> Iterator[SpeechPiece]:
+        """ends: characters of the answer up to the end of each word that the block may name."""
         pcm = to_pcm(limit(block.voice * np.float32(self._options.volume)))
         start, hops = 0, len(block.mel)
         origin = self.produced_samples
@@ -169,10 +191,16 @@ class Answer:
                 for span in block.spans
                 if start <= span.start_hops < end
             )
+            words = tuple(
+                TextMark(ends[word], origin + hops * HOP_SAMPLES)
+                for word, hops in block.words
+                if start < hops <= end and word < len(ends)
+            )
+            marks, self._phrase_end = (*self._phrase_end, *words), ()
             voice = pcm[start * HOP_SAMPLES : end * HOP_SAMPLES]
             pts_samples = self.produced_samples
             self.produced_samples += len(voice)
-            yield SpeechPiece(voice, block.mel[start:end], spans, pts_samples)
+            yield SpeechPiece(voice, block.mel[start:end], spans, pts_samples, marks)
             start = end
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from playwright.async_api import Page, expect
@@ -133,8 +135,43 @@ async def test_latency_strip_lays_stages_on_one_axis(page: Page, stub: StubGatew
     await expect(page.locator(".latency-total")).to_have_text("287 ms")
     bars = page.locator(".lane .bar")
     lefts = [await bars.nth(i).evaluate("bar => bar.style.left") for i in range(2)]
-    assert lefts == ["0%", "50%"]
+    assert [round(float(left.rstrip("%")), 1) for left in lefts] == [0, 29.6]
     await expect(page.locator(".stage-name").first).to_have_text("Recognise")
+
+
+async def test_the_waterfall_tells_work_from_waiting(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+
+    def span(stage: str, kind: str, start_ms: float, end_ms: float, chunk: str = "first") -> Any:
+        times = {"start_ms": start_ms, "end_ms": end_ms}
+        return {"stage": stage, "kind": kind, "chunk": chunk, **times}
+
+    spans = [
+        span("llm", "transfer", 0, 10),
+        span("llm", "queue", 10, 20),
+        span("llm", "compute", 20, 60),
+        span("tts", "wait", 60, 80),
+        span("tts", "compute", 80, 100),
+        span("tts", "compute", 900, 990, "last"),
+    ]
+    latency = {"turn": 1, "stages": [], "spans": spans, "voice_to_voice_ms": 100.0}
+    stub.push({"type": "latency", **latency, "first_frame_ms": 104.0, "overhead_ms": 4.5})
+    await expect(page.locator(".stage-row")).to_have_count(2)
+    await expect(page.locator(".stage-ms").first).to_have_text("40 ms")
+    bars = await page.locator(".lane .bar").evaluate_all(
+        "bars => bars.map(({ dataset, style }) => [dataset.kind, style.left, style.width])"
+    )
+    assert bars == [
+        ["transfer", "0%", "10%"], ["queue", "10%", "10%"], ["compute", "20%", "40%"],
+        ["wait", "60%", "20%"], ["compute", "80%", "20%"],
+    ]  # fmt: skip
+    facts = page.locator(".latency-facts")
+    await expect(facts).to_contain_text("worksqueueswaitstravels")
+    await expect(facts).to_contain_text("Overhead 4.5 ms")
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await page.locator("#latency").evaluate("strip => { strip.open = true; }")
+    wide = await page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 360
 
 
 async def test_errors_of_the_gateway_become_alerts(page: Page, stub: StubGateway) -> None:

@@ -103,6 +103,19 @@ class Viewer:
         self.waiting.clear()
         self.playing = None
 
+    def pause(self) -> float:
+        """Seconds of the turn that have been played."""
+        assert self.playing is not None
+        played_s = self._played_s()
+        self.animator.played(self.playing[0], played_s, self.now_s, paused=True)
+        self.waiting.clear()
+        self.playing = None
+        return played_s
+
+    def resume(self, turn: int, played_s: float) -> None:
+        self.playing = (turn, self.now_s - played_s)
+        self.animator.played(turn, played_s, self.now_s)
+
     def _show(self) -> None:
         while self.waiting:
             frame = self.waiting[0]
@@ -184,6 +197,42 @@ def test_idle_to_speech_to_idle_without_a_jump() -> None:
     assert max(mouth(f) for f in spoken) == 1.0
     assert viewer.shown[-1].live and mouth(viewer.shown[-1]) == 0
     assert_smooth(viewer.poses())
+
+
+@pytest.mark.parametrize("paused_s", [0.1, 3.0])
+def test_a_pause_rests_the_face_and_an_earlier_frame_follows_it(paused_s: float) -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.run(1.0)
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(1.0)
+    assert viewer.pause() == pytest.approx(1.0)
+    before = len(viewer.frames)
+    viewer.run(paused_s)
+    rest = viewer.frames[before:]
+    assert all(f.live for f in rest) and rest[0].restart and rest[-1].turn == 0
+    assert len(rest) == pytest.approx(paused_s * FPS, abs=1)
+    viewer.resume(1, 0.8)
+    before = len(viewer.frames)
+    viewer.run(3.0)
+    again = [f for f in viewer.frames[before:] if not f.live]
+    assert [f.index for f in again] == list(range(20, SENTENCE_FRAMES))
+    assert again[0].restart and again[-1].last
+    assert viewer.shown[-1].live and mouth(viewer.shown[-1]) == 0
+    assert_smooth(viewer.poses())
+
+
+def test_a_pause_behind_the_last_frame_can_be_gone_back_from() -> None:
+    viewer = Viewer(Animator(seed=1))
+    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(SENTENCE_S - 0.1)  # all frames are made
+    viewer.pause()
+    viewer.run(0.5)
+    viewer.resume(1, SENTENCE_S - 0.5)
+    before = len(viewer.frames)
+    viewer.run(1.0)
+    assert [f.last for f in viewer.frames[before:] if not f.live][-1]
 
 
 def test_the_first_speaking_frame_needs_only_the_first_chunk() -> None:

@@ -104,6 +104,7 @@ async def test_a_known_question_is_prepared_in_the_pause_and_interrupted_like_an
         await collect(session, "speaking")
         visitor.utterance = 2
         await visitor.does(TranscriptEvent.SPEECH_STARTED)
+        await visitor.does(TranscriptEvent.PARTIAL, "Stop")
         events = await collect(session, "interrupted")
         assert len(events[-1]["heard"]) < len("From nine to five.")
         assert doubles.seen.prompts == []

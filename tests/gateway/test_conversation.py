@@ -137,7 +137,7 @@ def test_what_belongs_to_an_old_turn_is_ignored(talk: Conversation) -> None:
 
 
 def test_speech_from_first_sound_to_turn(talk: Conversation) -> None:
-    assert of(talk.speech_started(1), StateEvent) == [StateEvent(state="listening")]
+    assert of(talk.speech_started(1, 0), StateEvent) == [StateEvent(state="listening")]
     assert of(talk.partial(1, "what is"), TranscriptEvent) == [
         TranscriptEvent(utterance=1, text="what is", final=False)
     ]
@@ -151,7 +151,7 @@ def test_speech_from_first_sound_to_turn(talk: Conversation) -> None:
     ("partial", "read"), [("How far is the mo.", "How far is the"), ("月亮有多远", "月亮有多")]
 )
 def test_what_is_surely_said_is_read_ahead(talk: Conversation, partial: str, read: str) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     (ahead,) = of(talk.partial(1, partial), ReadAhead)
     assert [(m.role, m.content) for m in ahead.messages] == [
         ("system", "Be brief."),
@@ -160,7 +160,7 @@ def test_what_is_surely_said_is_read_ahead(talk: Conversation, partial: str, rea
 
 
 def test_a_single_word_may_be_any_other(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     assert of(talk.partial(1, "What?"), ReadAhead) == []
 
 
@@ -170,7 +170,7 @@ def test_a_typed_question_is_not_disturbed_by_reading(talk: Conversation) -> Non
 
 
 def test_a_pause_prepares_an_answer_that_nobody_sees(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     actions = talk.paused(1, "What is it?", 0.8, 1)
     assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "speech", opens=True, held=True)]
     assert of(actions, Emit) == []
@@ -179,7 +179,7 @@ def test_a_pause_prepares_an_answer_that_nobody_sees(talk: Conversation) -> None
 
 
 def test_final_words_confirm_what_was_prepared(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     talk.paused(1, "What is it?", 0.8, 1)
     talk.token(1, "It is ", last=False, now=1)
     actions = talk.final(1, "What is it?", 2)
@@ -192,7 +192,7 @@ def test_final_words_confirm_what_was_prepared(talk: Conversation) -> None:
 
 
 def test_another_full_stop_is_no_other_question(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     talk.paused(1, "what is it", 0.8, 1)
     actions = talk.final(1, "What is it?", 2)
     assert of(actions, ConfirmTurn) == [ConfirmTurn(1)]
@@ -200,7 +200,7 @@ def test_another_full_stop_is_no_other_question(talk: Conversation) -> None:
 
 
 def test_a_visitor_who_goes_on_voids_what_was_prepared(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     talk.paused(1, "What is", 0.8, 1)
     actions = talk.partial(1, "What is the time")
     assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
@@ -210,7 +210,7 @@ def test_a_visitor_who_goes_on_voids_what_was_prepared(talk: Conversation) -> No
 
 
 def test_other_final_words_begin_anew(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     talk.paused(1, "What is", 0.8, 1)
     actions = talk.final(1, "What is it?", 2)
     assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech", opens=True)]
@@ -235,38 +235,29 @@ def test_an_unlikely_end_prepares_nothing(talk: Conversation) -> None:
     assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
 
 
-def test_speech_interrupts_the_answer(talk: Conversation) -> None:
-    talk.submit_text("Hi.", 0)
-    answer(talk, 1, "Hello you there.")
-    actions = talk.speech_started(1)
-    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
-    assert of(actions, TurnEvent)[0].reason == "speech"
-    assert talk.state == "listening"
-
-
 def test_speech_while_thinking_goes_on_with_the_question(talk: Conversation) -> None:
     talk.final(1, "I like", 0)
-    talk.speech_started(2)
+    talk.speech_started(2, 0)
     assert prompt(talk.final(2, "green apples.", 1))[1:] == [("user", "I like green apples.")]
 
 
 def test_noise_is_forgotten(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     talk.paused(1, "hm", 0.9, 1)
-    actions = talk.discarded(1)
+    actions = talk.discarded(1, 0)
     assert of(actions, CloseTurn) == [CloseTurn(1, "discarded")]
     assert of(actions, TranscriptEvent)[0].text == ""
     assert talk.state == "idle"
 
 
 def test_a_final_without_words_is_noise(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     assert of(talk.final(1, "  ", 1), BeginAnswer) == []
     assert talk.state == "idle"
 
 
 def test_a_pause_does_not_disturb_a_typed_question(talk: Conversation) -> None:
-    talk.speech_started(1)
+    talk.speech_started(1, 0)
     talk.submit_text("Typed.", 1)
     assert talk.paused(1, "spoken", 0.9, 1) == []
 
@@ -298,7 +289,7 @@ def test_a_failed_question_is_not_asked_again(talk: Conversation) -> None:
 @pytest.mark.parametrize("stage", ["llm", "tts", "face"])
 def test_a_lost_stage_ends_the_turn_that_needs_it(talk: Conversation, stage: str) -> None:
     talk.submit_text("Hi.", 0)
-    actions = talk.stage_lost(stage, "gone")
+    actions = talk.stage_lost(stage, "gone", 0)
     assert of(actions, CloseTurn) == [CloseTurn(1, "failed")]
     assert stage in of(actions, ErrorEvent)[0].message
 
@@ -307,15 +298,15 @@ def test_a_lost_stage_ends_the_turn_that_needs_it(talk: Conversation, stage: str
 def test_a_lost_stage_whose_work_is_done_changes_nothing(talk: Conversation, stage: str) -> None:
     talk.submit_text("Hi.", 0)
     answer(talk, 1, "Hello.")
-    actions = talk.stage_lost(stage, "gone")
+    actions = talk.stage_lost(stage, "gone", 0)
     assert of(actions, CloseTurn) == []
     assert of(actions, ErrorEvent)[0].code == "stage_lost"
     assert talk.state == "speaking"
 
 
 def test_without_ears_nobody_listens(talk: Conversation) -> None:
-    talk.speech_started(1)
-    talk.stage_lost("asr", "gone")
+    talk.speech_started(1, 0)
+    talk.stage_lost("asr", "gone", 0)
     assert talk.state == "idle"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.heard import heard_text
+from gateway.heard import SpokenMark, heard_text, word_start_s
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,37 @@ from gateway.heard import heard_text
 )
 def test_cut_at_a_word(text: str, played_s: float, voice_s: float | None, heard: str) -> None:
     assert heard_text(text, played_s=played_s, voice_s=voice_s) == heard
+
+
+WORDS = [SpokenMark(3, 0.5), SpokenMark(7, 2.0), SpokenMark(13, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("played_s", "heard"),
+    [
+        (0.1, ""),
+        (0.45, ""),
+        (0.48, "one"),  # but for a breath
+        (1.9, "one"),  # however long the second word takes
+        (2.0, "one two"),
+        (2.6, "one two three"),
+        (9.0, "one two three"),
+    ],
+)
+def test_what_the_voice_tells_is_exact(played_s: float, heard: str) -> None:
+    assert heard_text("one two three", played_s=played_s, marks=WORDS) == heard
+
+
+def test_a_mark_behind_several_words_shares_its_time_out() -> None:
+    marks = [SpokenMark(8, 4.0)]
+    assert heard_text("aaa bbb ccc", played_s=1.9, marks=marks) == "aaa"
+    assert heard_text("aaa bbb ccc", played_s=4.0, marks=marks) == "aaa bbb"
+    assert heard_text("aaa bbb ccc", played_s=5.9, voice_s=6.0, marks=marks) == "aaa bbb"
+    assert heard_text("aaa bbb ccc", played_s=6.0, voice_s=6.0, marks=marks) == "aaa bbb ccc"
+
+
+def test_the_word_that_is_being_spoken() -> None:
+    assert word_start_s(WORDS, 0.2) == 0.0
+    assert word_start_s(WORDS, 1.0) == 0.5
+    assert word_start_s(WORDS, 2.6) is None
+    assert word_start_s([], 1.0) is None

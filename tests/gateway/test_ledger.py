@@ -80,9 +80,18 @@ def test_a_held_turn_waits_for_the_visitor_and_then_for_its_picture() -> None:
 
 
 def test_a_picture_that_came_too_late_held_up_nothing_after_the_start() -> None:
-    found = spans(ledger({**IN_SERIES, "first_picture": 400, "started": 390}))
-    assert found["playout", "wait", "first"] == [(322, 390)]
-    assert ("playout", "queue", "first") not in found
+    late = spans(ledger({**IN_SERIES, "first_picture": 400, "started": 390}))
+    never = {name: at for name, at in IN_SERIES.items() if name != "first_picture"}
+    for found in (late, spans(ledger({**never, "started": 390}))):
+        assert found["playout", "wait", "first"] == [(322, 390)]
+        assert ("playout", "queue", "first") not in found
+
+
+def test_where_nobody_watches_the_voice_waits_for_a_tick_only() -> None:
+    never = {name: at for name, at in IN_SERIES.items() if name != "first_picture"}
+    found = spans(ledger({**never, "started": 335}))
+    assert found["playout", "queue", "first"] == [(322, 335)]
+    assert ("playout", "wait", "first") not in found
 
 
 def test_the_last_chunk_has_its_own_spans() -> None:
@@ -222,7 +231,7 @@ def test_an_empty_voice_is_no_first_voice() -> None:
     voice = PcmChunk(Place("s", 1, 0, 0, last=True), 24_000, np.ones(9, np.int16))
     watch.voice(voice, 1.3)
     watch.tick(tick((PlayoutEvent.STARTED, 1)), Playout(), 1.5)
-    assert [(s.kind, s.start_ms) for s in latency_of(watch).spans] == [("queue", 300)]
+    assert [(s.kind, s.start_ms) for s in latency_of(watch).spans] == [("wait", 300)]
 
 
 def test_gaps_in_the_voice_are_counted_for_their_turn() -> None:

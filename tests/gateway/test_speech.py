@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from gateway import metrics
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
@@ -107,6 +108,8 @@ async def test_speech_cuts_the_answer_off(
     await collect(session, "speaking")
     inside = gateway.inside.sessions.get(session.id)
     await visitor.does(E.SPEECH_STARTED)
+    await until(lambda: inside._playout.paused)
+    await visitor.does(E.PARTIAL, "Stop")
     events = await collect(session, "interrupted")
     assert events[-1]["reason"] == "speech"
     await until(lambda: not inside._playout.playing)
@@ -114,6 +117,45 @@ async def test_speech_cuts_the_answer_off(
     await visitor.does(E.FINAL, "Stop.")
     events = await collect(session, "finished")
     assert [m[1] for m in doubles.seen.prompts[-1]][-1].endswith("Stop.")
+
+
+async def test_a_listener_s_word_does_not_end_the_answer(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles, gateway: RunningGateway
+) -> None:
+    doubles.script.voice_s = 1.0
+    await session.say("Tell me a story.")
+    await collect(session, "speaking")
+    inside = gateway.inside.sessions.get(session.id)
+    await visitor.does(E.SPEECH_STARTED)
+    await until(lambda: inside._playout.paused)
+    stood = inside._playout.played_samples
+    await visitor.does(E.PAUSED, "Uh-huh.", end_of_turn_probability=0.5)
+    await until(lambda: not inside._playout.paused)
+    await visitor.does(E.FINAL, "Uh-huh.")
+    events = await collect(session, "finished")
+    assert [e["event"] for e in events if e["type"] == "turn"] == ["finished"]
+    states = [e["state"] for e in events if e["type"] == "state"]
+    assert states == ["speaking", "listening", "speaking"]
+    assert len(doubles.seen.prompts) == 1
+    assert stood < inside._playout.played_samples == 48_000
+
+
+async def test_a_contradicted_answer_leaves_no_trace(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles, client: GatewayClient
+) -> None:
+    wasted = metrics.speculation_wasted_voice_seconds._value.get()
+    await visitor.does(E.SPEECH_STARTED)
+    await visitor.does(E.PAUSED, "Tell me", end_of_turn_probability=0.9)
+    await until(lambda: doubles.seen.prompts)
+    await visitor.does(E.PARTIAL, "Tell me about Peru")
+    await visitor.does(E.FINAL, "Tell me about Peru.")
+    events = await collect(session, "finished")
+    records = (await client.call("GET", f"/v1/sessions/{session.id}/turns")).json()
+    answered = [e["turn"] for e in events if e["type"] == "answer"]
+    assert {e["turn"] for e in events if e.get("turn")} == set(answered) == {answered[0]}
+    assert [r["turn"] for r in records] == [answered[0]]
+    assert [m[1] for m in doubles.seen.prompts[-1]] == ["Tell me about Peru."]
+    assert metrics.speculation_wasted_voice_seconds._value.get() >= wasted
 
 
 async def test_the_sound_goes_silent_at_once(

@@ -1,4 +1,4 @@
-"""Every plan of the tiny profile: same numbers as on the CPU, how fast, how much memory."""
+"""Every plan of the bundles that are here: numbers as on the CPU, how fast, how much memory."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.engine.tensorrt.resident import CudaTensor
 from visavis.engine.tensorrt.source import BundlePlan
 from visavis.errors import InvalidInputError
-from visavis.models import profile
+from visavis.models.listing import pullable_catalog
 from visavis.plans.bench import bench_engine, dummy_inputs
 from visavis.plans.cache import PlanCache
 from visavis.plans.freshness import PlanRequest
 from visavis.plans.graphs import float_graph
 from visavis.plans.recipe import PlanRecipe, recipes_of
 
-# whisper-base: its float graph alone takes a minute to make; `visavis engine bench` measures it.
-BUNDLES = sorted({name for names in profile("tiny").values() for name in names} - {"whisper-base"})
 PLANS = [
     (name, recipe.name, precision)
-    for name in (*BUNDLES, "audio-to-face")
+    for name in pullable_catalog().names
     for recipe in recipes_of(name)
     for precision in ("fp32", "fp16")
     if precision in recipe.precisions

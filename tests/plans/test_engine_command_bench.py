@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,11 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.fakes import ManualClock
+from tests.plans.compiling import rtx
 from tests.plans.small_graphs import profile, recipe
+from tests.plans.small_store import Engine as RunCommand
+from visavis.cli import engine_bench
 from visavis.engine.base import Engine, Tensors, TensorSpec
+from visavis.engine.onnxruntime import OnnxRuntimeEngine
+from visavis.engine.tensorrt.source import BundlePlan
 from visavis.errors import InvalidInputError
 from visavis.plans.bench import BenchRow, batched_shapes, bench_engine, dummy_inputs
 from visavis.plans.bench_picture import draw
+from visavis.plans.targets import PORTABLE
 
 RECIPE = recipe(profile((1, 8), (1, 8), (4, 8)))
 SVG = "{http://www.w3.org/2000/svg}"
@@ -146,3 +153,31 @@ def test_the_picture_has_a_line_per_engine_and_leaves_out_what_was_not_measured(
 
 def test_a_picture_of_nothing_is_still_one() -> None:
     assert ElementTree.fromstring(draw("none", [])).findall(f"{SVG}polyline") == []
+
+
+class OnGpu(OnnxRuntimeEngine):
+    """Stands where the engine of a GPU would be: what it measures is no GPU."""
+
+    def __init__(self, model: Path, *, source: BundlePlan, **_: Any) -> None:
+        super().__init__(model, device="cpu", threads=1)
+        self.source = source
+
+
+def test_plan_and_fallback_are_measured_in_one_run(
+    engine: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_bench, "_gpu", lambda choice: ((rtx(), PORTABLE), ""))
+    monkeypatch.setattr(engine_bench, "TensorRTEngine", OnGpu)
+    told = engine("bench", "small-net", "--seconds", "0.05", "--batch", "1", "--batch", "8").output
+    rows = [line.split() for line in told.splitlines() if " fp32 " in line or " fp16 " in line]
+    measured = [row for row in rows if re.fullmatch(r"[\d.]+", row[-1])]
+    labels = ["onnxruntime cpu fp32", "tensorrt_rtx fp32", "tensorrt_rtx fp16"]
+    assert [" ".join(row[:-6]) for row in measured] == [labels[0], *labels]
+    assert [row[-6] for row in measured] == ["1", "8", "1", "1"]
+    # × fallback: itself, and each plan against the fallback at the same batch size.
+    assert [row[-2] for row in measured[:2]] == ["1.0", "1.0"]
+    assert all(float(row[-2]) > 0 for row in measured[2:])
+    # The plan takes four at most; the fallback takes what comes.
+    refused = [line for line in told.splitlines() if "tensorrt_rtx" in line and " 8 " in line]
+    assert len(refused) == 2
+    assert "x has the shape [8, 8]" in " ".join(told.split())

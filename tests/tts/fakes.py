@@ -9,6 +9,7 @@ import numpy as np
 from services.tts.phrase_cache import PhraseCache
 from services.tts.sound import HOP_SAMPLES, N_MELS, Block, PlacedSpan
 from services.tts.synthesizer import Synthesizer
+from services.tts.word_ends import WordEnd
 
 HOPS_PER_WORD = 24
 
@@ -26,11 +27,11 @@ class WordVoice:
         self.heard.append(text)
         if self.broken is not None:
             raise self.broken
-        for word in text.split():
+        for index, word in enumerate(text.split()):
             hops = round(HOPS_PER_WORD / speed)
             voice = np.full(hops * HOP_SAMPLES, self.level, np.float32)
             mel = np.ones((hops, N_MELS), np.float32)
-            yield Block(voice, mel, (PlacedSpan(word, 0, hops),))
+            yield Block(voice, mel, (PlacedSpan(word, 0, hops),), (WordEnd(index, hops),))
 
 
 def word_synthesizer(**options: object) -> tuple[Synthesizer, dict[str, WordVoice]]:

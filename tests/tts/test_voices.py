@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -168,3 +169,30 @@ def test_mandarin_marks_words_and_clauses(phonemes: BakerPhonemes) -> None:
         "sil ^ in2 #0 h ang2 #3 ^ er4 #0 sh iii2 #0 ^ u3 #1 g e4 #0 d e5 sil"
     )
     assert phonemes.symbols("，。!") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "known"),
+    [
+        ("Hello there, I am **fine**. And you?", "en", 7),
+        ("In 1984 it was well-known.", "en", 5),
+        ("今天天气很好，我们去公园吧。", "zh", 12),
+        ("我用iPhone看NBA。", "zh", 5),
+    ],
+)
+def test_the_voice_tells_where_each_word_ends(
+    synthesizer: Synthesizer, text: str, language: str, known: int
+) -> None:
+    pieces = list(synthesizer.speak(text, language=language))
+    marks = [mark for piece in pieces for mark in piece.marks]
+    words = {m.chars: m.samples for m in marks}
+    ends = [
+        word.end() for word in re.finditer(r"[\w'*.-]+[,.?]*" if language == "en" else ".", text)
+    ]
+    assert len(words) == known and set(words) <= set(ends)
+    assert list(words.values()) == sorted(set(words.values()))
+    length = len(voice_of(pieces))
+    assert length - 24_000 * 0.1 < marks[-1].samples <= length
+    for piece in pieces:
+        end = piece.pts_samples + len(piece.voice)
+        assert all(m.samples <= end for m in piece.marks)

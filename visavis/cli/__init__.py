@@ -17,6 +17,7 @@ from visavis.cli.doctor import doctor
 from visavis.cli.engine import engine_app
 from visavis.cli.models import models_app
 from visavis.cli.script import script
+from visavis.cli.timeline import timeline
 from visavis.cli.up import up
 from visavis.errors import VisavisError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(ask)
 app.command()(script)
+app.command()(timeline)
 app.add_typer(avatar_app, name="avatar")
 app.add_typer(cache_app, name="cache")
 app.add_typer(models_app, name="models")

@@ -58,14 +58,14 @@ def ask(
     """
     if output is not None:
         check_output(output)
-    spoken = _spoken_question(question)
+    spoken = spoken_question(question)
     console = Console()
 
     async def run() -> tuple[Exchange, bytes | None]:
         async with running_gateway(url, api_key, profile, console, command="ask") as client:
             options = {"language": language, "avatar": avatar, "voice": voice}
             async with client.session(**options) as session:
-                return await _converse(session, question, spoken, record=output is not None)
+                return await converse(session, question, spoken, record=output is not None)
 
     exchange, video = asyncio.run(run())
     if output is not None and video is not None:
@@ -76,7 +76,7 @@ def ask(
     _print(exchange, output, console)
 
 
-def _spoken_question(question: str) -> NDArray[np.int16] | None:
+def spoken_question(question: str) -> NDArray[np.int16] | None:
     """Sound at 16 kHz if `question` names a sound file, else None."""
     path = Path(question)
     if path.suffix.lower() not in _SOUND_SUFFIXES:
@@ -91,9 +91,10 @@ def _spoken_question(question: str) -> NDArray[np.int16] | None:
     return read_mono(path, MIC_RATE_HZ)
 
 
-async def _converse(
+async def converse(
     session: GatewaySession, question: str, spoken: NDArray[np.int16] | None, *, record: bool
 ) -> tuple[Exchange, bytes | None]:
+    """Ask and listen to the end; the recording, where one was wanted. Raises VisavisError."""
     if record:
         await session.record_turn()
     stop = asyncio.Event()

@@ -103,16 +103,25 @@ def layers_table(layers: Sequence[LayerInfo]) -> Table:
 
 
 def bench_table(title: str, rows: Sequence[BenchRow]) -> Table:
-    """Latency and throughput by engine and batch size."""
-    columns = ("engine", "batch:", "median ms:", "95 % ms:", "items/s:", "runs:")
+    """Latency and throughput by engine and batch size, and how many times as fast as the first
+    engine at the same size: the fallback."""
+    columns = ("engine", "batch:", "median ms:", "95 % ms:", "items/s:", "× fallback:", "runs:")
     table = _table(title, *columns)
     table.add_column("", overflow="fold")
+    fallback = {row.batch: row.per_second for row in rows if row.engine == rows[0].engine}
     for row in rows:
-        made = (f"{row.median_ms:,.2f}", f"{row.p95_ms:,.2f}", f"{row.per_second:,.1f}")
+        reference = fallback.get(row.batch, 0.0)
+        made = (
+            f"{row.median_ms:,.2f}",
+            f"{row.p95_ms:,.2f}",
+            f"{row.per_second:,.1f}",
+            f"{row.per_second / reference:,.1f}" if reference else "",
+            str(row.runs),
+        )
         table.add_row(
             row.engine,
             str(row.batch),
-            *(("", "", "", "") if row.problem else (*made, str(row.runs))),
+            *([""] * len(made) if row.problem else made),
             Text(row.problem, "yellow"),
         )
     return table

@@ -40,7 +40,12 @@ class EngineLane:
             self._queue_seconds.observe(time.perf_counter() - given_s)
             return work(*args, **kwargs)
 
-        return await asyncio.wrap_future(self._thread.submit(begin))
+        future = self._thread.submit(begin)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            if future.cancelled():  # it never began
+                nvtx.end(waiting)
 
     async def stream(
         self, work: Callable[P, Iterator[T]], /, *args: P.args, **kwargs: P.kwargs

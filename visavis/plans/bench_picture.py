@@ -48,8 +48,10 @@ def _panel(
     bottom = _TOP + _PANEL_HEIGHT
 
     def x_of(batch: int) -> float:
+        if len(batches) == 1:
+            return left + _PANEL_WIDTH / 2
         first, last = math.log2(batches[0]), math.log2(batches[-1])
-        return left + _PANEL_WIDTH * ((math.log2(batch) - first) / (last - first or 1.0))
+        return left + _PANEL_WIDTH * (math.log2(batch) - first) / (last - first)
 
     def y_of(amount: float) -> float:
         return bottom - _PANEL_HEIGHT * (

@@ -43,14 +43,24 @@ class StageStamp(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., monotonic_ns: _Optional[int] = ..., clock: _Optional[int] = ...) -> None: ...
 
 class PcmChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz", "pcm_s16le")
+    __slots__ = ("header", "sample_rate_hz", "pcm_s16le", "marks")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     PCM_S16LE_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
     pcm_s16le: bytes
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ...) -> None: ...
+    marks: _containers.RepeatedCompositeFieldContainer[TextMark]
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[TextMark, _Mapping]]] = ...) -> None: ...
+
+class TextMark(_message.Message):
+    __slots__ = ("chars", "samples")
+    CHARS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    chars: int
+    samples: int
+    def __init__(self, chars: _Optional[int] = ..., samples: _Optional[int] = ...) -> None: ...
 
 class WordTime(_message.Message):
     __slots__ = ("word", "start_ms", "end_ms")
@@ -181,9 +191,11 @@ class BlendshapeChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., fps: _Optional[int] = ..., weights: _Optional[_Iterable[float]] = ..., head_rotation: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class ClockChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz")
+    __slots__ = ("header", "sample_rate_hz", "paused")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ...) -> None: ...
+    paused: bool
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., paused: _Optional[bool] = ...) -> None: ...

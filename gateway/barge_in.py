@@ -1,0 +1,79 @@
+"""Is somebody speaking over the answer? What the microphone's level says before any word is known.
+
+A cough or a knock that the VAD took for a voice is over within a fifth of a second; speech goes
+on. So the answer gets quieter at once, and stops only where the sound lasts. The words that are
+understood later decide whether it goes on.
+
+Pure: time comes as an argument.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+# A stop consonant is a silence of up to so long in the middle of speech.
+_CLOSURE_S = 0.08
+# Of the loudest that was heard since the sound began: -12 dB.
+_STILL_THERE = 0.25
+_REMEMBERED_CHUNKS = 256
+
+
+class Verdict(Enum):
+    """What to make of the sound over the answer."""
+
+    OPEN = auto()
+    """Too early to say, or it has gone: go on, quieter."""
+    VOICE = auto()
+    """It lasts: fall silent."""
+    ECHO = auto()
+    """It is our own voice."""
+
+
+@dataclass(slots=True)
+class _Sound:
+    """The sound that is being judged."""
+
+    onset_s: float
+    """When its first sample reached us."""
+
+
+class BargeIn:
+    """One session's judge. after_s: how long a sound lasts before it stops the answer."""
+
+    def __init__(self, after_s: float = 0.2) -> None:
+        self._after_s = after_s
+        self._levels: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED_CHUNKS)
+        self._sound: _Sound | None = None
+
+    def hear(self, pcm: NDArray[np.int16], now: float) -> None:
+        """Sound of the microphone has come in. pcm: [N] int16, N > 0."""
+        level = float(np.sqrt(np.mean(np.square(pcm.astype(np.float32)))))
+        self._levels.append((now, level))
+
+    def begin(self, onset_s: float) -> None:
+        """The VAD marks speech over the answer, whose first sample reached us at `onset_s`."""
+        self._sound = _Sound(onset_s)
+
+    def end(self) -> None:
+        """It is known what the sound was."""
+        self._sound = None
+
+    def verdict(self, now: float) -> Verdict:
+        """On the sound that has begun, as far as it goes."""
+        sound = self._sound
+        if sound is None or now - sound.onset_s < self._after_s - 1e-6:
+            return Verdict.OPEN
+        return Verdict.VOICE if self._lasts(sound.onset_s, now) else Verdict.OPEN
+
+    def _lasts(self, onset_s: float, now: float) -> bool:
+        since = [(at_s, level) for at_s, level in self._levels if at_s >= onset_s]
+        newest = [level for at_s, level in since if at_s > now - _CLOSURE_S]
+        if not newest:
+            # The microphone says nothing at all: believe the VAD.
+            return True
+        return max(newest) >= _STILL_THERE * max(level for _, level in since)

@@ -1,0 +1,116 @@
+"""One answer on its way: what is known of it, and the doubt whether it is being interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gateway.events import AnswerEvent, ServerEvent, TranscriptEvent, TurnEvent
+from gateway.heard import SpokenMark, heard_text, word_start_s
+from gateway.words import asks, is_backchannel
+
+# Further back than this nobody remembers how the sentence went: it goes on where it stopped.
+LONGEST_RETURN_S = 1.0
+# What sounds like a voice and holds no word for so long is none.
+WORDLESS_S = 2.0
+
+
+@dataclass(slots=True)
+class Turn:
+    """The answer that is being prepared or spoken."""
+
+    number: int
+    question: str
+    utterance: int
+    """0: typed."""
+    progress_at_s: float
+    """When it last came forward, for the time limit."""
+    confirmed: bool = True
+    speaking: bool = False
+    answer: list[str] = field(default_factory=list)
+    answer_complete: bool = False
+    voice_s: float = 0.0
+    voice_complete: bool = False
+    marks: list[SpokenMark] = field(default_factory=list)
+    played_s: float = 0.0
+
+    @property
+    def text(self) -> str:
+        return "".join(self.answer)
+
+    def take_text(self, text: str, *, last: bool, now: float) -> None:
+        """A piece of the answer."""
+        self.progress_at_s = now
+        self.answer_complete = last
+        if text:
+            self.answer.append(text)
+
+    def take_voice(
+        self, seconds: float, marks: Sequence[SpokenMark], *, last: bool, now: float
+    ) -> None:
+        """A piece of the voice, and where words end in it."""
+        self.progress_at_s = now
+        self.voice_s += seconds
+        self.voice_complete = self.voice_complete or last
+        self.marks += marks
+
+    def so_far(self) -> list[ServerEvent]:
+        """What listeners have missed while the turn was held."""
+        number = self.number
+        events: list[ServerEvent] = [
+            TranscriptEvent(utterance=self.utterance, text=self.question, final=True, turn=number),
+            TurnEvent(turn=number, event="opened"),
+        ]
+        if self.answer or self.answer_complete:
+            events.append(AnswerEvent(turn=number, text=self.text, final=self.answer_complete))
+        return events
+
+    def heard(self) -> str:
+        """What was audible of the answer so far."""
+        known = self.answer_complete and self.voice_complete
+        return heard_text(
+            self.text,
+            played_s=self.played_s,
+            voice_s=self.voice_s if known else None,
+            marks=self.marks,
+        )
+
+    def resume_s(self) -> float:
+        """Where in its voice to go on after a stop: where the word began that was cut."""
+        start_s = word_start_s(self.marks, self.played_s)
+        if start_s is None or self.played_s - start_s > LONGEST_RETURN_S:
+            return self.played_s
+        return start_s
+
+    def awaited_stage(self) -> str | None:
+        """The stage whose work is missing; None where all of it is here."""
+        if not self.answer_complete:
+            return "llm"
+        return None if self.voice_complete else "tts"
+
+    def needs(self, stage: str) -> bool:
+        """Whether the turn cannot go on without `stage`."""
+        if stage == "llm":
+            return not self.answer_complete
+        return stage == "face" or (stage == "tts" and not self.voice_complete)
+
+
+@dataclass(slots=True)
+class Doubt:
+    """An utterance that began while an answer was under way, and is not understood yet."""
+
+    utterance: int
+    since_s: float
+    stopped: bool = False
+    """The answer stands still meanwhile."""
+    dismissed: bool = False
+    """It is no speech, or our own voice; only words can still make it an interruption."""
+    worded: bool = False
+    """Something was understood of it."""
+    asked: bool = False
+    """The answer ended meanwhile, with a question."""
+
+    def is_nothing(self, text: str, turn: Turn | None, *, complete: bool) -> bool:
+        """Whether what is understood so far leaves the answer as it is."""
+        asked = asks(turn.heard()) if turn is not None else self.asked
+        return is_backchannel(text, complete=complete, asked=asked)

@@ -1,0 +1,118 @@
+"""What spoken words amount to: the same question again, a mere "uh-huh", or our own words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇"
+_WORD = re.compile(
+    rf"(?P<han>[{_HAN}])"
+    r"|(?P<number>(?:(?<![\w.])[-−+])?\d+(?:[.,:/]\d+)*%?)"
+    rf"|(?P<word>[^\W\d_{_HAN}]+(?:['’][^\W\d_{_HAN}]+)*[+#]*)"
+)
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
+
+# A clause that goes on has other marks at its end than one that is cut off.
+_MARKS = ".,!?…。，！？、"
+
+# Sounds of thinking and assent that change no question, wherever they stand.
+_FILLERS = frozenset("um uhm uh erm er eh ah hm hmm mm mmm mhm mmhm hmmm 嗯 呃 唔".split())
+# Particles that soften the end of a Chinese sentence; "吗" and "呢" ask, and are not among them.
+_SOFT_ENDS = frozenset("啊 呀 哦".split())
+
+_HUMS = """uh huh|mm hm|mm hmm|uh|um|hm|hmm|hmmm|mm|mmm|mhm|mmhm|mm mm|ah|aha|oh|huh|wow
+|嗯|哦|噢|喔|唔|呃|啊|哇|哎|诶"""
+# What listeners say while somebody else goes on speaking.
+_ASSENTS = """yeah|yep|yup|yes|right|ok|okay|sure|i see|got it|cool|nice|great|good|true|exactly
+|alright|all right|of course|go on|i know|makes sense|interesting|really|indeed
+|对|对对|对啊|是|是的|是啊|是吗|好|好的|好吧|行|没错|明白|明白了|知道|知道了|了解|当然|真的|真的吗|这样啊|原来如此|可以"""
+LONGEST_BACKCHANNEL_WORDS = 6
+
+
+def words_of(text: str) -> list[str]:
+    """Words in lower case, without punctuation. Numbers stay whole; a Chinese character is one."""
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    return [
+        _THOUSANDS.sub("", m.group()).replace("−", "-").lstrip("+") for m in _WORD.finditer(folded)
+    ]
+
+
+def _phrases(listed: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(tuple(words_of(phrase)) for phrase in listed.split("|"))
+
+
+_HUM_PHRASES = _phrases(_HUMS)
+_BACKCHANNELS = _HUM_PHRASES | _phrases(_ASSENTS)
+
+
+def same_question(one: str, other: str) -> bool:
+    """Whether two transcripts ask the same: they differ in punctuation, case, blanks or fillers.
+
+    Numbers are compared as numbers: 3.5 is not 35.
+    """
+    return _asked(one) == _asked(other)
+
+
+def _asked(text: str) -> str:
+    words = [word for word in words_of(text) if word not in _FILLERS]
+    while words and words[-1] in _SOFT_ENDS:
+        words.pop()
+    return "".join(f"|{word}|" if any(map(str.isdigit, word)) else word for word in words)
+
+
+def is_backchannel(text: str, *, complete: bool = True, asked: bool = False) -> bool:
+    """Whether a listener says this without wanting the word: "uh-huh", "right, okay", "嗯，对".
+
+    complete: False for a text that may go on, where the beginning of such a phrase counts too.
+    asked: the speaker has just asked something, so that "yes" is an answer; a hum never is.
+    """
+    words = tuple(words_of(text))
+    if len(words) > LONGEST_BACKCHANNEL_WORDS:
+        return False
+    return _made_of(words, _HUM_PHRASES if asked else _BACKCHANNELS, complete)
+
+
+def _made_of(words: tuple[str, ...], phrases: frozenset[tuple[str, ...]], complete: bool) -> bool:
+    if not words or words in phrases:
+        return True
+    if not complete and any(phrase[: len(words)] == words for phrase in phrases):
+        return True
+    return any(
+        words[:end] in phrases and _made_of(words[end:], phrases, complete)
+        for end in range(1, len(words))
+    )
+
+
+def share_repeated(words: Sequence[str], said: Sequence[str]) -> float:
+    """Share of `words`, 0 to 1, that occurs in `said` in the same order.
+
+    The longest common subsequence: a recogniser that hears an echo misses some words of it.
+    """
+    if not words:
+        return 0.0
+    row = [0] * (len(said) + 1)
+    for word in words:
+        before = 0
+        for column, other in enumerate(said, start=1):
+            above = row[column]
+            row[column] = before + 1 if word == other else max(above, row[column - 1])
+            before = above
+    return row[-1] / len(words)
+
+
+def asks(text: str) -> bool:
+    """Whether the text ends with a question."""
+    return text.rstrip(" \t\n\"'”’」』)）").endswith(("?", "？"))
+
+
+def certain_words(text: str) -> str:
+    """What of a partial transcript will most likely stay: all but its last word and mark.
+
+    Its own end is the recogniser's guess at a word that was cut in the middle.
+    """
+    if " " in text.strip():
+        return text.strip().rpartition(" ")[0].rstrip(_MARKS)
+    # One word, or a script without blanks.
+    return "" if text.isascii() else text.strip().rstrip(_MARKS)[:-1]

@@ -1,0 +1,194 @@
+"""Speech over an answer: what stops it, what does not, and how it goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.actions import (
+    AnnounceTurn,
+    BeginAnswer,
+    CloseTurn,
+    DuckTurn,
+    PauseTurn,
+    ResumeTurn,
+)
+from gateway.conversation import Conversation
+from gateway.events import StateEvent, TranscriptEvent, TurnEvent
+from gateway.heard import SpokenMark
+from gateway.turn import LONGEST_RETURN_S, WORDLESS_S
+from tests.gateway.test_conversation import of, prompt
+
+ANSWER = "one two three four"
+MARKS = [SpokenMark(3, 0.5), SpokenMark(7, 1.0), SpokenMark(13, 1.5), SpokenMark(18, 2.0)]
+
+
+@pytest.fixture
+def talk() -> Conversation:
+    """An answer is being heard, in the middle of its third word."""
+    talk = Conversation()
+    talk.submit_text("Count.", 0)
+    talk.token(1, ANSWER, last=True, now=0)
+    talk.voice(1, 2.0, last=True, now=0, marks=MARKS)
+    talk.started(1)
+    talk.played(1, 1.25, 1)
+    return talk
+
+
+def test_a_sound_makes_the_answer_quieter(talk: Conversation) -> None:
+    actions = talk.speech_started(1, 1)
+    assert actions == [DuckTurn(1)]
+    assert talk.state == "speaking"
+
+
+def test_a_sound_that_is_over_changes_nothing(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    actions = talk.discarded(1, 1.3)
+    assert of(actions, ResumeTurn) == [ResumeTurn(1, 1.0)]
+    assert of(actions, AnnounceTurn) == []
+    assert talk.doubt is None
+
+
+def test_a_voice_that_lasts_stops_it_and_keeps_it(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    actions = talk.voice_persists()
+    assert of(actions, PauseTurn) == [PauseTurn(1)]
+    assert of(actions, StateEvent) == [StateEvent(state="listening")]
+    assert talk.voice_persists() == []
+    assert talk.turn is not None
+
+
+@pytest.mark.parametrize("word", ["Uh-huh.", "Yeah.", "Right, OK.", "嗯", "好的。"])
+def test_a_listener_s_word_lets_it_go_on_from_the_word_that_was_cut(
+    talk: Conversation, word: str
+) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    actions = talk.paused(1, word, 0.9, 1.5)
+    assert of(actions, ResumeTurn) == [ResumeTurn(1, 1.0)]
+    assert of(actions, StateEvent) == [StateEvent(state="speaking")]
+    final = talk.final(1, word, 2)
+    assert of(final, BeginAnswer) == [] and of(final, CloseTurn) == []
+    assert of(final, TranscriptEvent) == [TranscriptEvent(utterance=1, text="", final=True)]
+    talk.finished(1)
+    assert prompt(talk.submit_text("And?", 3)) == [
+        ("user", "Count."), ("assistant", ANSWER), ("user", "And?"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["Stop", "Wait", "停", "等一下", "No", "What about five"])
+def test_words_end_it_where_it_was_stopped(talk: Conversation, word: str) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    actions = talk.partial(1, word)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
+    (event,) = of(actions, TurnEvent)
+    assert (event.event, event.heard) == ("interrupted", "one two")
+    assert prompt(talk.final(1, word, 2)) == [
+        ("user", "Count."), ("assistant", "one two"), ("user", word),
+    ]  # fmt: skip
+
+
+def test_a_pause_after_real_words_prepares_their_answer(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    actions = talk.paused(1, "And five?", 0.9, 2)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech", opens=True, held=True)]
+    assert of(actions, CloseTurn) == [CloseTurn(1, "interrupted")]
+
+
+def test_a_listener_s_word_may_grow_into_a_question(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    assert of(talk.partial(1, "Yeah"), AnnounceTurn) == []
+    talk.paused(1, "Yeah.", 0.4, 1)
+    assert of(talk.partial(1, "Yeah, but why"), AnnounceTurn) == [AnnounceTurn(2, "speech")]
+
+
+def test_yes_answers_a_question_of_ours() -> None:
+    talk = Conversation()
+    talk.submit_text("Hi.", 0)
+    talk.token(1, "More? Say yes.", last=True, now=0)
+    talk.voice(1, 2.0, last=True, now=0, marks=[SpokenMark(5, 0.5), SpokenMark(14, 2.0)])
+    talk.started(1)
+    talk.played(1, 0.6, 1)
+    talk.speech_started(1, 1)
+    assert of(talk.final(1, "Yes.", 2), BeginAnswer)
+
+
+def test_a_listener_s_word_over_the_very_end_is_no_question(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.finished(1)
+    assert of(talk.paused(1, "OK.", 0.9, 1), AnnounceTurn) == []
+    assert of(talk.final(1, "OK.", 2), BeginAnswer) == []
+    talk.speech_started(2, 3)
+    assert of(talk.final(2, "OK.", 4), BeginAnswer)  # said into silence, it is
+
+
+def test_yes_over_the_end_of_our_question_is_answered(talk: Conversation) -> None:
+    talk = Conversation()
+    talk.submit_text("Hi.", 0)
+    talk.token(1, "Shall I go on?", last=True, now=0)
+    talk.started(1)
+    talk.speech_started(1, 1)
+    talk.finished(1)
+    assert of(talk.final(1, "Yes.", 2), BeginAnswer)
+
+
+def test_a_cough_while_thinking_loses_nothing() -> None:
+    talk = Conversation()
+    talk.submit_text("Hi.", 0)
+    assert of(talk.speech_started(1, 1), PauseTurn) == [PauseTurn(1)]
+    assert talk.state == "listening"
+    assert of(talk.discarded(1, 1.3), ResumeTurn) == [ResumeTurn(1, 0.0)]
+    assert talk.state == "thinking"
+
+
+def test_noise_without_a_word_stops_it_for_a_while_only(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    assert talk.check(1 + WORDLESS_S) == []
+    assert of(talk.check(1.1 + WORDLESS_S), ResumeTurn) == [ResumeTurn(1, 1.0)]
+    assert talk.voice_persists() == []
+    assert of(talk.partial(1, "Hello there"), CloseTurn) == [CloseTurn(1, "interrupted")]
+
+
+def test_a_long_stop_is_no_fault(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    talk.partial(1, "Yeah")
+    assert talk.check(1000) == []
+
+
+def test_somebody_who_coughs_twice_is_waited_for(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    assert talk.speech_started(2, 2) == []
+    assert of(talk.discarded(1, 2), ResumeTurn) == []
+    assert of(talk.discarded(2, 3), ResumeTurn) == [ResumeTurn(1, 1.0)]
+
+
+def test_without_ears_the_answer_goes_on(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    assert of(talk.stage_lost("asr", "gone", 2), ResumeTurn) == [ResumeTurn(1, 1.0)]
+    assert talk.state == "speaking"
+
+
+def test_typing_and_the_button_end_a_stopped_answer(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    assert of(talk.interrupt(), CloseTurn) == [CloseTurn(1, "interrupted")]
+    assert talk.doubt is None and talk.discarded(1, 2)
+
+
+def test_without_marks_it_goes_on_where_it_stopped(talk: Conversation) -> None:
+    assert talk.turn is not None
+    talk.turn.marks.clear()
+    talk.speech_started(1, 1)
+    assert of(talk.discarded(1, 2), ResumeTurn) == [ResumeTurn(1, 1.25)]
+
+
+def test_nobody_is_taken_back_for_seconds(talk: Conversation) -> None:
+    assert talk.turn is not None
+    talk.turn.marks[:] = [SpokenMark(18, 9.0)]
+    talk.played(1, LONGEST_RETURN_S + 1, 3)
+    talk.speech_started(1, 3)
+    assert of(talk.discarded(1, 4), ResumeTurn) == [ResumeTurn(1, LONGEST_RETURN_S + 1)]

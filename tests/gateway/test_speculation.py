@@ -1,0 +1,91 @@
+"""How many answers are prepared ahead, and what is counted of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway import metrics
+from gateway.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn
+from gateway.conversation import Conversation
+from gateway.speculation import Speculation, SpeculationLimits, WasteMeter
+from tests.gateway.test_conversation import of, prompt
+
+
+def value(counter: Any) -> float:
+    """A counter's own value."""
+    number: float = counter._value.get()
+    return number
+
+
+@pytest.fixture
+def talk() -> Conversation:
+    return Conversation()
+
+
+def test_only_so_many_in_one_utterance() -> None:
+    bets = Speculation(SpeculationLimits(per_utterance=2))
+    for _ in range(2):
+        assert bets.allows(1, "what", 0.9)
+        bets.opened(1)
+    assert not bets.allows(1, "what", 0.9)
+    assert bets.allows(2, "what", 0.9)
+
+
+def test_losing_bets_are_not_made_until_they_would_be_won() -> None:
+    bets = Speculation(SpeculationLimits(discarded_share=0.5, window=4))
+    assert bets.allows(1, "what", 0.9)
+    bets.decided(won=False)
+    assert bets.allows(2, "what", 0.9)  # too little is known
+    bets.decided(won=False)
+    for _ in range(2):
+        assert not bets.allows(3, "what", 0.9)
+        assert bets.take_forgone() == "what"
+        bets.decided(won=True)
+    assert bets.allows(4, "what", 0.9)
+
+
+def test_a_conversation_learns_from_bets_that_it_did_not_make() -> None:
+    talk = Conversation(speculation=SpeculationLimits(discarded_share=0.5, window=2))
+    talk.paused(1, "What", 0.9, 0)
+    talk.final(1, "What now?", 0)
+    talk.interrupt()
+    assert of(talk.paused(2, "Who is it?", 0.9, 0), AnnounceTurn) == []
+    assert of(talk.final(2, "Who is it?", 0), BeginAnswer)  # it is answered all the same
+    talk.interrupt()
+    assert of(talk.paused(3, "Why is it?", 0.9, 0), AnnounceTurn)
+
+
+def test_a_filler_behind_the_question_throws_nothing_away(talk: Conversation) -> None:
+    talk.paused(1, "What is the time", 0.9, 0)
+    assert of(talk.partial(1, "What is the time um"), CloseTurn) == []
+    actions = talk.final(1, "What is the time, um.", 1)
+    assert of(actions, ConfirmTurn) == [ConfirmTurn(1)]
+    assert prompt(talk.submit_text("Thanks", 2))[0] == ("user", "What is the time, um. Thanks")
+
+
+def test_a_discarded_answer_leaves_no_trace_in_the_history(talk: Conversation) -> None:
+    talk.paused(1, "Tell me", 0.9, 0)
+    talk.token(1, "What?", last=True, now=0)
+    talk.voice(1, 1.5, last=True, now=0)
+    (closed,) = of(talk.partial(1, "Tell me about Peru"), CloseTurn)
+    assert closed == CloseTurn(1, "discarded", 1.5)
+    assert prompt(talk.final(1, "Tell me about Peru.", 1)) == [("user", "Tell me about Peru.")]
+
+
+def test_waste_is_counted_whenever_the_stage_reports() -> None:
+    meter = WasteMeter()
+    tokens, seconds, count = (
+        value(metrics.speculation_wasted_tokens),
+        value(metrics.speculation_wasted_voice_seconds),
+        value(metrics.speculation_discarded),
+    )
+    meter.generated(1, 10)  # complete before the visitor went on
+    meter.observe(CloseTurn(1, "discarded", 0.5))
+    meter.observe(CloseTurn(2, "discarded", 0.25))
+    meter.generated(2, 5)  # cut off by it
+    meter.generated(3, 100)  # of an answer that was spoken
+    assert value(metrics.speculation_wasted_tokens) - tokens == 15
+    assert value(metrics.speculation_wasted_voice_seconds) - seconds == 0.75
+    assert value(metrics.speculation_discarded) - count == 2

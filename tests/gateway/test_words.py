@@ -1,0 +1,109 @@
+"""What words amount to."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.words import asks, is_backchannel, same_question, share_repeated, words_of
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("what is it", "What is it?"),
+        ("What is the time, um", "What is the time?"),
+        ("Uh, what is the time?", "What is the time?"),
+        ("It costs 1,000 euros.", "it costs 1000 euros"),
+        ("You can not go", "You cannot go."),
+        ("It’s late", "it's late"),
+        ("今天天气怎么样", "今天天气怎么样？"),
+        ("嗯，今天天气怎么样啊", "今天天气怎么样"),
+    ],
+)
+def test_the_same_question(one: str, other: str) -> None:
+    assert same_question(one, other) and same_question(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What is it", "What is it not"),
+        ("Is it 3.5?", "Is it 35?"),
+        ("Is it 3 5?", "Is it 35?"),
+        ("Is it -5 degrees?", "Is it 5 degrees?"),
+        ("Do you like C?", "Do you like C++?"),
+        ("你喜欢", "你喜欢吗"),
+        ("他去了", "他去了没"),
+        ("Call me", "Call me a taxi"),
+    ],
+)
+def test_another_question(one: str, other: str) -> None:
+    assert not same_question(one, other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Uh-huh.",
+        "Mm-hmm",
+        "Yeah, right.",
+        "OK, I see.",
+        "嗯。",
+        "嗯，对。",
+        "好的，明白了",
+        "…",
+        "Hm?",
+    ],
+)
+def test_a_listener_s_word(text: str) -> None:
+    assert is_backchannel(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Stop.",
+        "Wait.",
+        "No.",
+        "Right, but why?",
+        "OK stop",
+        "停",
+        "等一下",
+        "不对",
+        "好的停",
+        "What?",
+    ],
+)
+def test_an_interruption(text: str) -> None:
+    assert not is_backchannel(text)
+    assert not is_backchannel(text, asked=True)
+
+
+def test_yes_is_an_answer_to_a_question_and_a_hum_is_not() -> None:
+    assert not is_backchannel("Yes.", asked=True)
+    assert not is_backchannel("好的", asked=True)
+    assert is_backchannel("Mm-hm", asked=True)
+
+
+def test_the_beginning_of_a_listener_s_word_may_become_one() -> None:
+    assert is_backchannel("I", complete=False) and not is_backchannel("I")
+    assert is_backchannel("yeah go", complete=False)
+    assert not is_backchannel("I want", complete=False)
+
+
+def test_words() -> None:
+    assert words_of("Don’t pay $1,234.50 at 10:30, 一二!") == [
+        "don't", "pay", "1234.50", "at", "10:30", "一", "二",
+    ]  # fmt: skip
+
+
+def test_repeated_words_count_in_order() -> None:
+    said = words_of("The capital of France is Paris, of course.")
+    assert share_repeated(words_of("capital France Paris"), said) == 1
+    assert share_repeated(words_of("Paris capital"), said) == 0.5
+    assert share_repeated([], said) == 0
+
+
+def test_a_question_is_seen_by_its_mark() -> None:
+    assert asks("Do you want more? ") and asks('Said "Really?"') and asks("好吗？")
+    assert not asks("No.") and not asks("")
