@@ -142,6 +142,11 @@ class EventStream:
         failed = pb.TurnFailed(turn=turn, code=code.name, message=message)
         await self._events.put(pb.AttachEvent(turn_failed=failed))
 
+    async def turn_notice(self, turn: int, code: str, message: str) -> None:
+        """Something that was asked for cannot be done; the turn goes on without it."""
+        notice = pb.TurnNotice(turn=turn, code=code, message=message)
+        await self._events.put(pb.AttachEvent(turn_notice=notice))
+
     async def serve(
         self,
         requests: AsyncIterator[Request],

@@ -230,13 +230,17 @@ class TurnChunk:
     place: Place
     reason: str
     held: bool = False
+    style: str = ""
+    """Of this turn alone; "": the session's."""
 
     def to_message(self) -> pb.TurnChunk:
-        return pb.TurnChunk(header=self.place.header(), reason=self.reason, held=self.held)
+        return pb.TurnChunk(
+            header=self.place.header(), reason=self.reason, held=self.held, style=self.style
+        )
 
     @classmethod
     def of(cls, m: pb.TurnChunk) -> Self:
-        return cls(Place.of(m.header), m.reason, m.held)
+        return cls(Place.of(m.header), m.reason, m.held, m.style)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +267,7 @@ class MelChunk:
     hop_samples: int
     mel: NDArray[np.float32]
     phonemes: tuple[PhonemeSpan, ...] = ()
+    style: str = ""
 
     def to_message(self) -> pb.MelChunk:
         return pb.MelChunk(
@@ -279,6 +284,7 @@ class MelChunk:
                 )
                 for p in self.phonemes
             ],
+            style=self.style,
         )
 
     @classmethod
@@ -297,7 +303,7 @@ class MelChunk:
         spans = tuple(
             PhonemeSpan(p.symbol, p.start_samples, p.duration_samples) for p in m.phonemes
         )
-        return cls(Place.of(m.header), rate, m.hop_samples, mel, spans)
+        return cls(Place.of(m.header), rate, m.hop_samples, mel, spans, m.style)
 
 
 @dataclass(frozen=True, slots=True)

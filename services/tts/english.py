@@ -15,6 +15,7 @@ from hibari.tts import ASSETS
 from numpy.typing import NDArray
 
 from services.tts.phonemes_en import arpabet_spans
+from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import (
     HOP_SAMPLES,
     SILENCE,
@@ -42,6 +43,9 @@ _LONG_NUMBER = re.compile(r"\d{16,}")
 _ENDINGS = frozenset(".,;:!?…—")
 # The durations run this much behind the sound that is made from them: 55 ms over 60 sentences.
 _LATE_HOPS = 4
+# Below, the vocoder takes a frame for unvoiced.
+_VOICED_FROM_HZ = 40.0
+_F0_LIMITS_HZ = (80.0, 500.0)
 # Brings the voice's speech to the loudness that both voices share.
 _GAIN = 1.75
 
@@ -56,14 +60,14 @@ class EnglishVoice:
         self._grapheme_to_phoneme = G2P()
         self._ids: dict[str, int] = json.loads((Path(ASSETS) / "vocab.json").read_text("utf-8"))
 
-    def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
+    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
         parts = self._phonemes(text)
         counts = [len(_ends_of_spoken_words(part)) for part in parts]
         owners = last_spoken_words(text, sum(counts))
         spoken = 0
         for letters, count in zip(parts, counts, strict=True):
-            block = self._synthesise(letters, speed, owners_within(owners, spoken, count))
+            block = self._synthesise(letters, prosody, owners_within(owners, spoken, count))
             spoken += count
             if block is not None:
                 yield block
@@ -100,13 +104,16 @@ class EnglishVoice:
             halves = (" ".join(words[:middle]), " ".join(words[middle:]))
             return " ".join(filter(None, map(self._letters, halves)))
 
-    def _synthesise(self, letters: str, speed: float, owners: Sequence[int | None]) -> Block | None:
+    def _synthesise(
+        self, letters: str, prosody: Prosody, owners: Sequence[int | None]
+    ) -> Block | None:
         ids = [_PADDING_ID, *(self._ids[letter] for letter in letters), _PADDING_ID]
         outputs = self._engine.infer(
-            {"ids": np.array([ids], np.int64), "speed": np.array([speed], np.float32)}
+            {"ids": np.array([ids], np.int64), "speed": np.array([prosody.speed], np.float32)}
         )
         # A generator of its own makes the noise in the voice, and so the voice, repeatable.
         noise = np.random.default_rng(_NOISE_SEED)
+        outputs["f0"] = bent_melody(outputs["f0"], prosody)
         voice = dsp.synth(*(outputs[name][0] for name in _SPECTRA), noise)
         hops_per_unit = len(voice) // HOP_SAMPLES // int(outputs["durations"].sum())
         hops = (outputs["durations"] * hops_per_unit).tolist()
@@ -130,6 +137,21 @@ def _ends_of_spoken_words(letters: str) -> list[int]:
         elif letter.isspace():
             open_word = False
     return ends
+
+
+def bent_melody(f0_hz: NDArray[np.float32], prosody: Prosody) -> NDArray[np.float32]:
+    """The melody [1, F] moved by `pitch` and stretched by `pitch_range` around its middle.
+
+    The voice is a source and a filter, and this is the source alone: the formants stay, and with
+    them who speaks and what is understood.
+    """
+    voiced = f0_hz > _VOICED_FROM_HZ
+    if not voiced.any() or (prosody.pitch, prosody.pitch_range) == (1.0, 1.0):
+        return f0_hz
+    logarithm = np.log(np.where(voiced, f0_hz, 1.0))
+    middle = logarithm[voiced].mean()
+    bent = np.exp(middle + prosody.pitch_range * (logarithm - middle)) * prosody.pitch
+    return np.where(voiced, np.clip(bent, *_F0_LIMITS_HZ), f0_hz).astype(np.float32)
 
 
 def _spell_digits(match: re.Match[str]) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from services.tts.normalizer_zh import normalize
 from services.tts.phonemes_zh import BREAK, END, BakerPhonemes, is_final, pinyin_spans
+from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import (
     HOP_SAMPLES,
     MEL_MARGIN_SAMPLES,
@@ -55,8 +56,11 @@ class MandarinVoice:
         self._vocoder = vocoder
         self.phonemes = BakerPhonemes(mapper)
 
-    def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
-        """Sound of `text`, first pieces first; nothing where it has no sound."""
+    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
+        """Sound of `text`, first pieces first; nothing where it has no sound.
+
+        Its pitch cannot be changed: the graph has the predictor's melody inside.
+        """
         symbols = self.phonemes.symbols(normalize(text))
         owners = last_spoken_words(text, sum(map(is_final, symbols)))
         spoken = 0
@@ -64,7 +68,7 @@ class MandarinVoice:
             count = sum(map(is_final, part))
             here = owners_within(owners, spoken, count)
             spoken += count
-            mel, spans, ends = self._acoustics(part, speed)
+            mel, spans, ends = self._acoustics(part, prosody.speed)
             yield from self._vocode(mel, spans, ends, here)
 
     def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:

@@ -13,7 +13,7 @@ from visavis import metrics
 
 @dataclass(frozen=True, slots=True)
 class PhraseKey:
-    """All that the sound of a phrase depends on, but for its volume."""
+    """All that the sound of a phrase depends on, but for its loudness."""
 
     text: str
     """As the voice gets it, cleaned of markup."""
@@ -21,6 +21,8 @@ class PhraseKey:
     """Of text whose script does not tell."""
     voice: str
     speed: float
+    pitch: float = 1.0
+    pitch_range: float = 1.0
 
 
 @dataclass(slots=True)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 
-from services.tts.text_chunker import Phrase, TextChunker
+from services.tts.text_chunker import Pause, Phrase, TextChunker
 from visavis.errors import InvalidInputError
+from visavis.styles import StyleTags
 
 MAX_TEXT_CHARACTERS = 100_000
 # So much is cut at once before others get the event loop: about a millisecond.
 _SLICE_CHARACTERS = 500
+_SENTENCE_ENDS = frozenset(".!?…。！？\"'”’)")
 
 
 async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
     """Phrases of a text that comes in pieces, each as soon as it is complete.
 
-    Raises InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
+    A tag such as "[happy]" ends a phrase and is in none; the next one has its style. Raises
+    InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
     """
-    chunker = TextChunker()
+    cutter = _StyledChunker()
     characters = 0
     async for text in texts:
         characters += len(text)
@@ -28,11 +32,51 @@ async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
                 f"text: more than {MAX_TEXT_CHARACTERS} characters; split it into several calls"
             )
         for start in range(0, len(text), _SLICE_CHARACTERS):
-            for phrase in chunker.push(text[start : start + _SLICE_CHARACTERS]):
+            for phrase in cutter.push(text[start : start + _SLICE_CHARACTERS]):
                 yield phrase
             await asyncio.sleep(0)
-    for phrase in chunker.flush():
+    for phrase in cutter.flush():
         yield phrase
+
+
+def phrases_of(text: str) -> list[Phrase]:
+    """Phrases of a whole text."""
+    cutter = _StyledChunker()
+    return [*cutter.push(text), *cutter.flush()]
+
+
+class _StyledChunker:
+    """A chunker that minds the tags."""
+
+    def __init__(self) -> None:
+        self._tags = StyleTags()
+        self._chunker = TextChunker()
+        self._style = ""
+
+    def push(self, text: str, *, last: bool = False) -> list[Phrase]:
+        phrases: list[Phrase] = []
+        for said, style in self._tags.feed(text, last=last):
+            if style:
+                phrases += self._styled(map(_at_tag, self._chunker.flush()))
+                self._style = style
+            else:
+                phrases += self._styled(self._chunker.push(said))
+        return phrases
+
+    def flush(self) -> list[Phrase]:
+        phrases = self.push("", last=True)
+        return phrases + self._styled(self._chunker.flush())
+
+    def _styled(self, phrases: Iterable[Phrase]) -> list[Phrase]:
+        return [replace(phrase, style=self._style) for phrase in phrases]
+
+
+def _at_tag(rest: Phrase) -> Phrase:
+    """What a tag cuts off: a whole sentence only where it ends like one."""
+    text = rest.text.rstrip()
+    if not text:
+        return replace(rest, pause=Pause.NONE)
+    return rest if text[-1] in _SENTENCE_ENDS else replace(rest, pause=Pause.CLAUSE)
 
 
 class TextFeed:

@@ -18,6 +18,7 @@ import numpy as np
 from services.tts.ledger import TurnLedger
 from services.tts.phrase_cache import KeptPhrase, PhraseCache
 from services.tts.phrase_feed import cut_phrases
+from services.tts.prosody import styles_within
 from services.tts.session import Session
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
@@ -165,6 +166,8 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
                     sample_rate_hz=voice.sample_rate_hz,
                     licence=voice.licence,
                     description=voice.description,
+                    controls=sorted(voice.controls),
+                    styles=styles_within(voice.controls),
                 )
                 for voice in voices_for(request.language)
             ]
@@ -271,6 +274,9 @@ def read_options(config: tts_pb2.SynthesisConfig) -> SpeechOptions:
         voice=config.voice,
         speed=config.speed or 1.0,
         volume=config.volume if config.HasField("volume") else 1.0,
+        style=config.style,
+        pitch_range=config.pitch_range or 1.0,
+        energy=config.energy or 1.0,
     ).checked()
 
 
@@ -301,8 +307,10 @@ def _responses(piece: SpeechPiece, seq: int) -> list[tts_pb2.SynthesizeResponse]
     place = Place("", 0, seq, piece.pts_samples)
     voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks)
     place = Place("", 0, seq, piece.pts_hops)
-    mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes)
+    mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes, piece.style)
+    told = (control_pb2.TurnNotice(code="unsupported", message=text) for text in piece.notices)
     return [
+        *(tts_pb2.SynthesizeResponse(notice=notice) for notice in told),
         tts_pb2.SynthesizeResponse(voice=voice.to_message()),
         tts_pb2.SynthesizeResponse(mel=mel.to_message()),
     ]

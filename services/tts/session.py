@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from visavis.credit import CreditWindow
 from visavis.errors import BusError, VisavisError
 from visavis.lease import EventStream
 from visavis.logs import log_context
-from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TokenChunk
+from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TokenChunk, TurnChunk
 from visavis.subjects import Kind
 
 # Text is never dropped: a language model does not get this far ahead of the reader.
@@ -59,6 +60,7 @@ class Session:
         self._lead_samples = round(lead_s * SAMPLE_RATE_HZ)
         self._clock = clock
         self._epoch = 0
+        self._turn_style = (0, "")
         self._turn: Turn | None = None
         self._closed = False
         self._subscriptions: dict[Kind, Subscription] = {}
@@ -79,6 +81,8 @@ class Session:
     async def watch_turns(self) -> None:
         """Follow the session's epoch."""
         async for chunk in self._subscriptions[Kind.TURN]:
+            if isinstance(chunk, TurnChunk) and chunk.place.turn >= self._epoch:
+                self._turn_style = (chunk.place.turn, chunk.style)
             await self._advance(chunk.place.turn)
 
     async def watch_clock(self) -> None:
@@ -115,6 +119,9 @@ class Session:
 
     async def _begin(self, first: TokenChunk) -> None:
         options = self.options
+        number, style = self._turn_style
+        if style and number == first.place.turn:
+            options = replace(options, style=style)
         stamps = (*first.place.stamps, Stamp.now("tts.first_got"))
         ledger = TurnLedger(self._clock, self._clock.now(), options.language, stamps=stamps)
         turn = Turn(first.place.turn, ledger, self._lead_samples)
@@ -159,12 +166,14 @@ class Session:
         await self._publish_last(turn, seq)
 
     async def _publish(self, turn: Turn, seq: int, piece: SpeechPiece) -> None:
+        for notice in piece.notices:
+            await self._events.turn_notice(turn.number, "unsupported", notice)
         stamps = turn.ledger.take_stamps()
         place = Place(self._name, turn.number, seq, piece.pts_samples, stamps=stamps)
         voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks)
         await self._bus.publish(Kind.VOICE, voice)
         place = Place(self._name, turn.number, seq, piece.pts_hops, stamps=stamps)
-        mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes)
+        mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes, piece.style)
         await self._bus.publish(Kind.MEL, mel)
 
     async def _publish_last(self, turn: Turn, seq: int) -> None:

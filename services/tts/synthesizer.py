@@ -21,9 +21,21 @@ from numpy.typing import NDArray
 from services.tts.english import EnglishVoice
 from services.tts.mandarin import MandarinVoice
 from services.tts.phrase_cache import PhraseCache, PhraseKey
+from services.tts.phrase_feed import phrases_of
+from services.tts.prosody import (
+    CONTROL_NAMES,
+    ENERGY_LIMITS,
+    PITCH_RANGE_LIMITS,
+    PLAIN,
+    SPEED_LIMITS,
+    Prosody,
+    check_factor,
+    needs,
+    prosody_of,
+)
 from services.tts.script_runs import split_by_script
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silence, to_pcm
-from services.tts.text_chunker import Pause, Phrase, TextChunker
+from services.tts.text_chunker import Pause, Phrase
 from services.tts.text_cleaner import clean
 from services.tts.voices import language_of, voice_named, voices_for
 from services.tts.word_ends import WordEnd, ends_of_words
@@ -31,6 +43,7 @@ from visavis.engine import Engine, EngineState, joined_state, open_engine
 from visavis.errors import InvalidInputError
 from visavis.media import PhonemeSpan, TextMark
 from visavis.models import bundle_path
+from visavis.styles import NEUTRAL, checked_style
 
 MIN_SPEED, MAX_SPEED = 0.5, 2.0
 MAX_VOLUME = 2.0
@@ -46,8 +59,11 @@ class Voice(Protocol):
 
     language: str
 
-    def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
-        """Blocks of sound, each as soon as it is made."""
+    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
+        """Blocks of sound, each as soon as it is made.
+
+        prosody: within what the voice can do; its energy is no business of the voice.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +75,39 @@ class SpeechOptions:
     voice: str = ""
     speed: float = 1.0
     volume: float = 1.0
+    style: str = ""
+    """What the answer begins with; tags in its text change it."""
+    pitch_range: float = 1.0
+    energy: float = 1.0
+
+    @property
+    def prosody(self) -> Prosody:
+        """What is asked for on top of the style."""
+        return Prosody(speed=self.speed, pitch_range=self.pitch_range, energy=self.energy)
 
     def checked(self) -> SpeechOptions:
-        """These options with a plain language. Raises InvalidInputError or UnknownNameError."""
-        if not MIN_SPEED <= self.speed <= MAX_SPEED:
-            raise InvalidInputError(f"speed: {self.speed:g} is not from {MIN_SPEED} to {MAX_SPEED}")
-        if not 0.0 <= self.volume <= MAX_VOLUME:
-            raise InvalidInputError(f"volume: {self.volume:g} is not from 0 to {MAX_VOLUME}")
+        """These options with a plain language.
+
+        Raises InvalidInputError or UnknownNameError; the former, too, where the voice cannot do
+        what is asked for by number.
+        """
+        check_factor("speed", self.speed, (MIN_SPEED, MAX_SPEED))
+        check_factor("volume", self.volume, (0.0, MAX_VOLUME))
+        check_factor("pitch_range", self.pitch_range, PITCH_RANGE_LIMITS)
+        check_factor("energy", self.energy, ENERGY_LIMITS)
+        checked_style(self.style)
         language = language_of(self.language)
         if self.voice:
             languages = voice_named(self.voice).languages
             if not self.language:
                 language = languages[0]
-        return SpeechOptions(language, self.voice, self.speed, self.volume)
+        voice = voice_named(self.voice) if self.voice else voices_for(language)[0]
+        for name in sorted(self.prosody.controls() - voice.controls):
+            raise InvalidInputError(
+                f"{name}: voice {voice.name!r} cannot change {CONTROL_NAMES[name]}; it can change "
+                + " and ".join(CONTROL_NAMES[control] for control in sorted(voice.controls))
+            )
+        return replace(self, language=language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +117,8 @@ class SpeechPiece:
     voice: [N] int16 at 24 kHz, N a multiple of 300; mel: [N / 300, 80] float32, see sound.log_mel;
     phonemes: those that start in this piece, counted from the answer's first sample (their ends may
     lie in a later piece); pts_samples: place of the piece's first sample in the answer; marks:
-    where words of the text end in it, and the phrase before it.
+    where words of the text end in it, and the phrase before it; style: how it is said; notices:
+    what of that cannot be done, each told once in an answer.
     """
 
     voice: NDArray[np.int16]
@@ -89,6 +126,8 @@ class SpeechPiece:
     phonemes: tuple[PhonemeSpan, ...]
     pts_samples: int
     marks: tuple[TextMark, ...] = ()
+    style: str = NEUTRAL
+    notices: tuple[str, ...] = ()
 
     @property
     def pts_hops(self) -> int:
@@ -107,6 +146,9 @@ class Answer:
         self._voices = voices
         self._options = options.checked()
         self._phrases = phrases
+        self._style = self._options.style or NEUTRAL
+        self._told: set[tuple[str, str]] = set()
+        self._notices: list[str] = []
         self._pause = Pause.NONE
         self._said = 0
         """Characters of all phrases so far."""
@@ -119,6 +161,7 @@ class Answer:
 
         Nothing for a phrase without anything to say; its pause still counts.
         """
+        self._style = phrase.style or self._style
         text = clean(phrase.text)
         ends = self._word_ends(phrase.text, text)
         self._said += len(phrase.text)
@@ -142,6 +185,7 @@ class Answer:
 
     def prerender(self, phrase: Phrase) -> Iterator[Block]:
         """Make the phrase's sound and keep it; nothing where it is kept already."""
+        self._style = phrase.style or self._style
         text = clean(phrase.text)
         if not text or self._phrases is None or self._key(text) in self._phrases:
             return
@@ -151,12 +195,20 @@ class Answer:
             yield block
         self._phrases.keep(self._key(text), blocks)
 
+    @property
+    def _prosody(self) -> Prosody:
+        """Of what is said now, were there a voice that can do it."""
+        prosody = prosody_of(self._style).times(self._options.prosody)
+        return replace(prosody, speed=min(max(prosody.speed, SPEED_LIMITS[0]), SPEED_LIMITS[1]))
+
     def _key(self, text: str) -> PhraseKey:
-        options = self._options
+        options, prosody = self._options, self._prosody
         voice = options.voice or voices_for(options.language)[0].name
-        return PhraseKey(text, options.language, voice, round(options.speed, 3))
+        factors = (prosody.speed, prosody.pitch, prosody.pitch_range)
+        return PhraseKey(text, options.language, voice, *(round(factor, 3) for factor in factors))
 
     def _blocks(self, text: str) -> Iterator[Block]:
+        self._note_what_is_lacking(text)
         kept = self._phrases.find(self._key(text)) if self._phrases is not None else None
         return iter(kept) if kept is not None else self._synthesise(text)
 
@@ -165,7 +217,8 @@ class Answer:
         before = 0
         for run in split_by_script(text, self._options.language):
             first = True
-            for block in self._voices[run.language].speak(run.text, speed=self._options.speed):
+            prosody = self._prosody.within(voices_for(run.language)[0].controls)
+            for block in self._voices[run.language].speak(run.text, prosody):
                 if joined and first:
                     yield silence(self._pause_hops(_RUN_PAUSE_HOPS))
                 words = tuple(WordEnd(before + word, hops) for word, hops in block.words)
@@ -173,12 +226,33 @@ class Answer:
                 first, joined = False, True
             before += len(ends_of_words(run.text))
 
+    def _note_what_is_lacking(self, text: str) -> None:
+        """Tell what the voices that speak `text` cannot do of the style and the options."""
+        wanted = needs(self._style) | self._options.prosody.controls()
+        for language in sorted(
+            {run.language for run in split_by_script(text, self._options.language)}
+        ):
+            voice = voices_for(language)[0]
+            lacking = sorted(wanted - voice.controls)
+            if lacking and (voice.name, self._style) not in self._told:
+                self._told.add((voice.name, self._style))
+                cannot = " and ".join(CONTROL_NAMES[name] for name in lacking)
+                self._notices.append(
+                    f"style {self._style!r}: voice {voice.name!r} cannot change {cannot}; "
+                    "the rest of the style holds"
+                )
+
+    def _take_notices(self) -> tuple[str, ...]:
+        notices, self._notices = tuple(self._notices), []
+        return notices
+
     def _pause_hops(self, hops: int) -> int:
-        return max(1, round(hops / self._options.speed))
+        return max(1, round(hops / self._prosody.speed))
 
     def _pieces(self, block: Block, ends: Sequence[int]) -> Iterator[SpeechPiece]:
         """ends: characters of the answer up to the end of each word that the block may name."""
-        pcm = to_pcm(limit(block.voice * np.float32(self._options.volume)))
+        gain = self._options.volume * self._prosody.energy
+        pcm = to_pcm(limit(block.voice * np.float32(gain)))
         start, hops = 0, len(block.mel)
         origin = self.produced_samples
         while start < hops:
@@ -200,7 +274,15 @@ class Answer:
             voice = pcm[start * HOP_SAMPLES : end * HOP_SAMPLES]
             pts_samples = self.produced_samples
             self.produced_samples += len(voice)
-            yield SpeechPiece(voice, block.mel[start:end], spans, pts_samples, marks)
+            yield SpeechPiece(
+                voice,
+                block.mel[start:end],
+                spans,
+                pts_samples,
+                marks,
+                self._style,
+                self._take_notices(),
+            )
             start = end
 
 
@@ -246,11 +328,14 @@ class Synthesizer:
         voice: str = "",
         speed: float = 1.0,
         volume: float = 1.0,
+        style: str = "",
+        pitch_range: float = 1.0,
+        energy: float = 1.0,
     ) -> Iterator[SpeechPiece]:
         """Speech of a whole text, piece by piece. The same text gives the same speech."""
-        answer = self.answer(SpeechOptions(language, voice, speed, volume))
-        chunker = TextChunker()
-        for phrase in chunker.push(text) + chunker.flush():
+        options = SpeechOptions(language, voice, speed, volume, style, pitch_range, energy)
+        answer = self.answer(options)
+        for phrase in phrases_of(text):
             yield from answer.speak(phrase)
 
     def warm_up(self) -> None:

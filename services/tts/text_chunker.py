@@ -35,6 +35,8 @@ class Phrase:
 
     text: str
     pause: Pause
+    style: str = ""
+    """How it and what follows is said; "": as what came before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ class VoiceInfo:
     gender: str
     licence: str
     description: str
+    controls: frozenset[str]
+    """Names of Prosody's fields that it can change."""
     sample_rate_hz: int = SAMPLE_RATE_HZ
 
 
@@ -29,6 +31,7 @@ VOICES = (
         gender="female",
         licence="Apache-2.0",
         description="American English, warm. Hibari, distilled from Kokoro-82M.",
+        controls=frozenset({"speed", "pitch", "pitch_range", "energy"}),
     ),
     VoiceInfo(
         name="baker",
@@ -37,6 +40,7 @@ VOICES = (
         gender="female",
         licence="MIT (weights); the Baker corpus it was trained on is for non-commercial use only",
         description="Mandarin, clear. FastSpeech 2 and multi-band MelGAN. Non-commercial use only.",
+        controls=frozenset({"speed", "energy"}),
     ),
 )
 DEFAULT_LANGUAGE = "en"

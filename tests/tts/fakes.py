@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from services.tts.phrase_cache import PhraseCache
+from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import HOP_SAMPLES, N_MELS, Block, PlacedSpan
 from services.tts.synthesizer import Synthesizer
 from services.tts.word_ends import WordEnd
@@ -23,12 +24,12 @@ class WordVoice:
         self.broken = broken
         self.heard: list[str] = []
 
-    def speak(self, text: str, *, speed: float = 1.0) -> Iterator[Block]:
+    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
         self.heard.append(text)
         if self.broken is not None:
             raise self.broken
         for index, word in enumerate(text.split()):
-            hops = round(HOPS_PER_WORD / speed)
+            hops = round(HOPS_PER_WORD / prosody.speed)
             voice = np.full(hops * HOP_SAMPLES, self.level, np.float32)
             mel = np.ones((hops, N_MELS), np.float32)
             yield Block(voice, mel, (PlacedSpan(word, 0, hops),), (WordEnd(index, hops),))

@@ -184,6 +184,29 @@ async def test_endless_text_fails_the_turn_and_the_next_one_works(bus: Bus) -> N
         assert await stage.turn_voice(2)
 
 
+async def test_a_turns_own_style_holds_for_that_turn_and_what_it_lacks_is_told(bus: Bus) -> None:
+    async with attached(bus, "styled") as stage:
+        turn = TurnChunk(Place("styled", 1, 0, 0), "text", style="whisper")
+        await bus.publish(Kind.TURN, turn)
+        await stage.say(1, "Psst.")
+        await stage.turn_voice(1)
+        assert (await stage.events.get()).turn_started.turn == 1
+        notice = (await stage.events.get()).turn_notice
+        assert (notice.turn, notice.code) == (1, "unsupported")
+        assert "whisper" in notice.message
+        await stage.announce(2)
+        await stage.say(2, "Hello.")
+        await stage.turn_voice(2)
+        styles = {}
+        async for chunk in stage.mel:
+            assert isinstance(chunk, MelChunk)
+            if len(chunk.mel):
+                styles.setdefault(chunk.place.turn, chunk.style)
+            elif chunk.place.turn == 2:
+                break
+        assert styles == {1: "whisper", 2: "neutral"}
+
+
 async def test_engine_failure_is_told_and_ends_the_voice(bus: Bus) -> None:
     async with attached(bus, "broken", broken=EngineError("no power")) as stage:
         await stage.say(1, "Hello.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import grpc.aio
@@ -12,6 +13,8 @@ from visavis.errors import VisavisError
 from visavis.lecture.parts import LectureOptions, Part, Picture
 from visavis.media import MelChunk, PcmChunk, VideoChunk
 from visavis.v1 import face_pb2, face_pb2_grpc, tts_pb2, tts_pb2_grpc
+
+log = logging.getLogger(__name__)
 
 SAMPLE_RATE_HZ = 24_000
 FPS = 25
@@ -58,6 +61,8 @@ async def _speak(
     async for answer in tts_pb2_grpc.SpeechSynthesisStub(channel).Synthesize(requests()):
         if answer.HasField("voice"):
             voice.append(PcmChunk.of(answer.voice))
+        elif answer.HasField("notice"):
+            log.warning("%s", answer.notice.message)
         else:
             await mels.put(MelChunk.of(answer.mel))
     await mels.put(None)

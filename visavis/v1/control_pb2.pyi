@@ -7,16 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AttachEvent(_message.Message):
-    __slots__ = ("ready", "turn_started", "turn_finished", "turn_failed")
+    __slots__ = ("ready", "turn_started", "turn_finished", "turn_failed", "turn_notice")
     READY_FIELD_NUMBER: _ClassVar[int]
     TURN_STARTED_FIELD_NUMBER: _ClassVar[int]
     TURN_FINISHED_FIELD_NUMBER: _ClassVar[int]
     TURN_FAILED_FIELD_NUMBER: _ClassVar[int]
+    TURN_NOTICE_FIELD_NUMBER: _ClassVar[int]
     ready: AttachReady
     turn_started: TurnStarted
     turn_finished: TurnFinished
     turn_failed: TurnFailed
-    def __init__(self, ready: _Optional[_Union[AttachReady, _Mapping]] = ..., turn_started: _Optional[_Union[TurnStarted, _Mapping]] = ..., turn_finished: _Optional[_Union[TurnFinished, _Mapping]] = ..., turn_failed: _Optional[_Union[TurnFailed, _Mapping]] = ...) -> None: ...
+    turn_notice: TurnNotice
+    def __init__(self, ready: _Optional[_Union[AttachReady, _Mapping]] = ..., turn_started: _Optional[_Union[TurnStarted, _Mapping]] = ..., turn_finished: _Optional[_Union[TurnFinished, _Mapping]] = ..., turn_failed: _Optional[_Union[TurnFailed, _Mapping]] = ..., turn_notice: _Optional[_Union[TurnNotice, _Mapping]] = ...) -> None: ...
 
 class AttachReady(_message.Message):
     __slots__ = ("instance",)
@@ -50,6 +52,16 @@ class TurnFinished(_message.Message):
     def __init__(self, turn: _Optional[int] = ..., seconds: _Optional[_Mapping[str, float]] = ..., produced: _Optional[int] = ..., cancelled: _Optional[bool] = ...) -> None: ...
 
 class TurnFailed(_message.Message):
+    __slots__ = ("turn", "code", "message")
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    turn: int
+    code: str
+    message: str
+    def __init__(self, turn: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class TurnNotice(_message.Message):
     __slots__ = ("turn", "code", "message")
     TURN_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]

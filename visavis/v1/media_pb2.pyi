@@ -113,14 +113,16 @@ class TranscriptChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., event: _Optional[_Union[TranscriptChunk.Event, str]] = ..., utterance: _Optional[int] = ..., text: _Optional[str] = ..., language: _Optional[str] = ..., end_of_turn_probability: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordTime, _Mapping]]] = ..., speech_end_samples: _Optional[int] = ..., stable_characters: _Optional[int] = ..., voiced_ms: _Optional[int] = ..., compute_ms: _Optional[float] = ...) -> None: ...
 
 class TurnChunk(_message.Message):
-    __slots__ = ("header", "reason", "held")
+    __slots__ = ("header", "reason", "held", "style")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    STYLE_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     reason: str
     held: bool
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ...) -> None: ...
+    style: str
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ..., style: _Optional[str] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
     __slots__ = ("header", "text")
@@ -141,20 +143,22 @@ class PhonemeSpan(_message.Message):
     def __init__(self, symbol: _Optional[str] = ..., start_samples: _Optional[int] = ..., duration_samples: _Optional[int] = ...) -> None: ...
 
 class MelChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz", "hop_samples", "n_mels", "mel_f16le", "phonemes")
+    __slots__ = ("header", "sample_rate_hz", "hop_samples", "n_mels", "mel_f16le", "phonemes", "style")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     HOP_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     N_MELS_FIELD_NUMBER: _ClassVar[int]
     MEL_F16LE_FIELD_NUMBER: _ClassVar[int]
     PHONEMES_FIELD_NUMBER: _ClassVar[int]
+    STYLE_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
     hop_samples: int
     n_mels: int
     mel_f16le: bytes
     phonemes: _containers.RepeatedCompositeFieldContainer[PhonemeSpan]
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., hop_samples: _Optional[int] = ..., n_mels: _Optional[int] = ..., mel_f16le: _Optional[bytes] = ..., phonemes: _Optional[_Iterable[_Union[PhonemeSpan, _Mapping]]] = ...) -> None: ...
+    style: str
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., hop_samples: _Optional[int] = ..., n_mels: _Optional[int] = ..., mel_f16le: _Optional[bytes] = ..., phonemes: _Optional[_Iterable[_Union[PhonemeSpan, _Mapping]]] = ..., style: _Optional[str] = ...) -> None: ...
 
 class VideoChunk(_message.Message):
     __slots__ = ("header", "live", "codec", "keyframe", "width", "height", "fps", "data")

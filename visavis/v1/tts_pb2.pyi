@@ -9,16 +9,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SynthesisConfig(_message.Message):
-    __slots__ = ("language", "voice", "speed", "volume")
+    __slots__ = ("language", "voice", "speed", "volume", "style", "pitch_range", "energy")
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     VOICE_FIELD_NUMBER: _ClassVar[int]
     SPEED_FIELD_NUMBER: _ClassVar[int]
     VOLUME_FIELD_NUMBER: _ClassVar[int]
+    STYLE_FIELD_NUMBER: _ClassVar[int]
+    PITCH_RANGE_FIELD_NUMBER: _ClassVar[int]
+    ENERGY_FIELD_NUMBER: _ClassVar[int]
     language: str
     voice: str
     speed: float
     volume: float
-    def __init__(self, language: _Optional[str] = ..., voice: _Optional[str] = ..., speed: _Optional[float] = ..., volume: _Optional[float] = ...) -> None: ...
+    style: str
+    pitch_range: float
+    energy: float
+    def __init__(self, language: _Optional[str] = ..., voice: _Optional[str] = ..., speed: _Optional[float] = ..., volume: _Optional[float] = ..., style: _Optional[str] = ..., pitch_range: _Optional[float] = ..., energy: _Optional[float] = ...) -> None: ...
 
 class SynthesizeRequest(_message.Message):
     __slots__ = ("config", "text")
@@ -29,12 +35,14 @@ class SynthesizeRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[SynthesisConfig, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class SynthesizeResponse(_message.Message):
-    __slots__ = ("voice", "mel")
+    __slots__ = ("voice", "mel", "notice")
     VOICE_FIELD_NUMBER: _ClassVar[int]
     MEL_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
     voice: _media_pb2.PcmChunk
     mel: _media_pb2.MelChunk
-    def __init__(self, voice: _Optional[_Union[_media_pb2.PcmChunk, _Mapping]] = ..., mel: _Optional[_Union[_media_pb2.MelChunk, _Mapping]] = ...) -> None: ...
+    notice: _control_pb2.TurnNotice
+    def __init__(self, voice: _Optional[_Union[_media_pb2.PcmChunk, _Mapping]] = ..., mel: _Optional[_Union[_media_pb2.MelChunk, _Mapping]] = ..., notice: _Optional[_Union[_control_pb2.TurnNotice, _Mapping]] = ...) -> None: ...
 
 class TtsAttachRequest(_message.Message):
     __slots__ = ("config", "synthesis")
@@ -65,20 +73,24 @@ class ListVoicesResponse(_message.Message):
     def __init__(self, voices: _Optional[_Iterable[_Union[Voice, _Mapping]]] = ...) -> None: ...
 
 class Voice(_message.Message):
-    __slots__ = ("name", "languages", "gender", "sample_rate_hz", "licence", "description")
+    __slots__ = ("name", "languages", "gender", "sample_rate_hz", "licence", "description", "controls", "styles")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LANGUAGES_FIELD_NUMBER: _ClassVar[int]
     GENDER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     LICENCE_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONTROLS_FIELD_NUMBER: _ClassVar[int]
+    STYLES_FIELD_NUMBER: _ClassVar[int]
     name: str
     languages: _containers.RepeatedScalarFieldContainer[str]
     gender: str
     sample_rate_hz: int
     licence: str
     description: str
-    def __init__(self, name: _Optional[str] = ..., languages: _Optional[_Iterable[str]] = ..., gender: _Optional[str] = ..., sample_rate_hz: _Optional[int] = ..., licence: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
+    controls: _containers.RepeatedScalarFieldContainer[str]
+    styles: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., languages: _Optional[_Iterable[str]] = ..., gender: _Optional[str] = ..., sample_rate_hz: _Optional[int] = ..., licence: _Optional[str] = ..., description: _Optional[str] = ..., controls: _Optional[_Iterable[str]] = ..., styles: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PrerenderRequest(_message.Message):
     __slots__ = ("config", "text")
