@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from tests.parity import PARITIES, Parity, parity_table
 from tests.real_tensorrt import RealTensorrt
 from tests.running_stack import RunningStack
 from visavis.bus import Bus
@@ -40,6 +42,20 @@ def bundle() -> Callable[[str], Path]:
             pytest.skip(str(error))
 
     return path_of
+
+
+@pytest.fixture(scope="session")
+def parities(pytestconfig: pytest.Config) -> list[Parity]:
+    """Takes what a comparison measured, for the table at the end."""
+    return pytestconfig.stash.setdefault(PARITIES, [])
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if rows := config.stash.get(PARITIES, []):
+        terminalreporter.write_line("")
+        Console(width=120).print(parity_table(rows))
 
 
 @pytest.fixture(scope="session")

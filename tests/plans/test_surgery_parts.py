@@ -15,15 +15,18 @@ from tokenizers import Tokenizer
 from services.asr.moonshine import Moonshine
 from services.asr.whisper import Whisper
 from services.tts.english import EnglishVoice
+from tests.parity import Parity
 from tests.plans.graph_runs import GraphEngine, Tensors, model_of
 from tests.plans.speech import sound
 from visavis.engine import Engine, open_engine
 from visavis.engine.tensorrt.parts import arrange
 from visavis.errors import PlanError
 from visavis.plans.graphs import float_graph
+from visavis.plans.precision.mel_cepstrum import distortion_db
 from visavis.plans.recipe import recipes_of
 from visavis.plans.surgery import apply_passes
 
+SENTENCE = "It was the best of times, it was the worst of times."
 SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
 
 
@@ -72,7 +75,9 @@ def hibari(folder: Path) -> Joined:
     return Joined("hibari", parts(folder, "text", "voice"))
 
 
-def test_moonshines_two_steps_are_its_merged_decoder(bundle: Callable[[str], Path]) -> None:
+def test_moonshines_two_steps_are_its_merged_decoder(
+    bundle: Callable[[str], Path], parities: list[Parity]
+) -> None:
     folder = bundle("moonshine-tiny-en")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     parted = steps(folder)
@@ -87,9 +92,13 @@ def test_moonshines_two_steps_are_its_merged_decoder(bundle: Callable[[str], Pat
         got = Moonshine(encoder, parted, tokenizer).transcribe(sound("austen_0880"))
         assert got == Moonshine(encoder, decoder, tokenizer).transcribe(sound("austen_0880"))
     assert "best of times" in wanted.text.lower()
+    change, on = "moonshine_first_step, moonshine_next_step", f"speech, {both.runs} steps"
+    parities.append(Parity("moonshine-tiny-en decoder", change, on, both.error, "same words"))
 
 
-def test_moonshine_base_without_its_rounding_says_the_same(bundle: Callable[[str], Path]) -> None:
+def test_moonshine_base_without_its_rounding_says_the_same(
+    bundle: Callable[[str], Path], parities: list[Parity]
+) -> None:
     folder = bundle("moonshine-base-en")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     (encoder,) = parts(folder, "encoder").values()
@@ -98,6 +107,8 @@ def test_moonshine_base_without_its_rounding_says_the_same(bundle: Callable[[str
         quantised = Moonshine(one, two, tokenizer)
         heard = sound("austen_0880")
         assert folded.transcribe(heard) == quantised.transcribe(heard)
+    change = "fold_constant_weights, fold_dynamic_quantization, fold_static_quantization"
+    parities.append(Parity("moonshine-base-en", change, "speech", None, "same words"))
 
 
 def test_the_next_step_takes_no_sound_and_no_switch(bundle: Callable[[str], Path]) -> None:
@@ -110,7 +121,9 @@ def test_the_next_step_takes_no_sound_and_no_switch(bundle: Callable[[str], Path
     assert not [name for name in following.outputs if ".encoder." in name]
 
 
-def test_whispers_first_step_needs_no_empty_cache(bundle: Callable[[str], Path]) -> None:
+def test_whispers_first_step_needs_no_empty_cache(
+    bundle: Callable[[str], Path], parities: list[Parity]
+) -> None:
     folder = bundle("whisper-base")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     made = parts(folder, "decoder-first", "decoder-next")
@@ -120,9 +133,15 @@ def test_whispers_first_step_needs_no_empty_cache(bundle: Callable[[str], Path])
         quantised = Whisper(one, two, tokenizer).transcribe(heard, "zh")
         assert Whisper(one, both, tokenizer).transcribe(heard, "zh") == quantised
     assert both.error < 1e-4
+    on = f"Mandarin, {both.runs} steps"
+    parities.append(
+        Parity("whisper-base decoder", "drop_empty_cache", on, both.error, "same characters")
+    )
 
 
-def test_hibari_cut_at_its_length_regulator_is_hibari(bundle: Callable[[str], Path]) -> None:
+def test_hibari_cut_at_its_length_regulator_is_hibari(
+    bundle: Callable[[str], Path], parities: list[Parity]
+) -> None:
     folder = bundle("hibari-en")
     published = onnx.load(folder / "hibari-durations.onnx")
     # Folded first: the quantised network differs from itself, cut or not, by its own rounding.
@@ -132,18 +151,21 @@ def test_hibari_cut_at_its_length_regulator_is_hibari(bundle: Callable[[str], Pa
     whole, parted = uncut.infer(inputs), hibari(folder).infer(inputs)
     assert parted.keys() == whole.keys()
     assert parted["durations"].tolist() == whole["durations"].tolist()
-    for name in SPECTRA:
-        np.testing.assert_allclose(parted[name], whole[name], rtol=0, atol=1e-3)
+    error = max(float(np.abs(parted[name] - whole[name]).max()) for name in SPECTRA)
+    assert error < 1e-3
+    parities.append(
+        Parity("hibari-en", "hibari_text, hibari_voice", "40 phonemes", error, "same durations")
+    )
 
 
 def test_hibari_without_its_rounding_keeps_time_and_spectrum(
-    bundle: Callable[[str], Path],
+    bundle: Callable[[str], Path], parities: list[Parity]
 ) -> None:
     folder = bundle("hibari-en")
     made = parts(folder, "text", "voice")
     with open_engine(folder / "hibari-durations.onnx") as quantised:
         voice = EnglishVoice(quantised)
-        (letters,) = voice._phonemes("It was the best of times, it was the worst of times.")
+        (letters,) = voice._phonemes(SENTENCE)
         ids = np.array([[0, *(voice._ids[letter] for letter in letters), 0]])
         inputs: Tensors = {"ids": ids, "speed": np.ones(1, np.float32)}
         was = quantised.infer(inputs)
@@ -157,6 +179,22 @@ def test_hibari_without_its_rounding_keeps_time_and_spectrum(
     for name in ("lh", "ln", "lr"):  # logarithms of magnitudes
         assert np.abs(was[name] - now[name]).mean() < 0.1
     assert np.abs(was["f0"] - now["f0"]).max() < 6.0  # Hz
+    with open_engine(folder / "hibari-durations.onnx") as quantised:
+        voices = [
+            np.concatenate([block.voice for block in EnglishVoice(engine).speak(SENTENCE)])
+            for engine in (quantised, hibari(folder))
+        ]
+    apart_db = distortion_db(*voices, sample_rate_hz=24_000)
+    assert apart_db < 2.5  # the published one rounds activations to 8 bits while it runs
+    parities.append(
+        Parity(
+            "hibari-en",
+            "fold_dynamic_quantization",
+            "one sentence",
+            None,
+            f"MCD {apart_db:.2f} dB, {moved.sum()} of {len(moved)} durations moved by one",
+        )
+    )
 
 
 @pytest.mark.parametrize(
