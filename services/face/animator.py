@@ -31,6 +31,8 @@ _LIP_COLUMNS = [POSE_INDEX[name] for name in LIP_COEFFICIENTS]
 _SPEECH_RISE, _SPEECH_FALL = 0.12, 0.06
 """Share of the way to speaking and back to rest that the livelier motion goes in one frame."""
 _ACCENT_GAP_S = 0.8
+_SLOW_FRAMES = 4
+"""An engine is slow when so many frames in a row were: one that had to wait is no sign of it."""
 _CLOCK_TRUST_S = 0.5
 """Playback is taken to go on for so long after the clock last spoke."""
 _CLOCK_SILENT_S = 2.0
@@ -126,6 +128,7 @@ class Animator:
         self._live = 0
         self._live_since_s: float | None = None
         self._live_due = 0
+        self._draw_s: deque[float] = deque([0.0], maxlen=_SLOW_FRAMES)
 
     @property
     def turn(self) -> int:
@@ -178,6 +181,12 @@ class Animator:
         elif turn > self._newest_turn or (turn == self._newest_turn and self._turn is None):
             self._early_clock = (turn, played_s, now_s)
 
+    def took(self, draw_s: float) -> None:
+        """How long the last frame took to draw. Where all of them take longer than they are shown,
+        frames are skipped so far ahead that those which are drawn come in time.
+        """
+        self._draw_s.append(draw_s)
+
     def next_spoken(self, now_s: float) -> Frame | None:
         """The next frame of the turn, if one may be made now."""
         if self._turn is None:
@@ -213,10 +222,14 @@ class Animator:
         return time_s <= turn.lips.known_s and time_s < limit_s
 
     def _catch_up(self, turn: _Turn) -> None:
-        """Skip frames whose voice has been heard already: better fewer of them than late ones."""
+        """Skip frames whose voice will have been heard when they are drawn: better fewer of them
+        than late ones.
+        """
         if turn.clock_s is None or turn.ended or turn.paused:
             return
-        seen_s = min(turn.clock_s, turn.lips.known_s)
+        slow_s = min(self._draw_s)
+        ahead_s = slow_s if slow_s > 1 / self.fps else 0.0
+        seen_s = min(turn.clock_s + ahead_s, turn.lips.known_s)
         behind = math.floor(seen_s * self.fps + 1e-6) - turn.made
         if turn.lips.end_s is not None:
             behind = min(behind, self._frame_count(turn.lips.end_s) - 1 - turn.made)

@@ -204,7 +204,9 @@ class FaceSession:
         chunks = await self._pictures.draw(
             frame, restart=restart, place=lambda kind, last: self._place(frame, kind, last)
         )
-        metrics.face_frame_seconds.observe(self._clock.now() - began_s)
+        took_s = self._clock.now() - began_s
+        self._animator.took(took_s)
+        metrics.face_frame_seconds.observe(took_s)
         metrics.face_frames.labels("live" if frame.live else "speaking").inc()
         if not frame.live and frame.turn != self._animator.turn:
             return  # interrupted while it was drawn; the next frame stands on its own

@@ -39,7 +39,26 @@ def open_face_engine(settings: FaceSettings, clock: Clock | None = None) -> Face
         engine = settings.open_engine(folder / "wav2lip.onnx")
         avatars = WarpEngine(_store(settings), settings.avatar)
         return Wav2LipEngine(avatars, settings.engine_bundle, engine, clock)
-    raise SettingsError(f"engine: {settings.engine}")
+    return _tha3(settings, folder, clock)
+
+
+def _tha3(settings: FaceSettings, folder: Path, clock: Clock) -> FaceEngine:
+    from services.face.engines.tha3.characters import CharacterStore
+    from services.face.engines.tha3.engine import Tha3Engine
+    from services.face.engines.tha3.network import CharacterNetworks
+
+    manifest = load_manifest(settings.engine_bundle, settings.model_dir)
+    # Photographs lie beside them, which these networks cannot draw.
+    store = CharacterStore(
+        (settings.avatar_dir or default_avatar_dir()) / ".characters",
+        folder / "character.png",
+        manifest.licence_note or manifest.licence,
+    )
+    networks = CharacterNetworks(
+        settings.open_engine(folder / "decomposer.onnx"),
+        settings.open_engine(folder / "poser.onnx"),
+    )
+    return Tha3Engine(store, settings.avatar, settings.engine_bundle, networks, clock)
 
 
 def default_avatar_dir() -> Path:

@@ -44,9 +44,9 @@ class GraphBuilder:
         self._weights[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
 
-    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """One operator with one output."""
-        name = f"{operator.lower()}{len(self._nodes)}"
+    def node(self, operator: str, *inputs: str, kind: str = "", **attributes: Any) -> str:
+        """One operator with one output; `kind` begins its name instead of the operator's."""
+        name = f"{kind or operator.lower()}{len(self._nodes)}"
         self._nodes.append(
             helper.make_node(operator, list(inputs), [name], name=name, **attributes)
         )

@@ -1,0 +1,278 @@
+"""Drawn characters: their poses, their pictures, and the service that shows them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from services.face.animator import Animator, Frame
+from services.face.engines.tha3.characters import CharacterStore, read_character
+from services.face.engines.tha3.engine import Tha3Engine
+from services.face.engines.tha3.network import CharacterNetworks
+from services.face.engines.tha3.pose import NAMES, character_pose
+from services.face.own_studio import VideoStream
+from services.face.pose import FacePose
+from services.face.servicer import FaceService
+from services.face.settings import FaceSettings
+from services.face.studio import Studio
+from tests.face.drawn import FakeDecomposer, FakePoser, character, png
+from tests.face.portraits import portrait
+from tests.face.serving import Stub, animate_config, answers, mel_request
+from tests.face.test_animator import mel_chunks
+from tests.face.test_servicer_studio import WORD, decoded
+from tests.serving import served
+from visavis.clock import MonotonicClock
+from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.v1 import face_pb2
+
+
+def posed(**coefficients: float) -> dict[str, float]:
+    """What is not 0 of the 45."""
+    vector = character_pose(FacePose(**coefficients))
+    assert vector.shape == (45,) and vector.dtype == np.float32
+    return {name: float(v) for name, v in zip(NAMES, vector, strict=True) if v != 0}
+
+
+# Poses
+
+
+def test_rest_is_the_picture_as_it_was_drawn() -> None:
+    assert posed() == {}
+
+
+def test_head_and_eyes_turn_the_way_that_the_networks_count() -> None:
+    turned = posed(yaw=0.131, pitch=0.131, roll=0.131, gaze_x=0.5, gaze_y=-0.25)
+    assert turned["head_y"] == pytest.approx(-0.5, abs=0.01)
+    assert turned["head_x"] == pytest.approx(-0.5, abs=0.01)
+    assert turned["neck_z"] == pytest.approx(-0.5, abs=0.01)
+    assert (turned["iris_rotation_y"], turned["iris_rotation_x"]) == (-0.5, 0.25)
+    assert turned["body_y"] < 0 and posed(yaw=9.0)["head_y"] == -1
+
+
+def test_each_eye_winks_alone() -> None:
+    assert posed(blink_left=0.8) == {"eye_wink_left": pytest.approx(0.8)}
+    assert posed(blink_right=0.8) == {"eye_wink_right": pytest.approx(0.8)}
+
+
+@pytest.mark.parametrize(
+    ("lips", "vowel"),
+    [
+        ({"jaw_open": 0.5, "mouth_wide": 0.14}, "mouth_aaa"),
+        ({"jaw_open": 0.32, "mouth_wide": 0.9}, "mouth_eee"),
+        ({"jaw_open": 0.1, "mouth_wide": 0.58}, "mouth_iii"),
+        ({"jaw_open": 0.38, "pucker": 0.58}, "mouth_ooo"),
+        ({"jaw_open": 0.16, "pucker": 0.88}, "mouth_uuu"),
+    ],
+)
+def test_a_mouth_shape_is_mostly_one_vowel(lips: dict[str, float], vowel: str) -> None:
+    shares = {name: share for name, share in posed(**lips).items() if name.startswith("mouth_")}
+    assert max(shares, key=lambda name: shares[name]) == vowel
+    assert sum(shares.values()) < 1.001
+
+
+def test_closed_lips_are_closed_whatever_the_jaw_does() -> None:
+    assert posed(jaw_open=0.4, mouth_wide=0.3, lips_closed=1.0) == {}
+
+
+# Pictures
+
+
+def test_a_character_of_any_size_is_brought_to_the_one_that_is_needed() -> None:
+    small = read_character(png(character(300)))
+    assert small.shape == (512, 512, 4)
+    assert np.abs(small[:300].astype(int) - character()[:300]).mean() < 3
+    assert (read_character(png(character())) == character()).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"%PDF-1.7", "not a picture"),
+        (png(character()[:400]), "512 x 400 pixels: it must be square"),
+        (png(character(200)), "200 x 200 pixels"),
+        (png(character()[..., :3]), "no transparency"),
+        (png(portrait()), "no transparency"),
+        (png(np.full((512, 512, 4), 255, np.uint8)), "nothing of the picture is transparent"),
+        (png(np.roll(character(), 256, axis=1)), "no head where it must be"),
+        (png(character())[:4000], "damaged|not a picture"),
+    ],
+)
+def test_pictures_that_will_not_do_are_refused_with_the_reason(content: bytes, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        read_character(content)
+
+
+# The engine
+
+
+def engine(folder: Path, poser: FakePoser, decomposer: FakeDecomposer | None = None) -> Tha3Engine:
+    own = folder / "own.png"
+    own.write_bytes(png(character()))
+    store = CharacterStore(folder / "characters", own, "CC0")
+    networks = CharacterNetworks(decomposer or FakeDecomposer(), poser)
+    return Tha3Engine(store, "", "fake-tha3", networks, MonotonicClock())
+
+
+@contextlib.asynccontextmanager
+async def loaded(made: Tha3Engine) -> AsyncIterator[Tha3Engine]:
+    await made.load()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def frame(**pose: float) -> Frame:
+    return Frame(0, 0, True, False, False, FacePose(**pose))
+
+
+async def test_networks_that_change_nothing_show_the_character(tmp_path: Path) -> None:
+    decomposer = FakeDecomposer()
+    async with loaded(engine(tmp_path, FakePoser(), decomposer)) as made:
+        painter = made.painter("")
+        picture = (await painter.prepare(frame()))()
+        await painter.prepare(frame(yaw=0.1))
+        painter.close()
+    assert decomposer.runs == 1, "a character is parted once"
+    assert picture.shape == (512, 512, 3) and picture.dtype == np.uint8
+    # The head's middle, an eye, and the backdrop, where 288 pixels are shown as 512.
+    for (x, y), colour in (
+        ((256, 160), (250, 214, 190)),
+        ((230, 120), (40, 40, 60)),
+        ((380, 40), (226, 229, 234)),
+    ):
+        seen = picture[round((y - 24) * 512 / 288), round((x - 112) * 512 / 288)]
+        np.testing.assert_allclose(seen.astype(int), colour, atol=2)
+
+
+async def test_a_network_that_fails_leaves_the_character_standing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = True
+
+    def draw(image: Any, pose: Any) -> Any:
+        if broken:
+            raise EngineError("out of memory")
+        return -np.ones_like(image)
+
+    async with loaded(engine(tmp_path, FakePoser(draw))) as made:
+        painter = made.painter("default")
+        standing = (await painter.prepare(frame()))()
+        assert (standing == (await painter.prepare(frame()))()).all()
+        broken = False
+        gone = (await painter.prepare(frame()))()
+        broken = True
+        assert (gone == (await painter.prepare(frame()))()).all()
+        painter.close()
+    assert standing.std() > 20 and gone.std(axis=(0, 1)).max() == 0
+    assert caplog.text.count("out of memory") == 2
+
+
+async def test_other_networks_are_refused(tmp_path: Path) -> None:
+    made = engine(tmp_path, FakePoser(), decomposer=FakePoser())  # type: ignore[arg-type]
+    with pytest.raises(EngineLoadError, match="not of THA3"):
+        async with loaded(made):
+            pass
+
+
+@contextlib.asynccontextmanager
+async def service(folder: Path, poser: FakePoser) -> AsyncIterator[Stub]:
+    def encoder(codec: Any, size: int, fps: int) -> VideoStream:
+        return VideoStream(codec, size, fps, bitrate=4_000_000)
+
+    chosen = FaceSettings(lanes=1)
+    studio = Studio(chosen, engine(folder, poser), encoder)
+    made = FaceService(chosen, None, "face-test", studio=studio)
+    async with served(made, "visavis.v1.FaceAnimation") as channel:
+        yield Stub(channel)
+
+
+async def test_animate_poses_the_character_from_the_phonemes(tmp_path: Path) -> None:
+    def paint_open_mouths(image: Any, pose: Any) -> Any:
+        picture = image.copy()
+        open_ = pose[:, NAMES.index("mouth_aaa")] > 0.3
+        picture[open_, :3, 150:180, 240:272] = -1.0
+        return picture
+
+    chunks = [mel_request(chunk) for chunk in mel_chunks(WORD)]
+    async with service(tmp_path, FakePoser(paint_open_mouths)) as stub:
+        call = stub.Animate(iter([animate_config(seed=1), *chunks]))
+        pictures = decoded("h264", [answer.video.data for answer in await answers(call)])
+    rows, columns = slice(230, 270), slice(235, 275)
+    mouth = [picture[rows, columns].mean() for picture in pictures]
+    assert len(mouth) == 20 and mouth[10] < mouth[2] - 80
+
+
+async def test_characters_are_made_listed_and_deleted(tmp_path: Path) -> None:
+    async with service(tmp_path, FakePoser()) as stub:
+
+        async def names() -> list[str]:
+            listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
+            return [avatar.name for avatar in listed.avatars]
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            photo = png(portrait())
+            await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=photo))
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "drawn" in str(caught.value.details()) or "standing" in str(caught.value.details())
+        drawing = face_pb2.CreateAvatarRequest(name="me", image=png(character()))
+        made = await stub.CreateAvatar(drawing)
+        assert (made.width, made.builtin, made.licence) == (512, False, "as uploaded")
+        assert await names() == ["default", "me"]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.CreateAvatar(drawing)
+        assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
+        await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="me"))
+        assert await names() == ["default"]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="default"))
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+# Slow engines
+
+
+class _Known:
+    """Lips that are known for two seconds."""
+
+    known_s, end_s, sound = 2.0, 2.0, None
+
+    def at(self, time_s: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+        return np.zeros(6, np.float32)
+
+    def stresses(self, until_s: float) -> list[tuple[float, float]]:
+        return []
+
+
+@pytest.mark.parametrize("draw_s", [0.003, 0.6])
+def test_pictures_of_a_slow_engine_are_fewer_and_still_in_time(draw_s: float) -> None:
+    """Each is drawn when its voice is heard, but for the first and the last."""
+    animator = Animator(seed=1, lead_s=0.8)
+    animator.speak(1, _Known(), 0.0)
+    for _ in range(4):
+        animator.took(draw_s)
+    now_s, late_s, drawn = 0.0, [], []
+    while (made := animator.next_spoken(now_s)) is not None or not drawn or now_s < 2.2:
+        if made is None:
+            now_s += 0.02
+        else:
+            now_s += draw_s
+            animator.took(draw_s)
+            drawn.append(made.index)
+            late_s.append(now_s - made.index / 25)
+        animator.played(1, min(now_s, 2.0), now_s)
+        if drawn and drawn[-1] == 49:
+            break
+    assert drawn[-1] == 49 and drawn == sorted(drawn)
+    if draw_s < 0.04:
+        assert drawn == list(range(50))
+    else:
+        assert len(drawn) <= 5
+        # The last one ends the turn and is drawn whatever the time.
+        assert max(late_s[1:-1]) < 0.05
