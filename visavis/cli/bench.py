@@ -7,6 +7,7 @@ import typer
 from visavis.cli.bench_barge_in import barge_in
 from visavis.cli.bench_latency import latency
 from visavis.cli.bench_partials import partials
+from visavis.cli.bench_quality import quality
 from visavis.cli.bench_questions import questions
 from visavis.cli.bench_sync import sync
 
@@ -20,3 +21,4 @@ bench_app.command()(latency)
 bench_app.command("barge-in")(barge_in)
 bench_app.command()(partials)
 bench_app.command()(sync)
+bench_app.command()(quality)
