@@ -269,6 +269,11 @@ class MelChunk:
     phonemes: tuple[PhonemeSpan, ...] = ()
     style: str = ""
 
+    @property
+    def start_s(self) -> float:
+        """Place of the first frame in the turn's voice."""
+        return self.place.pts * self.hop_samples / self.sample_rate_hz
+
     def to_message(self) -> pb.MelChunk:
         return pb.MelChunk(
             header=self.place.header(),

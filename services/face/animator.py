@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.expressions import Expressions, express
 from services.face.lips import LipTrack
 from services.face.motion import Accent, AccentKind, Motion
 from services.face.pose import POSE_INDEX, FacePose
@@ -62,6 +63,7 @@ class _Shown:
     index: int
     motion: int
     speech: float
+    expression: NDArray[np.float32]
     pose: NDArray[np.float32]
 
 
@@ -119,6 +121,7 @@ class Animator:
         self._held = False
         self._early_clock: tuple[int, float, float] | None = None
         self._restart = True
+        self._expressions = Expressions(fps)
         self._frame = start_frame
         self._speech = 0.0
         self._ground = 0
@@ -155,6 +158,10 @@ class Animator:
             self._turn = _Turn(turn, lips, self._held)
             if self._early_clock is not None and self._early_clock[0] == turn:
                 self.played(*self._early_clock)
+
+    def express(self, turn: int, time_s: float, style: str) -> None:
+        """From this time of the turn's voice on it is said in `style`."""
+        self._expressions.cue(turn, time_s, style)
 
     def abandon(self, turn: int) -> None:
         """Nothing more will come of a turn: the face rests once what was made has been shown."""
@@ -265,6 +272,7 @@ class Animator:
             self._restart = True
         self._note_accents(turn.lips, time_s)
         self._speech += _SPEECH_RISE * (1 - self._speech)
+        self._expressions.speak(turn.number, time_s)
         pose = self._pose(turn.lips.at(time_s))
         index, turn.made = turn.made, turn.made + 1
         end_s = turn.lips.end_s
@@ -288,6 +296,7 @@ class Animator:
             self._live_due += behind
         self._live_due += 1
         self._speech += _SPEECH_FALL * (0 - self._speech)
+        self._expressions.rest()
         pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
         index, self._live = self._live, self._live + 1
         return self._shown(pose, 0, index, live=True, last=False)
@@ -299,6 +308,7 @@ class Animator:
         kept = self._history.maxlen or 0
         self._accents = [a for a in self._accents if self._frame < a.frame + a.frames + kept]
         pose = self._motion.pose(self._frame, speech=self._speech, accents=self._accents)
+        pose = express(pose, self._expressions.offsets)
         if self._ease_from is not None:
             self._ease, self._ease_from, self._eased = self._ease_from - lips, None, 0
         if self._eased < EASE_FRAMES:
@@ -318,7 +328,8 @@ class Animator:
         last: bool,
         sound: SoundTrack | None = None,
     ) -> Frame:
-        self._history.append(_Shown(turn, index, self._frame, self._speech, pose))
+        expression = self._expressions.offsets
+        self._history.append(_Shown(turn, index, self._frame, self._speech, expression, pose))
         self._frame += 1
         restart, self._restart = self._restart, False
         return Frame(turn, index, live, last, restart, FacePose.from_vector(pose), sound)
@@ -347,6 +358,8 @@ class Animator:
                 break
             self._frame = self._history.pop().motion
         self._speech = self._history[-1].speech if self._history else 0.0
+        if self._history:
+            self._expressions.offsets = self._history[-1].expression
         self._accents = [a for a in self._accents if a.frame < self._frame]
         self._accent_free = min(self._accent_free, self._frame)
 

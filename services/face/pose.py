@@ -28,7 +28,7 @@ class FacePose:
     lower_lip_under_teeth: float = 0.0
     """0..1, lower lip raised to the upper teeth ("f", "v")."""
     smile: float = 0.0
-    """-0.5..1, corners up and out; negative turns them down."""
+    """-1..1, corners up and out; negative turns them down."""
     tongue_up: float = 0.0
     """0..1, tongue raised to the teeth ("l", "th", "n"). Seen only through parted lips."""
     blink_left: float = 0.0
@@ -36,9 +36,9 @@ class FacePose:
     blink_right: float = 0.0
     """0 open, 1 shut."""
     brow_raise: float = 0.0
-    """-0.5..1; negative lowers the brows."""
+    """-0.7..1; negative lowers the brows."""
     brow_frown: float = 0.0
-    """0..1, brows drawn together and down."""
+    """0..1.5, brows drawn together and down."""
     gaze_x: float = 0.0
     """-1..1, positive looks to the right of the picture; 1 is about 20 degrees."""
     gaze_y: float = 0.0

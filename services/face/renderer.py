@@ -22,7 +22,7 @@ _LIP_FOLLOW = (0.4, 0.62, 0.82, 1.0)
 """How much each row of a lip, outer to inner, goes along when the lips shut."""
 _LIP_PRESS = (0.13, 0.1, 0.05, 0.0)
 """How much each row draws in towards the seam when the lips press."""
-_LIMITS = {"jaw_open": (0.0, 1.0), "smile": (-0.5, 1.0), "brow_raise": (-0.5, 1.0)}
+_LIMITS = {"smile": (-1.0, 1.0), "brow_raise": (-0.7, 1.0), "brow_frown": (0.0, 1.5)}
 
 
 class Renderer:

@@ -253,7 +253,10 @@ async def _frames(
         if kind == "mel" and voice_only and not options.from_voice:
             continue
         if kind == "mel" and not options.from_voice:
-            lips = await hearing.mel(MelChunk.of(_in_turn(request.mel)))
+            mel = MelChunk.of(_in_turn(request.mel))
+            if len(mel.mel):
+                animator.express(_ANIMATED_TURN, mel.start_s, mel.style)
+            lips = await hearing.mel(mel)
         elif kind == "voice":
             lips = await hearing.voice(PcmChunk.of(_in_turn(request.voice)))
         elif kind == "mel":

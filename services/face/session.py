@@ -147,6 +147,7 @@ class FaceSession:
             got = Stamp.now("face.first_got")
             try:
                 if isinstance(chunk, MelChunk):
+                    self._express(chunk)
                     lips = await self._hearing.mel(chunk)
                 else:
                     assert isinstance(chunk, PcmChunk)
@@ -158,6 +159,10 @@ class FaceSession:
                 await self._speak(turn, lips, (*chunk.place.stamps, got))
                 if chunk.place.last and self._progress is not None:
                     self._progress.heard_all = got.renamed("face.last_got")
+
+    def _express(self, chunk: MelChunk) -> None:
+        if len(chunk.mel):
+            self._animator.express(chunk.place.turn, chunk.start_s, chunk.style)
 
     async def _speak(self, turn: int, lips: LipTrack, stamps: tuple[Stamp, ...]) -> None:
         now, ready = self._clock.now(), Stamp.now("face.first_ready")

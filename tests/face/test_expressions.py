@@ -1,0 +1,113 @@
+"""Expressions: when they hold, how smoothly they come and go, and that the lips stay their own."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from services.face.animator import Animator
+from services.face.expressions import Expressions, express, offsets_of
+from services.face.pose import POSE_INDEX, POSE_NAMES, FacePose
+from services.face.renderer import Renderer
+from services.face.visemes import LIP_COEFFICIENTS
+from tests.face.portraits import default_avatar
+from tests.face.test_animator import FPS, SENTENCE, SENTENCE_S, lips_of, mel_chunks
+from tests.face.test_renderer import _dark_pixels
+from visavis.styles import STYLES
+
+SMILE, LIDS = POSE_INDEX["smile"], POSE_INDEX["blink_left"]
+
+
+def smiles(*cues: tuple[float, str], rest_frames: int = 0) -> list[float]:
+    """Offset of the smile in each frame of a sentence and after it."""
+    animator = Animator(seed=1, fps=FPS)
+    plain = Animator(seed=1, fps=FPS)
+    for time_s, style in cues:
+        animator.express(1, time_s, style)
+    found = []
+    for face in (animator, plain):
+        face.speak(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+        shown = []
+        for frame in range(int(SENTENCE_S * FPS) + 2 + rest_frames):
+            now_s = frame / FPS
+            if now_s <= SENTENCE_S:
+                face.played(1, now_s, now_s)
+            made = face.next_frame(now_s)
+            while made is not None:
+                shown.append(made.pose.smile)
+                made = face.next_frame(now_s)
+        found.append(shown)
+    assert len(found[0]) == len(found[1])
+    return [one - other for one, other in zip(*found, strict=True)]
+
+
+def test_no_expression_moves_the_lips() -> None:
+    for style in STYLES:
+        offsets = offsets_of(style)
+        assert not offsets[[POSE_INDEX[name] for name in LIP_COEFFICIENTS]].any(), style
+    assert not offsets_of("neutral").any()
+    assert not offsets_of("unheard-of").any()
+
+
+def test_every_style_is_told_apart_by_the_face() -> None:
+    offsets = [offsets_of(style) for style in STYLES]
+    for one, other in itertools.combinations(offsets, 2):
+        assert np.abs(one - other).max() > 0.1
+
+
+def test_lids_close_by_a_share_of_what_is_open() -> None:
+    pose = np.zeros(len(POSE_NAMES), np.float32)
+    offsets = offsets_of("sad")
+    assert express(pose, offsets)[LIDS] == offsets[LIDS] > 0.2
+    pose[LIDS] = 1.0
+    assert express(pose, offsets)[LIDS] == 1.0
+
+
+def test_an_expression_comes_within_half_a_second_and_without_a_jump() -> None:
+    offsets = smiles((0.0, "happy"))
+    wanted = offsets_of("happy")[SMILE]
+    assert offsets[FPS // 2] > 0.85 * wanted
+    assert max(b - a for a, b in itertools.pairwise(offsets)) < 0.1
+    assert offsets[0] > 0
+
+
+def test_it_begins_with_the_sound_that_it_goes_with() -> None:
+    offsets = smiles((0.0, "neutral"), (0.6, "happy"))
+    start = round(0.6 * FPS)
+    assert max(map(abs, offsets[:start])) == 0
+    assert offsets[start] > 0
+
+
+def test_it_goes_slowly_once_nothing_is_said() -> None:
+    spoken = int(SENTENCE_S * FPS)
+    offsets = smiles((0.0, "happy"), rest_frames=4 * FPS)
+    assert offsets[spoken + 5] > 0.5 * offsets[spoken]
+    assert offsets[-1] < 0.05 * offsets[spoken]
+
+
+def test_cues_of_older_turns_are_void() -> None:
+    expressions = Expressions(FPS)
+    expressions.cue(2, 0.0, "happy")
+    expressions.cue(1, 0.0, "sad")
+    expressions.speak(2, 0.0)
+    assert expressions.offsets[SMILE] > 0
+    expressions.cue(3, 0.0, "")
+    before = expressions.offsets[SMILE]
+    expressions.speak(3, 0.0)
+    assert 0 < expressions.offsets[SMILE] < before
+
+
+@pytest.mark.parametrize("style", [s for s in STYLES if s != "neutral"])
+def test_an_expression_is_seen_and_closes_the_lips_like_any_face(style: str) -> None:
+    renderer = Renderer(default_avatar())
+
+    def picture(offsets: np.ndarray, **lips: float) -> np.ndarray:  # type: ignore[type-arg]
+        return renderer.render(FacePose.from_vector(express(FacePose(**lips).vector(), offsets)))
+
+    none, offsets = offsets_of("neutral"), offsets_of(style)
+    changed = np.abs(picture(offsets).astype(int) - picture(none)).max(axis=2) > 24
+    assert changed.sum() > 300
+    closed = picture(offsets, jaw_open=0.3, lips_closed=1.0)
+    assert _dark_pixels(closed) <= _dark_pixels(picture(none, jaw_open=0.3, lips_closed=1.0)) + 40
