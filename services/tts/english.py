@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from hibari import dsp
-from hibari.g2p import G2P
-from hibari.tts import ASSETS
 from numpy.typing import NDArray
 
+from services.tts.letters_en import EnglishLetters, ends_of_spoken_words, letter_ids
 from services.tts.phonemes_en import arpabet_spans
 from services.tts.prosody import PLAIN, Prosody
-from services.tts.sound import (
-    HOP_SAMPLES,
-    SILENCE,
-    Block,
-    Span,
-    cut_spans,
-    fade,
-    log_mel,
-    place_spans,
-    spoken_hops,
-)
-from services.tts.spoken_urls import say_addresses
-from services.tts.word_ends import last_spoken_words, owners_within, place_words
+from services.tts.sound import HOP_SAMPLES, SILENCE, Block, Span, cut_spans
+from services.tts.trimming import trimmed
 from visavis.engine import Engine
-
-log = logging.getLogger(__name__)
 
 _SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
 # Longer than this the network was not trained on.
 _MAX_LETTERS = 380
 _PADDING_ID = 0
 _NOISE_SEED = 24_000
-_SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
-_LONG_NUMBER = re.compile(r"\d{16,}")
-_ENDINGS = frozenset(".,;:!?…—")
 # The durations run this much behind the sound that is made from them: 55 ms over 60 sentences.
 _LATE_HOPS = 4
 # Below, the vocoder takes a frame for unvoiced.
@@ -57,52 +36,15 @@ class EnglishVoice:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._grapheme_to_phoneme = G2P()
-        self._ids: dict[str, int] = json.loads((Path(ASSETS) / "vocab.json").read_text("utf-8"))
+        self._letters = EnglishLetters()
+        self._ids = letter_ids()
 
     def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
-        parts = self._phonemes(text)
-        counts = [len(_ends_of_spoken_words(part)) for part in parts]
-        owners = last_spoken_words(text, sum(counts))
-        spoken = 0
-        for letters, count in zip(parts, counts, strict=True):
-            block = self._synthesise(letters, prosody, owners_within(owners, spoken, count))
-            spoken += count
+        for letters, owners in self._letters.spoken(text, _MAX_LETTERS):
+            block = self._synthesise(letters, prosody, owners)
             if block is not None:
                 yield block
-
-    def _phonemes(self, text: str) -> list[str]:
-        """The voice's phoneme letters of `text`, in parts that the network can take."""
-        letters = self._letters(_LONG_NUMBER.sub(_spell_digits, say_addresses(text)))
-        known = "".join(letter for letter in letters if letter in self._ids).strip()
-        if not any(letter.isalpha() for letter in known):
-            return []
-        if known[-1] not in _ENDINGS:
-            known += ","  # goes on: without it the voice drops as at the end of a sentence
-        parts, current = [], ""
-        for word in _SPLIT.split(known):
-            for start in range(0, len(word), _MAX_LETTERS):
-                piece = word[start : start + _MAX_LETTERS]
-                if current and len(current) + 1 + len(piece) > _MAX_LETTERS:
-                    parts.append(current)
-                    current = piece
-                else:
-                    current = f"{current} {piece}" if current else piece
-        return [*parts, current] if current else parts
-
-    def _letters(self, text: str) -> str:
-        """Phoneme letters of `text`, as many as can be had."""
-        try:
-            return str(self._grapheme_to_phoneme(text))
-        except Exception as error:  # rules of a library for text that nobody foresaw
-            words = text.split()
-            if len(words) < 2:
-                log.warning("no pronunciation for a word of %d letters: %r", len(text), error)
-                return ""
-            middle = len(words) // 2
-            halves = (" ".join(words[:middle]), " ".join(words[middle:]))
-            return " ".join(filter(None, map(self._letters, halves)))
 
     def _synthesise(
         self, letters: str, prosody: Prosody, owners: Sequence[int | None]
@@ -120,23 +62,8 @@ class EnglishVoice:
         spans = cut_spans(arpabet_spans(["", *letters, ""], hops), _LATE_HOPS, sum(hops))
         spans.append(Span(SILENCE, _LATE_HOPS))
         heard_hops = np.cumsum(hops) - _LATE_HOPS
-        ends = [int(heard_hops[end]) for end in _ends_of_spoken_words(letters)]
-        return _trimmed(np.asarray(voice * _GAIN, np.float32), spans, ends, owners)
-
-
-def _ends_of_spoken_words(letters: str) -> list[int]:
-    """Letters up to the end of each word, marks behind it left out."""
-    ends: list[int] = []
-    open_word = False
-    for position, letter in enumerate(letters, start=1):
-        if letter.isalpha():
-            if not open_word:
-                ends.append(position)
-            ends[-1] = position
-            open_word = True
-        elif letter.isspace():
-            open_word = False
-    return ends
+        ends = [int(heard_hops[end]) for end in ends_of_spoken_words(letters)]
+        return trimmed(np.asarray(voice * _GAIN, np.float32), spans, ends, owners)
 
 
 def bent_melody(f0_hz: NDArray[np.float32], prosody: Prosody) -> NDArray[np.float32]:
@@ -152,23 +79,3 @@ def bent_melody(f0_hz: NDArray[np.float32], prosody: Prosody) -> NDArray[np.floa
     middle = logarithm[voiced].mean()
     bent = np.exp(middle + prosody.pitch_range * (logarithm - middle)) * prosody.pitch
     return np.where(voiced, np.clip(bent, *_F0_LIMITS_HZ), f0_hz).astype(np.float32)
-
-
-def _spell_digits(match: re.Match[str]) -> str:
-    return " ".join(match.group())
-
-
-def _trimmed(
-    voice: NDArray[np.float32],
-    spans: list[Span],
-    word_ends_hops: list[int],
-    owners: Sequence[int | None],
-) -> Block | None:
-    first, end = spoken_hops(voice)
-    if first == end:
-        return None
-    heard = fade(voice[first * HOP_SAMPLES : end * HOP_SAMPLES])
-    kept = cut_spans(spans, first, end)
-    ends = [min(max(hops, first + 1), end) for hops in word_ends_hops]
-    words = place_words(owners, ends, first, end)
-    return Block(heard, log_mel(heard), place_spans(kept, 0, end - first), words)

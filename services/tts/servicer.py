@@ -16,6 +16,8 @@ import grpc.aio
 import numpy as np
 
 from services.tts.ledger import TurnLedger
+from services.tts.opening import open_synthesizer
+from services.tts.own_voices import own_voices
 from services.tts.phrase_cache import KeptPhrase, PhraseCache
 from services.tts.phrase_feed import cut_phrases
 from services.tts.prosody import styles_within
@@ -23,8 +25,8 @@ from services.tts.session import Session
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
 from services.tts.speech_lane import SpeechLane
-from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer, open_synthesizer
-from services.tts.voices import VOICES, voices_for
+from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
+from services.tts.voices import VOICES, VoiceInfo, voices_for
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock
 from visavis.engine import EngineLane, EngineState
@@ -57,7 +59,9 @@ class TtsService:
         self._synthesizer = synthesizer
         self._resources = contextlib.ExitStack()
         self._lane = EngineLane(self.name)
+        self._own = own_voices(settings.voices, settings.model_dir)
         self.servicer = SpeechSynthesisServicer(settings, bus, instance, clock or MonotonicClock())
+        self.servicer.voices = (*VOICES, *(voice.info for voice in self._own))
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -76,6 +80,7 @@ class TtsService:
                 model_dir=settings.model_dir,
                 open_engine=settings.open_engine,
                 phrases=PhraseCache(round(settings.phrase_cache_mb * 1e6)),
+                own=self._own,
             )
         )
         synthesizer.warm_up()
@@ -93,6 +98,7 @@ class TtsService:
 class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
     def __init__(self, settings: TtsSettings, bus: Bus | None, instance: str, clock: Clock) -> None:
         self.speech: SpeechLane | None = None
+        self.voices: tuple[VoiceInfo, ...] = VOICES
         self._settings = settings
         self._bus = bus
         self._instance = instance
@@ -105,7 +111,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         requests = aiter(requests)
         async with _hearing_out(requests):
             first = await read_config(requests, "Synthesize")
-            options = read_options(first.config)
+            options = read_options(first.config, self.voices)
             ledger = TurnLedger(self._clock, self._clock.now(), options.language)
             seq = 0
             pieces = self._ready().speak(cut_phrases(_texts(requests)), options, ledger)
@@ -123,7 +129,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         first = await read_config(requests, "Attach")
         bus = need_bus(self._bus)
         name = first.config.session
-        options = read_options(first.config.synthesis)
+        options = read_options(first.config.synthesis, self.voices)
         events = EventStream()
         with self._leases.hold(name):
             session = Session(
@@ -139,7 +145,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
             async def on_request(request: tts_pb2.TtsAttachRequest) -> None:
                 if request.WhichOneof("request") != "synthesis":
                     raise OutOfOrderError("after the config only synthesis may follow on Attach")
-                session.options = read_options(request.synthesis)
+                session.options = read_options(request.synthesis, self.voices)
 
             async with session.listening():
                 await events.ready(self._instance)
@@ -169,14 +175,14 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
                     controls=sorted(voice.controls),
                     styles=styles_within(voice.controls),
                 )
-                for voice in voices_for(request.language)
+                for voice in voices_for(request.language, self.voices)
             ]
         )
 
     async def Prerender(
         self, request: tts_pb2.PrerenderRequest, context: _Context
     ) -> tts_pb2.PrerenderResponse:
-        options = read_options(request.config)
+        options = read_options(request.config, self.voices)
         speech, cache = self._ready(), self._phrases()
         before = cache.evictions
         phrases = made = 0
@@ -229,7 +235,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
 
     def engine_states(self) -> list[tuple[str, EngineState]]:
         """The bundle of each voice, and where its networks run."""
-        return [(voice.bundle, self._state(voice.bundle)) for voice in VOICES]
+        return [(voice.bundle, self._state(voice.bundle)) for voice in self.voices]
 
     def _state(self, bundle: str) -> EngineState:
         settings = self._settings
@@ -267,7 +273,9 @@ async def _whole(text: str) -> AsyncIterator[str]:
     yield text
 
 
-def read_options(config: tts_pb2.SynthesisConfig) -> SpeechOptions:
+def read_options(
+    config: tts_pb2.SynthesisConfig, voices: Sequence[VoiceInfo] = VOICES
+) -> SpeechOptions:
     """Raises InvalidInputError or UnknownNameError naming the field."""
     return SpeechOptions(
         language=config.language,
@@ -277,7 +285,7 @@ def read_options(config: tts_pb2.SynthesisConfig) -> SpeechOptions:
         style=config.style,
         pitch_range=config.pitch_range or 1.0,
         energy=config.energy or 1.0,
-    ).checked()
+    ).checked(voices)
 
 
 async def _texts(requests: AsyncIterator[tts_pb2.SynthesizeRequest]) -> AsyncIterator[str]:

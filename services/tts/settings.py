@@ -18,6 +18,11 @@ class TtsSettings(EngineSettings):
 
     section: ClassVar[str] = "tts"
 
+    voices: str = Field(
+        "",
+        description="Voices of your own, with commas between: bundles that "
+        "`visavis bundle make piper` made. A session speaks with one when it asks for its name",
+    )
     lead_s: float = Field(
         10.0, ge=0.5, le=60, description="How far the voice may be made ahead of what is heard"
     )

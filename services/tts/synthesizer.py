@@ -2,24 +2,20 @@
 
 Offline use:
 
-    with open_synthesizer() as synthesizer:
+    with services.tts.opening.open_synthesizer() as synthesizer:
         for piece in synthesizer.speak("Hello. 你好。", language="en"):
             piece.voice, piece.mel, piece.phonemes, piece.pts_samples
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.tts.english import EnglishVoice
-from services.tts.mandarin import MandarinVoice
 from services.tts.phrase_cache import PhraseCache, PhraseKey
 from services.tts.phrase_feed import phrases_of
 from services.tts.prosody import (
@@ -37,12 +33,11 @@ from services.tts.script_runs import split_by_script
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silence, to_pcm
 from services.tts.text_chunker import Pause, Phrase
 from services.tts.text_cleaner import clean
-from services.tts.voices import language_of, voice_named, voices_for
+from services.tts.voices import VOICES, VoiceInfo, language_of, voice_named, voices_for
 from services.tts.word_ends import WordEnd, ends_of_words
-from visavis.engine import Engine, EngineState, joined_state, open_engine
+from visavis.engine import Engine, EngineState, joined_state
 from visavis.errors import InvalidInputError
 from visavis.media import PhonemeSpan, TextMark
-from visavis.models import bundle_path
 from visavis.styles import NEUTRAL, checked_style
 
 MIN_SPEED, MAX_SPEED = 0.5, 2.0
@@ -85,7 +80,7 @@ class SpeechOptions:
         """What is asked for on top of the style."""
         return Prosody(speed=self.speed, pitch_range=self.pitch_range, energy=self.energy)
 
-    def checked(self) -> SpeechOptions:
+    def checked(self, voices: Sequence[VoiceInfo] = VOICES) -> SpeechOptions:
         """These options with a plain language.
 
         Raises InvalidInputError or UnknownNameError; the former, too, where the voice cannot do
@@ -98,10 +93,10 @@ class SpeechOptions:
         checked_style(self.style)
         language = language_of(self.language)
         if self.voice:
-            languages = voice_named(self.voice).languages
+            languages = voice_named(self.voice, voices).languages
             if not self.language:
                 language = languages[0]
-        voice = voice_named(self.voice) if self.voice else voices_for(language)[0]
+        voice = voice_named(self.voice, voices) if self.voice else voices_for(language)[0]
         for name in sorted(self.prosody.controls() - voice.controls):
             raise InvalidInputError(
                 f"{name}: voice {voice.name!r} cannot change {CONTROL_NAMES[name]}; it can change "
@@ -140,11 +135,14 @@ class Answer:
     def __init__(
         self,
         voices: Mapping[str, Voice],
+        infos: Mapping[str, VoiceInfo],
         options: SpeechOptions,
         phrases: PhraseCache | None = None,
     ) -> None:
+        """`voices` and what is known of them, `infos`, by language; `options` as checked."""
         self._voices = voices
-        self._options = options.checked()
+        self._infos = infos
+        self._options = options
         self._phrases = phrases
         self._style = self._options.style or NEUTRAL
         self._told: set[tuple[str, str]] = set()
@@ -217,7 +215,7 @@ class Answer:
         before = 0
         for run in split_by_script(text, self._options.language):
             first = True
-            prosody = self._prosody.within(voices_for(run.language)[0].controls)
+            prosody = self._prosody.within(self._infos[run.language].controls)
             for block in self._voices[run.language].speak(run.text, prosody):
                 if joined and first:
                     yield silence(self._pause_hops(_RUN_PAUSE_HOPS))
@@ -232,7 +230,7 @@ class Answer:
         for language in sorted(
             {run.language for run in split_by_script(text, self._options.language)}
         ):
-            voice = voices_for(language)[0]
+            voice = self._infos[language]
             lacking = sorted(wanted - voice.controls)
             if lacking and (voice.name, self._style) not in self._told:
                 self._told.add((voice.name, self._style))
@@ -298,12 +296,17 @@ class Synthesizer:
         engines: Mapping[str, Sequence[Engine]] | None = None,
         *,
         phrases: PhraseCache | None = None,
+        own: Mapping[str, Voice] | None = None,
+        known: Sequence[VoiceInfo] = VOICES,
     ) -> None:
         """`voices` by language: "en" and "zh"; `engines`: theirs, by the bundle's name.
 
-        phrases: sound that was made before.
+        phrases: sound that was made before; own: the user's voices by name, which speak their
+        language where they are asked for; known: every voice.
         """
         self._voices = voices
+        self._own = dict(own or {})
+        self.known = tuple(known)
         self._engines = dict(engines or {})
         self.phrases = phrases
 
@@ -318,7 +321,13 @@ class Synthesizer:
 
     def answer(self, options: SpeechOptions) -> Answer:
         """Speech of a new turn. Raises InvalidInputError or UnknownNameError."""
-        return Answer(self._voices, options, self.phrases)
+        options = options.checked(self.known)
+        voices = dict(self._voices)
+        infos = {language: voices_for(language)[0] for language in voices}
+        if (own := self._own.get(options.voice)) is not None:
+            voices[own.language] = own
+            infos[own.language] = voice_named(options.voice, self.known)
+        return Answer(voices, infos, options, self.phrases)
 
     def speak(
         self,
@@ -343,34 +352,6 @@ class Synthesizer:
         for text in ("Hello, xqzt.", "你好。"):
             for _ in self.speak(text):
                 pass
-
-
-@contextmanager
-def open_synthesizer(
-    *,
-    model_dir: Path | None = None,
-    open_engine: Callable[[Path], Engine] = open_engine,
-    phrases: PhraseCache | None = None,
-) -> Iterator[Synthesizer]:
-    """Synthesizer with its engines loaded; they are closed at the end.
-
-    Raises ModelStoreError where a bundle is not pulled, EngineLoadError where it cannot be loaded.
-    """
-    english = bundle_path("hibari-en", model_dir)
-    mandarin = bundle_path("fastspeech2-mbmelgan-zh", model_dir)
-    files = (
-        english / "hibari-durations.onnx",
-        mandarin / "encoder.onnx",
-        mandarin / "decoder.onnx",
-        mandarin / "vocoder.onnx",
-    )
-    with ExitStack() as stack:
-        hibari, encoder, decoder, vocoder = (
-            stack.enter_context(open_engine(file)) for file in files
-        )
-        voices: dict[str, Voice] = {
-            "en": EnglishVoice(hibari),
-            "zh": MandarinVoice(encoder, decoder, vocoder, mandarin / "mapper.json"),
-        }
-        engines = {english.name: [hibari], mandarin.name: [encoder, decoder, vocoder]}
-        yield Synthesizer(voices, engines, phrases=phrases)
+        for name in self._own:
+            for _ in self.speak("Hello.", voice=name):
+                pass

@@ -1,7 +1,11 @@
-"""The voices that exist, and which one speaks what."""
+"""The voices that exist, and which one speaks what.
+
+`voices` in these functions are those of the service: ours, and what the user added.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.tts.sound import SAMPLE_RATE_HZ
@@ -64,18 +68,18 @@ def language_of(tag: str) -> str:
     return language
 
 
-def voice_named(name: str) -> VoiceInfo:
+def voice_named(name: str, voices: Sequence[VoiceInfo] = VOICES) -> VoiceInfo:
     """The voice called `name`. Raises UnknownNameError, listing those that exist."""
-    for voice in VOICES:
+    for voice in voices:
         if voice.name == name:
             return voice
-    names = ", ".join(voice.name for voice in VOICES)
+    names = ", ".join(voice.name for voice in voices)
     raise UnknownNameError(f"voice: there is no {name[:80]!r}; known are {names}")
 
 
-def voices_for(tag: str) -> list[VoiceInfo]:
+def voices_for(tag: str, voices: Sequence[VoiceInfo] = VOICES) -> list[VoiceInfo]:
     """Voices that speak the language of a BCP 47 tag; all of them for ""."""
     if not tag:
-        return list(VOICES)
+        return list(voices)
     language = language_of(tag)
-    return [voice for voice in VOICES if language in voice.languages]
+    return [voice for voice in voices if language in voice.languages]

@@ -10,7 +10,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from services.asr.moonshine import Moonshine
-from services.tts.synthesizer import Synthesizer, open_synthesizer
+from services.tts.opening import open_synthesizer
+from services.tts.synthesizer import Synthesizer
 from tests.asr.test_transcripts import sound
 from visavis.engine import open_engine
 

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from services.asr.moonshine import Moonshine
 from services.asr.whisper import Whisper
 from services.tts.english import EnglishVoice
+from services.tts.letters_en import EnglishLetters, letter_ids
 from tests.parity import Parity
 from tests.plans.graph_runs import GraphEngine, Tensors, model_of
 from tests.plans.speech import sound
@@ -163,10 +164,9 @@ def test_hibari_without_its_rounding_keeps_time_and_spectrum(
 ) -> None:
     folder = bundle("hibari-en")
     made = parts(folder, "text", "voice")
+    (letters,) = EnglishLetters().parts(SENTENCE, 380)
     with open_engine(folder / "hibari-durations.onnx") as quantised:
-        voice = EnglishVoice(quantised)
-        (letters,) = voice._phonemes(SENTENCE)
-        ids = np.array([[0, *(voice._ids[letter] for letter in letters), 0]])
+        ids = np.array([[0, *(letter_ids()[letter] for letter in letters), 0]])
         inputs: Tensors = {"ids": ids, "speed": np.ones(1, np.float32)}
         was = quantised.infer(inputs)
     text = made["text"].infer(inputs)

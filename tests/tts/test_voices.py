@@ -16,9 +16,10 @@ from services.tts.mandarin import (
     MandarinVoice,
     split_symbols,
 )
+from services.tts.opening import open_synthesizer
 from services.tts.phonemes_zh import BakerPhonemes
 from services.tts.sound import HOP_SAMPLES, log_mel
-from services.tts.synthesizer import SpeechPiece, Synthesizer, open_synthesizer
+from services.tts.synthesizer import SpeechPiece, Synthesizer
 from visavis.engine import open_engine
 
 Bundles = Callable[[str], Path]

@@ -26,7 +26,8 @@ from services.face.visemes import (
     lip_coefficients,
     segments,
 )
-from services.tts.synthesizer import Synthesizer, open_synthesizer
+from services.tts.opening import open_synthesizer
+from services.tts.synthesizer import Synthesizer
 from training.audio_to_face.sentences import HELD_OUT, training_sentences
 from visavis.media import PhonemeSpan
 

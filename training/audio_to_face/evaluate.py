@@ -29,7 +29,7 @@ from services.face.audio_to_face import (
     AudioToFace,
 )
 from services.face.phonemes import VISEMES
-from services.tts.synthesizer import open_synthesizer
+from services.tts.opening import open_synthesizer
 from training.audio_to_face.corpus import (
     LANGUAGES,
     NETWORK_COEFFICIENTS,

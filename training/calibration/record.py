@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from services.asr.turn_detector import TurnDetector
 from services.face.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES, SILENCE_LOG
-from services.tts.synthesizer import Synthesizer, open_synthesizer
+from services.tts.opening import open_synthesizer
+from services.tts.synthesizer import Synthesizer
 from training.audio_to_face.corpus import LANGUAGES, Example, example_of, spoken
 from training.audio_to_face.sentences import HELD_OUT, training_sentences
 from visavis.engine import Engine, Tensors, TensorSpec, open_engine

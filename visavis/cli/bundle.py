@@ -11,6 +11,7 @@ from rich.text import Text
 
 from visavis.cli.bundle_hifigan import hifigan
 from visavis.cli.bundle_options import ModelDir
+from visavis.cli.bundle_piper import piper
 from visavis.cli.bundle_tha3 import tha3
 from visavis.cli.bundle_wav2lip import wav2lip
 from visavis.cli.bundle_whisper import whisper
@@ -31,6 +32,7 @@ make_app = typer.Typer(
 bundle_app.add_typer(make_app, name="make")
 make_app.command()(whisper)
 make_app.command()(hifigan)
+make_app.command()(piper)
 make_app.command()(wav2lip)
 make_app.command()(tha3)
 

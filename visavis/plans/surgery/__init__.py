@@ -18,6 +18,7 @@ from visavis.plans.surgery.empty_cache import drop_empty_cache
 from visavis.plans.surgery.length_regulator import hibari_text, hibari_voice
 from visavis.plans.surgery.moonshine import moonshine_first_step, moonshine_next_step
 from visavis.plans.surgery.static_quantization import fold_static_quantization
+from visavis.plans.surgery.vits import vits_text, vits_voice
 
 Pass = Callable[[onnx.ModelProto], onnx.ModelProto]
 
@@ -30,6 +31,8 @@ PASSES: dict[str, Pass] = {
     "hibari_voice": hibari_voice,
     "moonshine_first_step": moonshine_first_step,
     "moonshine_next_step": moonshine_next_step,
+    "vits_text": vits_text,
+    "vits_voice": vits_voice,
 }
 
 

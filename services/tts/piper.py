@@ -1,0 +1,149 @@
+"""An English voice of Piper: a VITS network in two halves, with the duration of every phoneme.
+
+The first half gives for each symbol a duration and the distribution of its latents, the second
+makes sound of latents; between them the host repeats every symbol's row by its duration and draws
+the noise (visavis.plans.surgery.vits).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from services.tts.letters_en import EnglishLetters, ends_of_spoken_words
+from services.tts.phonemes_en import arpabet_spans
+from services.tts.phonemes_espeak import espeak_symbols
+from services.tts.prosody import PLAIN, Prosody
+from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, spoken_hops
+from services.tts.trimming import trimmed
+from visavis.engine import Engine
+from visavis.errors import EngineLoadError
+
+_BEGIN, _END, _PAD = "^", "$", "_"
+_LONGEST = 160
+"""Letters at a time: the compiled voice takes 2400 frames, 28 s at 22 kHz."""
+_NOISE_SEED = 24_000
+_SPEECH_LEVEL = 0.09
+"""Root mean square of a sentence, as in the English voice of ours."""
+_SAMPLE_SENTENCE = "The quick brown fox jumps over the lazy dog."
+
+
+@dataclass(frozen=True, slots=True)
+class PiperConfig:
+    """voice.json of the bundle, as `visavis bundle make piper` writes it."""
+
+    sample_rate_hz: int
+    hop_samples: int
+    noise_scale: float
+    duration_noise_scale: float
+    length_scale: float
+    symbol_ids: Mapping[str, Sequence[int]]
+    speaker: int | None
+
+    @classmethod
+    def read(cls, path: Path) -> PiperConfig:
+        """Raises EngineLoadError."""
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**{key: found[key] for key in cls.__slots__})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise EngineLoadError(f"{path} cannot be read: {error!r}; make the voice again") from (
+                error
+            )
+
+
+class PiperVoice:
+    """`text` and `sound`: the two halves, loaded."""
+
+    language = "en"
+
+    def __init__(self, text: Engine, sound: Engine, config: PiperConfig) -> None:
+        self._text = text
+        self._sound = sound
+        self._config = config
+        self._letters = EnglishLetters()
+        self._gain = np.float32(1.0)
+        (sample,) = self._letters.parts(_SAMPLE_SENTENCE, _LONGEST)
+        self._gain = np.float32(_SPEECH_LEVEL / max(_level(self._synthesise(sample, 1.0)[0]), 1e-3))
+
+    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
+        """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
+        for letters, owners in self._letters.spoken(text, _LONGEST):
+            voice, hops = self._synthesise(letters, prosody.speed)
+            heard_hops = np.cumsum(hops)
+            ends = [int(heard_hops[end]) for end in ends_of_spoken_words(letters)]
+            spans = arpabet_spans(["", *letters, ""], hops)
+            block = trimmed(voice, spans, ends, owners)
+            if block is not None:
+                yield block
+
+    def _synthesise(self, letters: str, speed: float) -> tuple[NDArray[np.float32], list[int]]:
+        """Sound [hops * 300] at 24 kHz, and the hops of the beginning, each letter and the end."""
+        ids, owners = self._ids(letters)
+        # A generator of its own makes the noise in the voice, and so the voice, repeatable.
+        rng = np.random.default_rng(_NOISE_SEED)
+        speaker = self._speaker()
+        noise = rng.standard_normal((1, 2, len(ids)), np.float32)
+        first = self._text.infer(
+            {
+                "ids": np.array([ids], np.int64),
+                "duration_noise": noise * np.float32(self._config.duration_noise_scale),
+                **speaker,
+            }
+        )
+        scale = self._config.length_scale / speed
+        frames = np.maximum(np.ceil(first["durations"][0, 0] * scale), 1).astype(np.int64)
+        latents = np.repeat(first["means"][0], frames, axis=0)
+        spread = np.exp(np.repeat(first["log_spreads"][0], frames, axis=0))
+        drawn = rng.standard_normal(latents.shape, np.float32)
+        latents += drawn * spread * np.float32(self._config.noise_scale)
+        sound = self._sound.infer({"latents": np.ascontiguousarray(latents.T)[None], **speaker})
+        voice = self._resampled(sound["voice"][0])
+        return voice * self._gain, self._hops(frames, owners, len(letters) + 2, len(voice))
+
+    def _ids(self, letters: str) -> tuple[list[int], list[int]]:
+        """Numbers of the symbols, a pad behind each, and which letter each belongs to; 0 is the
+        beginning."""
+        known = self._config.symbol_ids
+        ids, owners = [*known[_BEGIN], *known[_PAD]], [0] * (len(known[_BEGIN]) + len(known[_PAD]))
+        for place, symbols in enumerate(espeak_symbols(letters), start=1):
+            for symbol in symbols:
+                if symbol in known:
+                    added = [*known[symbol], *known[_PAD]]
+                    ids += added
+                    owners += [place] * len(added)
+        owners += [len(letters) + 1] * len(known[_END])
+        return [*ids, *known[_END]], owners
+
+    def _speaker(self) -> dict[str, NDArray[np.int64]]:
+        speaker = self._config.speaker
+        return {} if speaker is None else {"sid": np.array([speaker], np.int64)}
+
+    def _resampled(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
+        """At 24 kHz, filled up to whole hops."""
+        voice = soxr.resample(sound, self._config.sample_rate_hz, SAMPLE_RATE_HZ)
+        return np.pad(np.asarray(voice, np.float32), (0, -len(voice) % HOP_SAMPLES))
+
+    def _hops(
+        self, frames: NDArray[np.int64], owners: Sequence[int], n_owners: int, samples: int
+    ) -> list[int]:
+        """Frames of the network as hops of ours: every boundary moves to the nearest one."""
+        by_owner = np.bincount(owners, weights=frames, minlength=n_owners)
+        seconds = np.cumsum(by_owner) * self._config.hop_samples / self._config.sample_rate_hz
+        ends = np.rint(seconds * SAMPLE_RATE_HZ / HOP_SAMPLES).astype(np.int64)
+        ends[-1] = samples // HOP_SAMPLES
+        return [int(n) for n in np.diff(np.minimum(ends, ends[-1]), prepend=0)]
+
+
+def _level(voice: NDArray[np.float32]) -> float:
+    """Root mean square from the first sound to the last."""
+    first, end = spoken_hops(voice)
+    heard = voice[first * HOP_SAMPLES : end * HOP_SAMPLES]
+    return float(np.sqrt(np.mean(heard**2))) if len(heard) else 0.0
