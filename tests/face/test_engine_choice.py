@@ -18,11 +18,25 @@ from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from services.face.studio import Studio
 from tests.face.fake_mouths import FakeWav2Lip, wav2lip_engine
-from tests.face.serving import Stub, animate_config, answers, mel_request, tone, voice_requests
+from tests.face.serving import (
+    Stub,
+    animate_config,
+    answers,
+    attached,
+    frames,
+    mel_request,
+    play,
+    say,
+    tone,
+    voice_requests,
+)
 from tests.face.test_animator import SENTENCE, mel_chunks
 from tests.face.test_servicer_studio import decoded
 from tests.serving import served
+from visavis.bus import Bus
 from visavis.errors import ModelStoreError, SettingsError, UnknownNameError
+from visavis.media import PcmChunk, Place, TurnChunk
+from visavis.subjects import Kind
 from visavis.v1 import control_pb2
 
 
@@ -62,13 +76,15 @@ def test_a_bundle_that_nobody_made_is_refused(tmp_path: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def wav2lip_service(network: FakeWav2Lip, avatar_dir: Path) -> AsyncIterator[Stub]:
+async def wav2lip_service(
+    network: FakeWav2Lip, avatar_dir: Path, bus: Bus | None = None
+) -> AsyncIterator[Stub]:
     def encoder(codec: Any, size: int, fps: int) -> VideoStream:
         return VideoStream(codec, size, fps, bitrate=4_000_000)
 
     chosen = settings(lanes=1)
     studio = Studio(chosen, wav2lip_engine(network, avatar_dir), encoder)
-    service = FaceService(chosen, None, "face-test", studio=studio)
+    service = FaceService(chosen, bus, "face-test", studio=studio)
     async with served(service, "visavis.v1.FaceAnimation") as channel:
         yield Stub(channel)
 
@@ -104,3 +120,31 @@ async def test_mel_alone_is_not_enough_for_it(tmp_path: Path) -> None:
         assert len(await answers(stub.Animate(iter(both)))) == 5
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "drawn from the voice" in (caught.value.details() or "")
+
+
+async def test_attached_it_speaks_is_interrupted_and_speaks_again(bus: Bus, tmp_path: Path) -> None:
+    network = FakeWav2Lip()
+
+    async def speak(turn: int, *, last: bool) -> None:
+        """Mel and voice of a second, as the synthesis sends them; the mel is not needed."""
+        await say(bus, "lips", turn, mel_chunks(SENTENCE)[:1])
+        for seq in range(5):
+            ends = last and seq == 4
+            chunk = PcmChunk(Place("lips", turn, seq, 3200 * seq, ends), 16_000, tone(0.2))
+            await bus.publish(Kind.VOICE, chunk)
+
+    async with (
+        wav2lip_service(network, tmp_path, bus) as stub,
+        bus.subscribe("lips", Kind.VIDEO, limit=512) as video,
+        attached(stub, "lips") as call,
+    ):
+        await frames(video, lambda c: c.place.pts >= 2)
+        await speak(1, last=False)
+        begun = await frames(video, lambda c: c.place.turn == 1)
+        assert begun[-1].keyframe
+        assert (await call.read()).turn_started.turn == 1
+        await bus.publish(Kind.TURN, TurnChunk(Place("lips", 2, 0, 0), "interrupt"))
+        await speak(2, last=True)
+        spoken = [chunk for chunk in await play(bus, video) if chunk.place.turn == 2]
+    assert [chunk.place.pts for chunk in spoken] == list(range(25))
+    assert max(network.batches) > 1

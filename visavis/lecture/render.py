@@ -19,8 +19,10 @@ log = logging.getLogger(__name__)
 SAMPLE_RATE_HZ = 24_000
 FPS = 25
 SAMPLES_PER_FRAME = SAMPLE_RATE_HZ // FPS
-# Mel chunks that may wait for the face: the synthesis waits rather than runs ahead.
-_MEL_WAITING = 32
+# Chunks that may wait for the face: the synthesis waits rather than runs ahead.
+_WAITING = 64
+
+_Sound = MelChunk | PcmChunk
 
 
 async def render_part(
@@ -31,11 +33,11 @@ async def render_part(
     face: grpc.aio.Channel,
 ) -> Part:
     """The part for `text`. Raises VisavisError with the service's own words."""
-    mels: asyncio.Queue[MelChunk | None] = asyncio.Queue(_MEL_WAITING)
+    sounds: asyncio.Queue[_Sound | None] = asyncio.Queue(_WAITING)
     try:
         async with asyncio.TaskGroup() as tasks:
-            voice = tasks.create_task(_speak(text, options, tts, mels))
-            pictures = tasks.create_task(_animate(start_frame, options, face, mels))
+            voice = tasks.create_task(_speak(text, options, tts, sounds))
+            pictures = tasks.create_task(_animate(start_frame, options, face, sounds))
     except* grpc.aio.AioRpcError as group:
         error = group.exceptions[0]
         assert isinstance(error, grpc.aio.AioRpcError)
@@ -47,7 +49,7 @@ async def _speak(
     text: str,
     options: LectureOptions,
     channel: grpc.aio.Channel,
-    mels: asyncio.Queue[MelChunk | None],
+    sounds: asyncio.Queue[_Sound | None],
 ) -> list[PcmChunk]:
     config = tts_pb2.SynthesisConfig(
         language=options.language, voice=options.voice, speed=options.speed
@@ -61,11 +63,12 @@ async def _speak(
     async for answer in tts_pb2_grpc.SpeechSynthesisStub(channel).Synthesize(requests()):
         if answer.HasField("voice"):
             voice.append(PcmChunk.of(answer.voice))
+            await sounds.put(voice[-1])
         elif answer.HasField("notice"):
             log.warning("%s", answer.notice.message)
         else:
-            await mels.put(MelChunk.of(answer.mel))
-    await mels.put(None)
+            await sounds.put(MelChunk.of(answer.mel))
+    await sounds.put(None)
     return voice
 
 
@@ -73,14 +76,18 @@ async def _animate(
     start_frame: int,
     options: LectureOptions,
     channel: grpc.aio.Channel,
-    mels: asyncio.Queue[MelChunk | None],
+    sounds: asyncio.Queue[_Sound | None],
 ) -> list[VideoChunk]:
     config = face_pb2.FaceConfig(avatar=options.avatar, seed=options.seed, start_frame=start_frame)
 
     async def requests() -> AsyncIterator[face_pb2.AnimateRequest]:
         yield face_pb2.AnimateRequest(config=config)
-        while (mel := await mels.get()) is not None:
-            yield face_pb2.AnimateRequest(mel=mel.to_message())
+        # Most faces move their lips by the durations in the mel, some are drawn from the voice.
+        while (sound := await sounds.get()) is not None:
+            if isinstance(sound, MelChunk):
+                yield face_pb2.AnimateRequest(mel=sound.to_message())
+            else:
+                yield face_pb2.AnimateRequest(voice=sound.to_message())
 
     answers = face_pb2_grpc.FaceAnimationStub(channel).Animate(requests())
     return [VideoChunk.of(answer.video) async for answer in answers if answer.HasField("video")]

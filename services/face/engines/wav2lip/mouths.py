@@ -69,12 +69,10 @@ class Mouths:
         if any(index < frame.index for index in self._asked):
             # Frames were left out because they came too late: so would their mouths.
             self._skip_to(frame.index)
-        self._ask(frame.index, sound)
-        answer = self._asked.pop(frame.index, None)
-        if answer is None:
-            return self._shown
         try:
-            mouth = await answer
+            self._ask(frame.index, sound)
+            answer = self._asked.pop(frame.index, None)
+            mouth = self._shown if answer is None else await answer
         except EngineError as error:
             if not self._failing:
                 log.warning("the mouth stands still: %s", error)
