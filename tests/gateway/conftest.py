@@ -77,6 +77,8 @@ SETTINGS: dict[str, Any] = {
 class Rig:
     """A bus, doubles and a gateway, shared by the tests of a module."""
 
+    doubles_of: type[Doubles] = Doubles
+
     def __init__(self, folder: Path) -> None:
         self.nats = NatsServer(folder)
         self.running: RunningGateway
@@ -84,7 +86,7 @@ class Rig:
     async def start(self, **settings: Any) -> None:
         await asyncio.to_thread(self.nats.start)
         self.bus = await Bus.connect(self.nats.url, name="doubles")
-        self.doubles = Doubles(self.bus)
+        self.doubles = self.doubles_of(self.bus)
         await self.doubles.start()
         wanted = {"nats_url": self.nats.url, **SETTINGS, **settings}
         self.running = RunningGateway(GatewaySettings.model_validate(wanted))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -361,6 +361,8 @@ KINDS = {"asr": AsrDouble, "llm": LlmDouble, "tts": TtsDouble, "face": FaceDoubl
 class Doubles:
     """One replica of each service; a test may start and stop more."""
 
+    kinds: Mapping[str, type[Double]] = KINDS
+
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self.script, self.seen = Script(), Seen()
@@ -372,7 +374,7 @@ class Doubles:
         for name in names or tuple(KINDS):
             self._count += 1
             instance = f"{name}-{self._count}"
-            double = KINDS[name](self.bus, self.script, self.seen, instance)
+            double = self.kinds[name](self.bus, self.script, self.seen, instance)
             await double.start()
             self._all.append(double)
             self.running[name] = double

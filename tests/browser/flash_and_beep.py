@@ -1,0 +1,225 @@
+"""A test signal that shows whether picture and sound are in step where they are met.
+
+A white picture and a beep begin at the same media time, again and again. Doubles of tts and
+face speak and show it through the real bus, gateway, WebRTC or WebSocket, and Chromium; the
+page (flash_and_beep.js) notes when each becomes audible and visible.
+
+What is left over is the browser's: over WebRTC it moves its picture towards its sound by at most
+80 ms a second, and a busy machine makes it hold sound back for longer.
+
+Measure with more of them, on a quiet machine: `python -m tests.browser.flash_and_beep 200`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from playwright.async_api import Browser, Page
+
+from tests.browser.conftest import chromium, fresh_page
+from tests.gateway.conftest import Rig
+from tests.gateway.doubles import FPS, VOICE_RATE_HZ, Doubles, FaceDouble, TtsDouble
+from tests.gateway.media import PictureEncoder, tone
+from visavis.bus import Subscription
+from visavis.media import PcmChunk, Place, VideoChunk, VideoCodec
+from visavis.subjects import Kind
+
+PROBE = Path(__file__).with_name("flash_and_beep.js").read_text("utf-8")
+_FIRST_FRAME, _EVERY_FRAMES, _WHITE_FRAMES = 10, 9, 4
+_BLACK, _WHITE = 30, 220
+# How far the sound may be spoken ahead of real time: as a synthesiser with credit does.
+_LEAD_S = 0.5
+_LOOK_S = 2.0
+
+
+def frames_of(flashes: int) -> int:
+    """Length of the signal, with a rest after the last flash."""
+    return _FIRST_FRAME + flashes * _EVERY_FRAMES
+
+
+def is_white(frame: int) -> bool:
+    """Whether a picture belongs to a flash; from picture _FIRST_FRAME on."""
+    return frame >= _FIRST_FRAME and (frame - _FIRST_FRAME) % _EVERY_FRAMES < _WHITE_FRAMES
+
+
+def beeps(flashes: int) -> NDArray[np.int16]:
+    """The sound: [N] int16 at VOICE_RATE_HZ, loud exactly where pictures are white."""
+    hop = VOICE_RATE_HZ // FPS
+    white = np.repeat([is_white(i) for i in range(frames_of(flashes))], hop)
+    return np.where(white, tone(len(white), rate_hz=VOICE_RATE_HZ, frequency_hz=1000), 0).astype(
+        np.int16
+    )
+
+
+class SignalTts(TtsDouble):
+    """Beeps for as long as script.voice_s, at most _LEAD_S ahead of real time."""
+
+    async def _speak(self, session: str, turn: int) -> None:
+        pcm = beeps(round(self.script.voice_s * FPS - _FIRST_FRAME) // _EVERY_FRAMES)
+        step = VOICE_RATE_HZ // 10
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        for seq, pts in enumerate(range(0, len(pcm), step)):
+            ahead_s = begun_s + pts / VOICE_RATE_HZ - _LEAD_S - loop.time()
+            await asyncio.sleep(max(0.0, ahead_s))
+            place = Place(session, turn, seq, pts, last=pts + step >= len(pcm))
+            chunk = PcmChunk(place, VOICE_RATE_HZ, np.ascontiguousarray(pcm[pts : pts + step]))
+            await self.bus.publish(Kind.VOICE, chunk)
+
+
+class SignalFace(FaceDouble):
+    """Black while idle; flashes with the beeps, as its voice comes in."""
+
+    async def work(self, session: str) -> None:
+        self._codecs[session] = [VideoCodec.H264]
+        self._keyframe[session] = True
+        encoders: dict[VideoCodec, PictureEncoder] = {}
+        seq = 0
+        async with self.bus.subscribe(session, Kind.VOICE, limit=256) as voices:
+            while True:
+                chunk = await _next(voices)
+                if chunk is None:
+                    await self._flash(session, encoders, seq, Place(session, 0, seq, 0))
+                    seq += 1
+                    continue
+                turn, made, voice_s, last = chunk.place.turn, 0, 0.0, False
+                while not last:
+                    assert isinstance(chunk, PcmChunk)
+                    voice_s += len(chunk.pcm) / chunk.sample_rate_hz
+                    last = chunk.place.last
+                    while made < round(voice_s * FPS):
+                        ends = last and made + 1 == round(voice_s * FPS)
+                        place = Place(session, turn, seq, made, last=ends)
+                        await self._flash(session, encoders, seq, place)
+                        seq, made = seq + 1, made + 1
+                    chunk = chunk if last else await anext(voices)
+                await asyncio.sleep(_LEAD_S)
+
+    async def _flash(
+        self, session: str, encoders: dict[VideoCodec, PictureEncoder], seq: int, place: Place
+    ) -> None:
+        wanted, self._keyframe[session] = self._keyframe[session], False
+        for codec in self._codecs[session]:
+            keyframe = wanted or codec not in encoders
+            encoder = encoders.setdefault(codec, PictureEncoder(codec))
+            brightness = _WHITE if place.turn and is_white(place.pts) else _BLACK
+            payload, key = encoder.encode(brightness, keyframe=keyframe)
+            size, live = encoder.size, place.turn == 0
+            video = VideoChunk(place, live, codec, key, size, size, FPS, payload)
+            await self.bus.publish(Kind.VIDEO, video)
+
+
+async def _next(voices: Subscription) -> PcmChunk | None:
+    """The next voice, or None where none comes before the next idle picture."""
+    try:
+        async with asyncio.timeout(1 / FPS):
+            chunk = await anext(voices)
+    except TimeoutError:
+        return None
+    assert isinstance(chunk, PcmChunk)
+    return chunk
+
+
+class SignalDoubles(Doubles):
+    kinds: ClassVar = {**Doubles.kinds, "tts": SignalTts, "face": SignalFace}
+
+
+class SignalRig(Rig):
+    """A gateway that shows the test signal."""
+
+    doubles_of = SignalDoubles
+
+
+# ------------------------------------------------------------ measuring
+
+
+@dataclass(frozen=True)
+class Skews:
+    """Milliseconds that each picture was seen after its sound was heard; negative: before."""
+
+    transport: str
+    pairs_ms: tuple[float, ...]
+    flashes: int
+    beeps: int
+    output_ms: float
+    """Latency of the audio context, which is counted in."""
+
+    def percentile(self, share: float) -> float:
+        """Of the absolute skew."""
+        return float(np.percentile(np.abs(self.pairs_ms), share))
+
+    def __str__(self) -> str:
+        signed = np.median(self.pairs_ms) if self.pairs_ms else float("nan")
+        return (
+            f"{self.transport}: picture after sound, median {signed:+.0f} ms; "
+            f"absolute P95 {self.percentile(95):.0f}, max {self.percentile(100):.0f} ms "
+            f"({len(self.pairs_ms)} pairs, {self.flashes} flashes, {self.beeps} beeps, "
+            f"audio output {self.output_ms:.0f} ms)"
+        )
+
+
+def pair(flashes: Sequence[float], beeps: Sequence[float], reach_ms: float) -> tuple[float, ...]:
+    """Each flash with the beep nearest to it, where one lies within `reach_ms`."""
+    if not beeps:
+        return ()
+    nearest = [min((flash - beep for beep in beeps), key=abs) for flash in flashes]
+    return tuple(skew for skew in nearest if abs(skew) <= reach_ms)
+
+
+async def measure(page: Page, url: str, transport: str, flashes: int) -> Skews:
+    """Have the signal played in the product's own page."""
+    await page.goto(f"{url}/?transport={transport}")
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert await page.get_attribute("body", "data-transport") == transport
+    await page.evaluate(PROBE)
+    # As for a visitor, who looks before they speak: buffers settle, and WebRTC's reports, by which
+    # the browser puts picture and sound together, have come.
+    await asyncio.sleep(_LOOK_S)
+    await page.fill("#message", "Flash and beep.")
+    await page.press("#message", "Enter")
+    wait_ms = 1000 * (frames_of(flashes) / FPS + 15)
+    await page.wait_for_selector("body[data-state=speaking]", timeout=wait_ms)
+    await page.wait_for_selector("body[data-state=idle]", timeout=wait_ms)
+    noted: dict[str, Any] = await page.evaluate("noted.stop()")
+    reach_ms = 1000 * _EVERY_FRAMES / FPS / 2
+    pairs = pair(noted["flashes"], noted["beeps"], reach_ms)
+    counts = len(noted["flashes"]), len(noted["beeps"])
+    return Skews(transport, pairs, *counts, noted["output_ms"])
+
+
+async def measure_all(browser: Browser, rig: Rig, flashes: int) -> list[Skews]:
+    """Over WebRTC and over the WebSocket, one after the other."""
+    rig.doubles.script.voice_s = frames_of(flashes) / FPS
+    measured = []
+    for transport in ("webrtc", "websocket"):
+        # The probe brings a worklet of its own, which the page's policy forbids.
+        async with fresh_page(browser, bypass_csp=True) as page:
+            measured.append(await measure(page, rig.running.url, transport, flashes))
+    return measured
+
+
+async def _main(flashes: int) -> None:
+    path = shutil.which("chromium") or shutil.which("google-chrome") or ""
+    with tempfile.TemporaryDirectory() as folder:
+        rig = SignalRig(Path(folder))
+        await rig.start()
+        try:
+            async with chromium(path, "--autoplay-policy=no-user-gesture-required") as browser:
+                for skews in await measure_all(browser, rig, flashes):
+                    sys.stdout.write(f"{skews}\n")
+        finally:
+            await rig.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(int(sys.argv[1]) if len(sys.argv) > 1 else 100))
