@@ -39,6 +39,7 @@ from visavis.bench.turn_figures import TurnFigures
 from visavis.cli.bench_questions import chosen_clips, ready_set
 from visavis.cli.up import stack_arguments
 from visavis.cli.weights import pull_profile
+from visavis.client import GatewayClient
 from visavis.errors import InvalidInputError, VisavisError
 from visavis.models import bundle_path
 from visavis.stack.location import log_dir
@@ -131,14 +132,12 @@ def _ours(model: str, plan: Plan, folder: Path, console: Console) -> Side:
     async def run() -> Side:
         options = StackOptions(log_dir=log_dir() / "peer", arguments=arguments)
         async with Stack(options) as stack:
-            from visavis.client import GatewayClient
-
             async with GatewayClient(stack.url) as client:
                 addresses = [replica.grpc_address for replica in stack.replicas]
                 processes = find_processes(stack.url, addresses)
-                latency = LatencyPlan(plan.turns_per_session, plan.listen_s)
+                latency = LatencyPlan(plan.turns_per_session, plan.listen_s, "webrtc")
                 run = await LatencyBench(client, processes, latency, lambda _: None).run(plan.clips)
-                into = BargeInBench(client, lambda _: None)
+                into = BargeInBench(client, lambda _: None, "webrtc")
                 cut = await into.run([("interruption", clip) for clip in plan.interruptions])
         return Side("visavis", run.turns, cut)
 

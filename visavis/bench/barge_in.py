@@ -12,7 +12,7 @@ from visavis.bench.clips import RATE_HZ, Clip
 from visavis.bench.counters import Scraper, rise
 from visavis.bench.speech_span import SpeechSpan
 from visavis.bench.trace import Trace
-from visavis.bench.visitor import Visitor, visit
+from visavis.bench.visitor import Transport, Visitor, visit
 from visavis.client import GatewayClient
 from visavis.clock import MonotonicClock
 from visavis.errors import VisavisError
@@ -60,7 +60,13 @@ class Interruption:
 class BargeInBench:
     """Has a long answer told for each sound and plays the sound into it."""
 
-    def __init__(self, client: GatewayClient, on_done: Callable[[Interruption], None]) -> None:
+    def __init__(
+        self,
+        client: GatewayClient,
+        on_done: Callable[[Interruption], None],
+        transport: Transport = "websocket",
+    ) -> None:
+        self._transport: Transport = transport
         self._client = client
         self._on_done = on_done
         self._scraper = Scraper(client)
@@ -70,7 +76,10 @@ class BargeInBench:
         done = []
         for kind, clip in sounds:
             language = clip.language if clip.language in LONG_QUESTIONS else "en"
-            async with visit(self._client, self._clock, language=language) as visitor:
+            visiting = visit(
+                self._client, self._clock, transport=self._transport, language=language
+            )
+            async with visiting as visitor:
                 outcome = await self._interrupt(visitor, kind, clip, LONG_QUESTIONS[language])
             self._on_done(outcome)
             done.append(outcome)

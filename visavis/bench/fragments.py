@@ -8,33 +8,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import av
 import numpy as np
-from numpy.typing import NDArray
 
+from visavis.bench.media import Shown, Sound
 from visavis.errors import InvalidInputError
 
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf"}
 _HANDLER_AT = 8
 _DECODER_SPECIFIC = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Sound:
-    """Decoded sound. pcm: [N] int16; `media_s` is the stream's time of its first sample."""
-
-    media_s: float
-    pcm: NDArray[np.int16]
-    rate_hz: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A picture, to be shown from `media_s` on."""
-
-    media_s: float
 
 
 class FragmentReader:

@@ -6,17 +6,20 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import psutil
+
 from visavis.bench.clips import Clip
 from visavis.bench.counters import Scraper, rise
-from visavis.bench.processes import Processes
+from visavis.bench.processes import MachineTime, Processes, share_of_others
 from visavis.bench.trace import Trace
 from visavis.bench.turn_figures import TurnFigures, measure
-from visavis.bench.visitor import Visitor, visit
+from visavis.bench.visitor import Transport, Visitor, visit
 from visavis.client import GatewayClient
 from visavis.clock import MonotonicClock
 
 _ANSWER_TIMEOUT_S = 30.0
 _PAUSE_S = 0.5
+_BUSY_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,7 @@ class LatencyPlan:
 
     turns_per_session: int = 10
     listen_s: float = 4.0
-    voice: str = ""
-    avatar: str = ""
+    transport: Transport = "websocket"
 
 
 @dataclass
@@ -38,6 +40,8 @@ class LatencyRun:
     counters: dict[str, float] = field(default_factory=dict)
     """What the stack's counters rose by during all counted turns."""
     notes: list[str] = field(default_factory=list)
+    others_share: float | None = None
+    """Of the machine's CPU time, what went to other work; None: the stack runs elsewhere."""
 
 
 class LatencyBench:
@@ -60,6 +64,7 @@ class LatencyBench:
     async def run(self, clips: Sequence[Clip]) -> LatencyRun:
         """Ask all `clips`, each language in sessions of its own."""
         run = LatencyRun()
+        machine, used = MachineTime.now(), self._cpu_s()
         for group in sessions_of(clips, self._plan.turns_per_session):
             async for turn, counters in self._session(group):
                 run.turns.append(turn)
@@ -68,16 +73,27 @@ class LatencyBench:
         if self._scraper.unreachable:
             missing = ", ".join(sorted(self._scraper.unreachable))
             run.notes.append(f"metrics of {missing} could not be reached: their figures are empty")
+        share = share_of_others(machine, MachineTime.now(), self._cpu_s() - used)
+        if len(self._processes):
+            run.others_share = round(share, 4)
+        if run.others_share and run.others_share > _BUSY_SHARE:
+            run.notes.append(
+                f"other work took {run.others_share:.0%} of the machine: all times are too long"
+            )
         if not len(self._processes):
             run.notes.append("the stack runs on another machine: no CPU time, no memory")
         return run
 
+    def _cpu_s(self) -> float:
+        own = psutil.Process().cpu_times()
+        return self._processes.usage().cpu_s + own.user + own.system
+
     async def _session(
         self, clips: Sequence[Clip]
     ) -> AsyncIterator[tuple[TurnFigures, dict[str, float]]]:
-        options = {"voice": self._plan.voice, "avatar": self._plan.avatar}
-        language = clips[0].language
-        async with visit(self._client, self._clock, language=language, **options) as visitor:
+        language, transport = clips[0].language, self._plan.transport
+        visiting = visit(self._client, self._clock, transport=transport, language=language)
+        async with visiting as visitor:
             await self._ask(visitor, clips[0])  # warm-up: not counted
             self._on_turn(None)
             for clip in clips:

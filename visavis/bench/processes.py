@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 from urllib.parse import urlsplit
 
 import psutil
@@ -17,6 +18,30 @@ class Usage:
     memory_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class MachineTime:
+    """CPU seconds of the whole machine since it started: what worked, and all there was."""
+
+    busy_s: float
+    total_s: float
+
+    @classmethod
+    def now(cls) -> Self:
+        times = psutil.cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        # Linux counts a guest's time in user time too.
+        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+        return cls(total - idle, total)
+
+
+def share_of_others(before: MachineTime, after: MachineTime, ours_s: float) -> float:
+    """Share of the machine's CPU time that went neither to us nor to nobody; `ours_s`: seconds
+    of CPU that the stack and the benchmark used meanwhile."""
+    total_s = after.total_s - before.total_s
+    others_s = after.busy_s - before.busy_s - ours_s
+    return min(1.0, max(0.0, others_s / total_s)) if total_s > 0 else 0.0
+
+
 class Processes:
     """The processes of one stack. Empty where they run on another machine."""
 
@@ -25,6 +50,9 @@ class Processes:
 
     def __len__(self) -> int:
         return len(self._processes)
+
+    def __iter__(self) -> Iterator[psutil.Process]:
+        return iter(self._processes)
 
     def usage(self) -> Usage:
         """Of all together; one that has ended counts nothing."""

@@ -1,6 +1,6 @@
 """A visitor who speaks clips into a session in real time, listens, and notes when what came.
 
-The edge: a WebSocket each for media and events, nothing is judged here. The microphone is
+The edge: one connection for media and one for events, nothing is judged here. The microphone is
 never off: what is between clips is digital silence, sent in real time too.
 """
 
@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visavis.bench.clips import RATE_HZ, Clip
+from visavis.bench.media import Media, MediaEndedError, Shown
 from visavis.bench.trace import HeardSound, SeenPicture, Trace
 from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.clock import Clock
 from visavis.errors import VisavisError
 
+Transport: TypeAlias = Literal["websocket", "webrtc"]
+
 CHUNK_SAMPLES = 320
 _CHUNK_S = CHUNK_SAMPLES / RATE_HZ
 _GREETING_S = 0.3
-
-
-class SessionEndedError(VisavisError):
-    """The gateway closed the session in the middle of a measurement."""
 
 
 class Visitor:
@@ -63,13 +62,13 @@ class Visitor:
     async def until(self, met: Callable[[], bool], timeout_s: float) -> bool:
         """Wait for something in the trace; whether it came in time.
 
-        Raises SessionEndedError.
+        Raises MediaEndedError.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not met():
                     if self._ended is not None:
-                        raise SessionEndedError(f"the session ended: {self._ended}")
+                        raise MediaEndedError(f"the session ended: {self._ended}")
                     self._changed.clear()
                     await self._changed.wait()
                 return True
@@ -103,12 +102,12 @@ class Visitor:
 
     # ------------------------------------------------------------ the three loops
 
-    async def run(self) -> None:
+    async def run(self, transport: Transport) -> None:
         """Microphone, ears and events, until cancelled."""
         try:
-            path = f"/v1/sessions/{self.session.id}/media?role=speaker"
-            async with self._client.connect(path) as media, asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._send(media.send))
+            connecting = _connect(transport, self._client, self.session.id, self._clock)
+            async with connecting as media, asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._send(media))
                 tasks.create_task(self._listen(media))
                 tasks.create_task(self._follow())
         except BaseException as error:
@@ -116,7 +115,7 @@ class Visitor:
             self._changed.set()
             raise
 
-    async def _send(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _send(self, media: Media) -> None:
         silence = np.zeros(CHUNK_SAMPLES, np.int16)
         started, count = self._clock.now(), 0
         while True:
@@ -127,44 +126,36 @@ class Visitor:
             if len(chunk):
                 chunk = np.concatenate([chunk, silence[len(chunk) :]])
                 self._send_times.append(self._clock.now())
-            await send((chunk if len(chunk) else silence).tobytes())
+            await media.send((chunk if len(chunk) else silence).tobytes())
             if len(chunk):
                 self._spoken += CHUNK_SAMPLES
                 self._changed.set()
             count += 1
 
-    async def _listen(self, media: AsyncIterable[str | bytes]) -> None:
-        from visavis.bench.fragments import FragmentReader, Shown
-
-        reader = FragmentReader()
-        async for message in media:
-            now = self._clock.now()
-            if isinstance(message, str):
-                raise SessionEndedError(f"the gateway refused sound: {message}")
-            found = reader.push(message)
-            if found is None:
-                continue
+    async def _listen(self, media: Media) -> None:
+        async for at_s, found in media.arrivals():
             if isinstance(found, Shown):
-                self.trace.pictures.append(SeenPicture(now, found.media_s))
+                self.trace.pictures.append(SeenPicture(at_s, found.media_s))
             else:
-                sound = HeardSound(now, found.media_s, found.pcm, found.rate_hz)
+                sound = HeardSound(at_s, found.media_s, found.pcm, found.rate_hz)
                 self.trace.sounds.append(sound)
             self._changed.set()
-        raise SessionEndedError("the media socket was closed")
 
     async def _follow(self) -> None:
         async for event in self.session.events():
             self.trace.events.append((self._clock.now(), event))
             self._changed.set()
-        raise SessionEndedError("the events socket was closed")
+        raise MediaEndedError("the events socket was closed")
 
 
 @contextlib.asynccontextmanager
-async def visit(client: GatewayClient, clock: Clock, **options: str) -> AsyncIterator[Visitor]:
+async def visit(
+    client: GatewayClient, clock: Clock, *, transport: Transport = "websocket", **options: str
+) -> AsyncIterator[Visitor]:
     """A session with `language`, `voice` …, and a visitor in it whose microphone is on."""
     async with client.session(**options) as session:
         visitor = Visitor(client, session, clock)
-        running = asyncio.create_task(visitor.run())
+        running = asyncio.create_task(visitor.run(transport))
         try:
             # Viewers start with a key frame; before it there is no sound either.
             if not await visitor.until(lambda: bool(visitor.trace.sounds), 20.0):
@@ -176,3 +167,16 @@ async def visit(client: GatewayClient, clock: Clock, **options: str) -> AsyncIte
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+
+def _connect(
+    transport: Transport, client: GatewayClient, session: str, clock: Clock
+) -> contextlib.AbstractAsyncContextManager[Media]:
+    # FFmpeg and aiortc come with the gateway; `visavis doctor` must start without them.
+    if transport == "webrtc":
+        from visavis.bench import webrtc_media
+
+        return webrtc_media.connect(client, session, clock)
+    from visavis.bench import websocket_media
+
+    return websocket_media.connect(client, session, clock)

@@ -28,10 +28,11 @@ from visavis.cli.bench_options import (
     Language,
     Picture,
     Profile,
+    Transport,
     Url,
 )
 from visavis.cli.bench_questions import ready_set
-from visavis.cli.bench_tables import hand_out, progress_bar
+from visavis.cli.bench_tables import Steps, hand_out
 from visavis.cli.running_gateway import running_gateway
 
 FIGURES = {"silence_s": "s", "detected_s": "s", "server_silence_s": "s"}
@@ -44,6 +45,7 @@ def barge_in(
     backchannels: Annotated[
         bool, typer.Option(help="Also play what must not stop an answer: uh-huh, coughs.")
     ] = True,
+    transport: Transport = "webrtc",
     url: Url = DEFAULT_URL,
     api_key: ApiKey = "",
     profile: Profile = "default",
@@ -69,13 +71,12 @@ def barge_in(
     async def run() -> list[Interruption]:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
-            with progress_bar(console) as bar:
-                task = bar.add_task("an answer begins", total=len(sounds))
+            with Steps(console, len(sounds), "an answer begins") as steps:
 
                 def on_done(done: Interruption) -> None:
-                    bar.update(task, advance=1, description=_line(done))
+                    steps.done(_line(done))
 
-                return await BargeInBench(client, on_done).run(sounds)
+                return await BargeInBench(client, on_done, transport).run(sounds)
 
     done = asyncio.run(run())
     stopped = [sound for sound in counted(done, "interruption") if sound.stopped]
@@ -85,7 +86,7 @@ def barge_in(
         rows,
         counts=counts_of(done),
         turns=[sound.to_dict() for sound in done],
-        settings={"times": times, "clips": len(sounds)},
+        settings={"times": times, "transport": transport, "clips": len(sounds)},
         notes=["coughs are simulated: bursts of noise"] if backchannels else [],
     )
     title = f"Interruption to silence, {len(stopped)} answers"

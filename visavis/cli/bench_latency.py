@@ -25,10 +25,11 @@ from visavis.cli.bench_options import (
     Language,
     Picture,
     Profile,
+    Transport,
     Url,
 )
 from visavis.cli.bench_questions import chosen_clips
-from visavis.cli.bench_tables import hand_out, progress_bar
+from visavis.cli.bench_tables import Steps, hand_out
 from visavis.cli.running_gateway import running_gateway
 
 FIGURES = {
@@ -50,6 +51,16 @@ FIGURES = {
 """Figure -> unit; docs/benchmarks.md defines them."""
 
 
+SPECULATION = {
+    "answers_prepared_in_pauses": "speculation_opened_total",
+    "of_them_spoken": "speculation_confirmed_total",
+    "of_them_thrown_away": "speculation_discarded_total",
+    "wasted_tokens": "speculation_wasted_tokens_total",
+    "wasted_voice_s": "speculation_wasted_voice_seconds_total",
+}
+"""Count -> metric: what speculation cost."""
+
+
 def latency(
     clips: Clips = None,
     language: Language = "",
@@ -60,6 +71,7 @@ def latency(
     listen_s: Annotated[
         float, typer.Option(min=0, help="Interrupt an answer after so long; 0: hear it out.")
     ] = 4.0,
+    transport: Transport = "webrtc",
     url: Url = DEFAULT_URL,
     api_key: ApiKey = "",
     profile: Profile = "default",
@@ -76,19 +88,18 @@ def latency(
     check_target(picture, ".svg")
     console = Console(highlight=False)
     chosen = chosen_clips(clips, language, count, profile, console)
-    plan = LatencyPlan(turns_per_session, listen_s)
+    plan = LatencyPlan(turns_per_session, listen_s, transport)
 
     async def run() -> LatencyRun:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
             services = (await client.call("GET", "/v1/services")).json()["services"]
             processes = find_processes(client.url, [s["address"] for s in services])
-            with progress_bar(console) as bar:
-                asked = bar.add_task("warm-up", total=len(chosen))
+            with Steps(console, len(chosen), "warm-up") as steps:
 
                 def on_turn(turn: TurnFigures | None) -> None:
                     if turn is not None:
-                        bar.update(asked, advance=1, description=_line(turn))
+                        steps.done(_line(turn))
 
                 return await LatencyBench(client, processes, plan, on_turn).run(chosen)
 
@@ -101,7 +112,7 @@ def latency(
         rows,
         counts=counts_of(outcome),
         turns=[turn.to_dict() for turn in outcome.turns],
-        settings=settings | {"speech_end": methods(chosen)},
+        settings=settings | {"transport": transport, "speech_end": methods(chosen)},
         notes=outcome.notes,
     )
     hand_out(console, f"Latency over {len(counted)} answers", rows, result, json_path, picture)
@@ -122,6 +133,10 @@ def counts_of(outcome: LatencyRun) -> dict[str, float]:
     for outcome_name in ("finished", "interrupted", "discarded", "failed"):
         value = outcome.counters.get(f"gateway_turns_total{{outcome={outcome_name}}}", 0)
         counts[f"turns_{outcome_name}"] = value
+    for name, metric in SPECULATION.items():
+        counts[name] = round(outcome.counters.get(metric, 0), 2)
+    if outcome.others_share is not None:
+        counts["share_of_the_machine_for_other_work"] = outcome.others_share
     return counts
 
 

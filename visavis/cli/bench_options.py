@@ -7,6 +7,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from visavis.bench.visitor import Transport as Carrier
+
 Url: TypeAlias = Annotated[
     str, typer.Option(help="Gateway to measure. If none answers there, a stack is started.")
 ]
@@ -31,5 +33,13 @@ Count: TypeAlias = Annotated[
 ]
 Json: TypeAlias = Annotated[Path | None, typer.Option("--json", help="Write all figures here.")]
 Picture: TypeAlias = Annotated[Path | None, typer.Option(help="Draw the figures into this SVG.")]
+
+Transport: TypeAlias = Annotated[
+    Carrier,
+    typer.Option(
+        help="webrtc: as the page, packets timed as they come in; websocket: live mp4, whose "
+        "coder holds sound back by 20 to 60 ms, with the pictures' arrival."
+    ),
+]
 
 DEFAULT_URL = "http://127.0.0.1:8080"

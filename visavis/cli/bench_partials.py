@@ -24,7 +24,7 @@ from visavis.cli.bench_options import (
     Url,
 )
 from visavis.cli.bench_questions import chosen_clips
-from visavis.cli.bench_tables import hand_out, progress_bar
+from visavis.cli.bench_tables import Steps, hand_out
 from visavis.cli.running_gateway import running_gateway
 
 FIGURES = {
@@ -60,12 +60,11 @@ def partials(
     async def run() -> list[Understood]:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
-            with progress_bar(console) as bar:
-                task = bar.add_task("warm-up", total=len(chosen))
+            with Steps(console, len(chosen), "warm-up") as steps:
 
                 def on_clip(done: Understood | None) -> None:
                     if done is not None:
-                        bar.update(task, advance=1, description=_line(done))
+                        steps.done(_line(done))
 
                 return await PartialsBench(client, on_clip).run(chosen)
 

@@ -20,7 +20,7 @@ from visavis.bench.question_texts import ENGLISH, MANDARIN
 from visavis.bench.report import check_target, report, write_report
 from visavis.cli.bench_options import DEFAULT_URL, ApiKey, Config, Json, Profile, Url
 from visavis.cli.bench_questions import ready_set
-from visavis.cli.bench_tables import progress_bar, written
+from visavis.cli.bench_tables import Steps, written
 from visavis.cli.running_gateway import running_gateway
 from visavis.client import GatewayClient
 from visavis.errors import InvalidInputError, VisavisError
@@ -73,12 +73,11 @@ def quality(
     async def run() -> tuple[Errors, Errors, dict[str, Lips]]:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
-            with progress_bar(console) as bar:
-                steps = len(spoken) + len(questions) + len(SENTENCES)
-                task = bar.add_task("warm-up", total=steps)
+            with Steps(console, len(spoken) + len(questions) + len(SENTENCES), "warm-up") as steps:
 
                 def on_step(name: str) -> None:
-                    bar.update(task, advance=name != "warm-up", description=name[:40])
+                    if name != "warm-up":
+                        steps.done(name[:60])
 
                 heard = await heard_right(client, spoken, on_step)
                 async with await _channel(client, "asr") as asr:

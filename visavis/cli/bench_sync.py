@@ -21,7 +21,7 @@ from visavis.cli.bench_options import (
     Profile,
     Url,
 )
-from visavis.cli.bench_tables import hand_out, progress_bar
+from visavis.cli.bench_tables import Steps, hand_out
 from visavis.cli.running_gateway import running_gateway
 
 
@@ -44,9 +44,8 @@ def sync(
     async def run() -> SyncRun:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
-            with progress_bar(console) as bar:
-                task = bar.add_task("answers watched", total=len(questions))
-                watcher = SyncBench(client, lambda: bar.advance(task))
+            with Steps(console, len(questions), "an answer begins") as steps:
+                watcher = SyncBench(client, lambda: steps.done("watched"))
                 return await watcher.run(questions)
 
     outcome = asyncio.run(run())

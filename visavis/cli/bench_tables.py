@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -51,9 +52,36 @@ def counts_table(counts: Mapping[str, float]) -> Table:
     return table
 
 
-def progress_bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeRemainingColumn(), console=console)
+class Steps:
+    """How far a long measurement is: a bar on a terminal, lines in a log file."""
+
+    def __init__(self, console: Console, total: int, begins: str) -> None:
+        self._console, self._total = console, total
+        self._count = 0
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._bar = Progress(
+            *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+        )
+        self._task = self._bar.add_task(begins, total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def done(self, line: str) -> None:
+        """One more step is done; `line` tells what came of it."""
+        self._count += 1
+        self._bar.update(self._task, advance=1, description=line)
+        if not self._console.is_terminal:
+            self._console.print(Text(f"{self._count}/{self._total} {line}"))
 
 
 def hand_out(
