@@ -18,6 +18,7 @@ from services.asr.whisper import Whisper
 from tests.asr.test_whisper_rebuild import tiny_weights, write_model
 from tests.makers import seeded
 from tests.makers.compiling import compile_plans
+from tests.parity import Parity
 from visavis.engine import Engine, open_engine
 from visavis.errors import InvalidInputError
 from visavis.makers.bundle import BundleOrder
@@ -75,12 +76,17 @@ def logits(encoder: Engine, decoder: Engine, mel: NDArray[Any], tokens: list[int
 
 @pytest.mark.parametrize("kind", ["multilingual", "english", "turbo"])
 def test_the_bundle_computes_what_transformers_does(
-    kind: str, make: Callable[..., tuple[Engine, Engine]], tmp_path: Path
+    kind: str,
+    make: Callable[..., tuple[Engine, Engine]],
+    tmp_path: Path,
+    parities: list[Parity],
 ) -> None:
     engines = make(transformers_folder(tmp_path / "hf", kind), exact=True)
     mel = seeded.whisper_mel(128 if kind == "turbo" else 80)
     found = logits(*engines, mel, seeded.WHISPER_TOKENS)[:, seeded.WHISPER_KEPT]
-    assert np.abs(found - REFERENCES[f"whisper_{kind}"]).max() < 1e-4
+    error = float(np.abs(found - REFERENCES[f"whisper_{kind}"]).max())
+    parities.append(Parity(f"Whisper, {kind}", "against transformers", "random weights", error))
+    assert error < 1e-4
     manifest = load_manifest("ear", tmp_path / "models")
     assert manifest.languages == (("en",) if kind == "english" else ("en", "zh"))
     profile = next(p for p in manifest.plans if p.name == "decoder-next").profiles[0]
