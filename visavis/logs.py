@@ -26,6 +26,11 @@ def log_context(**fields: str | int) -> Iterator[None]:
         _context.reset(token)
 
 
+def context_fields() -> dict[str, str | int]:
+    """The fields that a log line written here would carry."""
+    return dict(_context.get() or {})
+
+
 class JsonFormatter(logging.Formatter):
     def __init__(self, service: str) -> None:
         super().__init__()

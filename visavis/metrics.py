@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from visavis.logs import context_fields
+
 _FAST_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0)
 _CALL_S = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0)
 
@@ -118,3 +120,15 @@ face_frames = Counter("face_frames_total", "Frames made.", ["mode"])
 face_late_frames = Counter(
     "face_late_frames_total", "Idle frames skipped because their time had passed."
 )
+
+
+def exemplar() -> dict[str, str] | None:
+    """What finds the turn behind a sample: the session and the turn that log lines carry here.
+
+    At most 86 of the 128 characters that OpenMetrics allows; None outside of sessions.
+    """
+    fields = context_fields()
+    found: dict[str, str] = {
+        name: str(value) for name, value in fields.items() if name in ("session", "turn")
+    }
+    return found if "session" in found else None

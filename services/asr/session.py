@@ -169,7 +169,8 @@ class ListeningSession:
         for output in outputs:
             if isinstance(output, Heard):
                 if output.event is TranscriptEvent.FINAL:
-                    metrics.asr_final_seconds.observe(output.late_samples / SAMPLE_RATE_HZ)
+                    late_s = output.late_samples / SAMPLE_RATE_HZ
+                    metrics.asr_final_seconds.observe(late_s, metrics.exemplar())
                 await self._events.put(output)
                 continue
             task = asyncio.create_task(self._answer(output))
@@ -185,7 +186,7 @@ class ListeningSession:
                 return
             text, cost_s = await self._hearing.transcribe(work.pcm, work.language)
             if work.purpose is Purpose.PARTIAL:
-                metrics.asr_partial_seconds.observe(cost_s)
+                metrics.asr_partial_seconds.observe(cost_s, metrics.exemplar())
             elif work.purpose is Purpose.PAUSE:
                 started = Stamp.ago("asr.started", cost_s)
                 self._recognised = (ready, started, Stamp.now("asr.finished"))

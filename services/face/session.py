@@ -211,7 +211,7 @@ class FaceSession:
         )
         took_s = self._clock.now() - began_s
         self._animator.took(took_s)
-        metrics.face_frame_seconds.observe(took_s)
+        metrics.face_frame_seconds.observe(took_s, metrics.exemplar())
         metrics.face_frames.labels("live" if frame.live else "speaking").inc()
         if not frame.live and frame.turn != self._animator.turn:
             return  # interrupted while it was drawn; the next frame stands on its own

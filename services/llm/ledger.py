@@ -27,8 +27,8 @@ class Ledger:
     def observe(self) -> None:
         """Count this answer in the service's metrics. Call it once, when the answer is over."""
         if self.queue_s is not None:
-            metrics.llm_queue_seconds.observe(self.queue_s)
+            metrics.llm_queue_seconds.observe(self.queue_s, metrics.exemplar())
         if self.first_token_s is not None:
-            metrics.llm_ttft_seconds.observe(self.first_token_s)
+            metrics.llm_ttft_seconds.observe(self.first_token_s, metrics.exemplar())
         metrics.llm_tokens.labels("read").inc(max(0, self.prompt_tokens - self.cached_tokens))
         metrics.llm_tokens.labels("written").inc(self.completion_tokens)

@@ -53,7 +53,7 @@ class TurnLedger:
         self._voice_made = Stamp.now("tts.last_finished")
         if self._phrase_open:
             self._phrase_open = False
-            metrics.tts_ttfa_seconds.observe(now - self.phrase_at)
+            metrics.tts_ttfa_seconds.observe(now - self.phrase_at, metrics.exemplar())
         if self.first_voice is None:
             self.first_voice = now
             self.stamps = (*self.stamps, self._voice_made.renamed("tts.first_finished"))
