@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from services.asr.questions import Heard
 from services.asr.session import ListeningSession
-from services.asr.stream import Heard
 from services.asr.transcript import Segment
 from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from visavis.bus import Bus, Subscription

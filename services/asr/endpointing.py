@@ -1,7 +1,8 @@
 """Where an utterance begins, pauses and ends: a state machine without sound.
 
-It is fed the probability of speech per VAD frame and, during a pause, the
-turn detector's opinion. The surer that the visitor has finished, the shorter
+It is fed the probability of speech per VAD frame, whether the frame is as quiet as
+the room, and, during a pause, the opinion of turn detector and words. The surer that
+the visitor has finished, the shorter
 the silence that ends the utterance: a finished question is not delayed, a
 pause for thought is waited out.
 """
@@ -20,22 +21,27 @@ class EndpointRules:
     silence_probability: float = 0.35
     start_frames: int = 3
     pause_frames: int = 2
-    second_opinion_frames: int = 5
+    second_opinion_frames: int = 6
     fewest_voiced_frames: int = 4
+    certain_probability: float = 0.96
     finished_probability: float = 0.8
     unfinished_probability: float = 0.2
-    shortest_wait_frames: int = 6
+    shortest_wait_frames: int = 5
+    finished_wait_frames: int = 6
     longest_wait_frames: int = 38
+    most_quiet_frames: int = 3
     longest_utterance_frames: int = 120 * SAMPLE_RATE_HZ // FRAME_SAMPLES
 
     def wait_frames(self, end_of_turn: float | None) -> int:
         """Silence that ends an utterance. None: the turn detector has not spoken yet."""
         if end_of_turn is None:
             return self.longest_wait_frames
+        if end_of_turn >= self.certain_probability:
+            return self.shortest_wait_frames
+        finished_wait = max(self.finished_wait_frames, self.shortest_wait_frames)
         span = self.finished_probability - self.unfinished_probability
         doubt = min(1.0, max(0.0, (self.finished_probability - end_of_turn) / span))
-        extra = doubt * (self.longest_wait_frames - self.shortest_wait_frames)
-        return self.shortest_wait_frames + round(extra)
+        return finished_wait + round(doubt * (self.longest_wait_frames - finished_wait))
 
 
 class Kind(Enum):
@@ -70,6 +76,7 @@ class Endpointer:
         self._run_frames = 0
         self._voiced_frames = 0
         self._silent_frames = 0
+        self._quiet_frames = 0
         self._utterance_frames = 0
         self._speaking = False
         self._paused = False
@@ -95,9 +102,16 @@ class Endpointer:
         """The turn detector's latest opinion on the present pause."""
         return self._end_of_turn
 
-    def frame(self, speech_probability: float) -> list[Signal]:
-        """The next FRAME_SAMPLES hold speech with this probability."""
+    def frame(self, speech_probability: float, *, quiet: bool = False) -> list[Signal]:
+        """The next FRAME_SAMPLES hold speech with this probability.
+
+        quiet: they hold no more than the room's own sound. The VAD needs such frames before it
+        is sure of a silence; they count as silence once it is.
+        """
         self._frames += 1
+        quiet_before, self._quiet_frames = self._quiet_frames, self._quiet_frames + 1
+        if not quiet:
+            self._quiet_frames = 0
         if not self._speaking:
             return self._outside(speech_probability)
         self._utterance_frames += 1
@@ -107,6 +121,10 @@ class Endpointer:
             return self._voiced()
         # Between the thresholds a sound continues whatever was there before it.
         if speech_probability < self.rules.silence_probability or self._silent_frames:
+            if not self._silent_frames:
+                late = min(quiet_before, self.rules.most_quiet_frames, self._voiced_frames)
+                self._silent_frames = late
+                self._voiced_frames -= late
             return self._silent()
         return []
 

@@ -148,13 +148,19 @@ class Hearing:
 
         return await self._lanes[self._names.turn].run(work)
 
-    async def transcribe(self, pcm: NDArray[np.float32], language: str) -> tuple[Transcript, float]:
-        """Text of pcm [N] float32 (one piece), and the seconds that it cost to compute."""
+    async def transcribe(
+        self, pcm: NDArray[np.float32], language: str, draft: str = ""
+    ) -> tuple[Transcript, float]:
+        """Text of pcm [N] float32 (one piece), and the seconds that it cost to compute.
+
+        draft: a guess at the text, which makes it cheaper.
+        """
         code, ear = self.languages.resolve(language)
 
         def work() -> tuple[Transcript, float]:
             started = time.monotonic()
-            return ear.transcriber.transcribe(pcm, code), time.monotonic() - started
+            text = ear.transcriber.transcribe(pcm, code, draft)
+            return text, time.monotonic() - started
 
         return await self._lanes[ear.bundle].run(work)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from services.asr.draft import agreed
 from services.asr.loop_guard import loop_start
 from services.asr.transcript import Segment, Transcript
 from visavis.engine import Engine, Resident, host_array
@@ -17,8 +18,12 @@ SAMPLE_RATE_HZ = 16_000
 LANGUAGE = "en"
 MAX_SAMPLES = 30 * SAMPLE_RATE_HZ
 
-# Sound cut off right after speech gives no text at all.
+# Sound cut off right after speech gives no text at all; silence put before speech makes for
+# wrong words and now and then none.
 _MARGIN_SAMPLES = SAMPLE_RATE_HZ // 10
+# A quarter of a second of quiet before a word can make the model mute: then it hears the
+# rest once more without it.
+_QUIET_START_SAMPLES = SAMPLE_RATE_HZ * 4 // 25
 # The encoder's convolutions need about this much to give one frame.
 _FEWEST_SAMPLES = SAMPLE_RATE_HZ // 8
 # The paper's bound for English; more is a loop.
@@ -41,8 +46,14 @@ class Moonshine:
     def languages(self) -> tuple[str, ...]:
         return (LANGUAGE,)
 
-    def transcribe(self, pcm: NDArray[np.float32], language: str = LANGUAGE) -> Transcript:
+    def transcribe(
+        self, pcm: NDArray[np.float32], language: str = LANGUAGE, draft: str = ""
+    ) -> Transcript:
         """pcm: [N] float32 in -1..1 at 16 kHz, at most 30 s.
+
+        draft: a guess at the text. The decoder looks at all of it in one step and goes
+        on from where it would have said something else (speculative decoding, Leviathan
+        et al. 2022, arXiv:2211.17192, with the guess as the draft model).
 
         Raises UnknownNameError for another language than English, ValueError
         for too much sound.
@@ -51,14 +62,20 @@ class Moonshine:
             raise UnknownNameError(f"language: Moonshine knows {LANGUAGE!r} only, not {language!r}")
         if pcm.ndim != 1 or len(pcm) > MAX_SAMPLES:
             raise ValueError(f"Moonshine takes [N] samples, N <= {MAX_SAMPLES}, got {pcm.shape}")
-        if len(pcm) < _FEWEST_SAMPLES:
-            return Transcript("", LANGUAGE)
-        padded = np.pad(pcm, _MARGIN_SAMPLES)[None]
-        hidden = self._encoder.infer({"input_values": padded})["last_hidden_state"]
-        budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
-        text = self._tokenizer.decode(self._decode(hidden, budget)).strip()
+        text = self._text(pcm, draft)
+        if not text and len(pcm) >= 2 * _QUIET_START_SAMPLES:
+            text = self._text(pcm[_QUIET_START_SAMPLES:], draft)
         segments = (Segment(text, 0, len(pcm)),) if text else ()
         return Transcript(text, LANGUAGE, segments)
+
+    def _text(self, pcm: NDArray[np.float32], draft: str) -> str:
+        if len(pcm) < _FEWEST_SAMPLES:
+            return ""
+        padded = np.pad(pcm, (0, _MARGIN_SAMPLES))[None]
+        hidden = self._encoder.infer({"input_values": padded})["last_hidden_state"]
+        budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
+        guess = self._tokenizer.encode(draft, add_special_tokens=False).ids if draft else []
+        return str(self._tokenizer.decode(self._decode(hidden, budget, guess[:budget]))).strip()
 
     def _empty_cache(self) -> Cache:
         cache: Cache = {}
@@ -69,32 +86,48 @@ class Moonshine:
                 cache[name] = np.zeros((1, heads, 0, width), np.float32)
         return cache
 
-    def _decode(self, hidden: NDArray[np.float32], budget: int) -> list[int]:
+    def _decode(
+        self, hidden: NDArray[np.float32], budget: int, guess: list[int] | None = None
+    ) -> list[int]:
         cache = self._empty_cache()
         tokens: list[int] = []
-        latest = _START
+        seen = [_START, *(guess or [])]
         for step in range(budget):
             # On a GPU the cache stays there: it would cost more to move than to use.
             out = self._decoder.infer_resident(
                 {
-                    "input_ids": np.array([[latest]], np.int64),
+                    "input_ids": np.array([seen], np.int64),
                     "encoder_hidden_states": hidden,
                     "use_cache_branch": np.array([step > 0]),
                     **cache,
                 },
                 [_present(name) for name in cache],
             )
-            latest = int(host_array(out["logits"])[0, -1].argmax())
-            if latest == _END:
-                break
-            tokens.append(latest)
+            best: list[int] = host_array(out["logits"])[0].argmax(axis=-1).tolist()
+            right = agreed(best, seen[1:])
+            tokens += best[: right + 1]
+            if _END in tokens:
+                return tokens[: tokens.index(_END)]
             if (start := loop_start(tokens)) is not None:
                 return tokens[:start]
             for name in cache:
                 # The keys and values of the sound are made in the first step only.
                 if step == 0 or ".decoder." in name:
                     cache[name] = out[_present(name)]
+            if right < len(seen) - 1:
+                cache = _first_positions(cache, right + 1)
+            seen = tokens[-1:]
+            if len(tokens) >= budget:
+                break
         return tokens
+
+
+def _first_positions(cache: Cache, n_positions: int) -> Cache:
+    """The cache less what was computed of a guess that turned out wrong."""
+    return {
+        name: host_array(kept)[:, :, :n_positions] if ".decoder." in name else kept
+        for name, kept in cache.items()
+    }
 
 
 def _present(past: str) -> str:

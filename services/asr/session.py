@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from services.asr.endpointing import EndpointRules
 from services.asr.hearing import Hearing
+from services.asr.questions import Heard, Judge, Output, Purpose, Transcribe
 from services.asr.resampler import Resampler
-from services.asr.stream import Heard, Judge, Listener, Output, Purpose, Transcribe
+from services.asr.stream import Listener
 from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ, VadState
 from visavis import metrics
 from visavis.clock import Clock
@@ -184,7 +185,7 @@ class ListeningSession:
                 end_of_turn, cost_s = await self._hearing.end_of_turn(work.pcm)
                 await self._take(self._listener.judged(work, end_of_turn, cost_s))
                 return
-            text, cost_s = await self._hearing.transcribe(work.pcm, work.language)
+            text, cost_s = await self._hearing.transcribe(work.pcm, work.language, work.draft)
             if work.purpose is Purpose.PARTIAL:
                 metrics.asr_partial_seconds.observe(cost_s, metrics.exemplar())
             elif work.purpose is Purpose.PAUSE:

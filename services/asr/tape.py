@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FIRST_SIZE = 16_000
+_HOP_SAMPLES = 160
+_QUIET_HOPS = 6
 
 
 class Tape:
@@ -44,6 +46,16 @@ class Tape:
         low = max(start - self._first, 0)
         high = max(min(end - self._first, self._used), low)
         return self._samples[low:high].copy()
+
+    def quietest(self, start: int, end: int) -> int:
+        """The middle of the quietest 60 ms in [start, end), or `start` where that is shorter."""
+        pcm = self.between(start, end)
+        n_hops = len(pcm) // _HOP_SAMPLES
+        if n_hops < _QUIET_HOPS:
+            return start
+        power = (pcm[: n_hops * _HOP_SAMPLES].reshape(n_hops, -1) ** 2).mean(axis=1)
+        smooth = np.convolve(power, np.ones(_QUIET_HOPS), "valid")
+        return start + (int(smooth.argmin()) + _QUIET_HOPS // 2) * _HOP_SAMPLES
 
     def forget(self, before: int) -> None:
         """Drop what lies before this position."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Languages that put no space between words; their pieces are joined without one.
-_UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
+UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,12 @@ class Transcriber(Protocol):
         """Codes of the languages that it knows."""
         ...
 
-    def transcribe(self, pcm: NDArray[np.float32], language: str) -> Transcript:
-        """pcm: [N] float32 in -1..1 at 16 kHz."""
+    def transcribe(self, pcm: NDArray[np.float32], language: str, draft: str = "") -> Transcript:
+        """pcm: [N] float32 in -1..1 at 16 kHz.
+
+        draft: a guess at the text. It is there for the cost; of the text it changes
+        nothing but what a quantised network rounds another way.
+        """
         ...
 
 
@@ -56,6 +60,6 @@ def join(parts: Iterable[Transcript], language: str) -> Transcript:
     """One transcript of consecutive pieces, whose times are already on one axis."""
     spoken = [part for part in parts if part.text]
     language = spoken[0].language if spoken else language
-    space = "" if language in _UNSPACED else " "
+    space = "" if language in UNSPACED else " "
     segments = tuple(segment for part in spoken for segment in part.segments)
     return Transcript(space.join(part.text for part in spoken), language, segments)

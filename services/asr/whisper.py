@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from services.asr.log_mel import N_MELS, SAMPLE_RATE_HZ, log_mel
 from services.asr.loop_guard import loop_start
-from services.asr.transcript import Segment, Transcript
+from services.asr.transcript import UNSPACED, Segment, Transcript
 from visavis.engine import Engine, Resident, Tensors, host_array
 from visavis.errors import UnknownNameError
 
@@ -73,11 +73,12 @@ class Whisper:
         """Codes as Whisper writes them, mostly ISO 639-1."""
         return ("en",) if self._is_english else tuple(self._tokens.languages)
 
-    def transcribe(self, pcm: NDArray[np.float32], language: str) -> Transcript:
+    def transcribe(self, pcm: NDArray[np.float32], language: str, draft: str = "") -> Transcript:
         """pcm: [N] float32 in -1..1 at 16 kHz, at most 30 s.
 
-        An empty `language` is detected from the sound. Raises UnknownNameError
-        for one that Whisper does not know, ValueError for too much sound.
+        draft: a guess at the text, see Moonshine.transcribe. An empty `language` is
+        detected from the sound. Raises UnknownNameError for one that Whisper does not
+        know, ValueError for too much sound.
         """
         if pcm.ndim != 1 or len(pcm) > MAX_SAMPLES:
             raise ValueError(f"Whisper takes [N] samples, N <= {MAX_SAMPLES}, got {pcm.shape}")
@@ -88,7 +89,8 @@ class Whisper:
         audio = self._encode(pcm)
         language = language or ("en" if self._is_english else self._detect(audio))
         budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
-        decoded = self._decode(audio, language, budget)
+        guess = self._guess(draft, language)[:budget]
+        decoded = self._decode(audio, language, budget, guess)
         segments = self._segments(decoded.tokens, language, len(pcm))
         if not segments or self._is_no_speech(decoded):
             return Transcript("", language)
@@ -127,18 +129,20 @@ class Whisper:
         codes = self._tokens.languages
         return max(codes, key=lambda code: float(logits[codes[code]]))
 
-    def _decode(self, audio: Tensors, language: str, budget: int) -> Decoded:
+    def _decode(self, audio: Tensors, language: str, budget: int, guess: list[int]) -> Decoded:
         special = self._tokens
         cache = self._empty_cache()
         # Models for English alone were trained without language and task.
         told = [] if self._is_english else [special.languages[language], special.transcribe]
         prompt = [special.start, *told]
-        logits = self._step(prompt, audio, cache)
-        no_speech = float(np.exp(_log_softmax(logits[0])[special.no_speech]))
+        # The guess is looked at in one step: row i tells what follows i tokens of it.
+        rows = self._step([*prompt, *guess], audio, cache)
+        no_speech = float(np.exp(_log_softmax(rows[0])[special.no_speech]))
+        rows, row = rows[len(prompt) - 1 :], 0
         tokens: list[int] = []
         total = 0.0
         for _ in range(budget):
-            scores = self._allowed(_log_softmax(logits[-1]), tokens)
+            scores = self._allowed(_log_softmax(rows[row]), tokens)
             token = int(scores.argmax())
             total += float(scores[token])
             if token == special.end:
@@ -147,8 +151,21 @@ class Whisper:
             if (start := loop_start(tokens)) is not None:
                 tokens = tokens[:start]
                 break
-            logits = self._step([token], audio, cache)
+            if row < len(guess) and guess[row] == token:
+                row += 1
+                continue
+            if row < len(guess):
+                _keep_positions(cache, len(prompt) + row)
+            rows, row, guess = self._step([token], audio, cache), 0, []
         return Decoded(tokens, total / (len(tokens) + 1), no_speech)
+
+    def _guess(self, draft: str, language: str) -> list[int]:
+        """The draft as tokens, from the first timestamp on."""
+        if not draft:
+            return []
+        space = "" if language in UNSPACED else " "
+        ids = self._tokenizer.encode(space + draft, add_special_tokens=False).ids
+        return [self._tokens.first_timestamp, *ids]
 
     def _allowed(self, scores: NDArray[np.float32], tokens: list[int]) -> NDArray[np.float32]:
         """Log probabilities [vocabulary] with what may not come next at -inf.
@@ -206,6 +223,12 @@ class Whisper:
             decoded.no_speech > self._guards.no_speech
             and decoded.mean_log_probability < self._guards.mean_log_probability
         )
+
+
+def _keep_positions(cache: Cache, n_positions: int) -> None:
+    """Drop from the cache what was computed of a guess that turned out wrong."""
+    for name, kept in cache.items():
+        cache[name] = host_array(kept)[:, :, :n_positions]
 
 
 class _SpecialTokens:

@@ -41,7 +41,7 @@ class CountingTranscriber:
 
     languages = ("en", "zh")
 
-    def transcribe(self, pcm: NDArray[np.float32], language: str) -> Transcript:
+    def transcribe(self, pcm: NDArray[np.float32], language: str, draft: str = "") -> Transcript:
         n = voiced_frames(pcm)
         if not n:
             return Transcript("", language)
@@ -78,7 +78,9 @@ class FakeHearing:
     async def end_of_turn(self, pcm: NDArray[np.float32]) -> tuple[float, float]:
         return self.answer, 0.0
 
-    async def transcribe(self, pcm: NDArray[np.float32], language: str) -> tuple[Transcript, float]:
+    async def transcribe(
+        self, pcm: NDArray[np.float32], language: str, draft: str = ""
+    ) -> tuple[Transcript, float]:
         self.asked.set()
         await self.hold.wait()
         if self.error is not None:

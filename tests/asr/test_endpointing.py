@@ -46,8 +46,26 @@ def test_a_click_is_not_speech() -> None:
         assert run(endpointer, 0.0, 1) == []
 
 
-def test_a_finished_question_ends_after_the_shortest_wait() -> None:
-    assert frames_until_end(paused(0.95)) == RULES.shortest_wait_frames
+def test_the_surer_the_end_the_shorter_the_wait() -> None:
+    assert frames_until_end(paused(0.99)) == RULES.shortest_wait_frames
+    assert frames_until_end(paused(0.9)) == RULES.finished_wait_frames
+
+
+def test_frames_as_quiet_as_the_room_belong_to_the_silence_that_follows() -> None:
+    endpointer = Endpointer()
+    run(endpointer, 1.0, 20)
+    assert [endpointer.frame(0.9, quiet=True) for _ in range(2)] == [[], []]
+    (paused_at,) = endpointer.frame(0.1, quiet=True)
+    assert paused_at == Signal(Kind.PAUSED, 20 * FRAME_SAMPLES)
+    assert endpointer.voiced_frames == 20
+
+
+def test_a_quiet_moment_within_speech_is_no_silence() -> None:
+    endpointer = Endpointer()
+    run(endpointer, 1.0, 20)
+    assert [endpointer.frame(0.9, quiet=True) for _ in range(5)] == [[]] * 5
+    assert endpointer.frame(0.9) == []
+    assert endpointer.frame(0.1) == []  # The quiet frames before lie too far back.
 
 
 def test_an_unfinished_sentence_is_waited_for() -> None:

@@ -6,9 +6,11 @@ import numpy as np
 
 from services.asr.cutter import LONGEST_PIECE_SAMPLES
 from services.asr.endpointing import EndpointRules
-from services.asr.stream import Heard, Judge, Listener, Output, Purpose, Transcribe
+from services.asr.partial_text import WINDOW_SAMPLES
+from services.asr.questions import Heard, Judge, Output, Purpose, Transcribe
+from services.asr.stream import Listener
 from services.asr.transcript import Segment, Transcript
-from services.asr.vad import FRAME_SAMPLES
+from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from tests.asr.doubles import COUGH, CountingTranscriber, loud, quiet
 from visavis.media import TranscriptEvent as Event
 
@@ -66,8 +68,8 @@ def test_a_question_becomes_a_final_text() -> None:
     assert started.at_samples == 20 * FRAME_SAMPLES
     assert paused.text == final.text == "40"
     assert final.speech_end_samples == 60 * FRAME_SAMPLES
-    assert final.at_samples == (60 + RULES.shortest_wait_frames) * FRAME_SAMPLES
-    assert final.end_of_turn == 1.0
+    assert final.at_samples == (60 + RULES.finished_wait_frames) * FRAME_SAMPLES
+    assert final.end_of_turn > 0.9
     assert desk.listener.idle
 
 
@@ -158,10 +160,49 @@ def test_a_comma_makes_the_end_less_sure() -> None:
 
 def test_partials_come_while_speaking_and_grow() -> None:
     desk = Desk(interim=True)
-    desk.feed(loud(200))
+    desk.feed(loud(180))
     texts = [int(e.text) for e in desk.events if e.event is Event.PARTIAL]
-    assert len(texts) >= 8
+    assert len(texts) >= 10
     assert texts == sorted(texts)
+    first = next(e for e in desk.events if e.event is Event.PARTIAL)
+    assert first.at_samples - desk.events[0].at_samples <= SAMPLE_RATE_HZ // 2
+
+
+def test_a_look_costs_no_more_late_in_a_long_utterance_than_early() -> None:
+    desk = Desk(interim=True)
+    desk.feed(loud(1800))
+    looks = [w for w in desk.asked if isinstance(w, Transcribe) and w.purpose is Purpose.PARTIAL]
+    assert max(len(look.pcm) for look in looks) <= WINDOW_SAMPLES + SAMPLE_RATE_HZ
+    (words,) = {len(e.text.split()) for e in desk.events[-1:]}
+    assert words > 5
+    counted = [sum(map(int, e.text.split())) for e in desk.events if e.event is Event.PARTIAL]
+    assert counted[-1] >= 1750
+
+
+def test_a_first_word_that_is_not_understood_is_soon_listened_to_again() -> None:
+    desk = Desk(interim=True)
+    desk.text = ""
+    desk.feed(loud(30))
+    asked = [w.end_samples for w in desk.asked if isinstance(w, Transcribe)]
+    assert len(asked) >= 5
+
+
+def test_what_is_stable_is_never_taken_back() -> None:
+    said = "one two three four five six seven eight nine ten eleven twelve".split()
+    desk = Desk(interim=True)
+    for n in range(1, len(said) + 1):
+        # The last two words of a look are guesses that prove wrong.
+        desk.text = " ".join([*said[: max(0, n - 2)], "wrong", "wrong"])
+        desk.feed(loud(14))
+    desk.text = "zero one " + " ".join(said[2:])
+    desk.feed(quiet(20))
+    stable = ""
+    for event in desk.events:
+        assert event.text.startswith(stable)
+        if event.event is Event.PARTIAL:
+            stable = event.text[: event.stable_characters]
+    assert stable.startswith("one two three four five")
+    assert desk.events[-1].text == "one two " + " ".join(said[2:])
 
 
 def test_partials_take_a_bounded_share_of_the_recogniser() -> None:

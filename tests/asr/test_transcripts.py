@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from services.asr.endpointing import EndpointRules
 from services.asr.hearing import Hearing
+from services.asr.questions import Heard
 from services.asr.session import ListeningSession
-from services.asr.stream import Heard
 from services.asr.vad import SAMPLE_RATE_HZ
 from tests.fakes import ManualClock
 from visavis.engine import open_engine
