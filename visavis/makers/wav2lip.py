@@ -11,7 +11,7 @@ from visavis.makers.wav2lip_graph import FACE_SIZE, MEL_BANDS, MEL_HOPS, wav2lip
 from visavis.makers.weights import Checked, read_weights, state_dict
 
 GRAPH = "wav2lip.onnx"
-_LARGEST_BATCH, _USUAL_BATCH = 32, 8
+_LARGEST_BATCH, _USUAL_BATCH = 32, 1
 
 
 def make_wav2lip(order: BundleOrder, source: Path, *, say: Say = lambda line: None) -> Path:
