@@ -1,6 +1,6 @@
 """Pipecat and visavis answer the same questions, with the same weights, on the same machine.
 
-    python -m tests.bench.peer_pipecat --json peer.json        # about 50 minutes
+    python -m tests.bench.peer_pipecat --json peer.json        # about 40 minutes
     python -m tests.bench.peer_pipecat --count 3 --models smollm2-135m
 
 For each language model: our stack (with a face), then Pipecat (without one) with Silero alone
@@ -37,6 +37,7 @@ from visavis.bench.questions import write_clip
 from visavis.bench.report import check_target, machine, write_report
 from visavis.bench.turn_figures import TurnFigures
 from visavis.cli.bench_questions import chosen_clips, ready_set
+from visavis.cli.bench_tables import wide_console
 from visavis.cli.up import stack_arguments
 from visavis.cli.weights import pull_profile
 from visavis.client import GatewayClient
@@ -99,7 +100,7 @@ def main(
 ) -> None:
     """Measure both in one run and print the ratios."""
     check_target(json_path, ".json")
-    console = Console(highlight=False)
+    console = wide_console()
     chosen = [name for name in models.split(",") if name]
     unknown = sorted(set(chosen) - set(PROFILES))
     if unknown:
@@ -113,7 +114,10 @@ def main(
     with tempfile.TemporaryDirectory(prefix="visavis-peer-") as folder:
         for model in chosen:
             sides = [_ours(model, plan, Path(folder), console)]
-            sides += [_theirs(model, mode, plan, python, Path(folder), console) for mode in MODES]
+            console.print(summary(model, sides[-1]))
+            for mode in MODES:
+                sides.append(_theirs(model, mode, plan, python, Path(folder), console))
+                console.print(summary(model, sides[-1]))
             result["models"][model] = [side.to_dict() for side in sides]
             console.print(table(model, result["models"][model]))
     if json_path is not None:
@@ -207,6 +211,13 @@ def _told(clip: Clip, folder: Path) -> dict[str, Any]:
         "start_samples": span.start_samples,
         "end_samples": span.end_samples,
     }
+
+
+def summary(model: str, side: Side) -> str:
+    """One line for who waits."""
+    told = side.to_dict()
+    figure = _spread(told["figures"]["first_sample_leaves"], "")
+    return f"{model}, {side.name}: {told['counted']} of {told['asked']} counted, {figure} s"
 
 
 def table(model: str, sides: Sequence[dict[str, Any]]) -> Table:

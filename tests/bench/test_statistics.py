@@ -58,7 +58,13 @@ def test_the_table_says_what_could_not_be_measured() -> None:
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
-    [(0.3004, "s", "0.300 s"), (2.5e6, "MB", "2 MB"), (0.125, "%", "12.5%"), (3.0, "", "3")],
+    [
+        (0.3004, "s", "0.300 s"),
+        (2.5e6, "MB", "2 MB"),
+        (1.234, "CPU s", "1.23 s"),
+        (0.125, "%", "12.5%"),
+        (3.0, "", "3"),
+    ],
 )
 def test_units(value: float, unit: str, text: str) -> None:
     assert written(value, unit) == text

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from visavis.bench.barge_in import (
     BargeInBench,
@@ -32,7 +31,7 @@ from visavis.cli.bench_options import (
     Url,
 )
 from visavis.cli.bench_questions import ready_set
-from visavis.cli.bench_tables import Steps, hand_out
+from visavis.cli.bench_tables import Steps, hand_out, wide_console
 from visavis.cli.running_gateway import running_gateway
 
 FIGURES = {"silence_s": "s", "detected_s": "s", "server_silence_s": "s"}
@@ -59,7 +58,7 @@ def barge_in(
     """
     check_target(json_path, ".json")
     check_target(picture, ".svg")
-    console = Console(highlight=False)
+    console = wide_console()
     folder = clips or ready_set("interruptions", profile, console)
     sounds: list[tuple[Kind, Clip]] = [("interruption", c) for c in load_clips(folder, language)]
     sounds *= times

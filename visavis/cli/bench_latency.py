@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from visavis.bench.clips import Clip
 from visavis.bench.latency import LatencyBench, LatencyPlan, LatencyRun
@@ -29,7 +28,7 @@ from visavis.cli.bench_options import (
     Url,
 )
 from visavis.cli.bench_questions import chosen_clips
-from visavis.cli.bench_tables import Steps, hand_out
+from visavis.cli.bench_tables import Steps, hand_out, wide_console
 from visavis.cli.running_gateway import running_gateway
 
 FIGURES = {
@@ -45,7 +44,7 @@ FIGURES = {
     "first_phrase": "s",
     "synthesis": "s",
     "playout_wait": "s",
-    "cpu_s": "s",
+    "cpu_s": "CPU s",
     "memory_bytes": "MB",
 }
 """Figure -> unit; docs/benchmarks.md defines them."""
@@ -86,7 +85,7 @@ def latency(
     """
     check_target(json_path, ".json")
     check_target(picture, ".svg")
-    console = Console(highlight=False)
+    console = wide_console()
     chosen = chosen_clips(clips, language, count, profile, console)
     plan = LatencyPlan(turns_per_session, listen_s, transport)
 

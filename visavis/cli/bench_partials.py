@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from visavis.bench.partials import PartialsBench, Understood, cost_per_second, joined
 from visavis.bench.report import check_target, report, rows_of
@@ -24,7 +23,7 @@ from visavis.cli.bench_options import (
     Url,
 )
 from visavis.cli.bench_questions import chosen_clips
-from visavis.cli.bench_tables import Steps, hand_out
+from visavis.cli.bench_tables import Steps, hand_out, wide_console
 from visavis.cli.running_gateway import running_gateway
 
 FIGURES = {
@@ -53,7 +52,7 @@ def partials(
     """Measure partial transcripts: the first one, errors, what is taken back, cost by length."""
     check_target(json_path, ".json")
     check_target(picture, ".svg")
-    console = Console(highlight=False)
+    console = wide_console()
     chosen = chosen_clips(clips, language, count, profile, console)
     chosen += joined(chosen) if long else []
 

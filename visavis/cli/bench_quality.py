@@ -20,7 +20,7 @@ from visavis.bench.question_texts import ENGLISH, MANDARIN
 from visavis.bench.report import check_target, report, write_report
 from visavis.cli.bench_options import DEFAULT_URL, ApiKey, Config, Json, Profile, Url
 from visavis.cli.bench_questions import ready_set
-from visavis.cli.bench_tables import Steps, written
+from visavis.cli.bench_tables import Steps, wide_console, written
 from visavis.cli.running_gateway import running_gateway
 from visavis.client import GatewayClient
 from visavis.errors import InvalidInputError, VisavisError
@@ -64,7 +64,7 @@ def quality(
     The services must be reachable (they are where the stack runs on this machine).
     """
     check_target(json_path, ".json")
-    console = Console(highlight=False)
+    console = wide_console()
     latency = _latency(beside)
     spoken = _clips(clips, count, profile, console)
     known = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]

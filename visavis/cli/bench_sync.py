@@ -6,7 +6,6 @@ import asyncio
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from visavis.bench.question_texts import ENGLISH, MANDARIN
 from visavis.bench.report import Row, check_target, report
@@ -21,7 +20,7 @@ from visavis.cli.bench_options import (
     Profile,
     Url,
 )
-from visavis.cli.bench_tables import Steps, hand_out
+from visavis.cli.bench_tables import Steps, hand_out, wide_console
 from visavis.cli.running_gateway import running_gateway
 
 
@@ -37,7 +36,7 @@ def sync(
     """Watch typed questions being answered to the end: skew at release and on arrival."""
     check_target(json_path, ".json")
     check_target(picture, ".svg")
-    console = Console(highlight=False)
+    console = wide_console()
     known = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]
     questions = [known[i * len(known) // answers] for i in range(min(answers, len(known)))]
 

@@ -36,6 +36,8 @@ def figures_table(title: str, rows: Iterable[Row]) -> Table:
 
 def written(value: float, unit: str) -> str:
     """Seconds to the millisecond, bytes in MB, shares in per cent."""
+    if unit == "CPU s":
+        return f"{value:.2f} s"
     if unit == "s":
         return f"{round(value, 3) + 0.0:.3f} s"
     if unit == "MB":
@@ -50,6 +52,15 @@ def counts_table(counts: Mapping[str, float]) -> Table:
     for name, value in counts.items():
         table.add_row(name.replace("_", " "), f"{value:g}")
     return table
+
+
+_LOG_WIDTH = 132
+
+
+def wide_console() -> Console:
+    """The terminal as it is; wide enough for every table where it is a log file."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_LOG_WIDTH)
 
 
 class Steps:
