@@ -75,7 +75,7 @@ class GatewaySettings(Settings):
         _BETS.window, ge=2, le=1000, description="How many prepared answers that share is of"
     )
     barge_in_after_s: float = Field(
-        0.2,
+        0.18,
         ge=0.0,
         le=2.0,
         description="Sound over an answer that lasts so long stops it; shorter ones, such as a "
