@@ -16,11 +16,17 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.echo import EchoGuard
+
 # A stop consonant is a silence of up to so long in the middle of speech.
 _CLOSURE_S = 0.08
 # Of the loudest that was heard since the sound began: -12 dB.
 _STILL_THERE = 0.25
 _REMEMBERED_CHUNKS = 256
+# How often, and on how much sound, a voice is looked for in an echo.
+_ECHO_EVERY_S = 0.06
+_NEWEST_S = 0.2
+_LOOKS = 3
 
 
 class Verdict(Enum):
@@ -40,6 +46,14 @@ class _Sound:
 
     onset_s: float
     """When its first sample reached us."""
+    judged_at_s: float = float("-inf")
+    echo: bool = False
+    doubts: int = 0
+
+    def judged(self, *, echo: bool) -> None:
+        """What was heard as an echo stays one until several looks in a row find more in it."""
+        self.doubts = 0 if echo else self.doubts + 1
+        self.echo = echo or (self.echo and self.doubts < _LOOKS)
 
 
 class BargeIn:
@@ -48,12 +62,18 @@ class BargeIn:
     def __init__(self, after_s: float = 0.2) -> None:
         self._after_s = after_s
         self._levels: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED_CHUNKS)
+        self._echo = EchoGuard()
         self._sound: _Sound | None = None
 
     def hear(self, pcm: NDArray[np.int16], now: float) -> None:
         """Sound of the microphone has come in. pcm: [N] int16, N > 0."""
+        self._echo.hear(pcm)
         level = float(np.sqrt(np.mean(np.square(pcm.astype(np.float32)))))
         self._levels.append((now, level))
+
+    def play(self, pcm: NDArray[np.int16]) -> None:
+        """What leaves now. pcm: [N] int16 at 48 kHz."""
+        self._echo.play(pcm)
 
     def begin(self, onset_s: float) -> None:
         """The VAD marks speech over the answer, whose first sample reached us at `onset_s`."""
@@ -66,9 +86,16 @@ class BargeIn:
     def verdict(self, now: float) -> Verdict:
         """On the sound that has begun, as far as it goes."""
         sound = self._sound
-        if sound is None or now - sound.onset_s < self._after_s - 1e-6:
+        if sound is None:
             return Verdict.OPEN
-        return Verdict.VOICE if self._lasts(sound.onset_s, now) else Verdict.OPEN
+        if now - sound.judged_at_s >= _ECHO_EVERY_S:
+            sound.judged_at_s = now
+            likeness = self._echo.likeness(min(_NEWEST_S, now - sound.onset_s))
+            sound.judged(echo=likeness is not None and likeness.is_echo)
+        if sound.echo:
+            return Verdict.ECHO
+        early = now - sound.onset_s < self._after_s - 1e-6
+        return Verdict.OPEN if early or not self._lasts(sound.onset_s, now) else Verdict.VOICE
 
     def _lasts(self, onset_s: float, now: float) -> bool:
         since = [(at_s, level) for at_s, level in self._levels if at_s >= onset_s]

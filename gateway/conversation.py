@@ -28,8 +28,8 @@ from gateway.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent,
 from gateway.heard import SpokenMark
 from gateway.history import History
 from gateway.speculation import Speculation, SpeculationLimits
-from gateway.turn import WORDLESS_S, Doubt, Turn
-from gateway.words import asks, certain_words, same_question
+from gateway.turn import ECHO_TAIL_S, WORDLESS_S, Doubt, Turn
+from gateway.words import certain_words, same_question
 
 State = Literal["idle", "listening", "thinking", "speaking"]
 
@@ -53,6 +53,8 @@ class Conversation:
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubt: Doubt | None = None
+        self._said = ("", 0.0)
+        """The newest answer that was heard to its end, and until when it may echo."""
         self._visitor_speaks = False
         self._state: State = "idle"
 
@@ -110,7 +112,8 @@ class Conversation:
         self._visitor_speaks = True
         turn, before = self._turn, self._doubt
         if turn is None:
-            self._doubt = None
+            said, until_s = self._said
+            self._doubt = Doubt(utterance, now, said, over=True) if now < until_s else None
             return self._settle([])
         if not turn.confirmed:
             return self._settle(self._silence("speech"))
@@ -125,14 +128,15 @@ class Conversation:
         turn, doubt = self._turn, self._doubt
         if turn is None or doubt is None or doubt.stopped or doubt.dismissed:
             return []
-        doubt.stopped = True
+        doubt.stopped, doubt.echo = True, False
         return self._settle([PauseTurn(turn.number)])
 
-    def dismiss(self, now: float) -> list[Action]:
-        """What sounds over the answer is not the visitor, as far as can be heard."""
-        if self._doubt is None or self._doubt.dismissed:
+    def dismiss(self, now: float, *, echo: bool = False) -> list[Action]:
+        """What sounds over the answer is no word, or our own (and may hold a voice later on)."""
+        doubt = self._doubt
+        if doubt is None or doubt.dismissed or (echo and doubt.echo):
             return []
-        self._doubt.dismissed = True
+        doubt.echo, doubt.dismissed = echo, not echo
         return self._settle(self._resume(now))
 
     def partial(self, utterance: int, text: str) -> list[Action]:
@@ -242,15 +246,16 @@ class Conversation:
             turn.played_s = seconds
             turn.progress_at_s = now
 
-    def finished(self, number: int) -> list[Action]:
+    def finished(self, number: int, now: float) -> list[Action]:
         """The turn's last sample and picture have left."""
         turn = self._current(number)
         if turn is None or not turn.confirmed:
             return []
         self._history.face(turn.text.strip())
         self._turn = None
+        self._said = turn.text, now + ECHO_TAIL_S
         if self._doubt is not None:
-            self._doubt.stopped, self._doubt.asked = False, asks(turn.text)
+            self._doubt.stopped, self._doubt.said = False, turn.text
         return self._settle(
             [CloseTurn(number, "finished"), Emit(TurnEvent(turn=number, event="finished"))]
         )

@@ -30,6 +30,8 @@ class Interruption:
         self._session = session
         self._playout = playout
         self._judge = judge
+        self._echoed = 0
+        """The newest utterance that was our own voice."""
         self._onset_s: float | None = None
         self._decided_s: float | None = None
         self._silent_s: float | None = None
@@ -45,15 +47,27 @@ class Interruption:
         self._onset_s = now if onset_s is None else max(onset_s, now - _OLDEST_ONSET_S)
         self._judge.begin(self._onset_s)
 
-    def tick(self, conversation: Conversation, now: float) -> Sequence[Action]:
-        """20 ms have left: what follows from what was heard meanwhile."""
+    def tick(
+        self, pcm: NDArray[np.int16], conversation: Conversation, now: float
+    ) -> Sequence[Action]:
+        """20 ms have left, pcm [960] int16: what follows from what was heard meanwhile."""
+        self._judge.play(pcm)
         self._note_silence(now)
-        if conversation.doubt is None:
+        return self.judge(conversation, now)
+
+    def judge(self, conversation: Conversation, now: float) -> Sequence[Action]:
+        """What follows from the sound over the answer, if there is any."""
+        doubt = conversation.doubt
+        if doubt is None:
             self._judge.end()
             return ()
-        if self._judge.verdict(now) is Verdict.VOICE:
-            return conversation.voice_persists()
-        return ()
+        verdict = self._judge.verdict(now)
+        if doubt.echo and doubt.utterance != self._echoed:
+            self._echoed = doubt.utterance
+            metrics.echo_suppressed.inc()
+        if verdict is Verdict.ECHO:
+            return conversation.dismiss(now, echo=True)
+        return conversation.voice_persists() if verdict is Verdict.VOICE else ()
 
     def carry_out(self, action: DuckTurn | PauseTurn | ResumeTurn, now: float) -> None:
         """What becomes of the voice."""
@@ -69,8 +83,6 @@ class Interruption:
                 metrics.false_interruptions.labels(given).inc()
                 self._playout.resume(action.turn, round(action.at_s * RATE_HZ))
                 self._decided_s = self._silent_s = None
-                # What else is said in the same breath shows in its words.
-                self._judge.end()
 
     def void(self, reason: Reason, now: float) -> None:
         """The turn that plays is about to be void, for good."""

@@ -249,6 +249,7 @@ class Session:
         if chunk.event is media.TranscriptEvent.SPEECH_STARTED:
             self._interruption.begin(self.microphone.arrival_s(chunk.place.pts), now)
         self._perform(heard(self._conversation, chunk, now))
+        self._perform(self._interruption.judge(self._conversation, now))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
         now, place = self._clock.now(), chunk.place
@@ -294,10 +295,10 @@ class Session:
                 self._report_latency()
             elif event is PlayoutEvent.FINISHED:
                 self._publish_clock(number)
-                self._perform(self._conversation.finished(number))
+                self._perform(self._conversation.finished(number, now))
         for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
             self.request_keyframe(codec)
-        self._perform(self._interruption.tick(self._conversation, now))
+        self._perform(self._interruption.tick(tick.pcm, self._conversation, now))
         self._ticks += 1
         if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:
             self._publish_clock(turn.number)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from gateway.events import AnswerEvent, ServerEvent, TranscriptEvent, TurnEvent
 from gateway.heard import SpokenMark, heard_text, word_start_s
-from gateway.words import asks, is_backchannel
+from gateway.words import asks, is_backchannel, is_echo
 
 # Further back than this nobody remembers how the sentence went: it goes on where it stopped.
 LONGEST_RETURN_S = 1.0
 # What sounds like a voice and holds no word for so long is none.
 WORDLESS_S = 2.0
+# The longest that our own voice takes out of the loudspeaker and back into the microphone.
+ECHO_TAIL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -97,20 +99,32 @@ class Turn:
 
 @dataclass(slots=True)
 class Doubt:
-    """An utterance that began while an answer was under way, and is not understood yet."""
+    """An utterance that began while an answer was heard, or just after it: what is it?"""
 
     utterance: int
     since_s: float
+    said: str = ""
+    """The answer, where it is over."""
+    over: bool = False
+    """The answer was over before the utterance began: only its echo can be nothing."""
     stopped: bool = False
     """The answer stands still meanwhile."""
     dismissed: bool = False
-    """It is no speech, or our own voice; only words can still make it an interruption."""
+    """Only words can still make it an interruption."""
+    echo: bool = False
+    """What is heard of it is our own voice."""
     worded: bool = False
     """Something was understood of it."""
-    asked: bool = False
-    """The answer ended meanwhile, with a question."""
 
     def is_nothing(self, text: str, turn: Turn | None, *, complete: bool) -> bool:
         """Whether what is understood so far leaves the answer as it is."""
-        asked = asks(turn.heard()) if turn is not None else self.asked
-        return is_backchannel(text, complete=complete, asked=asked)
+        said = turn.heard() if turn is not None else self.said
+        if not self.over and is_backchannel(text, complete=complete, asked=asks(said)):
+            # What else is said in the same breath shows in its words.
+            self.dismissed = True
+            return True
+        following = turn.text[len(said) :].split()[:2] if turn is not None else ()
+        if is_echo(text, " ".join((said, *following)), sounds_like_it=self.echo, complete=complete):
+            self.echo = True
+            return True
+        return False

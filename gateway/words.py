@@ -29,6 +29,11 @@ _ASSENTS = """yeah|yep|yup|yes|right|ok|okay|sure|i see|got it|cool|nice|great|g
 |对|对对|对啊|是|是的|是啊|是吗|好|好的|好吧|行|没错|明白|明白了|知道|知道了|了解|当然|真的|真的吗|这样啊|原来如此|可以"""
 LONGEST_BACKCHANNEL_WORDS = 6
 
+# A recogniser understands most of an echo; a visitor says some of the answer's small words, too.
+_FEWEST_ECHOED_WORDS = 4
+_PROBABLY_REPEATED, _SURELY_REPEATED = 0.5, 0.8
+_ECHO_SPAN_WORDS = 12
+
 
 def words_of(text: str) -> list[str]:
     """Words in lower case, without punctuation. Numbers stay whole; a Chinese character is one."""
@@ -101,6 +106,21 @@ def share_repeated(words: Sequence[str], said: Sequence[str]) -> float:
             row[column] = before + 1 if word == other else max(above, row[column - 1])
             before = above
     return row[-1] / len(words)
+
+
+def is_echo(text: str, said: str, *, sounds_like_it: bool, complete: bool) -> bool:
+    """Whether `text` is what we have just said ourselves, `said` being all of it in order.
+
+    sounds_like_it: the microphone's sound is a copy of ours; else a visitor who repeats a word or
+    two is taken for one. complete: False for a text whose end may still change.
+    """
+    words = words_of(text)
+    share = share_repeated(words, words_of(said)[-2 * len(words) - _ECHO_SPAN_WORDS :])
+    if not sounds_like_it:
+        return len(words) >= _FEWEST_ECHOED_WORDS and share >= _SURELY_REPEATED
+    if not complete and len(words) < _FEWEST_ECHOED_WORDS:
+        return True
+    return share >= _PROBABLY_REPEATED
 
 
 def asks(text: str) -> bool:

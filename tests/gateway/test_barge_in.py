@@ -81,9 +81,9 @@ class Scene:
 
     def pass_ticks(self, count: int) -> None:
         for _ in range(count):
-            self.playout.tick()
+            tick = self.playout.tick()
             self.now += CHUNK_S
-            self.perform(self.interruption.tick(self.talk, self.now))
+            self.perform(self.interruption.tick(tick.pcm, self.talk, self.now))
 
     def perform(self, actions: object) -> None:
         for action in actions:  # type: ignore[attr-defined]

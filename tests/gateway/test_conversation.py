@@ -69,7 +69,7 @@ def test_a_turn_from_question_to_history(talk: Conversation) -> None:
     talk.token(1, " you.", last=True, now=0)
     talk.voice(1, 1.0, last=True, now=0)
     assert of(talk.started(1), StateEvent) == [StateEvent(state="speaking")]
-    actions = talk.finished(1)
+    actions = talk.finished(1, 0)
     assert of(actions, CloseTurn) == [CloseTurn(1, "finished")]
     assert of(actions, StateEvent) == [StateEvent(state="idle")]
     assert prompt(talk.submit_text("And?", 0))[1:] == [
@@ -129,7 +129,7 @@ def test_what_belongs_to_an_old_turn_is_ignored(talk: Conversation) -> None:
     talk.interrupt()
     assert talk.token(1, "late", last=True, now=0) == []
     assert talk.voice(1, 1.0, last=True, now=0) == []
-    assert talk.started(1) == [] and talk.finished(1) == []
+    assert talk.started(1) == [] and talk.finished(1, 0) == []
     assert talk.stage_failed("llm", 1, "internal", "late") == []
 
 
@@ -264,7 +264,7 @@ def test_a_pause_does_not_disturb_a_typed_question(talk: Conversation) -> None:
 
 def test_a_held_turn_cannot_finish(talk: Conversation) -> None:
     talk.paused(1, "What?", 0.9, 1)
-    assert talk.finished(1) == []
+    assert talk.finished(1, 0) == []
 
 
 # ------------------------------------------------------------ faults
@@ -356,7 +356,7 @@ def test_the_history_is_bounded_and_starts_with_a_question(talk: Conversation) -
     for i in range(80):
         talk.submit_text(f"q{i}", 0)
         answer(talk, talk.epoch, f"a{i}")
-        talk.finished(talk.epoch)
+        talk.finished(talk.epoch, 0)
     messages = prompt(talk.submit_text("last", 0))
     assert len(messages) < 110
     assert messages[0][0] == "system" and messages[1][0] == "user"

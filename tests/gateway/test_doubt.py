@@ -69,7 +69,7 @@ def test_a_listener_s_word_lets_it_go_on_from_the_word_that_was_cut(
     final = talk.final(1, word, 2)
     assert of(final, BeginAnswer) == [] and of(final, CloseTurn) == []
     assert of(final, TranscriptEvent) == [TranscriptEvent(utterance=1, text="", final=True)]
-    talk.finished(1)
+    talk.finished(1, 0)
     assert prompt(talk.submit_text("And?", 3)) == [
         ("user", "Count."), ("assistant", ANSWER), ("user", "And?"),
     ]  # fmt: skip
@@ -115,7 +115,7 @@ def test_yes_answers_a_question_of_ours() -> None:
 
 def test_a_listener_s_word_over_the_very_end_is_no_question(talk: Conversation) -> None:
     talk.speech_started(1, 1)
-    talk.finished(1)
+    talk.finished(1, 0)
     assert of(talk.paused(1, "OK.", 0.9, 1), AnnounceTurn) == []
     assert of(talk.final(1, "OK.", 2), BeginAnswer) == []
     talk.speech_started(2, 3)
@@ -128,7 +128,7 @@ def test_yes_over_the_end_of_our_question_is_answered(talk: Conversation) -> Non
     talk.token(1, "Shall I go on?", last=True, now=0)
     talk.started(1)
     talk.speech_started(1, 1)
-    talk.finished(1)
+    talk.finished(1, 0)
     assert of(talk.final(1, "Yes.", 2), BeginAnswer)
 
 

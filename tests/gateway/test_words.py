@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.words import asks, is_backchannel, same_question, share_repeated, words_of
+from gateway.words import asks, is_backchannel, is_echo, same_question, share_repeated, words_of
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,22 @@ def test_repeated_words_count_in_order() -> None:
 def test_a_question_is_seen_by_its_mark() -> None:
     assert asks("Do you want more? ") and asks('Said "Really?"') and asks("好吗？")
     assert not asks("No.") and not asks("")
+
+
+SAID = "The sea is a vast and mysterious place, home to many ships."
+
+
+@pytest.mark.parametrize(
+    ("text", "sounds_like_it", "complete", "echo"),
+    [
+        ("a vast and mysterious place", False, True, True),
+        ("vast and mysteries place home", False, True, True),
+        ("many ships", False, True, False),  # a visitor who asks back
+        ("many ships", True, True, True),
+        ("Stop.", True, True, False),
+        ("Stop", True, False, True),  # too early to say
+        ("how many people live there", True, True, False),
+    ],
+)
+def test_our_own_words(text: str, sounds_like_it: bool, complete: bool, echo: bool) -> None:
+    assert is_echo(text, SAID, sounds_like_it=sounds_like_it, complete=complete) is echo

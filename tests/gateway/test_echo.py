@@ -1,0 +1,163 @@
+"""Our own voice in the microphone, with real speech: the room's echo, and a visitor over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soxr
+
+from gateway.actions import Action, DuckTurn, PauseTurn, ResumeTurn
+from gateway.barge_in import BargeIn
+from gateway.conversation import Conversation
+from gateway.echo import EchoGuard, Likeness
+from gateway.interruption import Interruption
+from gateway.playout import Playout
+from visavis.audio_file import read_mono
+
+CLIPS = Path(__file__).parents[1] / "clips"
+TICK_S = 0.02
+
+
+def leveled(name: str, rate_hz: int, level: float) -> np.ndarray:
+    """A clip with this effective amplitude: [N] float64."""
+    pcm = read_mono(CLIPS / name, rate_hz).astype(np.float64)
+    return np.asarray(pcm * level / np.sqrt(np.mean(pcm**2)))
+
+
+@pytest.fixture(scope="module")
+def answer() -> np.ndarray:
+    """What the avatar says: 3.5 s at 48 kHz."""
+    voice = np.clip(leveled("two_cities_01.wav", 48_000, 1700), -32768, 32767)
+    return voice[: len(voice) // 960 * 960].astype(np.int16)
+
+
+@pytest.fixture(scope="module")
+def visitor() -> np.ndarray:
+    return leveled("jfk.wav", 16_000, 1700)[6_000:]
+
+
+def microphone(answer: np.ndarray, *, echo_db: float, delay_ms: int) -> np.ndarray:
+    """What comes back of `answer` through a small room, and a little noise. [N] float64."""
+    draws = np.random.default_rng(1)
+    room = draws.normal(size=1600) * np.exp(-np.arange(1600) / 300)
+    room[0] = 6
+    dry = soxr.resample(answer.astype(np.float64), 48_000, 16_000)
+    wet = np.convolve(dry, room / np.sqrt(np.sum(room**2)))[: len(dry)] * 10 ** (echo_db / 20)
+    late = np.concatenate([np.zeros(16 * delay_ms), wet])[: len(wet)]
+    return np.asarray(late + draws.normal(size=len(late)) * 15)
+
+
+def likenesses(answer: np.ndarray, mic: np.ndarray) -> list[Likeness]:
+    """Every 100 ms, once there is a second of it."""
+    guard, found = EchoGuard(), []
+    for tick in range(len(mic) // 320):
+        guard.play(answer[960 * tick : 960 * (tick + 1)])
+        guard.hear(np.clip(mic[320 * tick : 320 * (tick + 1)], -32768, 32767).astype(np.int16))
+        if tick % 5 == 0 and (likeness := guard.likeness(0.2)) is not None:
+            found.append(likeness)
+    return found
+
+
+@pytest.mark.parametrize("echo_db", [-6, -12, -20])
+@pytest.mark.parametrize("delay_ms", [0, 150, 500])
+def test_an_echo_is_known_for_one(answer: np.ndarray, echo_db: float, delay_ms: int) -> None:
+    found = likenesses(answer, microphone(answer, echo_db=echo_db, delay_ms=delay_ms))
+    assert len(found) > 10
+    assert np.mean([likeness.is_echo for likeness in found]) >= 0.9
+    delay_s = float(np.median([likeness.delay_s for likeness in found]))
+    assert delay_s == pytest.approx(delay_ms / 1000, abs=0.02)
+
+
+def test_a_visitor_is_no_echo(answer: np.ndarray, visitor: np.ndarray) -> None:
+    mic = visitor[: len(answer) // 3]
+    found = likenesses(answer, mic)
+    assert np.mean([likeness.is_echo for likeness in found]) < 0.05
+
+
+def test_silence_is_nothing() -> None:
+    guard = EchoGuard()
+    assert guard.likeness(0.2) is None
+    for _ in range(200):
+        guard.play(np.zeros(960, np.int16))
+        guard.hear(np.zeros(320, np.int16))
+    assert guard.likeness(0.2) is None
+
+
+# ------------------------------------------------------------ in the conversation
+
+
+class Room:
+    """An avatar that speaks, and what its microphone hears. The VAD marks whatever is loud."""
+
+    def __init__(self, answer: np.ndarray) -> None:
+        self.now = 0.0
+        self.talk, self.playout = Conversation(), Playout()
+        self.interruption = Interruption("s", self.playout, BargeIn(0.18))
+        self.did: list[tuple[float, Action]] = []
+        self.talk.submit_text("Tell me.", 0)
+        self.talk.token(1, "It was the best of times, it was the worst.", last=True, now=0)
+        self.playout.open_turn(1)
+        self.playout.push_voice(1, answer, last=True)
+        self.talk.started(1)
+
+    def run(self, mic: np.ndarray, *, speech_at_s: float) -> None:
+        for tick in range(len(mic) // 320):
+            self.now += TICK_S
+            sound = mic[320 * tick : 320 * (tick + 1)]
+            self.interruption.hear(np.clip(sound, -32768, 32767).astype(np.int16), self.now)
+            if tick == round((speech_at_s + 0.1) / TICK_S):
+                self.interruption.begin(speech_at_s, self.now)
+                self.perform(self.talk.speech_started(1, self.now))
+                self.perform(self.interruption.judge(self.talk, self.now))
+            out = self.playout.tick()
+            self.talk.played(1, self.playout.played_samples / 48_000, self.now)
+            self.perform(self.interruption.tick(out.pcm, self.talk, self.now))
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            self.did.append((self.now, action))
+            if isinstance(action, DuckTurn | PauseTurn | ResumeTurn):
+                self.interruption.carry_out(action, self.now)
+
+
+def test_the_avatar_does_not_interrupt_itself(answer: np.ndarray) -> None:
+    room = Room(answer)
+    room.run(microphone(answer, echo_db=-10, delay_ms=120), speech_at_s=1.9)
+    assert [type(action) for _, action in room.did] == [DuckTurn, ResumeTurn]
+    assert room.did[0][0] == room.did[1][0]  # nobody has heard that
+    assert room.talk.doubt is not None and room.talk.doubt.echo
+    text = "It was the best of times."
+    assert room.talk.paused(1, text, 0.9, room.now) == [ResumeTurn(1, room.talk.turn.resume_s())]  # type: ignore[union-attr]
+    room.talk.final(1, text, room.now)
+    assert room.talk.turn is not None and room.talk.state == "speaking"
+
+
+def test_a_visitor_stops_it_over_its_own_echo(answer: np.ndarray, visitor: np.ndarray) -> None:
+    room = Room(answer)
+    mic = microphone(answer, echo_db=-12, delay_ms=120)
+    spoken_s = 1.9
+    start = round(spoken_s * 16_000)
+    mic[start:] += visitor[: len(mic) - start]
+    room.run(mic, speech_at_s=spoken_s)
+    paused_s = [at_s for at_s, action in room.did if isinstance(action, PauseTurn)]
+    assert len(paused_s) == 1 and paused_s[0] - spoken_s < 0.5
+    assert room.talk.partial(1, "And so my fellow")
+    assert room.talk.turn is None
+
+
+def test_the_tail_of_an_answer_is_not_answered(answer: np.ndarray) -> None:
+    talk = Conversation()
+    talk.submit_text("Tell me.", 0)
+    talk.token(1, "It was the best of times, it was the worst.", last=True, now=0)
+    talk.finished(1, 10.0)
+    talk.speech_started(1, 10.3)
+    talk.dismiss(10.4, echo=True)
+    assert talk.paused(1, "was the worst", 0.9, 10.5) == []
+    talk.final(1, "was the worst", 11)
+    assert talk.turn is None
+    talk.speech_started(2, 12.0)
+    talk.final(2, "it was the worst of all times", 13)
+    assert talk.turn is not None
