@@ -136,13 +136,13 @@ class Conversation:
         doubt = self._doubt
         if doubt is None or doubt.dismissed or (echo and doubt.echo):
             return []
-        doubt.echo, doubt.dismissed = echo, not echo
+        doubt.echo, doubt.dismissed, doubt.echoed = echo, not echo, doubt.echoed or echo
         return self._settle(self._resume(now))
 
     def partial(self, utterance: int, text: str) -> list[Action]:
         """What is understood so far. Words that contradict a held answer void it."""
         self._visitor_speaks = True
-        turn = self._turn
+        turn, text = self._turn, self._own_words(text)
         shown = Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
         if self._is_nothing(utterance, text, complete=False):
             return self._settle([shown])
@@ -155,7 +155,7 @@ class Conversation:
 
     def paused(self, utterance: int, text: str, probability: float, now: float) -> list[Action]:
         """The visitor may have finished with `text`: prepare an answer, held back."""
-        text = text.strip()
+        text = self._own_words(text)
         if self._is_nothing(utterance, text, complete=True):
             latest = self._doubt is not None and self._doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
@@ -174,7 +174,7 @@ class Conversation:
 
     def final(self, utterance: int, text: str, now: float) -> list[Action]:
         """The visitor has finished with `text`."""
-        text = text.strip()
+        text = self._own_words(text)
         if not text or self._is_nothing(utterance, text, complete=True):
             return self.discarded(utterance, now)
         self._visitor_speaks = False
@@ -252,13 +252,11 @@ class Conversation:
         if turn is None or not turn.confirmed:
             return []
         self._history.face(turn.text.strip())
-        self._turn = None
-        self._said = turn.text, now + ECHO_TAIL_S
+        self._turn, self._said = None, (turn.text, now + ECHO_TAIL_S)
         if self._doubt is not None:
             self._doubt.stopped, self._doubt.said = False, turn.text
-        return self._settle(
-            [CloseTurn(number, "finished"), Emit(TurnEvent(turn=number, event="finished"))]
-        )
+        event = TurnEvent(turn=number, event="finished")
+        return self._settle([CloseTurn(number, "finished"), Emit(event)])
 
     # ------------------------------------------------------------ faults and time
 
@@ -296,8 +294,9 @@ class Conversation:
         """Fail a turn that has stood still for too long. A held one waits for the visitor."""
         turn, doubt = self._turn, self._doubt
         if doubt is not None and doubt.stopped:
-            wordless = now - doubt.since_s > WORDLESS_S and not doubt.worded
-            return self.dismiss(now) if wordless else []
+            limit_s = self._timeout_s if doubt.worded else WORDLESS_S
+            doubt.dismissed = now - doubt.since_s > limit_s
+            return self._settle(self._resume(now)) if doubt.dismissed else []
         if turn is None or not turn.confirmed or now - turn.progress_at_s <= self._timeout_s:
             return []
         stage = turn.awaited_stage()
@@ -355,14 +354,17 @@ class Conversation:
         """End the open turn, and let nothing follow it yet."""
         return [*self._end_turn(reason), self._announce(reason)]
 
+    def _own_words(self, text: str) -> str:
+        """What of `text` the visitor has said."""
+        doubt = self._doubt
+        return (doubt.words_of_visitor(text, self._turn) if doubt else text).strip()
+
     def _is_nothing(self, utterance: int, text: str, *, complete: bool) -> bool:
         """Whether words over an answer ask for nothing, as far as they go."""
         doubt = self._doubt
-        if doubt is None:
-            return False
-        if doubt.utterance == utterance:
+        if doubt is not None and doubt.utterance == utterance:
             doubt.worded = doubt.worded or bool(text)
-        return doubt.is_nothing(text, self._turn, complete=complete)
+        return doubt is not None and doubt.is_nothing(text, self._turn, complete=complete)
 
     def _resume(self, now: float) -> list[Action]:
         """Let an answer go on that was kept waiting, or quiet."""

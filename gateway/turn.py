@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gateway.events import AnswerEvent, ServerEvent, TranscriptEvent, TurnEvent
 from gateway.heard import SpokenMark, heard_text, word_start_s
-from gateway.words import asks, is_backchannel, is_echo
+from gateway.words import asks, is_backchannel, is_echo, without_echo
 
 # Further back than this nobody remembers how the sentence went: it goes on where it stopped.
 LONGEST_RETURN_S = 1.0
@@ -113,8 +113,14 @@ class Doubt:
     """Only words can still make it an interruption."""
     echo: bool = False
     """What is heard of it is our own voice."""
+    echoed: bool = False
+    """It began as our own voice."""
     worded: bool = False
     """Something was understood of it."""
+
+    def words_of_visitor(self, text: str, turn: Turn | None) -> str:
+        """`text` without our own words, where the visitor spoke into our echo."""
+        return without_echo(text, self._said_by(turn)) if self.echoed and not self.echo else text
 
     def is_nothing(self, text: str, turn: Turn | None, *, complete: bool) -> bool:
         """Whether what is understood so far leaves the answer as it is."""
@@ -123,8 +129,14 @@ class Doubt:
             # What else is said in the same breath shows in its words.
             self.dismissed = True
             return True
-        following = turn.text[len(said) :].split()[:2] if turn is not None else ()
-        if is_echo(text, " ".join((said, *following)), sounds_like_it=self.echo, complete=complete):
-            self.echo = True
+        if is_echo(text, self._said_by(turn), sounds_like_it=self.echo, complete=complete):
+            self.echo = self.echoed = True
             return True
         return False
+
+    def _said_by(self, turn: Turn | None) -> str:
+        """What we have said, and are about to: the clock of the voice is that of its leaving."""
+        if turn is None:
+            return self.said
+        heard = turn.heard()
+        return " ".join((heard, *turn.text[len(heard) :].split()[:2]))

@@ -32,6 +32,7 @@ LONGEST_BACKCHANNEL_WORDS = 6
 # A recogniser understands most of an echo; a visitor says some of the answer's small words, too.
 _FEWEST_ECHOED_WORDS = 4
 _PROBABLY_REPEATED, _SURELY_REPEATED = 0.5, 0.8
+_BEHIND_ECHO = " \t.,!?;:…。，！？；：、"
 _ECHO_SPAN_WORDS = 12
 
 
@@ -121,6 +122,19 @@ def is_echo(text: str, said: str, *, sounds_like_it: bool, complete: bool) -> bo
     if not complete and len(words) < _FEWEST_ECHOED_WORDS:
         return True
     return share >= _PROBABLY_REPEATED
+
+
+def without_echo(text: str, said: str) -> str:
+    """`text` behind what its beginning repeats of `said`: a visitor who spoke into our echo."""
+    folded = unicodedata.normalize("NFC", text)
+    ends = [match.end() for match in _WORD.finditer(folded)]
+    words, own = words_of(folded), words_of(said)
+    if len(words) != len(ends):
+        return text
+    # Words that repeat count for, others against; the visitor begins where the sum is largest.
+    sums = [count * (2 * share_repeated(words[:count], own) - 1) for count in range(len(words) + 1)]
+    echoed = max(range(len(sums)), key=lambda count: (sums[count], -count))
+    return text if not echoed else folded[ends[echoed - 1] :].lstrip(_BEHIND_ECHO)
 
 
 def asks(text: str) -> bool:

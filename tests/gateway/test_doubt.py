@@ -150,11 +150,12 @@ def test_noise_without_a_word_stops_it_for_a_while_only(talk: Conversation) -> N
     assert of(talk.partial(1, "Hello there"), CloseTurn) == [CloseTurn(1, "interrupted")]
 
 
-def test_a_long_stop_is_no_fault(talk: Conversation) -> None:
+def test_a_stop_whose_end_nobody_tells_is_over_some_time(talk: Conversation) -> None:
     talk.speech_started(1, 1)
     talk.voice_persists()
-    talk.partial(1, "Yeah")
-    assert talk.check(1000) == []
+    talk.partial(1, "I")
+    assert talk.check(20.9) == []
+    assert of(talk.check(21.1), ResumeTurn) == [ResumeTurn(1, 1.0)]
 
 
 def test_somebody_who_coughs_twice_is_waited_for(talk: Conversation) -> None:

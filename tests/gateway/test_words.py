@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.words import asks, is_backchannel, is_echo, same_question, share_repeated, words_of
+from gateway.words import (
+    asks,
+    is_backchannel,
+    is_echo,
+    same_question,
+    share_repeated,
+    without_echo,
+    words_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -126,3 +134,16 @@ SAID = "The sea is a vast and mysterious place, home to many ships."
 )
 def test_our_own_words(text: str, sounds_like_it: bool, complete: bool, echo: bool) -> None:
     assert is_echo(text, SAID, sounds_like_it=sounds_like_it, complete=complete) is echo
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("The sea is a vast and mysterious place. Wait, what is it?", "Wait, what is it?"),
+        ("vax and mysterious place home to many. Stop", "Stop"),
+        ("The sea is a vast", ""),
+        ("What is the capital of France?", "What is the capital of France?"),
+    ],
+)
+def test_what_a_visitor_says_into_our_echo(text: str, rest: str) -> None:
+    assert without_echo(text, SAID) == rest
