@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from visavis.bus import Bus
+from visavis.cli.up import placed
 from visavis.discovery import Replica, discover
 from visavis.engine import EngineState
 from visavis.registration import Registration, placement
@@ -22,6 +23,14 @@ def test_a_gpu_comes_first_and_each_device_once() -> None:
 def test_a_step_down_tells_what_was_wanted() -> None:
     told = placement([STEPPED_DOWN, STEPPED_DOWN], "cuda:0")
     assert told == {"device": "cpu", "wanted": "cuda:0"}
+
+
+def test_the_status_table_tells_a_step_down() -> None:
+    def shown(device: str, wanted: str) -> str:
+        return placed(Replica("tts", "tts-1", "0.1.0", "127.0.0.1:5", "", device, wanted))
+
+    assert shown("cuda:0, cpu", "") == "cuda:0, cpu"
+    assert "cpu (not cuda:0)" in shown("cpu", "cuda:0")
 
 
 async def found(bus: Bus) -> list[Replica]:

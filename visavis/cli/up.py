@@ -121,7 +121,7 @@ async def _show(stack: Stack, console: Console, stop: asyncio.Event) -> None:
                     await stop.wait()
 
 
-def _placed(replica: Replica) -> str:
+def placed(replica: Replica) -> str:
     """Where a service's networks run, and that this is not where they were to."""
     if not replica.wanted_device:
         return replica.device
@@ -142,7 +142,7 @@ def _table(stack: Stack) -> Table:
             name,
             f"[{_COLOURS[child.state]}]{child.state}[/]",
             address,
-            _placed(replica) if replica else "",
+            placed(replica) if replica else "",
             str(child.pid or ""),
             f"{memory / 2**20:.0f} MiB",
         )
