@@ -18,7 +18,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,6 +74,7 @@ class Side:
     name: str
     turns: list[TurnFigures]
     interruptions: list[Interruption]
+    notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -82,6 +83,7 @@ class Side:
             "asked": len(self.turns),
             "counted": sum(turn.counted for turn in self.turns),
             "spoke_over_the_visitor": sum(turn.spoke_over for turn in self.turns),
+            "notes": self.notes,
             "turns": [turn.to_dict() for turn in self.turns],
             "interruptions": [sound.to_dict() for sound in self.interruptions],
         }
@@ -143,7 +145,7 @@ def _ours(model: str, plan: Plan, folder: Path, console: Console) -> Side:
                 run = await LatencyBench(client, processes, latency, lambda _: None).run(plan.clips)
                 into = BargeInBench(client, lambda _: None, "webrtc")
                 cut = await into.run([("interruption", clip) for clip in plan.interruptions])
-        return Side("visavis", run.turns, cut)
+        return Side("visavis", run.turns, cut, run.notes)
 
     with console.status(f"{model}: visavis, {len(plan.clips)} questions …"):
         return asyncio.run(run())
@@ -217,7 +219,8 @@ def summary(model: str, side: Side) -> str:
     """One line for who waits."""
     told = side.to_dict()
     figure = _spread(told["figures"]["first_sample_leaves"], "")
-    return f"{model}, {side.name}: {told['counted']} of {told['asked']} counted, {figure} s"
+    notes = "".join(f" ({note})" for note in side.notes)
+    return f"{model}, {side.name}: {told['counted']} of {told['asked']} counted, {figure} s{notes}"
 
 
 def table(model: str, sides: Sequence[dict[str, Any]]) -> Table:

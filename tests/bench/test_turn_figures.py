@@ -24,7 +24,20 @@ RECORD: dict[str, Any] = {
         {"name": "asr", "start_ms": 0.0, "end_ms": 200.0},
         {"name": "playout", "start_ms": 280.0, "end_ms": 300.0},
     ],
-    "timeline": {"overhead_ms": 4.0},
+    "timeline": {
+        "overhead_ms": 4.0,
+        "spans": [
+            {"stage": stage, "kind": kind, "chunk": chunk, "start_ms": 10.0, "end_ms": end_ms}
+            for stage, kind, chunk, end_ms in (
+                ("asr", "compute", "first", 60.0),
+                ("llm", "transfer", "first", 11.0),
+                ("llm", "queue", "first", 12.0),
+                ("tts", "transfer", "first", 11.5),
+                ("face", "queue", "first", 99.0),
+                ("tts", "queue", "last", 99.0),
+            )
+        ],
+    },
     "stage_seconds": {
         "llm": {"first_token": 0.08},
         "tts": {"first_phrase": 0.1, "first_voice": 0.13},
@@ -74,6 +87,9 @@ def test_each_figure_is_taken_from_the_end_of_speech() -> None:
     assert turn.figures["synthesis"] == pytest.approx(0.03)
     assert turn.figures["playout_wait"] == pytest.approx(0.02)
     assert turn.figures["overhead"] == pytest.approx(0.004)
+    assert turn.figures["recognition"] == pytest.approx(0.05)
+    assert turn.figures["transfer"] == pytest.approx(0.0025)
+    assert turn.figures["queue"] == pytest.approx(0.002)
     assert turn.answer_s == pytest.approx(0.8)
     assert turn.answer == "Fine."
 
@@ -112,7 +128,7 @@ def test_counters_give_means_and_underruns() -> None:
     }
     turn = measure(clip(), trace(answer(12.3)), RECORD, counters)
     assert turn.figures["server_first_frame"] == pytest.approx(0.35)
-    assert turn.figures["recognition"] == 0.0
+    assert turn.figures["recognition_late"] == 0.0
     assert turn.figures["synthesis_first_audio"] is None
     assert turn.underruns == 2
 

@@ -5,7 +5,7 @@ Definitions stand in docs/benchmarks.md. All figures are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from visavis.bench.trace import Trace
 SHORTEST_ANSWER_S = 0.4
 # A picture belongs to the first sample if it is the one that is shown with it.
 _PICTURE_S = 0.040
+_SPOKEN_STAGES = ("asr", "llm", "tts")
 
 
 @dataclass
@@ -105,7 +106,27 @@ def record_figures(record: Mapping[str, Any]) -> dict[str, float | None]:
         "first_phrase": phrase_s,
         "synthesis": None if voice_s is None or phrase_s is None else voice_s - phrase_s,
         "playout_wait": length("playout"),
-        "overhead": _seconds(record.get("timeline", {}).get("overhead_ms")),
+        **timeline_figures(record.get("timeline", {})),
+    }
+
+
+def timeline_figures(timeline: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the turn's timeline tells apart, of the way to the first sound (asr, llm, tts)."""
+    spans = [span for span in timeline.get("spans", ()) if span["chunk"] == "first"]
+
+    def total(kind: str, stages: Collection[str]) -> float | None:
+        lengths = [
+            span["end_ms"] - span["start_ms"]
+            for span in spans
+            if span["kind"] == kind and span["stage"] in stages
+        ]
+        return sum(lengths) / 1000 if spans else None
+
+    return {
+        "overhead": _seconds(timeline.get("overhead_ms")),
+        "recognition": total("compute", ("asr",)),
+        "queue": total("queue", _SPOKEN_STAGES),
+        "transfer": total("transfer", _SPOKEN_STAGES),
     }
 
 
@@ -118,7 +139,7 @@ def counter_figures(counters: Mapping[str, float]) -> dict[str, float | None]:
 
     return {
         "server_first_frame": mean("first_frame_seconds"),
-        "recognition": mean("asr_final_seconds"),
+        "recognition_late": mean("asr_final_seconds"),
         "synthesis_first_audio": mean("tts_ttfa_seconds"),
     }
 

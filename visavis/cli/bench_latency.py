@@ -40,10 +40,13 @@ FIGURES = {
     "overhead": "s",
     "endpoint_wait": "s",
     "recognition": "s",
+    "recognition_late": "s",
     "first_token": "s",
     "first_phrase": "s",
     "synthesis": "s",
     "playout_wait": "s",
+    "queue": "s",
+    "transfer": "s",
     "cpu_s": "CPU s",
     "memory_bytes": "MB",
 }
