@@ -14,16 +14,18 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
 from services.asr.hearing import Hearing
+from services.asr.servicer import open_hearing
+from services.asr.settings import AsrSettings
 from services.asr.whisper import Whisper
 from tests.asr.test_whisper_rebuild import tiny_weights, write_model
 from tests.makers import seeded
 from tests.makers.compiling import compile_plans
 from tests.parity import Parity
 from visavis.engine import Engine, open_engine
-from visavis.errors import InvalidInputError
+from visavis.errors import InvalidInputError, ModelStoreError, SettingsError
 from visavis.makers.bundle import BundleOrder
 from visavis.makers.whisper import make_whisper
-from visavis.models import load_manifest
+from visavis.models import load_manifest, profile
 from visavis.models.prepare.safetensors_file import write_safetensors
 from visavis.plans.graphs import float_graph
 
@@ -220,3 +222,22 @@ def test_its_plans_compile(
     monkeypatch.setattr("visavis.models.prepare.whisper_graph._LARGEST_FLOAT_BYTES", 1000)
     monkeypatch.setattr("visavis.models.prepare.whisper_graph._LARGE_MATRIX", 500)
     assert len(compile_plans("ear", models, "fp16", ("decoder-first", "decoder-next"))) == 2
+
+
+def test_the_setting_names_recognisers_of_ones_own(
+    make: Callable[..., tuple[Engine, Engine]], tmp_path: Path, bundle: Callable[[str], Path]
+) -> None:
+    make(transformers_folder(tmp_path / "hf", "english"))
+    models = tmp_path / "models"
+    for name in profile("tiny")["asr"]:
+        (models / name).symlink_to(bundle(name))
+    settings = AsrSettings(recognisers=" ear ,", model_dir=models, profile="tiny")
+    hearing = open_hearing(settings)
+    assert hearing.bundles[0] == "ear"  # so it keeps the languages that it knows
+    hearing.close()
+    wrong = settings.model_copy(update={"recognisers": "whisper-base"})
+    with pytest.raises(SettingsError, match="whisper-base was not made with"):
+        open_hearing(wrong)
+    absent = settings.model_copy(update={"recognisers": "nose"})
+    with pytest.raises(ModelStoreError, match="no bundle named 'nose'"):
+        open_hearing(absent)
