@@ -44,9 +44,9 @@ Speak or type to a face, and it answers with voice and lips in step.
    (fragmented mp4 with H.264 and AAC to the client; the speaker's microphone as binary
    messages of 16-bit little-endian mono PCM at 16 kHz, 20 ms each).
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
-   `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `pong`; client to server:
-   `{"type": "text", "text": "…"}`, `{"type": "interrupt"}`,
-   `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?}`, `{"type": "ping"}`.
+   `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `warning`, `pong`; client
+   to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?}`, `{"type": "ping"}`.
 
 Every error from 400 on is `{"error": {"code", "message"}}`. Where the gateway has an API
 key: `Authorization: Bearer KEY`; for WebSockets also `?api_key=KEY` or the subprotocol

@@ -64,11 +64,14 @@ class BusFeed:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self._stack.aclose()
 
-    def announce(self, turn: int, reason: str, *, held: bool = False) -> None:
-        """Make `turn` the epoch; what waits of older turns is dropped unread."""
+    def announce(self, turn: int, reason: str, *, held: bool = False, style: str = "") -> None:
+        """Make `turn` the epoch; what waits of older turns is dropped unread.
+
+        style: of this turn alone.
+        """
         for subscription in self._subscriptions:
             subscription.advance(turn)
-        self._put(Kind.TURN, TurnChunk(Place(self._session, turn, 0, 0), reason, held))
+        self._put(Kind.TURN, TurnChunk(Place(self._session, turn, 0, 0), reason, held, style))
         self._clock_seq = 0
 
     def mic(self, pts: int, pcm: NDArray[np.int16]) -> None:

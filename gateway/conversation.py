@@ -212,7 +212,7 @@ class Conversation:
             return []
         turn.take_text(text, last=last, now=now)
         actions: list[Action] = []
-        if turn.confirmed:
+        if turn.confirmed and (text or last):
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
         return self._settle(actions)
 

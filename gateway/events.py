@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from visavis.errors import InvalidInputError
+from visavis.styles import STYLES
 
 MAX_TEXT_CHARACTERS = 8000
 MAX_MESSAGE_CHARACTERS = 64_000
@@ -27,6 +28,16 @@ TypedText = Annotated[
     str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(readable)
 ]
 """What a visitor types: more than spaces and control characters."""
+
+
+def _known_style(name: str) -> str:
+    if name and name not in STYLES:
+        raise ValueError(f"there is no style {name[:40]!r}; known are {', '.join(STYLES)}")
+    return name
+
+
+StyleName = Annotated[str, Field(max_length=40), AfterValidator(_known_style)]
+"""How something is said; empty: nothing in particular."""
 
 
 class Event(BaseModel):
@@ -47,6 +58,7 @@ class SessionEvent(Event):
     voice: str = Field(description="Empty: the best voice of the language")
     avatar: str = Field(description="Empty: the default avatar")
     speed: float = 1.0
+    style: str = Field(default="", description="How answers are said, for example happy")
 
 
 class StateEvent(Event):
@@ -151,6 +163,15 @@ class ErrorEvent(Event):
     message: str
 
 
+class WarningEvent(Event):
+    """Something that was asked for cannot be done; the turn goes on without it."""
+
+    type: Literal["warning"] = "warning"
+    turn: int
+    code: str = Field(description="unsupported: the voice cannot do all of a style")
+    message: str
+
+
 class PongEvent(Event):
     """Answer to a ping."""
 
@@ -165,6 +186,7 @@ ServerEvent: TypeAlias = (
     | TurnEvent
     | LatencyEvent
     | ErrorEvent
+    | WarningEvent
     | PongEvent
 )
 
@@ -177,6 +199,7 @@ class TextCommand(Event):
 
     type: Literal["text"]
     text: TypedText
+    style: StyleName = ""
 
 
 class InterruptCommand(Event):
@@ -193,6 +216,7 @@ class UpdateCommand(Event):
     voice: str | None = Field(default=None, max_length=64)
     avatar: str | None = Field(default=None, max_length=64)
     speed: float | None = Field(default=None, ge=0.5, le=2.0)
+    style: StyleName | None = None
 
 
 class PingCommand(Event):

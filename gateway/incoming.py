@@ -6,12 +6,16 @@ import logging
 
 from gateway.actions import Action
 from gateway.conversation import Conversation
+from gateway.events import WarningEvent
 from gateway.heard import SpokenMark
 from gateway.pictures import Picture
 from gateway.playout import Playout
 from gateway.sound import VoiceResampler
 from gateway.timeline import RATE_HZ
-from visavis.media import PcmChunk, TranscriptChunk, TranscriptEvent, VideoChunk
+from gateway.turn import Turn
+from visavis.media import PcmChunk, TokenChunk, TranscriptChunk, TranscriptEvent, VideoChunk
+from visavis.styles import CaptionText
+from visavis.v1 import control_pb2
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +59,42 @@ def picture_of(chunk: VideoChunk) -> Picture | None:
         payload=chunk.payload,
         last=chunk.place.last,
     )
+
+
+class AnswerInput:
+    """The text of one turn after the other as it is shown and remembered: without style tags."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+        self._captions = CaptionText()
+
+    def push(self, chunk: TokenChunk) -> str:
+        """What of the chunk's text is to be shown now; a tag that is not complete waits."""
+        if chunk.place.turn != self._turn:
+            self._turn, self._captions = chunk.place.turn, CaptionText()
+        return self._captions.feed(chunk.text, last=chunk.place.last)
+
+
+class Notices:
+    """What the stages say they cannot do; of a held turn it is told once that is heard."""
+
+    def __init__(self) -> None:
+        self._held: list[WarningEvent] = []
+
+    def add(self, notice: control_pb2.TurnNotice, turn: Turn | None) -> list[WarningEvent]:
+        """What to tell now. turn: the one that is open."""
+        if turn is None or turn.number != notice.turn:
+            return []
+        event = WarningEvent(turn=notice.turn, code=notice.code, message=notice.message)
+        if turn.confirmed:
+            return [event]
+        self._held.append(event)
+        return []
+
+    def confirmed(self, turn: int) -> list[WarningEvent]:
+        """What to tell now that a held turn is heard."""
+        due, self._held = [event for event in self._held if event.turn == turn], []
+        return due
 
 
 class VoiceInput:

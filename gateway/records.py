@@ -17,6 +17,7 @@ from gateway.events import (
     StageTime,
     TranscriptEvent,
     TurnEvent,
+    WarningEvent,
 )
 
 KEPT_TURNS = 100
@@ -35,6 +36,9 @@ class TurnRecord(BaseModel):
     )
     heard: str | None = Field(default=None, description="What was audible, where cut off")
     reason: str | None = Field(default=None, description="Why it was interrupted or failed")
+    warnings: list[str] = Field(
+        default_factory=list, description="What was asked for and could not be done"
+    )
     stages: list[StageTime] = Field(
         default_factory=list,
         description="Milliseconds from the end of the visitor's speech or the text's arrival",
@@ -104,7 +108,7 @@ class Records:
     def observe(self, event: ServerEvent) -> None:
         """Note what `event` says about its turn."""
         if isinstance(event, ErrorEvent) or not isinstance(
-            event, TranscriptEvent | AnswerEvent | TurnEvent | LatencyEvent
+            event, TranscriptEvent | AnswerEvent | TurnEvent | LatencyEvent | WarningEvent
         ):
             return
         if event.turn is None:
@@ -122,6 +126,8 @@ class Records:
         elif isinstance(event, TurnEvent):
             record.state = event.event
             record.reason, record.heard = event.reason, event.heard
+        elif isinstance(event, WarningEvent):
+            record.warnings.append(event.message)
         else:
             self._latencies[event.turn] = event
             record.stages, record.voice_to_voice_ms = event.stages, event.voice_to_voice_ms

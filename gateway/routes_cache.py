@@ -98,7 +98,7 @@ async def _phrases(gateway: Gateway) -> list[PhrasesInfo]:
 async def warm(gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
     """Read the file of answers anew and have the voice of its texts made.
 
-    For another voice or speed than the default one, too: what is ready speaks at once.
+    For another voice, speed or style than the default one, too: what is ready speaks at once.
     """
     await gateway.desk.reload()
     await gateway.catalog.check_voice(body.voice)
@@ -113,16 +113,18 @@ async def warm(gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
         )
     if not gateway.prerenderer.replicas():
         raise StageLostError("tts: no replica is running")
-    lines = _lines(gateway.prerenderer, texts, body.voice, body.speed)
+    lines = _lines(gateway.prerenderer, texts, body)
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
 async def _lines(
-    prerenderer: Prerenderer, texts: Sequence[tuple[str, str]], voice: str, speed: float
+    prerenderer: Prerenderer, texts: Sequence[tuple[str, str]], wanted: WarmRequest
 ) -> AsyncIterator[str]:
     total = len(texts) * len(prerenderer.replicas())
     done = 0
-    async for ready in prerenderer.make(texts, voice=voice, speed=speed):
+    async for ready in prerenderer.make(
+        texts, voice=wanted.voice, speed=wanted.speed, style=wanted.style
+    ):
         done += 1
         line = {**dataclasses.asdict(ready), "done": done, "total": max(done, total)}
         yield json.dumps(line, ensure_ascii=False) + "\n"

@@ -52,6 +52,8 @@ async def voices(
                 sample_rate_hz=v.sample_rate_hz,
                 licence=v.licence,
                 description=v.description,
+                controls=list(v.controls),
+                styles=list(v.styles),
             )
             for v in await gateway.catalog.voices(language)
         ]

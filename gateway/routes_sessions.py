@@ -36,6 +36,7 @@ def info_of(session: Session) -> SessionInfo:
         avatar=options.avatar,
         persona=session.persona,
         speed=options.speed,
+        style=options.style,
         state=session.state,
         welcome=session.answering.welcome.text,
         viewers=session.audience.present,
@@ -66,7 +67,7 @@ async def create(request: Request, body: SessionRequest, gateway: TheGateway) ->
     503 with Retry-After where one of them has none free. A session that nobody is
     connected to ends by itself after a while.
     """
-    options = Options(body.language, body.voice, body.avatar, body.speed)
+    options = Options(body.language, body.voice, body.avatar, body.speed, body.style)
     await gateway.catalog.check_voice(body.voice)
     persona = gateway.settings.persona if body.persona is None else body.persona
     welcome = body.welcome if isinstance(body.welcome, str) else ""
@@ -94,7 +95,7 @@ async def get(session: TheSession) -> SessionInfo:
 
 @router.patch("/{session_id}", responses=responses(400, 404, 413, 422, 503))
 async def update(session: TheSession, body: SessionChange, gateway: TheGateway) -> SessionInfo:
-    """Change language, voice, avatar or speed; takes effect from the next turn on."""
+    """Change language, voice, avatar, speed or style; takes effect from the next turn on."""
     await change_session(session, gateway.catalog, body.model_dump(exclude_unset=True))
     return info_of(session)
 
@@ -112,7 +113,7 @@ async def submit_text(session: TheSession, body: TextRequest) -> TurnNumber:
 
     The answer comes as media and as events; the turn's number finds it again.
     """
-    return TurnNumber(turn=session.submit_text(body.text))
+    return TurnNumber(turn=session.submit_text(body.text, body.style))
 
 
 @router.post("/{session_id}/interrupt", responses=responses(404))

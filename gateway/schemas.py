@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from gateway.events import TypedText, readable
+from gateway.events import StyleName, TypedText, readable
 from gateway.recording import Phase, Scope
+from visavis.styles import STYLES
 
 LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$"
 NAME = r"^[A-Za-z0-9_.-]{0,64}$"
@@ -34,6 +35,11 @@ class SessionRequest(Body):
         description="What the language model is told it is; absent: the gateway's own",
     )
     speed: float = Field(1.0, ge=0.5, le=2.0, description="Of the voice; 1 is normal")
+    style: StyleName = Field(
+        "",
+        description=f"How answers are said, by voice and face: {', '.join(STYLES)}. What the voice "
+        "cannot do of it is told in a warning event",
+    )
     welcome: bool | Welcome = Field(
         default=False,
         description="Said once somebody watches: true, the phrase configured for the language and "
@@ -48,6 +54,7 @@ class SessionChange(Body):
     voice: str | None = Field(default=None, pattern=NAME)
     avatar: str | None = Field(default=None, pattern=NAME)
     speed: float | None = Field(default=None, ge=0.5, le=2.0)
+    style: StyleName | None = None
 
 
 class SessionInfo(BaseModel):
@@ -59,6 +66,7 @@ class SessionInfo(BaseModel):
     avatar: str
     persona: str
     speed: float
+    style: str
     state: Literal["idle", "listening", "thinking", "speaking"]
     welcome: str = Field(description="What is still to be said first; empty: nothing")
     viewers: int
@@ -87,6 +95,7 @@ class Answer(BaseModel):
 
 class TextRequest(Body):
     text: TypedText
+    style: StyleName = Field("", description="Of this answer alone; empty: the session's")
 
 
 class TurnNumber(BaseModel):
@@ -114,6 +123,8 @@ class VoiceInfo(BaseModel):
     sample_rate_hz: int
     licence: str
     description: str
+    controls: list[str] = Field(description="What can be changed: speed, pitch_range …")
+    styles: list[str] = Field(description="Styles of which it can do everything")
 
 
 class VoiceList(BaseModel):
@@ -210,6 +221,7 @@ class WarmRequest(Body):
     language: str = Field("", max_length=35, description="BCP 47; empty: all in the file")
     voice: str = Field("", pattern=NAME, description="From /v1/voices; empty: the best one")
     speed: float = Field(1.0, ge=0.5, le=2.0)
+    style: StyleName = Field("", description="Of the session; tags in the texts count besides")
 
 
 class CacheCleared(BaseModel):

@@ -22,7 +22,7 @@ from gateway.bus_feed import BusFeed
 from gateway.conversation import Conversation, State
 from gateway.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.hub import EventHub, Listener
-from gateway.incoming import VoiceInput, heard, picture_of
+from gateway.incoming import AnswerInput, Notices, VoiceInput, heard, picture_of
 from gateway.interruption import Interruption
 from gateway.keyframes import KeyframeThrottle
 from gateway.microphone import Microphone
@@ -96,6 +96,7 @@ class Session:
                 Kind.VIDEO: self._on_video,
             },
         )
+        self._answer, self._notices = AnswerInput(), Notices()
         self._voice = VoiceInput(self._playout)
         self._ticks = 0
         self._stopwatch = Stopwatch(session_id, registry.clocks)
@@ -161,12 +162,12 @@ class Session:
         self._hub.leave(listener)
         self.touch()
 
-    def submit_text(self, text: str) -> int:
-        """The visitor typed `text`; returns the turn that answers it."""
+    def submit_text(self, text: str, style: str = "") -> int:
+        """The visitor typed `text`; returns the turn that answers it, in `style` if given."""
         self.touch()
         now = self._clock.now()
         self._stopwatch.asked(now)
-        self._perform(self._conversation.submit_text(text, now))
+        self._perform(self._conversation.submit_text(text, now), style)
         return self._conversation.epoch
 
     def interrupt(self) -> int:
@@ -223,6 +224,9 @@ class Session:
             failed, code = event.turn_failed, event.turn_failed.code.lower()
             told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
             self._perform(told)
+        elif kind == "turn_notice":
+            for warning in self._notices.add(event.turn_notice, self._conversation.turn):
+                self._emit(warning)
         elif kind == "turn_finished":
             finished = event.turn_finished
             self.records.reported(finished.turn, service, finished.seconds)
@@ -252,9 +256,9 @@ class Session:
         self._perform(self._interruption.judge(self._conversation, now))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
-        now, place = self._clock.now(), chunk.place
+        now, place, text = self._clock.now(), chunk.place, self._answer.push(chunk)
         self._stopwatch.token(chunk, now)
-        self._perform(self._conversation.token(place.turn, chunk.text, last=place.last, now=now))
+        self._perform(self._conversation.token(place.turn, text, last=place.last, now=now))
 
     def _on_voice(self, chunk: media.PcmChunk) -> None:
         turn, now = chunk.place.turn, self._clock.now()
@@ -326,12 +330,12 @@ class Session:
 
     # ------------------------------------------------------------ carrying out
 
-    def _perform(self, wanted: Sequence[actions.Action]) -> None:
+    def _perform(self, wanted: Sequence[actions.Action], style: str = "") -> None:
         for action in wanted:
             self._waste.observe(action)
             match action:
                 case actions.AnnounceTurn():
-                    self._announce(action)
+                    self._announce(action, style if action.opens else "")
                 case actions.BeginAnswer():
                     self._background.start(self._begin(action))
                 case actions.ReadAhead():
@@ -340,6 +344,8 @@ class Session:
                     self._playout.confirm(action.turn)
                     self._feed.clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
+                    for warning in self._notices.confirmed(action.turn):
+                        self._emit(warning)
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     self._interruption.carry_out(action, self._clock.now())
                     if self._playout.playing:
@@ -349,7 +355,7 @@ class Session:
                 case actions.Emit():
                     self._emit(action.event)
 
-    def _announce(self, action: actions.AnnounceTurn) -> None:
+    def _announce(self, action: actions.AnnounceTurn, style: str) -> None:
         now = self._clock.now()
         self._interruption.void(action.reason, now)
         self._voice.begin()
@@ -358,7 +364,7 @@ class Session:
             self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
         else:
             self._playout.void(action.turn)
-        self._feed.announce(action.turn, action.reason, held=action.held)
+        self._feed.announce(action.turn, action.reason, held=action.held, style=style)
 
     async def _begin(self, action: actions.BeginAnswer) -> None:
         try:

@@ -117,7 +117,7 @@ async def _obey(session: Session, gateway: Gateway, text: str | None) -> ServerE
         command = parse_command(text)
         match command:
             case TextCommand():
-                session.submit_text(command.text)
+                session.submit_text(command.text, command.style)
             case InterruptCommand():
                 session.interrupt()
             case UpdateCommand():

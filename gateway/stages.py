@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gateway.actions import Message
@@ -32,6 +32,7 @@ class Options:
     voice: str = ""
     avatar: str = ""
     speed: float = 1.0
+    style: str = ""
 
     def event(self, session: str) -> SessionEvent:
         """As listeners of `session` are told."""
@@ -97,8 +98,7 @@ class Stages:
         self._face_stale = self._face_stale or options.avatar != before.avatar
         if options.language != before.language:
             await self._leases["asr"].send(asr_pb2.AsrAttachRequest(language=options.language))
-        spoken = (options.language, options.voice, options.speed)
-        if spoken != (before.language, before.voice, before.speed):
+        if replace(options, avatar=before.avatar) != before:
             synthesis = self._synthesis()
             await self._leases["tts"].send(tts_pb2.TtsAttachRequest(synthesis=synthesis))
 
@@ -154,7 +154,10 @@ class Stages:
     def _synthesis(self) -> tts_pb2.SynthesisConfig:
         options = self._options
         return tts_pb2.SynthesisConfig(
-            language=options.language, voice=options.voice, speed=options.speed
+            language=options.language,
+            voice=options.voice,
+            speed=options.speed,
+            style=options.style,
         )
 
 

@@ -18,7 +18,7 @@ KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."
 WELCOME = "Hello, and welcome to the museum."
 _ANSWERS = {
     "answers": [
-        {"language": "en", "questions": [KNOWN_QUESTION], "answer": KNOWN_ANSWER},
+        {"language": "en", "questions": [KNOWN_QUESTION], "answer": f"[happy] {KNOWN_ANSWER}"},
     ],
     "welcome": [{"language": "en", "text": WELCOME}],
 }

@@ -62,14 +62,21 @@ class Prerenderer:
         return [s.replica for s in self._registry.replicas("tts") if s.healthy]
 
     async def make(
-        self, texts: Sequence[tuple[str, str]], *, voice: str = "", speed: float = 1.0
+        self,
+        texts: Sequence[tuple[str, str]],
+        *,
+        voice: str = "",
+        speed: float = 1.0,
+        style: str = "",
     ) -> AsyncIterator[Prerendered]:
         """Texts with their languages, each on each replica. Raises StageLostError without any."""
         replicas = self.replicas()
         if not replicas:
             raise StageLostError("tts: no replica is running")
         for language, text in texts:
-            config = tts_pb2.SynthesisConfig(language=language, voice=voice, speed=speed)
+            config = tts_pb2.SynthesisConfig(
+                language=language, voice=voice, speed=speed, style=style
+            )
             for replica in replicas:
                 yield await self._make(replica, text, config)
 

@@ -12,7 +12,7 @@ import { EventChannel } from "./events.js";
 import { SocketMedia } from "./media_ws.js";
 import { WebRtcMedia } from "./webrtc.js";
 
-const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency", "error"];
+const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency", "error", "warning"];
 /** No reason to give up WebRTC: no session, its microphone still taken, no answer at all. */
 const TEMPORARY = [404, 409, 0];
 const FIRST_RETRY_MS = 500;

@@ -192,6 +192,7 @@ class Page {
     on("turn", (detail) => this.captions.turn(detail));
     on("latency", (detail) => this.latency.show(detail));
     on("error", ({ message }) => this.toasts.error(message));
+    on("warning", ({ message }) => this.toasts.show(message));
     on("notice", ({ key }) => this.toasts.show(text(key)));
     on("session", ({ id }) => (document.body.dataset.session = id));
   }

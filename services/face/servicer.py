@@ -247,15 +247,15 @@ async def _frames(
     options: FaceOptions,
     voice_only: bool,
 ) -> AsyncIterator[Frame]:
-    """Every frame as soon as its lips are known. With `voice_only` mel has nothing to tell."""
+    """Every frame as soon as its lips are known. With `voice_only` mel tells the style alone."""
     async for request in requests:
         kind = request.WhichOneof("request")
-        if kind == "mel" and voice_only and not options.from_voice:
-            continue
         if kind == "mel" and not options.from_voice:
             mel = MelChunk.of(_in_turn(request.mel))
             if len(mel.mel):
                 animator.express(_ANIMATED_TURN, mel.start_s, mel.style)
+            if voice_only:
+                continue
             lips = await hearing.mel(mel)
         elif kind == "voice":
             lips = await hearing.voice(PcmChunk.of(_in_turn(request.voice)))

@@ -92,9 +92,7 @@ class FaceSession:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Subscribed to what the session says of its turns, for as long as it lasts."""
-        kinds = [Kind.TURN, Kind.CLOCK, Kind.VOICE]
-        if not self._from_voice:
-            kinds.append(Kind.MEL)
+        kinds = [Kind.TURN, Kind.CLOCK, Kind.VOICE, Kind.MEL]
         async with contextlib.AsyncExitStack() as stack:
             for kind in kinds:
                 limit = _VOICE_CHUNKS_WAITING if kind is Kind.VOICE else 64
@@ -104,9 +102,7 @@ class FaceSession:
 
     def work(self) -> Sequence[Coroutine[Any, Any, None]]:
         """What has to run while the lease lasts."""
-        heard: list[Coroutine[Any, Any, None]] = [self._hear(Kind.VOICE)]
-        if not self._from_voice:
-            heard.append(self._hear(Kind.MEL))
+        heard = (self._hear(Kind.VOICE), self._hear(Kind.MEL))
         return [self._animate(), self._watch_turns(), self._watch_clock(), *heard]
 
     def request_keyframe(self, codec: VideoCodec) -> None:
@@ -148,6 +144,8 @@ class FaceSession:
             try:
                 if isinstance(chunk, MelChunk):
                     self._express(chunk)
+                    if self._from_voice:
+                        continue  # only how it is said
                     lips = await self._hearing.mel(chunk)
                 else:
                     assert isinstance(chunk, PcmChunk)

@@ -267,7 +267,12 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
 
     async def ListVoices(self, _request: Any, _context: Any) -> Any:
         voice = tts_pb2.Voice(
-            name="ada", languages=["en"], gender="female", sample_rate_hz=VOICE_RATE_HZ
+            name="ada",
+            languages=["en"],
+            gender="female",
+            sample_rate_hz=VOICE_RATE_HZ,
+            controls=["speed"],
+            styles=["neutral"],
         )
         return tts_pb2.ListVoicesResponse(voices=[voice])
 

@@ -11,12 +11,14 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from visavis.cli.output import check_output
 from visavis.cli.running_gateway import running_gateway
 from visavis.client import MIC_RATE_HZ, GatewayError, GatewaySession
 from visavis.errors import InvalidInputError, VisavisError
+from visavis.styles import STYLES
 
 _SOUND_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".webm"}
 # After the sound has ended: pauses are judged, the answer thought and spoken.
@@ -32,6 +34,7 @@ class Exchange:
     answer: str = ""
     stages: list[dict[str, Any]] = field(default_factory=list)
     voice_to_voice_ms: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
 
 def ask(
@@ -44,6 +47,9 @@ def ask(
     language: Annotated[str, typer.Option(help="en or zh.")] = "en",
     avatar: Annotated[str, typer.Option(help="Avatar; empty: the default one.")] = "",
     voice: Annotated[str, typer.Option(help="Voice; empty: the language's best.")] = "",
+    style: Annotated[
+        str, typer.Option(help=f"How it is said by voice and face: {', '.join(STYLES)}.")
+    ] = "",
     url: Annotated[
         str, typer.Option(help="Gateway to ask. If none answers there, a stack is started.")
     ] = "http://127.0.0.1:8080",
@@ -63,7 +69,7 @@ def ask(
 
     async def run() -> tuple[Exchange, bytes | None]:
         async with running_gateway(url, api_key, profile, console, command="ask") as client:
-            options = {"language": language, "avatar": avatar, "voice": voice}
+            options = {"language": language, "avatar": avatar, "voice": voice, "style": style}
             async with client.session(**options) as session:
                 return await converse(session, question, spoken, record=output is not None)
 
@@ -126,6 +132,8 @@ async def _follow(session: GatewaySession, exchange: Exchange) -> None:
             exchange.transcript = event["text"]
         elif kind == "error":
             raise GatewayError(event["code"], event["message"])
+        elif kind == "warning":
+            exchange.warnings.append(event["message"])
         elif event.get("turn", 0) < exchange.turn:
             continue
         elif kind == "turn" and event["event"] == "opened":
@@ -146,6 +154,8 @@ def _print(exchange: Exchange, output: Path | None, console: Console) -> None:
     if exchange.transcript:
         console.print(f"[bold]You:[/bold] {exchange.transcript}", highlight=False)
     console.print(f"[bold]Avatar:[/bold] {exchange.answer.strip()}", highlight=False)
+    for warning in exchange.warnings:
+        console.print(f"[yellow]Note:[/yellow] {escape(warning)}", highlight=False)
     table = Table("stage", "from (ms)", "to (ms)", box=None)
     for stage in exchange.stages:
         table.add_row(stage["name"], f"{stage['start_ms']:.0f}", f"{stage['end_ms']:.0f}")

@@ -68,13 +68,14 @@ def warm(
     language: Annotated[str, typer.Option(help="Only this one, en or zh; empty: all.")] = "",
     voice: Annotated[str, typer.Option(help="Voice; empty: the language's best.")] = "",
     speed: Annotated[float, typer.Option(min=0.5, max=2.0, help="Speed of the voice.")] = 1.0,
+    style: Annotated[str, typer.Option(help="Style of the session, such as happy.")] = "",
 ) -> None:
     """Read the file of answers anew, and make the voice of all its texts ready.
 
     The default voice is made ready by itself when a gateway starts; this is for a file that
     has changed, after `visavis cache clear`, and for sessions with another voice or speed.
     """
-    wanted = {"language": language, "voice": voice, "speed": speed}
+    wanted = {"language": language, "voice": voice, "speed": speed, "style": style}
     console = Console(highlight=False)
     ready, errors, evicted, phrases = 0, [], 0, 0
     columns = (
