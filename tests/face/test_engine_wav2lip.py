@@ -126,6 +126,17 @@ def test_a_picture_that_is_only_darker_is_matched_to_the_photograph() -> None:
     assert np.abs(pasted.astype(int) - crop().person).max() <= 1
 
 
+def test_an_open_mouth_does_not_change_the_light_of_the_cheeks() -> None:
+    opened = crop().reference * 0.9
+    opened[58:80, 34:62] = (0.1, 0.02, 0.02)
+    opened[80:] = crop().reference[70:86] * 0.9
+    pasted = crop().paste(opened).astype(int)
+    cheeks = np.s_[40:100, 50:120]
+    mouth = np.s_[60:120, 175:240]
+    assert np.abs(pasted[cheeks] - crop().person[cheeks]).mean() < 2
+    assert pasted[mouth].mean() < 60
+
+
 def test_a_mark_of_the_network_stands_where_it_drew_it() -> None:
     marked = crop().reference.copy()
     marked[70:78, 40:56] = (0.0, 1.0, 0.0)

@@ -25,11 +25,15 @@ _FOREHEAD = 0.1
 _BELOW_CHIN = 0.05
 _SIDE_INSET, _CHIN_ROOM = 0.94, 1.08
 """The mask is narrower than the outline of the face, and reaches below the chin, which moves."""
+_RIM_INSET = (0.92, 0.94)
+"""Colours are compared on skin, not on what is beside and below it."""
 _FEATHER = 2.6
 """Of the mask, sigma in pixels of the crop."""
 _EDGE = 7
 """Rows over which the mask begins below the middle and ends above the lower edge."""
 _GAINS = (0.8, 1.25)
+_ALIKE = 0.08
+"""A pixel so far from the portrait (of 1), but for the light, shows something else."""
 _SAME = 0.05
 """A change of colour so large (of 1) takes away most of the photograph's fine structure."""
 
@@ -74,17 +78,20 @@ class FaceCrop:
     def _match(self, drawn: NDArray[np.float32]) -> NDArray[np.float32]:
         """`drawn` with the light and contrast of the portrait, as told by the rim."""
         weight = self._rim[..., None]
-        means, spreads = [], []
-        for picture in (drawn, self.reference):
-            mean = (weight * picture).sum(axis=(0, 1))
-            means.append(mean)
-            spreads.append(np.sqrt((weight * (picture - mean) ** 2).sum(axis=(0, 1))))
-        gain = np.clip(spreads[1] / np.maximum(spreads[0], 1e-4), *_GAINS)
-        return np.asarray((drawn - means[0]) * gain + means[1], np.float32)
+        shift = (weight * (self.reference - drawn)).sum(axis=(0, 1))
+        # What has moved tells nothing about the light: of the rim, only like is held against like.
+        unlike = np.abs(drawn + shift - self.reference).max(axis=2, keepdims=True)
+        weight = weight * np.exp(-((unlike / _ALIKE) ** 2))
+        weight /= max(float(weight.sum()), 1e-6)
+        mean, wanted = ((weight * p).sum(axis=(0, 1)) for p in (drawn, self.reference))
+        spread = (weight * (drawn - mean) ** 2).sum(axis=(0, 1))
+        common = (weight * (drawn - mean) * (self.reference - wanted)).sum(axis=(0, 1))
+        gain = np.clip((common + 1e-5) / (spread + 1e-5), *_GAINS)
+        return np.asarray((drawn - mean) * gain + wanted, np.float32)
 
     def _enlarge(self, small: NDArray[np.float32]) -> NDArray[np.float32]:
         height, width = self.person.shape[:2]
-        return np.asarray(_warp(small, self._to_window, (width, height)), np.float32)
+        return _warp(small, self._to_window, (width, height))
 
 
 def face_crop(avatar: Avatar, texture: NDArray[np.uint8]) -> FaceCrop:
@@ -93,7 +100,8 @@ def face_crop(avatar: Avatar, texture: NDArray[np.uint8]) -> FaceCrop:
     place = _place(avatar, outline)
     reference = _cut(avatar.portrait, place)
     to_crop = _inverse(place)
-    mask = _mask(outline @ to_crop[:, :2].T + to_crop[:, 2])
+    outline = outline @ to_crop[:, :2].T + to_crop[:, 2]
+    mask = _mask(outline)
     fine = place.copy()
     fine *= TEXTURE_SCALE
     fine[:, 2] += (TEXTURE_SCALE - 1) / 2
@@ -107,7 +115,7 @@ def face_crop(avatar: Avatar, texture: NDArray[np.uint8]) -> FaceCrop:
     solid = cv2.erode(solid, np.ones((5, 5), np.uint8))
     large_mask = _warp(mask, fine, size) * cv2.GaussianBlur(solid, (0, 0), 3.0) * solid
     detail = person / np.float32(255) - _warp(reference, fine, size)
-    rim = 4 * mask * (1 - mask)
+    rim = 4 * mask * (1 - mask) * _filled(outline, _RIM_INSET)
     rim[: _HALF + 1] = 0
     return FaceCrop(
         reference,
@@ -152,15 +160,22 @@ def _cut(portrait: NDArray[np.uint8], place: NDArray[np.float64]) -> NDArray[np.
 
 def _mask(outline: NDArray[np.float64]) -> NDArray[np.float32]:
     """[96, 96]: the lower half of the face, soft at its edges."""
-    middle = np.array([outline[:, 0].mean(), float(_HALF)])
-    shape = (outline - middle) * (_SIDE_INSET, _CHIN_ROOM) + middle
-    mask: NDArray[np.float32] = np.zeros((FACE_SIZE, FACE_SIZE), np.float32)
-    cv2.fillPoly(mask, [np.round(shape * 16).astype(np.int32)], 1.0, cv2.LINE_AA, 4)
-    mask = np.asarray(cv2.GaussianBlur(mask, (0, 0), _FEATHER), np.float32)
+    mask = np.asarray(
+        cv2.GaussianBlur(_filled(outline, (_SIDE_INSET, _CHIN_ROOM)), (0, 0), _FEATHER), np.float32
+    )
     rows = np.arange(FACE_SIZE, dtype=np.float32)
     begin, end = (rows - _HALF) / _EDGE, (FACE_SIZE - 1 - rows) / _EDGE
     ramp = np.clip(np.minimum(begin, end), 0, 1)
     return np.asarray(mask * (ramp * ramp * (3 - 2 * ramp))[:, None], np.float32)
+
+
+def _filled(outline: NDArray[np.float64], scale: tuple[float, float]) -> NDArray[np.float32]:
+    """[96, 96]: 1 inside the outline, drawn wider and lower by `scale` from the crop's middle."""
+    middle = np.array([outline[:, 0].mean(), float(_HALF)])
+    shape = (outline - middle) * scale + middle
+    mask: NDArray[np.float32] = np.zeros((FACE_SIZE, FACE_SIZE), np.float32)
+    cv2.fillPoly(mask, [np.round(shape * 16).astype(np.int32)], 1.0, cv2.LINE_AA, 4)
+    return mask
 
 
 def _window(
@@ -182,7 +197,7 @@ def _warp(
     """`picture` drawn into a target of `size` (width, height)."""
     return np.asarray(
         cv2.warpAffine(
-            picture, to_target, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+            picture, to_target, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
         ),
         np.float32,
     )
