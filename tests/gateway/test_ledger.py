@@ -141,6 +141,11 @@ def test_a_typed_question_needs_no_ears() -> None:
     assert overhead_s(ledger(typed, "text")) == pytest.approx((99 - 30 - 21 - 28 - 5) / 1000)
 
 
+def test_an_answer_that_was_known_needs_no_language_model() -> None:
+    known = {n: at for n, at in SPECULATED.items() if not n.startswith("llm")}
+    assert overhead_s(ledger(known)) is not None
+
+
 def test_what_is_covered_twice_counts_once() -> None:
     assert covered_s([(0, 4), (1, 2), (3, 6), (8, 9), (9, 8)]) == 7
     assert covered_s([]) == 0

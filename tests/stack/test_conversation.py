@@ -93,6 +93,8 @@ async def test_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> 
         events = await until_turn(session, "finished", "failed")
         stop.set()
         await microphone
+        path = f"/v1/sessions/{session.id}/turns/{events[-1]['turn']}/timeline"
+        check_timeline((await gateway.call("GET", path)).json())
     final = [e["text"] for e in events if e["type"] == "transcript" and e["final"]]
     assert likeness(" ".join(final), said) > 0.9
     assert events[-1]["event"] == "finished"
@@ -100,6 +102,27 @@ async def test_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> 
     latency = next(e for e in reversed(events) if e["type"] == "latency")
     assert latency["voice_to_voice_ms"] > 0
     assert latency["stages"]
+
+
+def check_timeline(timeline: dict[str, Any]) -> None:
+    """Every stage told what it did, and one thing came after the other."""
+    assert timeline["origin"] == "speech" and timeline["clock_error_ms"] == 0
+    spans: dict[tuple[str, str, str], tuple[float, float]] = {}
+    for span in timeline["spans"]:
+        assert span["start_ms"] <= span["end_ms"]
+        key = (span["stage"], span["kind"], span["chunk"])
+        spans.setdefault(key, (span["start_ms"], span["end_ms"]))
+    for chunk, stages in (
+        ("first", ("asr", "llm", "tts", "face", "encoder")),
+        ("last", ("tts", "face", "encoder")),
+    ):
+        work = [spans[stage, "compute", chunk] for stage in stages]
+        assert [end for _, end in work] == sorted(end for _, end in work)
+        assert work[-2][1] == work[-1][0], "a frame is encoded when it has been painted"
+        assert work[-1][1] <= spans["playout", "wait", "last"][1]
+    hops = ("llm", "tts", "face", "playout")
+    assert all((stage, "transfer", "first") in spans for stage in hops)
+    assert 0 <= timeline["overhead_ms"] < timeline["voice_to_voice_ms"]
 
 
 async def test_interruption_silences_the_answer(gateway: GatewayClient) -> None:
