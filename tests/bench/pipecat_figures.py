@@ -16,7 +16,7 @@ RATE_HZ = 24_000
 COMPARED = (
     "first_sample_leaves",
     "voice_to_voice",
-    "endpoint_wait",
+    "end_of_turn",
     "first_token",
     "first_phrase",
     "synthesis",
@@ -96,7 +96,7 @@ def stages(marks: Marks, end_s: float, out_s: float) -> dict[str, float | None]:
     }
     if ended_s is None:
         return figures
-    figures["endpoint_wait"] = ended_s - end_s
+    figures["end_of_turn"] = ended_s - end_s
     asked_s = marks.first("llm_asked", ended_s)
     token_s = marks.first("token", ended_s)
     speak_s = marks.first("tts_begins", ended_s)

@@ -30,7 +30,7 @@ def test_each_stage_is_told_apart_and_the_rest_is_overhead() -> None:
     assert turn.counted
     figures = {name: round(value or 0, 4) for name, value in turn.figures.items()}
     assert figures["first_sample_leaves"] == 0.502
-    assert figures["endpoint_wait"] == 0.291
+    assert figures["end_of_turn"] == 0.291
     assert figures["recognition"] == 0.049
     assert figures["first_token"] == 0.058
     assert figures["first_phrase"] == 0.12

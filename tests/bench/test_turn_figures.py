@@ -81,6 +81,7 @@ def test_each_figure_is_taken_from_the_end_of_speech() -> None:
     # The picture of media time 50.04 is on show when the sound of 50.05 is heard.
     assert turn.figures["first_frame"] == pytest.approx(0.34)
     assert turn.figures["server_voice_to_voice"] == pytest.approx(0.3)
+    assert turn.figures["end_of_turn"] == pytest.approx(0.2)
     assert turn.figures["endpoint_wait"] == pytest.approx(0.2)
     assert turn.figures["first_token"] == pytest.approx(0.08)
     assert turn.figures["first_phrase"] == pytest.approx(0.1)

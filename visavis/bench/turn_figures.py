@@ -74,7 +74,8 @@ def client_figures(trace: Trace) -> dict[str, float | None]:
     end_s = trace.speech_end_s
     first = next(trace.audible(end_s), None)
     turns = trace.opened_turns()
-    leaves_s = trace.event_s("turn", turn=turns[-1], event="speaking") if turns else None
+    leaves_s = trace.turn_event_s(turns[-1], "speaking") if turns else None
+    decided_s = trace.turn_event_s(turns[-1], "opened") if turns else None
     picture_s = None
     if first is not None:
         shown = (p for p in trace.pictures if p.media_s > first.media_s - _PICTURE_S)
@@ -82,6 +83,7 @@ def client_figures(trace: Trace) -> dict[str, float | None]:
     return {
         "voice_to_voice": None if first is None else first.at_s - end_s,
         "first_sample_leaves": None if leaves_s is None else leaves_s - end_s,
+        "end_of_turn": None if decided_s is None else decided_s - end_s,
         "first_frame": None if picture_s is None else picture_s - end_s,
     }
 

@@ -38,6 +38,7 @@ FIGURES = {
     "first_frame": "s",
     "server_first_frame": "s",
     "overhead": "s",
+    "end_of_turn": "s",
     "endpoint_wait": "s",
     "recognition": "s",
     "recognition_late": "s",
