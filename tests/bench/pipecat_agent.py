@@ -340,10 +340,12 @@ class Agent:
     async def _visit(self) -> list[dict[str, Any]]:
         clips = self.job["clips"]
         done = []
+        turns = self.job["turns_per_session"]
         for index, clip in enumerate(clips):
-            if index % self.job["turns_per_session"] == 0:
+            if index % turns == 0:
                 self._begin_conversation()
-                await self._ask(clip)  # warm-up: not counted
+                # Warm-up, not counted, as for visavis.
+                await self._ask(clips[min(index + turns, len(clips)) - 1])
             done.append(await self._ask(clip))
         for clip in self.job["interruptions"]:
             self._begin_conversation()
