@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from visavis.bench.clips import RATE_HZ, Clip
-from visavis.bench.counters import Scraper, rise
+from visavis.bench.counters import Scraper, mean, rise
 from visavis.bench.speech_span import SpeechSpan
 from visavis.bench.trace import Trace
 from visavis.bench.visitor import Transport, Visitor, visit
@@ -45,7 +45,11 @@ class Interruption:
     detected_s: float | None = None
     """First speech sample sent -> the gateway says that the turn is interrupted."""
     server_silence_s: float | None = None
-    """Interruption known to the gateway -> last voice sample leaves."""
+    """First sample of the interruption that the VAD marks -> last voice sample leaves."""
+    decided_to_silence_s: float | None = None
+    """Decision to fall silent -> last voice sample leaves."""
+    gave_way: str = ""
+    """How far an answer that went on had given way: "ducked" (spoken lower), "paused"."""
     longest_gap_s: float = 0.0
     """Longest silence in the answer from the sound on, where it was not given up."""
     heard: str = ""
@@ -133,10 +137,12 @@ def judge(
         last_s = trace.last_audible_s(start_s, next_s)
         outcome.silence_s = 0.0 if last_s is None else last_s - start_s
         outcome.detected_s = cut_s - start_s
-        count = counters.get("barge_in_to_silence_seconds_count", 0)
-        if count:
-            outcome.server_silence_s = counters["barge_in_to_silence_seconds_sum"] / count
+        outcome.server_silence_s = mean(counters, "barge_in_to_silence_seconds")
+        outcome.decided_to_silence_s = mean(counters, "barge_in_decided_to_silence_seconds")
     else:
+        for given in ("ducked", "paused"):
+            if counters.get(f"false_interruptions_total{{given={given}}}"):
+                outcome.gave_way = given
         outcome.longest_gap_s = _longest_gap_s(trace, start_s, ended_s or float("inf"))
     return outcome
 

@@ -37,6 +37,12 @@ def rise(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, f
     return {name: value for name, value in grown.items() if value}
 
 
+def mean(counters: Mapping[str, float], name: str) -> float | None:
+    """Mean of a histogram; None where nothing was counted."""
+    count = counters.get(f"{name}_count", 0.0)
+    return counters.get(f"{name}_sum", 0.0) / count if count else None
+
+
 def bucket_quantile(counters: Mapping[str, float], name: str, quantile: float) -> float | None:
     """Upper bound of a histogram's quantile: the smallest bucket that holds so many.
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from visavis.bench.clips import Clip
+from visavis.bench.counters import mean
 from visavis.bench.trace import Trace
 
 SHORTEST_ANSWER_S = 0.4
@@ -134,15 +135,10 @@ def timeline_figures(timeline: Mapping[str, Any]) -> dict[str, float | None]:
 
 def counter_figures(counters: Mapping[str, float]) -> dict[str, float | None]:
     """Means over what histograms rose by during this turn (one session: this turn's own)."""
-
-    def mean(name: str) -> float | None:
-        count = counters.get(f"{name}_count", 0)
-        return counters.get(f"{name}_sum", 0.0) / count if count else None
-
     return {
-        "server_first_frame": mean("first_frame_seconds"),
-        "recognition_late": mean("asr_final_seconds"),
-        "synthesis_first_audio": mean("tts_ttfa_seconds"),
+        "server_first_frame": mean(counters, "first_frame_seconds"),
+        "recognition_late": mean(counters, "asr_final_seconds"),
+        "synthesis_first_audio": mean(counters, "tts_ttfa_seconds"),
     }
 
 

@@ -34,7 +34,12 @@ from visavis.cli.bench_questions import ready_set
 from visavis.cli.bench_tables import Steps, hand_out, wide_console
 from visavis.cli.running_gateway import running_gateway
 
-FIGURES = {"silence_s": "s", "detected_s": "s", "server_silence_s": "s"}
+FIGURES = {
+    "silence_s": "s",
+    "detected_s": "s",
+    "server_silence_s": "s",
+    "decided_to_silence_s": "s",
+}
 
 
 def barge_in(
@@ -103,6 +108,9 @@ def counts_of(done: Sequence[Interruption]) -> dict[str, float]:
             counts[f"{kind}s_that_stopped_the_answer"] = sum(s.stopped for s in sounds)
         if sounds and kind != "interruption":
             counts[f"{kind}s_that_made_it_pause"] = sum(paused(s) for s in sounds)
+            counts[f"{kind}s_that_made_it_speak_lower"] = sum(
+                s.gave_way == "ducked" for s in sounds
+            )
     counts["not_counted"] = sum(bool(sound.note) for sound in done)
     return counts
 
