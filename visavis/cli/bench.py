@@ -10,6 +10,7 @@ from visavis.cli.bench_partials import partials
 from visavis.cli.bench_quality import quality
 from visavis.cli.bench_questions import questions
 from visavis.cli.bench_sync import sync
+from visavis.cli.bench_turns import turns
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -20,5 +21,6 @@ bench_app.command()(questions)
 bench_app.command()(latency)
 bench_app.command("barge-in")(barge_in)
 bench_app.command()(partials)
+bench_app.command()(turns)
 bench_app.command()(sync)
 bench_app.command()(quality)
