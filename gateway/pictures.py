@@ -174,14 +174,15 @@ class PictureLane:
 
     def _drop_late(self, now_samples: int, turn: TurnTime | None) -> None:
         """Begin with the newest key frame that is due, if what stands before it is late."""
-        if turn is None:
+        head = next((p for p in self._waiting if not p.live), None)
+        if turn is None or head is None:
+            return
+        if now_samples - _due(head, turn) <= head.duration_samples:
             return
         waiting = list(self._waiting)
-        due = [_due(p, turn) <= now_samples for p in waiting]
-        newest = max((i for i, p in enumerate(waiting) if p.keyframe and due[i]), default=0)
-        first = next((p for p in waiting[:newest] if not p.live), None)
-        if first is not None and now_samples - _due(first, turn) > first.duration_samples:
-            self._truncate(waiting[newest:], suffix=True)
+        keys = [i for i, p in enumerate(waiting) if p.keyframe and _due(p, turn) <= now_samples]
+        if keys and waiting[keys[-1]] is not head:
+            self._truncate(waiting[keys[-1] :], suffix=True)
 
     def _truncate(self, kept: list[Picture], *, suffix: bool = False) -> None:
         removed = len(self._waiting) - len(kept)

@@ -168,7 +168,12 @@ class Skews:
 
 
 def pair(flashes: Sequence[float], beeps: Sequence[float], reach_ms: float) -> tuple[float, ...]:
-    """Each flash with the beep nearest to it, where one lies within `reach_ms`."""
+    """Each flash with its beep: in order where none is missing, else with the nearest one.
+
+    Of those, the ones that lie within `reach_ms`.
+    """
+    if len(flashes) == len(beeps):
+        return tuple(flash - beep for flash, beep in zip(flashes, beeps, strict=True))
     if not beeps:
         return ()
     nearest = [min((flash - beep for beep in beeps), key=abs) for flash in flashes]
