@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import soxr
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from services.asr.moonshine import Moonshine
 from services.tts.own_voices import own_voices
 from services.tts.piper import PiperVoice
 from tests.parity import Parity
+from tests.plans.graph_runs import GraphEngine
 from visavis.engine import open_engine
 from visavis.errors import ModelStoreError
 from visavis.makers.bundle import BundleOrder
@@ -32,6 +34,7 @@ from visavis.makers.hifigan import make_hifigan
 from visavis.makers.piper import make_piper
 from visavis.models import bundle_path, pull
 from visavis.models.listing import Catalog
+from visavis.plans.surgery import apply_passes
 
 CATALOG = Catalog([Path(__file__).parent / "catalog"])
 CLIP = Path(__file__).parent.parent / "clips" / "jfk.wav"
@@ -104,6 +107,25 @@ def test_pipers_voice_cut_in_two_is_itself(
 
 
 @pytest.mark.timeout(180)
+def test_pipers_splines_give_the_same_durations(
+    published_voice: Path, models: Path, parities: list[Parity]
+) -> None:
+    picking = GraphEngine(apply_passes(onnx.load(published_voice), ["vits_text"]))
+    rng = np.random.default_rng(6)
+    noise = rng.standard_normal((1, 2, 60), np.float32)
+    noise[0, :, 40:] *= 8  # beyond the splines' range
+    inputs = {"ids": rng.integers(3, 120, (1, 60)), "duration_noise": noise}
+    expected = picking.infer(inputs)["durations"]
+    with open_engine(models / "joe" / "text.onnx") as text:
+        found = text.infer(inputs)["durations"]
+    error = float(np.abs(np.log(found) - np.log(expected)).max())
+    parities.append(Parity("Piper's joe", "vits_splines", "log durations", error))
+    assert error < 1e-4
+    model = onnx.load(models / "joe" / "text.onnx")
+    assert not {"NonZero", "ScatterND"} & {node.op_type for node in model.graph.node}
+
+
+@pytest.mark.timeout(180)
 def test_pipers_voice_is_understood(models: Path, hear: Hear) -> None:
     (own,) = own_voices("joe", models)
     text, sound = (open_engine(file) for file in own.files)
@@ -143,4 +165,6 @@ def test_hifigan_says_what_its_mel_says(tmp_path: Path, hear: Hear) -> None:
     config = {"n_fft": 1024, "hop_size": 256, "num_mels": 80, "fmax": 8000}
     with open_engine(made / "vocoder.onnx") as engine:
         copy = engine.infer({"mel": log_mel(voice, 22_050, config)})["voice"][0]
-    assert {"fellow", "americans"} <= set(hear(copy, 22_050))
+    said, heard = (set(hear(sound, 22_050)) for sound in (voice, copy))
+    assert len(said) >= 6
+    assert len(said - heard) <= 2, heard

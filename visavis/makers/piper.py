@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,9 @@ from visavis.plans.surgery import apply_passes
 _INPUTS = {"input", "input_lengths", "scales"}
 _MARKS = ("^", "$", "_")
 _SHORTEST, _USUAL, _LONGEST = 4, 240, 2400
-_WHY_CPU = (
-    "its duration predictor picks numbers by their value (NonZero), which TensorRT-RTX does not "
-    "compile; it takes about a tenth of the time of voice.onnx"
-)
+_SYMBOLS = (3, 160, 704)
+# A duration that is rounded the other way moves everything behind it.
+_DURATIONS = ("/dp/*", "spline*")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def make_piper(
     model = _read_network(network)
     say("cutting it at its length regulator")
     try:
-        text, voice = (apply_passes(model, [name]) for name in ("vits_text", "vits_voice"))
+        text = apply_passes(model, ["vits_text", "vits_splines"])
+        voice = apply_passes(model, ["vits_voice"])
     except PlanError as error:
         raise InvalidInputError(f"{network} is not built like a voice of Piper: {error}") from error
     facts = _facts(found, config, voice, speaker)
@@ -78,7 +79,7 @@ def make_piper(
         onnx.save(voice, str(folder / "voice.onnx"))
         lines = json.dumps(asdict(facts), ensure_ascii=False, indent=1)
         (folder / "voice.json").write_text(lines + "\n", encoding="utf-8")
-        return _bundle_facts(found, facts, voice)
+        return _bundle_facts(found, facts, text, voice)
 
     return write_bundle(order, "piper", [network, config], fill, say)
 
@@ -173,20 +174,33 @@ def _check_symbols(facts: VoiceFacts, text: onnx.ModelProto, network: Path) -> N
 
 
 def _bundle_facts(
-    found: Mapping[str, Any], facts: VoiceFacts, voice: onnx.ModelProto
+    found: Mapping[str, Any], facts: VoiceFacts, text: onnx.ModelProto, voice: onnx.ModelProto
 ) -> BundleFacts:
     language = found.get("language", {})
     code = str(language.get("family") or facts.phonemes.split()[-1].split("-")[0])
     width = voice.graph.input[0].type.tensor_type.shape.dim[1].dim_value
     name = str(found.get("dataset") or "unnamed")
     quality = str(found.get("audio", {}).get("quality", "")) or "unknown"
-    shapes = {"latents": ([1, width, _SHORTEST], [1, width, _USUAL], [1, width, _LONGEST])}
+    sound = {"latents": ([1, width, _SHORTEST], [1, width, _USUAL], [1, width, _LONGEST])}
+    low, usual, high = _SYMBOLS
+    symbols = {
+        "ids": ([1, low], [1, usual], [1, high]),
+        "duration_noise": ([1, 2, low], [1, 2, usual], [1, 2, high]),
+    }
     return BundleFacts(
         task="tts",
         summary=f"{name}, a voice of Piper, {language.get('name_english', code)}, {quality} "
         f"quality, {facts.sample_rate_hz} Hz",
         languages=[code],
         sample_rate_hz=facts.sample_rate_hz,
-        plans=[plan("voice", "voice.onnx", shapes, profile="sentence")],
-        cpu_only={"text.onnx": _WHY_CPU},
+        plans=[
+            plan("text", "text.onnx", symbols, profile="sentence", keep_fp32=_durations(text)),
+            plan("voice", "voice.onnx", sound, profile="sentence"),
+        ],
     )
+
+
+def _durations(text: onnx.ModelProto) -> list[str]:
+    """Globs of the duration predictor's nodes, as far as this export names them so."""
+    names = [node.name for node in text.graph.node]
+    return [glob for glob in _DURATIONS if any(fnmatchcase(name, glob) for name in names)]

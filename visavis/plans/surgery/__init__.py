@@ -17,6 +17,7 @@ from visavis.plans.surgery.dynamic_quantization import fold_dynamic_quantization
 from visavis.plans.surgery.empty_cache import drop_empty_cache
 from visavis.plans.surgery.length_regulator import hibari_text, hibari_voice
 from visavis.plans.surgery.moonshine import moonshine_first_step, moonshine_next_step
+from visavis.plans.surgery.splines import vits_splines
 from visavis.plans.surgery.static_quantization import fold_static_quantization
 from visavis.plans.surgery.vits import vits_text, vits_voice
 
@@ -31,6 +32,7 @@ PASSES: dict[str, Pass] = {
     "hibari_voice": hibari_voice,
     "moonshine_first_step": moonshine_first_step,
     "moonshine_next_step": moonshine_next_step,
+    "vits_splines": vits_splines,
     "vits_text": vits_text,
     "vits_voice": vits_voice,
 }
