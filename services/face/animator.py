@@ -76,7 +76,8 @@ class _Turn:
     held: bool = False
     """Not to be shown before the clock speaks of it."""
     made: int = 0
-    first_made_s: float = 0.0
+    first_made_s: float | None = None
+    """When its first frame was made, which need not be frame 0."""
     clock_s: float | None = None
     """Voice played when the clock last spoke, and when that was."""
     clock_at_s: float = 0.0
@@ -223,20 +224,24 @@ class Animator:
     def _may_speak(self, turn: _Turn) -> bool:
         if turn.ended or turn.held or turn.paused:
             return False
-        heard_s = turn.clock_s
-        limit_s = self._first_lead_s if heard_s is None else heard_s + self._lead_s
         time_s = turn.made / self.fps
-        return time_s <= turn.lips.known_s and time_s < limit_s
+        return time_s <= turn.lips.known_s and time_s < self._limit_s(turn)
+
+    def _limit_s(self, turn: _Turn) -> float:
+        """How far into the voice frames may be made now."""
+        return self._first_lead_s if turn.clock_s is None else turn.clock_s + self._lead_s
 
     def _catch_up(self, turn: _Turn) -> None:
         """Skip frames whose voice will have been heard when they are drawn: better fewer of them
         than late ones.
         """
-        if turn.clock_s is None or turn.ended or turn.paused:
+        if turn.ended or turn.paused:
             return
         slow_s = min(self._draw_s)
         ahead_s = slow_s if slow_s > 1 / self.fps else 0.0
-        seen_s = min(turn.clock_s + ahead_s, turn.lips.known_s)
+        # Before the clock speaks, the voice is about to begin.
+        due_s = min((turn.clock_s or 0.0) + ahead_s, self._limit_s(turn) - 1 / self.fps)
+        seen_s = min(due_s, turn.lips.known_s)
         behind = math.floor(seen_s * self.fps + 1e-6) - turn.made
         if turn.lips.end_s is not None:
             behind = min(behind, self._frame_count(turn.lips.end_s) - 1 - turn.made)
@@ -253,7 +258,7 @@ class Animator:
         return self._free_in_s(turn, now_s) <= 0.0
 
     def _free_in_s(self, turn: _Turn, now_s: float) -> float:
-        if not turn.made or turn.paused:
+        if turn.first_made_s is None or turn.paused:
             return 0.0
         made_s = turn.made / self.fps
         clock_s, at_s = (turn.clock_s, turn.clock_at_s)
@@ -266,7 +271,7 @@ class Animator:
         self._stand_on(turn.number)
         self._live_since_s = None
         time_s = turn.made / self.fps
-        if turn.made == 0:
+        if turn.first_made_s is None:
             turn.first_made_s = now_s
             # So that a recording of the turn can begin with its first picture.
             self._restart = True

@@ -233,7 +233,7 @@ class FaceSession:
         stamps: tuple[Stamp, ...] = ()
         if frame.live or progress is None or progress.turn != frame.turn:
             return stamps
-        if frame.index == 0:
+        if progress.frames == 0:
             stamps = (*progress.stamps, *_work_on("first", times))
         if frame.last:
             got = (progress.heard_all,) if progress.heard_all else ()

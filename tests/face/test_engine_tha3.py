@@ -239,9 +239,9 @@ async def test_characters_are_made_listed_and_deleted(tmp_path: Path) -> None:
 
 
 class _Known:
-    """Lips that are known for two seconds."""
+    """Lips that are known for six seconds."""
 
-    known_s, end_s, sound = 2.0, 2.0, None
+    known_s, end_s, sound = 6.0, 6.0, None
 
     def at(self, time_s: float) -> np.ndarray[Any, np.dtype[np.float32]]:
         return np.zeros(6, np.float32)
@@ -250,29 +250,30 @@ class _Known:
         return []
 
 
-@pytest.mark.parametrize("draw_s", [0.003, 0.6])
+@pytest.mark.parametrize("draw_s", [0.003, 0.6, 1.5])
 def test_pictures_of_a_slow_engine_are_fewer_and_still_in_time(draw_s: float) -> None:
-    """Each is drawn when its voice is heard, but for the first and the last."""
+    """Each is drawn when its voice is heard, but for the first and the last, and as far as the
+    credit of 0.8 s goes. The voice begins after 150 ms.
+    """
     animator = Animator(seed=1, lead_s=0.8)
     animator.speak(1, _Known(), 0.0)
     for _ in range(4):
         animator.took(draw_s)
-    now_s, late_s, drawn = 0.0, [], []
-    while (made := animator.next_spoken(now_s)) is not None or not drawn or now_s < 2.2:
-        if made is None:
-            now_s += 0.02
-        else:
-            now_s += draw_s
+    now_s, drawn, late_s = 0.0, [], []
+    while not drawn or not drawn[-1].last:
+        made = animator.next_spoken(now_s)
+        now_s += draw_s if made is not None else 0.02
+        if made is not None:
             animator.took(draw_s)
-            drawn.append(made.index)
-            late_s.append(now_s - made.index / 25)
-        animator.played(1, min(now_s, 2.0), now_s)
-        if drawn and drawn[-1] == 49:
-            break
-    assert drawn[-1] == 49 and drawn == sorted(drawn)
+            drawn.append(made)
+            late_s.append(now_s - 0.15 - made.index / 25)
+        if now_s > 0.15:
+            animator.played(1, min(now_s - 0.15, 6.0), now_s)
+    assert [made.restart for made in drawn] == [True] + [False] * (len(drawn) - 1)
+    assert max(late_s[1:-1]) < max(0.05, draw_s - 0.7)
+    indices = [made.index for made in drawn]
     if draw_s < 0.04:
-        assert drawn == list(range(50))
+        assert indices == list(range(150))
     else:
-        assert len(drawn) <= 5
-        # The last one ends the turn and is drawn whatever the time.
-        assert max(late_s[1:-1]) < 0.05
+        assert indices[0] == 9, "the credit before the clock speaks is 0.4 s"
+        assert 6.0 / draw_s - 1 <= len(indices) <= 6.0 / draw_s + 2
