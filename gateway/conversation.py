@@ -8,7 +8,6 @@ finished with those words, and thrown away when they go on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from gateway.actions import (
@@ -25,7 +24,7 @@ from gateway.actions import (
     ResumeTurn,
 )
 from gateway.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, TurnEvent
-from gateway.heard import SpokenMark
+from gateway.heard import Marks
 from gateway.history import History
 from gateway.speculation import Speculation, SpeculationLimits
 from gateway.turn import ECHO_TAIL_S, WORDLESS_S, Doubt, Turn
@@ -53,6 +52,7 @@ class Conversation:
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubt: Doubt | None = None
+        self._ended_by: Doubt | None = None
         self._said = ("", 0.0)
         """The newest answer that was heard to its end, and until when it may echo."""
         self._visitor_speaks = False
@@ -142,7 +142,7 @@ class Conversation:
     def partial(self, utterance: int, text: str) -> list[Action]:
         """What is understood so far. Words that contradict a held answer void it."""
         self._visitor_speaks = True
-        turn, text = self._turn, self._own_words(text)
+        turn, text = self._turn, self._own_words(utterance, text)
         shown = Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
         if self._is_nothing(utterance, text, complete=False):
             return self._settle([shown])
@@ -155,7 +155,7 @@ class Conversation:
 
     def paused(self, utterance: int, text: str, probability: float, now: float) -> list[Action]:
         """The visitor may have finished with `text`: prepare an answer, held back."""
-        text = self._own_words(text)
+        text = self._own_words(utterance, text)
         if self._is_nothing(utterance, text, complete=True):
             latest = self._doubt is not None and self._doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
@@ -174,7 +174,7 @@ class Conversation:
 
     def final(self, utterance: int, text: str, now: float) -> list[Action]:
         """The visitor has finished with `text`."""
-        text = self._own_words(text)
+        text = self._own_words(utterance, text)
         if not text or self._is_nothing(utterance, text, complete=True):
             return self.discarded(utterance, now)
         self._visitor_speaks = False
@@ -217,13 +217,7 @@ class Conversation:
         return self._settle(actions)
 
     def voice(
-        self,
-        number: int,
-        seconds: float,
-        *,
-        last: bool,
-        now: float,
-        marks: Sequence[SpokenMark] = (),
+        self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
     ) -> list[Action]:
         """Voice of the answer has arrived, and where its words end in it."""
         turn = self._current(number)
@@ -262,8 +256,7 @@ class Conversation:
 
     def stage_failed(self, stage: str, number: int, code: str, message: str) -> list[Action]:
         """A stage cannot go on with turn `number`; 0: with something outside of turns."""
-        turn = self._current(number)
-        text = f"{stage}: {message}"
+        turn, text = self._current(number), f"{stage}: {message}"
         if turn is not None:
             return self._settle(self._fail(turn, code, text))
         # Turn 0 is the session itself: an utterance, an idle picture.
@@ -271,8 +264,7 @@ class Conversation:
 
     def stage_lost(self, stage: str, message: str, now: float) -> list[Action]:
         """A stage's replica is gone. Ends the turn only where its work was not done."""
-        turn = self._turn
-        text = f"{stage}: {message}"
+        turn, text = self._turn, f"{stage}: {message}"
         actions: list[Action] = []
         if stage == "asr":
             # Nobody will tell any more what the visitor has said.
@@ -339,7 +331,9 @@ class Conversation:
 
     def _end_turn(self, reason: Reason) -> list[Action]:
         """Close the open turn early; the caller announces what comes next."""
-        turn, self._turn, self._doubt = self._turn, None, None
+        turn, self._turn = self._turn, None
+        if self._doubt is not None:
+            self._ended_by, self._doubt = self._doubt.closed(turn), None
         if turn is None:
             return []
         if not turn.confirmed:
@@ -354,10 +348,12 @@ class Conversation:
         """End the open turn, and let nothing follow it yet."""
         return [*self._end_turn(reason), self._announce(reason)]
 
-    def _own_words(self, text: str) -> str:
+    def _own_words(self, utterance: int, text: str) -> str:
         """What of `text` the visitor has said."""
-        doubt = self._doubt
-        return (doubt.words_of_visitor(text, self._turn) if doubt else text).strip()
+        doubt, turn = (self._doubt, self._turn) if self._doubt else (self._ended_by, None)
+        if doubt is not None and doubt.utterance == utterance:
+            text = doubt.words_of_visitor(text, turn)
+        return text.strip()
 
     def _is_nothing(self, utterance: int, text: str, *, complete: bool) -> bool:
         """Whether words over an answer ask for nothing, as far as they go."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 # Seconds that a character takes where the voice has not told yet: about 15 letters or
 # 4.5 Chinese characters a second, as measured on ordinary read speech.
@@ -20,6 +21,9 @@ class SpokenMark:
 
     chars: int
     at_s: float
+
+
+Marks: TypeAlias = Sequence[SpokenMark]
 
 
 def heard_text(

@@ -122,6 +122,11 @@ class Doubt:
         """`text` without our own words, where the visitor spoke into our echo."""
         return without_echo(text, self._said_by(turn)) if self.echoed and not self.echo else text
 
+    def closed(self, turn: Turn | None) -> Doubt:
+        """Itself, once its words have ended `turn`: more of them may come."""
+        self.said = self._said_by(turn)
+        return self
+
     def is_nothing(self, text: str, turn: Turn | None, *, complete: bool) -> bool:
         """Whether what is understood so far leaves the answer as it is."""
         said = turn.heard() if turn is not None else self.said

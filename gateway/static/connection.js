@@ -9,6 +9,7 @@
  */
 import { ApiError } from "./api.js";
 import { EventChannel } from "./events.js";
+import { Hush } from "./hush.js";
 import { SocketMedia } from "./media_ws.js";
 import { WebRtcMedia } from "./webrtc.js";
 
@@ -30,6 +31,8 @@ export class Connection extends EventTarget {
   #microphone = null;
   #abort = null;
   #status = "offline";
+  #hush;
+  #speaking = false;
 
   /**
    * @param {{preference: "auto" | "webrtc" | "websocket", join?: string}} settings
@@ -41,6 +44,7 @@ export class Connection extends EventTarget {
     this.#video = video;
     this.#preference = preference;
     this.#joined = join;
+    this.#hush = new Hush(video);
   }
 
   get status() {
@@ -103,10 +107,26 @@ export class Connection extends EventTarget {
   #openEvents() {
     const events = new EventChannel();
     for (const type of FORWARDED) {
-      events.addEventListener(type, ({ detail }) => this.#tell(type, detail));
+      events.addEventListener(type, ({ detail }) => {
+        if (type === "state") this.#follow(detail.state);
+        if (type === "turn" && detail.event === "interrupted") this.#silence();
+        this.#tell(type, detail);
+      });
     }
     events.addEventListener("lost", () => this.#restore());
     return events;
+  }
+
+  /** The avatar stops in the middle of an answer to listen, and may yet go on with it. */
+  #follow(state) {
+    if (state === "speaking") this.#hush.end();
+    else if (this.#speaking && state === "listening") this.#hush.begin();
+    this.#speaking = state === "speaking";
+  }
+
+  #silence() {
+    this.#hush.begin();
+    this.#media?.skip();
   }
 
   async #openMedia(signal) {
@@ -162,6 +182,8 @@ export class Connection extends EventTarget {
 
   /** False when there is no connection. */
   send(message) {
+    const interrupts = message.type === "interrupt" || message.type === "text";
+    if (interrupts && this.#speaking) this.#silence(); // not a round trip later
     return this.#events?.send(message) ?? false;
   }
 
@@ -191,6 +213,8 @@ export class Connection extends EventTarget {
   }
 
   #closeLinks() {
+    this.#hush.end();
+    this.#speaking = false;
     this.#events?.close();
     this.#media?.close();
     this.#events = this.#media = null;

@@ -8,6 +8,8 @@ const FIRST_PICTURE_LIMIT_MS = 8000;
 /** Further behind the newest picture than this, playback jumps; a little behind, it hurries. */
 const JUMP_BEHIND_S = 1.5;
 const HURRY_BEHIND_S = 0.35;
+/** Closer to its end the buffer runs dry. */
+const EDGE_S = 0.05;
 const KEEP_S = 8;
 const QUEUE_LIMIT_FRAGMENTS = 256;
 /** Two seconds of PCM waiting in the socket: the uplink is stuck, so newer sound is dropped. */
@@ -100,6 +102,14 @@ export class SocketMedia extends EventTarget {
       this.#video.currentTime = Math.max(start_s, end_s - HURRY_BEHIND_S / 2);
     }
     this.#video.playbackRate = behind_s > HURRY_BEHIND_S ? 1.08 : 1;
+  }
+
+  /** An answer was interrupted: what is buffered of it is not played any more. */
+  skip() {
+    const { buffered } = this.#video;
+    if (!buffered.length) return;
+    const edge_s = buffered.end(buffered.length - 1) - EDGE_S;
+    if (edge_s > this.#video.currentTime) this.#video.currentTime = edge_s;
   }
 
   #lost() {

@@ -117,6 +117,9 @@ export class WebRtcMedia extends EventTarget {
     this.#voice = visibleLevel(heard?.audioLevel ?? 0);
   }
 
+  /** The browser's jitter buffer holds a few packets: they run out by themselves. */
+  skip() {}
+
   close() {
     clearTimeout(this.#healing);
     if (this.#pc.connectionState !== "closed") this.#leave();

@@ -125,6 +125,23 @@ async def test_interrupts(page: Page, stub: StubGateway, way: str) -> None:
     await stub.until(lambda seen: {"type": "interrupt"} in seen.events)
 
 
+async def test_nothing_that_is_buffered_outlasts_an_interruption(
+    page: Page, stub: StubGateway
+) -> None:
+    await start(page, stub)
+    video = expect(page.locator("#stage video"))
+    speaking, listening = ({"type": "state", "state": s} for s in ("speaking", "listening"))
+    stub.push(speaking, listening)
+    await video.to_have_js_property("muted", True)
+    stub.push(speaking)  # it was a cough
+    await video.to_have_js_property("muted", False)
+    await page.click("#interrupt")
+    await video.to_have_js_property("muted", True, timeout=100)  # before the gateway knows
+    await video.to_have_js_property("muted", False)  # the next answer is heard
+    stub.push({"type": "turn", "turn": 1, "event": "interrupted", "heard": ""})
+    await video.to_have_js_property("muted", True)
+
+
 async def test_latency_strip_lays_stages_on_one_axis(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stages = [

@@ -146,6 +146,9 @@ def test_a_visitor_stops_it_over_its_own_echo(answer: np.ndarray, visitor: np.nd
     assert len(paused_s) == 1 and paused_s[0] - spoken_s < 0.5
     room.talk.partial(1, "It was the best of times. And so my fellow")
     assert room.talk.turn is None
+    room.talk.final(1, "It was the best of times. And so my fellow Americans.", room.now)
+    assert room.talk.turn is not None
+    assert room.talk.turn.question == "And so my fellow Americans."
 
 
 def test_the_tail_of_an_answer_is_not_answered(answer: np.ndarray) -> None:

@@ -1,0 +1,31 @@
+/**
+ * Silence at once. What the browser has buffered of an answer that is being interrupted would
+ * still be heard; it is muted until it has run out, or until the avatar speaks again.
+ */
+
+/** Longer than any buffer of a live stream holds. */
+const BUFFERED_MS = 400;
+
+export class Hush {
+  #video;
+  #timer = 0;
+
+  /** @param {HTMLVideoElement} video */
+  constructor(video) {
+    this.#video = video;
+  }
+
+  begin() {
+    if (this.#video.muted && !this.#timer) return; // muted for another reason, and not by us
+    clearTimeout(this.#timer);
+    this.#video.muted = true;
+    this.#timer = setTimeout(() => this.end(), BUFFERED_MS);
+  }
+
+  end() {
+    if (!this.#timer) return;
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    this.#video.muted = false;
+  }
+}
