@@ -157,7 +157,9 @@ class Audience:
         return self._recording
 
     def turn_cut(self, turn: int, now_samples: int) -> None:
-        """A turn ended early."""
+        """A turn ended early: nobody shall hear more of it that waits for a slow connection."""
+        for peer in self._peers.values():
+            peer.silence()
         if self._recording is not None:
             try:
                 self._recording.turn_cut(turn, now_samples)

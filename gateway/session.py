@@ -83,8 +83,7 @@ class Session:
         self._playout.set_codecs({VideoCodec.H264})
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
-        self._waste = WasteMeter()
-        self._hub = EventHub()
+        self._hub, self._waste = EventHub(), WasteMeter()
         self.stages = Stages(session_id, options, registry, self, settings)
         self._feed = BusFeed(
             bus,

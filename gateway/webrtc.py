@@ -75,6 +75,11 @@ class PassTrack(MediaStreamTrack):
         self._packets.append(packet)
         self._arrived.set()
 
+    def drop_waiting(self) -> None:
+        """What waits is void: a slow connection must not play it after the fact."""
+        self.dropped += len(self._packets)
+        self._packets.clear()
+
     async def recv(self) -> Any:
         """Next packet, once there is one."""
         while not self._packets:
@@ -149,6 +154,10 @@ class Peer:
         """One Opus packet in session media time."""
         if self.connected:
             self._sound.push(packet)
+
+    def silence(self) -> None:
+        """The voice was cut off: sound that has not gone out yet must not."""
+        self._sound.drop_waiting()
 
     def push_picture(self, released: ReleasedPicture) -> None:
         """Queue a picture, if it is in this viewer's codec."""

@@ -20,6 +20,7 @@ from aiortc import (
 )
 from aiortc.jitterbuffer import JitterBuffer
 
+from gateway.webrtc import PassTrack
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
@@ -204,3 +205,13 @@ async def test_aiortc_still_has_what_we_shorten() -> None:
     pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     receiver: Any = pc.addTransceiver("audio").receiver
     assert isinstance(receiver._RTCRtpReceiver__jitter_buffer, JitterBuffer)
+
+
+async def test_sound_that_waits_for_a_slow_connection_is_dropped_with_its_turn() -> None:
+    track = PassTrack("audio", lambda: None)
+    for index in range(5):
+        track.push(index)
+    track.drop_waiting()
+    track.push("after")
+    assert await track.recv() == "after"
+    assert track.dropped == 5
