@@ -10,6 +10,7 @@ import psutil
 
 from visavis.bench.clips import Clip
 from visavis.bench.counters import Scraper, rise
+from visavis.bench.media import MediaEndedError
 from visavis.bench.processes import MachineTime, Processes, share_of_others
 from visavis.bench.trace import Trace
 from visavis.bench.turn_figures import TurnFigures, measure
@@ -66,13 +67,15 @@ class LatencyBench:
         run = LatencyRun()
         machine, used = MachineTime.now(), self._cpu_s()
         for group in sessions_of(clips, self._plan.turns_per_session):
-            async for turn, counters in self._session(group):
-                run.turns.append(turn)
-                for name, value in counters.items():
-                    run.counters[name] = run.counters.get(name, 0.0) + value
-        if self._scraper.unreachable:
-            missing = ", ".join(sorted(self._scraper.unreachable))
-            run.notes.append(f"metrics of {missing} could not be reached: their figures are empty")
+            try:
+                async for turn, counters in self._session(group):
+                    run.turns.append(turn)
+                    for name, value in counters.items():
+                        run.counters[name] = run.counters.get(name, 0.0) + value
+            except MediaEndedError as error:
+                # What was measured before is kept; the next session may be well.
+                run.notes.append(f"a session of {len(group)} questions broke off: {error}")
+        run.notes += self._notes()
         share = share_of_others(machine, MachineTime.now(), self._cpu_s() - used)
         if len(self._processes):
             run.others_share = round(share, 4)
@@ -80,9 +83,16 @@ class LatencyBench:
             run.notes.append(
                 f"other work took {run.others_share:.0%} of the machine: all times are too long"
             )
-        if not len(self._processes):
-            run.notes.append("the stack runs on another machine: no CPU time, no memory")
         return run
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self._scraper.unreachable:
+            missing = ", ".join(sorted(self._scraper.unreachable))
+            notes.append(f"metrics of {missing} could not be reached: their figures are empty")
+        if not len(self._processes):
+            notes.append("the stack runs on another machine: no CPU time, no memory")
+        return notes
 
     def _cpu_s(self) -> float:
         own = psutil.Process().cpu_times()
