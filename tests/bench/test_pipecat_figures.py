@@ -9,6 +9,7 @@ import pytest
 from tests.bench.pipecat_figures import compared, interruption_of, ratio, turn_of
 
 MARKS = [
+    ("llm_asked", 9.0), ("token", 9.1), ("tts_begins", 9.2), ("tts_sound", 9.3),  # cut off
     ("vad_started", 10.3), ("vad_stopped", 12.24), ("stt_begins", 12.241), ("stt_ends", 12.29),
     ("turn_ended", 12.291), ("llm_asked", 12.292), ("token", 12.35), ("token", 12.36),
     ("tts_begins", 12.47), ("tts_sound", 12.50), ("tts_begins", 13.0), ("tts_sound", 13.1),

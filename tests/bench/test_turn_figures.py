@@ -105,6 +105,7 @@ def test_the_rest_of_an_older_answer_is_not_speaking_over() -> None:
     turn = measure(clip(), trace([sound(9.9, 40.0, 0), *answer(12.3)]), RECORD, {})
     assert not turn.spoke_over
     assert turn.counted
+    assert turn.figures["voice_to_voice"] == pytest.approx(0.3)
 
 
 def test_a_short_answer_is_told_and_not_counted() -> None:
