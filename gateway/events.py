@@ -105,6 +105,7 @@ class StageTime(Event):
     end_ms: float
 
 
+Origin: TypeAlias = Literal["speech", "text", "welcome"]
 SpanStage: TypeAlias = Literal["asr", "llm", "tts", "face", "encoder", "playout"]
 SpanKind: TypeAlias = Literal["transfer", "wait", "queue", "compute"]
 ChunkOrder: TypeAlias = Literal["first", "last"]
@@ -134,7 +135,7 @@ class LatencyEvent(Event):
     type: Literal["latency"] = "latency"
     turn: int
     stages: list[StageTime]
-    origin: Literal["speech", "text"] = "text"
+    origin: Origin = "text"
     spans: list[Span] = Field(default_factory=list, description="In the order of the stages")
     first_frame_ms: float | None = Field(
         default=None, description="To the first lip-synced picture that leaves"

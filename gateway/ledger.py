@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gateway.events import StageTime
+from gateway.events import Origin, StageTime
 
 
 class Mark(StrEnum):
@@ -44,8 +44,7 @@ class Ledger:
     """One turn's moments, in seconds of the monotonic clock."""
 
     turn: int
-    origin: str
-    """"speech" or "text"."""
+    origin: Origin
     marks: dict[Mark, float] = field(default_factory=dict)
     stamps: dict[str, float] = field(default_factory=dict)
     """What the stages say, named as in StageStamp of the protocol."""
@@ -92,7 +91,7 @@ class Ledger:
             return []
         out = []
         for name, begins, end in _STAGES:
-            if name == "asr" and self.origin == "text":
+            if name == "asr" and self.origin != "speech":
                 continue
             starts = [self.marks[m] for m in begins if m in self.marks]
             if starts and end in self.marks:

@@ -12,6 +12,7 @@ from gateway.events import (
     AnswerEvent,
     ErrorEvent,
     LatencyEvent,
+    Origin,
     ServerEvent,
     Span,
     StageTime,
@@ -58,7 +59,7 @@ class Timeline(BaseModel):
 
     session: str
     turn: int
-    origin: Literal["speech", "text"]
+    origin: Origin
     voice_to_voice_ms: float | None = Field(description="To the first sample that leaves")
     first_frame_ms: float | None = Field(description="To the first lip-synced picture that leaves")
     overhead_ms: float | None = Field(

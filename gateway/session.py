@@ -313,7 +313,6 @@ class Session:
         untouched = not self._conversation.epoch and self._conversation.state == "idle"
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
         if text:
-            self._stopwatch.asked(now)
             self._perform(self._conversation.greet(now))
             self.answering.greet(self._conversation.epoch, text)
 

@@ -6,7 +6,7 @@ from prometheus_client import Histogram
 
 from gateway import metrics
 from gateway.critical_path import overhead_s
-from gateway.events import LatencyEvent
+from gateway.events import LatencyEvent, Origin
 from gateway.host_clocks import HostClocks
 from gateway.ledger import Ledger, Mark, milliseconds
 from gateway.pictures import Picture
@@ -14,6 +14,7 @@ from gateway.playout import Playout, PlayoutEvent, Tick
 from gateway.spans import spans_of
 from visavis.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
 
+_ORIGINS: dict[str, Origin] = {"text": "text", "welcome": "welcome"}
 _SAYS_ALL = (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
 
 
@@ -42,7 +43,9 @@ class Stopwatch:
 
     def opened(self, turn: int, origin: str, now: float, *, held: bool) -> None:
         """A turn begins; a held one is not understood yet."""
-        self._ledger = ledger = Ledger(turn, "text" if origin == "text" else "speech")
+        if origin == "welcome":
+            self.asked(now)
+        self._ledger = ledger = Ledger(turn, _ORIGINS.get(origin, "speech"))
         ledger.mark(Mark.ASKED, self._asked_at_s)
         ledger.mark(Mark.OPENED, now)
         if not held:
@@ -110,7 +113,7 @@ class Stopwatch:
             return None
         return LatencyEvent(
             turn=ledger.turn,
-            origin="text" if ledger.origin == "text" else "speech",
+            origin=ledger.origin,
             stages=ledger.stages(),
             spans=spans_of(ledger),
             voice_to_voice_ms=_milliseconds(ledger.since_asked(Mark.STARTED)),

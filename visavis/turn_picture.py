@@ -22,6 +22,7 @@ _COLOURS = {
     "encoder": "#9c3a86",
     "playout": "#4b7f52",
 }
+_ZERO = {"speech": "the words", "text": "the text", "welcome": "the decision to greet"}
 _WIDTH, _LEFT, _RIGHT = 960, 96, 96
 _LANE, _BAR = 30, 16
 _INK, _FAINT, _HEARD = "#222222", "#e3e3e3", "#d9772b"
@@ -57,7 +58,7 @@ def draw(timeline: Mapping[str, Any]) -> str:
 
 def _title(timeline: Mapping[str, Any]) -> str:
     first = timeline["voice_to_voice_ms"]
-    asked = "the words" if timeline["origin"] == "speech" else "the text"
+    asked = _ZERO[timeline["origin"]]
     answer = "no sound yet" if first is None else f"first sound {first:.0f} ms after {asked}"
     return f"Turn {timeline['turn']}: {answer}"
 

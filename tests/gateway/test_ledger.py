@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gateway.critical_path import covered_s, overhead_s
-from gateway.events import LatencyEvent
+from gateway.events import LatencyEvent, Origin
 from gateway.host_clocks import HostClocks
 from gateway.ledger import Ledger, Mark
 from gateway.playout import Playout, PlayoutEvent, Tick
@@ -41,7 +41,7 @@ IN_SERIES = {
 }  # fmt: skip
 
 
-def ledger(moments: dict[str, float], origin: str = "speech") -> Ledger:
+def ledger(moments: dict[str, float], origin: Origin = "speech") -> Ledger:
     made = Ledger(1, origin)
     for name, at_ms in {"asked": 0.0, **moments}.items():
         at_s = 1000 + at_ms / 1000
@@ -217,6 +217,13 @@ def test_a_held_turn_counts_from_the_final_words() -> None:
     assert (told.turn, told.origin, told.voice_to_voice_ms) == (3, "speech", 400)
     first = told.spans[0]
     assert (first.stage, first.kind, first.end_ms) == ("asr", "wait", 100)
+
+
+def test_a_welcome_counts_from_when_it_was_decided() -> None:
+    watch = Stopwatch("s", HostClocks(OURS))
+    watch.opened(1, "welcome", 5.0, held=False)
+    watch.tick(tick((PlayoutEvent.STARTED, 1)), Playout(), 5.2)
+    assert (latency_of(watch).origin, latency_of(watch).voice_to_voice_ms) == ("welcome", 200)
 
 
 def test_chunks_of_other_turns_are_not_noted() -> None:
