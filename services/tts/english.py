@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from hibari import dsp
-from numpy.typing import NDArray
 
 from services.tts.letters_en import EnglishLetters, ends_of_spoken_words, letter_ids
 from services.tts.phonemes_en import arpabet_spans
 from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import HOP_SAMPLES, SILENCE, Block, Span, cut_spans
 from services.tts.trimming import trimmed
+from services.tts.voice_source import with_prosody
 from visavis.engine import Engine
 
 _SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
@@ -22,9 +22,6 @@ _PADDING_ID = 0
 _NOISE_SEED = 24_000
 # The durations run this much behind the sound that is made from them: 55 ms over 60 sentences.
 _LATE_HOPS = 4
-# Below, the vocoder takes a frame for unvoiced.
-_VOICED_FROM_HZ = 40.0
-_F0_LIMITS_HZ = (80.0, 500.0)
 # Brings the voice's speech to the loudness that both voices share.
 _GAIN = 1.75
 
@@ -55,8 +52,8 @@ class EnglishVoice:
         )
         # A generator of its own makes the noise in the voice, and so the voice, repeatable.
         noise = np.random.default_rng(_NOISE_SEED)
-        outputs["f0"] = bent_melody(outputs["f0"], prosody)
-        voice = dsp.synth(*(outputs[name][0] for name in _SPECTRA), noise)
+        spectra = with_prosody({name: outputs[name][0] for name in _SPECTRA}, prosody)
+        voice = dsp.synth(*(spectra[name] for name in _SPECTRA), noise)
         hops_per_unit = len(voice) // HOP_SAMPLES // int(outputs["durations"].sum())
         hops = (outputs["durations"] * hops_per_unit).tolist()
         spans = cut_spans(arpabet_spans(["", *letters, ""], hops), _LATE_HOPS, sum(hops))
@@ -64,18 +61,3 @@ class EnglishVoice:
         heard_hops = np.cumsum(hops) - _LATE_HOPS
         ends = [int(heard_hops[end]) for end in ends_of_spoken_words(letters)]
         return trimmed(np.asarray(voice * _GAIN, np.float32), spans, ends, owners)
-
-
-def bent_melody(f0_hz: NDArray[np.float32], prosody: Prosody) -> NDArray[np.float32]:
-    """The melody [1, F] moved by `pitch` and stretched by `pitch_range` around its middle.
-
-    The voice is a source and a filter, and this is the source alone: the formants stay, and with
-    them who speaks and what is understood.
-    """
-    voiced = f0_hz > _VOICED_FROM_HZ
-    if not voiced.any() or (prosody.pitch, prosody.pitch_range) == (1.0, 1.0):
-        return f0_hz
-    logarithm = np.log(np.where(voiced, f0_hz, 1.0))
-    middle = logarithm[voiced].mean()
-    bent = np.exp(middle + prosody.pitch_range * (logarithm - middle)) * prosody.pitch
-    return np.where(voiced, np.clip(bent, *_F0_LIMITS_HZ), f0_hz).astype(np.float32)

@@ -23,6 +23,7 @@ class PhraseKey:
     speed: float
     pitch: float = 1.0
     pitch_range: float = 1.0
+    voicing: float = 1.0
 
 
 @dataclass(slots=True)

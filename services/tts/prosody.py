@@ -20,6 +20,8 @@ class Prosody:
     """Of how far the melody goes from its middle, in semitones."""
     energy: float = 1.0
     """Of the amplitude."""
+    voicing: float = 1.0
+    """0: whispered, there is nothing in between."""
 
     def controls(self) -> frozenset[str]:
         """Names of the factors that are not 1."""
@@ -52,16 +54,14 @@ _PROSODY: Mapping[str, Prosody] = {
     "surprised": Prosody(speed=1.02, pitch=1.08, pitch_range=1.5, energy=1.1),
     "calm": Prosody(speed=0.92, pitch=0.98, pitch_range=0.8, energy=0.9),
     "excited": Prosody(speed=1.12, pitch=1.08, pitch_range=1.5, energy=1.25),
-    "whisper": Prosody(speed=0.95, energy=0.6),
+    "whisper": Prosody(speed=0.95, voicing=0.0),
 }
-# Whispering has no melody at all: no factor makes it of a voice that speaks.
-_NEEDS: Mapping[str, frozenset[str]] = {"whisper": frozenset({"whisper"})}
 CONTROL_NAMES: Mapping[str, str] = {
     "speed": "its speed",
     "pitch": "its pitch",
     "pitch_range": "its pitch range",
     "energy": "its energy",
-    "whisper": "to a whisper",
+    "voicing": "to a whisper",
 }
 
 
@@ -72,7 +72,7 @@ def prosody_of(style: str) -> Prosody:
 
 def needs(style: str) -> frozenset[str]:
     """Controls that a voice must have to do all of `style`."""
-    return prosody_of(style).controls() | _NEEDS.get(style, frozenset())
+    return prosody_of(style).controls()
 
 
 def styles_within(controls: frozenset[str]) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ class Answer:
     def _key(self, text: str) -> PhraseKey:
         options, prosody = self._options, self._prosody
         voice = options.voice or voices_for(options.language)[0].name
-        factors = (prosody.speed, prosody.pitch, prosody.pitch_range)
+        factors = (prosody.speed, prosody.pitch, prosody.pitch_range, prosody.voicing)
         return PhraseKey(text, options.language, voice, *(round(factor, 3) for factor in factors))
 
     def _blocks(self, text: str) -> Iterator[Block]:

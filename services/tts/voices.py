@@ -35,7 +35,7 @@ VOICES = (
         gender="female",
         licence="Apache-2.0",
         description="American English, warm. Hibari, distilled from Kokoro-82M.",
-        controls=frozenset({"speed", "pitch", "pitch_range", "energy"}),
+        controls=frozenset({"speed", "pitch", "pitch_range", "energy", "voicing"}),
     ),
     VoiceInfo(
         name="baker",

@@ -200,6 +200,13 @@ async def test_errors_of_the_gateway_become_alerts(page: Page, stub: StubGateway
 # -------------------------------------------------------------- microphone
 
 
+async def test_what_the_voice_cannot_do_is_shown(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    message = "style 'happy': the voice cannot change its pitch"
+    stub.push({"type": "warning", "turn": 1, "code": "unsupported", "message": message})
+    await expect(page.locator(".toast")).to_contain_text(message)
+
+
 async def test_sends_pcm_while_the_microphone_is_on(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     await page.click("#microphone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.running_stack import RunningStack
+from tests.running_stack import KNOWN_QUESTION, WELCOME, RunningStack
 from visavis.audio_file import read_mono
 from visavis.lecture.parts import PartStore
 from visavis.lecture.render import FPS
@@ -108,3 +109,22 @@ def test_script_goes_on_where_it_was_stopped(bundle: Callable[[str], Path], tmp_
     sound_level = np.abs(read_mono(video, 16_000))
     assert sound_level[:16_000].max() < 100, "the parts that were done were made again"
     assert sound_level[-48_000:].max() > 1000
+
+
+def test_cache_lists_warms_and_clears_what_is_known(stack: RunningStack) -> None:
+    warmed = run("cache", "warm", "--url", stack.url, "--style", "calm")
+    assert warmed.returncode == 0, warmed.stderr
+    assert "2 texts are ready" in warmed.stdout
+    listed = run("cache", "list", "--url", stack.url)
+    assert KNOWN_QUESTION[:20] in listed.stdout
+    assert WELCOME in listed.stdout
+    everything = json.loads(run("cache", "list", "--json", "--url", stack.url).stdout)
+    assert everything["phrases"][0]["entries"] >= 2
+    cleared = run("cache", "clear", "--phrases", "--url", stack.url)
+    assert "Forgot 0 learned answers and the sound of" in cleared.stdout
+    refused = run("cache", "warm", "--url", stack.url, "--language", "de")
+    assert refused.returncode == 1
+    assert "nothing to warm in 'de'" in refused.stderr
+    nobody = run("cache", "list", "--url", "http://127.0.0.1:9")
+    assert nobody.returncode == 1
+    assert "127.0.0.1:9" in nobody.stderr

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from services.tts.english import bent_melody
 from services.tts.phrase_feed import cut_phrases, phrases_of
 from services.tts.prosody import Prosody, needs, prosody_of, styles_within
 from services.tts.sound import Block
 from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
 from services.tts.text_chunker import Pause
+from services.tts.voice_source import bent_melody, with_prosody
 from services.tts.voices import VOICES
 from tests.tts.fakes import WordVoice
 from tests.tts.test_servicer import requests, serving
@@ -102,10 +102,29 @@ def test_what_a_voice_lacks_is_left_out_and_told_once() -> None:
     assert not [n for piece in spoken("[happy] Hello.")[0] for n in piece.notices]
 
 
-def test_no_voice_whispers_and_says_so() -> None:
-    pieces, _ = spoken("[whisper] Psst.")
-    assert "cannot change to a whisper" in pieces[0].notices[0]
+def test_who_cannot_whisper_says_so() -> None:
+    pieces, voices = spoken("[whisper] 你好。")
+    assert "'baker' cannot change to a whisper" in pieces[0].notices[0]
     assert pieces[0].style == "whisper"
+    assert voices["zh"].prosodies[0].voicing == 1.0
+    pieces, voices = spoken("[whisper] Psst.")
+    assert pieces[0].notices == ()
+    assert voices["en"].prosodies[0].voicing == 0.0
+
+
+def test_a_whisper_is_noise_through_the_same_filter() -> None:
+    voiced = np.array([0.0, 200.0, 210.0], np.float32)
+    quiet = np.full((601, 3), -9.0, np.float32)
+    spectra = {"f0": voiced, "lh": quiet + 8, "ln": quiet, "lr": quiet + 5, "phi": quiet}
+    same = with_prosody(spectra, Prosody(speed=2.0))
+    assert all(same[name] is spectra[name] for name in spectra)
+    breath = with_prosody(spectra, Prosody(voicing=0.0))
+    assert not breath["f0"].any()
+    assert (breath["ln"][:, 1:] > quiet[:, 1:]).all()
+    assert (breath["lr"][:, 1:] < spectra["lr"][:, 1:]).all()
+    for name in ("ln", "lr"):
+        np.testing.assert_array_equal(breath[name][:, 0], spectra[name][:, 0])
+    assert breath["ln"][400, 1] > breath["ln"][5, 1], "less at the bottom than at the top"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +146,7 @@ def test_every_style_is_within_some_bounds_and_voices_tell_which_they_can() -> N
     for style in STYLES:
         assert 0.85 <= prosody_of(style).speed <= 1.15
     heart, baker = VOICES
-    assert set(STYLES) - set(styles_within(heart.controls)) == {"whisper"}
+    assert styles_within(heart.controls) == STYLES
     assert styles_within(baker.controls) == ("neutral",)
     assert needs("happy") == {"speed", "pitch", "pitch_range", "energy"}
 
@@ -148,7 +167,7 @@ def test_the_melody_is_moved_and_stretched_and_silence_stays() -> None:
 
 async def test_styles_and_notices_over_the_wire() -> None:
     async with serving() as stub:
-        answers = [a async for a in stub.Synthesize(requests(["[whisper] Hi there."]))]
+        answers = [a async for a in stub.Synthesize(requests(["[whisper] 你好。"]))]
         assert answers[0].notice.code == "unsupported"
         assert "whisper" in answers[0].notice.message
         styles = {a.mel.style for a in answers if a.HasField("mel") and not a.mel.header.last}

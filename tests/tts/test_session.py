@@ -188,7 +188,7 @@ async def test_a_turns_own_style_holds_for_that_turn_and_what_it_lacks_is_told(b
     async with attached(bus, "styled") as stage:
         turn = TurnChunk(Place("styled", 1, 0, 0), "text", style="whisper")
         await bus.publish(Kind.TURN, turn)
-        await stage.say(1, "Psst.")
+        await stage.say(1, "你好。")
         await stage.turn_voice(1)
         assert (await stage.events.get()).turn_started.turn == 1
         notice = (await stage.events.get()).turn_notice
