@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.makers.compiling import compile_plans
+from tests.parity import Parity
 from training.tha3.random_weights import random_inputs, random_networks
 from visavis.engine import open_engine
 from visavis.errors import InvalidInputError
@@ -42,7 +43,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_computes_what_the_published_code_does(models: Path) -> None:
+def test_it_computes_what_the_published_code_does(models: Path, parities: list[Parity]) -> None:
     folder = models / "random-character"
     image, pose = random_inputs()
     found: dict[str, NDArray[np.float32]] = {}
@@ -54,7 +55,10 @@ def test_it_computes_what_the_published_code_does(models: Path) -> None:
         for name in ("background", "brows", "picture"):
             assert reference[name].std() > 0.2
             sampled = found[name].ravel()[reference[f"{name}_at"]]
-            np.testing.assert_allclose(sampled, reference[name], atol=2e-4, err_msg=name)
+            error = float(np.abs(sampled - reference[name]).max())
+            change = "rebuilt from the five checkpoints"
+            parities.append(Parity(f"THA3 {name}", change, "random weights", error))
+            assert error < 2e-4, name
 
 
 def test_its_plans_compile(models: Path) -> None:

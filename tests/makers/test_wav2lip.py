@@ -12,6 +12,7 @@ from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from tests.face.serving import Stub, animate_config, tone, voice_requests
 from tests.makers.compiling import compile_plans
+from tests.parity import Parity
 from tests.serving import served
 from training.wav2lip.random_weights import random_inputs, random_weights
 from visavis.engine import open_engine
@@ -42,7 +43,7 @@ def models(weights: Weights, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "models"
 
 
-def test_it_computes_what_the_published_code_does(models: Path) -> None:
+def test_it_computes_what_the_published_code_does(models: Path, parities: list[Parity]) -> None:
     with np.load(Path(__file__).parent / "files" / "wav2lip.npz") as reference:
         at, wanted = reference["at"], reference["picture"]
     mel, face = random_inputs()
@@ -51,7 +52,9 @@ def test_it_computes_what_the_published_code_does(models: Path) -> None:
         # A batch is as good as one after the other.
         alone = engine.infer({"mel": mel[1:], "face": face[1:]})["picture"]
     assert wanted.std() > 0.1
-    np.testing.assert_allclose(picture.ravel()[at], wanted, atol=2e-5)
+    error = float(np.abs(picture.ravel()[at] - wanted).max())
+    parities.append(Parity("Wav2Lip", "rebuilt from a checkpoint", "random weights", error))
+    assert error < 2e-5
     np.testing.assert_allclose(alone, picture[1:], atol=2e-5)
 
 

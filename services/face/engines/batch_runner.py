@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -44,9 +45,14 @@ class BatchRunner(Generic[Ask, Answer]):
         self._batcher: Batcher[_Asked[Ask, Answer]] = Batcher(largest=largest, gather_s=GATHER_S)
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._owners = itertools.count()
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
+
+    def new_owner(self) -> int:
+        """For whoever asks: owners take turns, and drop only what is their own."""
+        return next(self._owners)
 
     def ask(self, owner: int, ask: Ask) -> asyncio.Future[Answer]:
         """The answer to come; it raises EngineError when the network failed. Cancel it if it is no

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Sequence
 from functools import cache, partial
@@ -26,14 +25,12 @@ from visavis.errors import EngineError
 
 log = logging.getLogger(__name__)
 
-_LARGEST_ON_CPU, _LARGEST_ON_GPU = 1, 8
+_LARGEST_ON_CPU, _LARGEST_ON_GPU = 1, 4
 _BUST = (slice(24, 312), slice(112, 400))
 """Rows and columns of the networks' picture that are shown: head and shoulders."""
 _BACKDROP = np.array((226, 229, 234), np.float32)
 """RGB: what is seen behind the character."""
 _LEVELS = 4096
-
-_owners = itertools.count()
 
 
 class Tha3Painter:
@@ -52,7 +49,7 @@ class Tha3Painter:
         self._networks = networks
         self._lane = lane
         self._runner = runner
-        self._owner = next(_owners)
+        self._owner = runner.new_owner()
         self._parted: Parted | None = None
         self._drawn: Picture | None = None
         self._failing = False

@@ -75,7 +75,7 @@ class Wav2LipPainter:
     async def _rest(self, seen: NDArray[np.float32]) -> Mouth:
         if self._face.rest is None:
             try:
-                self._face.rest = await self._runner.ask(id(self), silent_ask(seen))
+                self._face.rest = await self._runner.ask(self._runner.new_owner(), silent_ask(seen))
             except EngineError as error:
                 log.warning("the mouth at rest is that of the portrait: %s", error)
                 return self._face.crop.reference

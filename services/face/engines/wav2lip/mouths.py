@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 
 import numpy as np
@@ -23,8 +22,6 @@ AHEAD_FRAMES = 8
 _ASK_AGAIN = 4
 """More are asked for when so few are left, so that they still go in batches."""
 
-_owners = itertools.count()
-
 
 class Mouths:
     """Use from one task. A mouth that failed is replaced by the one before it."""
@@ -36,7 +33,7 @@ class Mouths:
         self._runner = runner
         self._face = face
         self._rest = rest
-        self._owner = next(_owners)
+        self._owner = runner.new_owner()
         self._sound: SoundTrack | None = None
         self._asked: dict[int, asyncio.Future[Mouth]] = {}
         self._shown = rest
