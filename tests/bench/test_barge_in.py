@@ -30,12 +30,16 @@ def turn(number: int, event: str) -> dict[str, Any]:
 def test_silence_is_the_last_audible_packet_of_the_old_answer() -> None:
     noted = trace(10.2, (10.15, turn(1, "interrupted")), (11.4, turn(2, "speaking")))
     noted.sounds.append(sound(11.45, 20.0, 0))  # the next answer
+    for text in ("Sto", "Stop it.", ""):
+        event = {"type": "transcript", "utterance": 2, "text": text, "final": text == ""}
+        noted.events.append((10.8, event))
     outcome = judge("stop", "interruption", 1, noted, INTERRUPTED, COUNTERS)
     assert outcome.stopped
     assert outcome.silence_s == pytest.approx(0.2, abs=0.001)
     assert outcome.detected_s == pytest.approx(0.15)
     assert outcome.server_silence_s == pytest.approx(0.02)
     assert outcome.heard == "Once upon"
+    assert outcome.understood == "Stop it."
 
 
 def test_an_answer_that_goes_on_was_not_stopped() -> None:

@@ -54,6 +54,8 @@ class Interruption:
     """Longest silence in the answer from the sound on, where it was not given up."""
     heard: str = ""
     """What the history says was heard of the answer."""
+    understood: str = ""
+    """What the recogniser made of the sound."""
     note: str = ""
     """Why it is not counted."""
 
@@ -120,6 +122,7 @@ def judge(
     cut_s = trace.turn_event_s(turn, "interrupted")
     stopped = record.get("state") == "interrupted" and record.get("reason") == "speech"
     outcome = Interruption(name, kind, stopped, heard=str(record.get("heard") or ""))
+    outcome.understood = _understood(trace)
     ended_s = trace.turn_event_s(turn, "finished", "failed")
     if ended_s is not None and not stopped:
         outcome.note = "the answer ended by itself" if ended_s < trace.speech_end_s else ""
@@ -175,6 +178,16 @@ def counted(sounds: Sequence[Interruption], kind: Kind) -> list[Interruption]:
     if chosen and all(sound.note for sound in chosen):
         raise VisavisError(f"no {kind} met an answer: {chosen[0].note}")
     return [sound for sound in chosen if not sound.note]
+
+
+def _understood(trace: Trace) -> str:
+    """The newest words of each utterance."""
+    texts = {
+        event["utterance"]: event["text"]
+        for at_s, event in trace.events
+        if event.get("type") == "transcript" and event["utterance"] and event["text"]
+    }
+    return " ".join(texts.values())
 
 
 def _spoken_s(trace: Trace) -> float:

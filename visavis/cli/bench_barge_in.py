@@ -118,6 +118,7 @@ def counts_of(done: Sequence[Interruption]) -> dict[str, float]:
 def _line(done: Interruption) -> str:
     if done.note:
         return f"{done.clip}: {done.note}"
+    understood = f' ("{done.understood}")' if done.understood else ""
     if done.silence_s is None:
-        return f"{done.clip}: the answer went on"
-    return f"{done.clip}: silent after {done.silence_s:.3f} s"
+        return f"{done.clip}: the answer went on{understood}"
+    return f"{done.clip}: silent after {done.silence_s:.3f} s{understood}"
