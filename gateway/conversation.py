@@ -257,6 +257,8 @@ class Conversation:
     def stage_failed(self, stage: str, number: int, code: str, message: str) -> list[Action]:
         """A stage cannot go on with turn `number`; 0: with something outside of turns."""
         turn, text = self._current(number), f"{stage}: {message}"
+        if turn is not None and not turn.confirmed:
+            return self._settle(self._silence("failed"))  # nobody has asked yet: it is tried again
         if turn is not None:
             return self._settle(self._fail(turn, code, text))
         # Turn 0 is the session itself: an utterance, an idle picture.

@@ -9,6 +9,7 @@ import pytest
 from gateway import metrics
 from gateway.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn
 from gateway.conversation import Conversation
+from gateway.events import ErrorEvent
 from gateway.speculation import Speculation, SpeculationLimits, WasteMeter
 from tests.gateway.test_conversation import of, prompt
 
@@ -63,6 +64,14 @@ def test_a_filler_behind_the_question_throws_nothing_away(talk: Conversation) ->
     actions = talk.final(1, "What is the time, um.", 1)
     assert of(actions, ConfirmTurn) == [ConfirmTurn(1)]
     assert prompt(talk.submit_text("Thanks", 2))[0] == ("user", "What is the time, um. Thanks")
+
+
+def test_a_prepared_answer_that_fails_is_tried_again_without_a_word(talk: Conversation) -> None:
+    talk.paused(1, "What is it?", 0.9, 0)
+    actions = talk.stage_failed("llm", 1, "internal", "out of memory")
+    assert of(actions, CloseTurn) == [CloseTurn(1, "discarded")]
+    assert of(actions, ErrorEvent) == []
+    assert prompt(talk.final(1, "What is it?", 1)) == [("user", "What is it?")]
 
 
 def test_a_discarded_answer_leaves_no_trace_in_the_history(talk: Conversation) -> None:
