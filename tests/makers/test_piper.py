@@ -135,6 +135,8 @@ def test_what_is_no_voice_is_told(make: Make, tmp_path: Path) -> None:
     junk = source.with_name("junk.onnx")
     junk.write_bytes(b"\xff" * 90)
     config = source.with_name("small.onnx.json")
+    with pytest.raises(InvalidInputError, match=r"absent\.onnx: there is no such file"):
+        make(source.with_name("absent.onnx"))
     with pytest.raises(InvalidInputError, match="no ONNX model"):
         make(junk, config=config)
     with pytest.raises(InvalidInputError, match=r"junk\.onnx\.json: cannot be read"):

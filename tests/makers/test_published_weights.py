@@ -27,7 +27,7 @@ from services.tts.own_voices import own_voices
 from services.tts.piper import PiperVoice
 from tests.parity import Parity
 from tests.plans.graph_runs import GraphEngine
-from visavis.engine import open_engine
+from visavis.engine import Engine, open_engine
 from visavis.errors import ModelStoreError
 from visavis.makers.bundle import BundleOrder
 from visavis.makers.hifigan import make_hifigan
@@ -83,32 +83,40 @@ def models(published_voice: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
+@pytest.fixture(scope="module")
+def halves(models: Path) -> Iterator[tuple[Engine, Engine]]:
+    """Both halves of the bundle's voice, loaded."""
+    folder = models / "joe"
+    with open_engine(folder / "text.onnx") as text, open_engine(folder / "voice.onnx") as sound:
+        yield text, sound
+
+
 @pytest.mark.timeout(180)
 def test_pipers_voice_cut_in_two_is_itself(
-    published_voice: Path, models: Path, parities: list[Parity]
+    published_voice: Path, halves: tuple[Engine, Engine], parities: list[Parity]
 ) -> None:
     ids = np.random.default_rng(5).integers(3, 120, (1, 30))
     scales = np.array([0.0, 1.1, 0.0], np.float32)  # without noise it can be repeated
     inputs = {"input": ids, "input_lengths": np.array([30]), "scales": scales}
     with open_engine(published_voice) as engine:
         whole = engine.infer(inputs)["output"].ravel()
-    with (
-        open_engine(models / "joe" / "text.onnx") as text,
-        open_engine(models / "joe" / "voice.onnx") as voice,
-    ):
-        first = text.infer({"ids": ids, "duration_noise": np.zeros((1, 2, 30), np.float32)})
-        frames = np.ceil(first["durations"][0, 0] * scales[1]).astype(int)
-        latents = np.repeat(first["means"][0], frames, axis=0).T[None]
-        halves = voice.infer({"latents": latents})["voice"][0]
-    assert len(whole) == len(halves)
-    error = float(np.abs(whole - halves).max())
+    text, sound = halves
+    first = text.infer({"ids": ids, "duration_noise": np.zeros((1, 2, 30), np.float32)})
+    frames = np.ceil(first["durations"][0, 0] * scales[1]).astype(int)
+    latents = np.repeat(first["means"][0], frames, axis=0).T[None]
+    joined = sound.infer({"latents": latents})["voice"][0]
+    assert len(whole) == len(joined)
+    error = float(np.abs(whole - joined).max())
     parities.append(Parity("Piper's joe", "vits_text, vits_voice", "30 symbols", error))
     assert error < 1e-5
 
 
 @pytest.mark.timeout(180)
 def test_pipers_splines_give_the_same_durations(
-    published_voice: Path, models: Path, parities: list[Parity]
+    published_voice: Path,
+    models: Path,
+    halves: tuple[Engine, Engine],
+    parities: list[Parity],
 ) -> None:
     picking = GraphEngine(apply_passes(onnx.load(published_voice), ["vits_text"]))
     rng = np.random.default_rng(6)
@@ -116,8 +124,7 @@ def test_pipers_splines_give_the_same_durations(
     noise[0, :, 40:] *= 8  # beyond the splines' range
     inputs = {"ids": rng.integers(3, 120, (1, 60)), "duration_noise": noise}
     expected = picking.infer(inputs)["durations"]
-    with open_engine(models / "joe" / "text.onnx") as text:
-        found = text.infer(inputs)["durations"]
+    found = halves[0].infer(inputs)["durations"]
     error = float(np.abs(np.log(found) - np.log(expected)).max())
     parities.append(Parity("Piper's joe", "vits_splines", "log durations", error))
     assert error < 1e-4
@@ -126,12 +133,12 @@ def test_pipers_splines_give_the_same_durations(
 
 
 @pytest.mark.timeout(180)
-def test_pipers_voice_is_understood(models: Path, hear: Hear) -> None:
+def test_pipers_voice_is_understood(
+    models: Path, halves: tuple[Engine, Engine], hear: Hear
+) -> None:
     (own,) = own_voices("joe", models)
-    text, sound = (open_engine(file) for file in own.files)
-    with text, sound:
-        voice = PiperVoice(text, sound, own.config)
-        spoken = np.concatenate([block.voice for block in voice.speak(SENTENCE)])
+    voice = PiperVoice(*halves, own.config)
+    spoken = np.concatenate([block.voice for block in voice.speak(SENTENCE)])
     assert 0.05 < np.sqrt(np.mean(spoken**2)) < 0.15
     heard = hear(spoken, 24_000)
     missed = set(words(SENTENCE)) - set(heard)

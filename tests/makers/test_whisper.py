@@ -196,7 +196,7 @@ def test_what_is_no_whisper_is_told(tmp_path: Path) -> None:
 
     assert "no such file or folder" in said(tmp_path / "absent")
     (tmp_path / "empty").mkdir()
-    assert "config.json: cannot be read" in said(tmp_path / "empty")
+    assert "model.bin of CTranslate2" in said(tmp_path / "empty")
     assert "give --tokenizer" in said(OPENAI)
     (tmp_path / "strange.json").write_text('{"added_tokens": [{"content": "<s>"}]}')
     assert "not Whisper's tokenizer" in said(OPENAI, tokenizer=tmp_path / "strange.json")

@@ -269,10 +269,12 @@ def verify_bundles(
 
 
 @models_app.command("licences")
-def licences(bundles: Bundles = None, profile: ProfileName = None) -> None:
+def licences(
+    bundles: Bundles = None, profile: ProfileName = None, model_dir: ModelDir = None
+) -> None:
     """Show the licence of every bundle's weights, and what its short name does not say."""
     try:
-        catalog = default_catalog()
+        catalog = default_catalog(model_dir)
         names = _chosen(bundles, profile, otherwise="default") if bundles or profile else None
         manifests = [catalog.manifest(name) for name in names or catalog.names]
     except ModelStoreError as error:

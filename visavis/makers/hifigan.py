@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from visavis.errors import InvalidInputError
 from visavis.makers.bundle import BundleFacts, BundleOrder, Say, plan, write_bundle
-from visavis.makers.weights import Checked, read_json, read_weights, state_dict
+from visavis.makers.weights import Checked, must_exist, read_json, read_weights, state_dict
 from visavis.models.prepare.onnx_graph import GraphBuilder
 
 _SLOPE = 0.1
@@ -60,6 +60,7 @@ def make_hifigan(
     `config` is config.json of the training, by default the one beside the weights. Raises
     InvalidInputError for files that are no HiFi-GAN, and like write_bundle.
     """
+    must_exist(weights)
     config = config or weights.parent / "config.json"
     sizes = read_config(config)
     say("reading the weights")

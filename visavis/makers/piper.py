@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 
 from visavis.errors import InvalidInputError, PlanError
 from visavis.makers.bundle import BundleFacts, BundleOrder, Say, plan, write_bundle
-from visavis.makers.weights import read_json
+from visavis.makers.weights import must_exist, read_json
 from visavis.plans.surgery import apply_passes
 
 _INPUTS = {"input", "input_lengths", "scales"}
@@ -60,6 +60,7 @@ def make_piper(
     voice that has several. Raises InvalidInputError for files that are no Piper voice, and like
     write_bundle.
     """
+    must_exist(network)
     config = config or network.with_name(network.name + ".json")
     found = read_json(config)
     say("reading the voice")

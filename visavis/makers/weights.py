@@ -53,6 +53,12 @@ def state_dict(weights: Mapping[str, Any], *keys: str) -> dict[str, Array]:
     return tensors
 
 
+def must_exist(path: Path) -> None:
+    """Raises InvalidInputError where there is no such file."""
+    if not path.is_file():
+        raise InvalidInputError(f"{path}: there is no such file")
+
+
 class Checked:
     """Tensors of a model that is being read: every name and shape is checked when it is taken."""
 

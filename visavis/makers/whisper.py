@@ -172,6 +172,8 @@ def _unpacked(variables: Mapping[str, Array], name: str) -> Array:
 
 
 def _transformers(folder: Path) -> _Checkpoint:
+    if not (folder / "config.json").is_file():
+        raise InvalidInputError(_what_is_read(folder))
     config = read_json(folder / "config.json")
     if config.get("model_type") != "whisper":
         raise InvalidInputError(
@@ -205,7 +207,11 @@ def _shards(folder: Path) -> list[Path]:
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).is_file():
             return [folder / name]
-    raise InvalidInputError(
+    raise InvalidInputError(_what_is_read(folder))
+
+
+def _what_is_read(folder: Path) -> str:
+    return (
         f"{folder} holds no weights: model.safetensors (with config.json and tokenizer.json) of "
         "transformers is read, or model.bin of CTranslate2, or the .pt file of OpenAI"
     )
