@@ -19,8 +19,10 @@ class EndpointRules:
 
     speech_probability: float = 0.5
     silence_probability: float = 0.35
+    fading_probability: float = 0.9
+    """A frame as quiet as the room holds no speech unless the VAD is surer than this."""
     start_frames: int = 3
-    pause_frames: int = 2
+    pause_frames: int = 1
     second_opinion_frames: int = 6
     fewest_voiced_frames: int = 4
     certain_probability: float = 0.96
@@ -93,6 +95,11 @@ class Endpointer:
         return self._silent_frames
 
     @property
+    def quiet_frames(self) -> int:
+        """How many of the latest frames are as quiet as the room, whatever the VAD says."""
+        return self._quiet_frames
+
+    @property
     def voiced_frames(self) -> int:
         """Frames of the latest utterance that were speech: its length without pauses."""
         return self._voiced_frames
@@ -105,8 +112,8 @@ class Endpointer:
     def frame(self, speech_probability: float, *, quiet: bool = False) -> list[Signal]:
         """The next FRAME_SAMPLES hold speech with this probability.
 
-        quiet: they hold no more than the room's own sound. The VAD needs such frames before it
-        is sure of a silence; they count as silence once it is.
+        quiet: they hold no more than the room's own sound. The VAD needs some such frames
+        before it doubts; they count as silence once it does.
         """
         self._frames += 1
         quiet_before, self._quiet_frames = self._quiet_frames, self._quiet_frames + 1
@@ -117,12 +124,14 @@ class Endpointer:
         self._utterance_frames += 1
         if self._utterance_frames >= self.rules.longest_utterance_frames:
             return self.finish()
-        if speech_probability >= self.rules.speech_probability:
+        rules = self.rules
+        fading = quiet and speech_probability < rules.fading_probability
+        if speech_probability >= rules.speech_probability and not fading:
             return self._voiced()
         # Between the thresholds a sound continues whatever was there before it.
-        if speech_probability < self.rules.silence_probability or self._silent_frames:
+        if fading or speech_probability < rules.silence_probability or self._silent_frames:
             if not self._silent_frames:
-                late = min(quiet_before, self.rules.most_quiet_frames, self._voiced_frames)
+                late = min(quiet_before, rules.most_quiet_frames, self._voiced_frames)
                 self._silent_frames = late
                 self._voiced_frames -= late
             return self._silent()

@@ -2,7 +2,7 @@
 
 It runs no network itself. It hands out work (transcribe this, has the visitor
 finished?) for others to do in parallel, and takes the results when they come.
-At the first short pause it asks for the text at once: if the visitor has
+At the first frame of a pause it asks for the text at once: if the visitor has
 finished, the final text is ready before the silence is long enough to be sure.
 """
 
@@ -42,7 +42,7 @@ _WORDLESS_FINISHED = 0.72
 _AGAIN_SAMPLES = SAMPLE_RATE_HZ // 10
 # The turn detector was trained on turns with a longer silence at their end than
 # there is when it is asked.
-_JUDGED_SILENCE = np.zeros(SAMPLE_RATE_HZ // 8, np.float32)
+_JUDGED_SILENCE = np.zeros(SAMPLE_RATE_HZ // 6, np.float32)
 
 
 class Listener:
@@ -144,7 +144,8 @@ class Listener:
     def _open(self, start: int) -> list[Output]:
         self._count += 1
         first = max(0, start - _LEAD_SAMPLES)
-        utterance = Utterance(self._count, self.language, first, PartialText(self.language, first))
+        partial = PartialText(self.language, first)
+        utterance = Utterance(self._count, self.language, first, first, partial)
         utterance.next_partial = start + _FIRST_PARTIAL_SAMPLES
         utterance.speech = [1.0] * ((self._tape.end - first) // FRAME_SAMPLES)
         self._utterances[utterance.number] = self._current = utterance
@@ -238,6 +239,7 @@ class Listener:
             or utterance is None
             or self._transcribing
             or self._endpointer.silent_frames
+            or self._endpointer.quiet_frames
             or self._tape.end < utterance.next_partial
         ):
             return []
@@ -284,7 +286,9 @@ class Listener:
         )
 
     def _judge(self, utterance: Utterance) -> Judge:
-        pcm = self._tape.between(self._tape.end - WINDOW_SAMPLES, self._tape.end)
+        # What was said before this utterance is not its intonation.
+        first = max(utterance.first, self._tape.end - WINDOW_SAMPLES)
+        pcm = self._tape.between(first, self._tape.end)
         return Judge(utterance.number, utterance.pause, np.concatenate([pcm, _JUDGED_SILENCE]))
 
     def _told(self, event: TranscriptEvent, utterance: Utterance, at: int) -> Heard:

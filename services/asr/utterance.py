@@ -13,6 +13,8 @@ class Utterance:
 
     number: int
     language: str
+    first: int
+    """First sample, some silence before the speech included."""
     piece_start: int
     partial: PartialText
     settled: list[Transcript] = field(default_factory=list)

@@ -54,7 +54,7 @@ def test_the_surer_the_end_the_shorter_the_wait() -> None:
 def test_frames_as_quiet_as_the_room_belong_to_the_silence_that_follows() -> None:
     endpointer = Endpointer()
     run(endpointer, 1.0, 20)
-    assert [endpointer.frame(0.9, quiet=True) for _ in range(2)] == [[], []]
+    assert [endpointer.frame(0.95, quiet=True) for _ in range(2)] == [[], []]
     (paused_at,) = endpointer.frame(0.1, quiet=True)
     assert paused_at == Signal(Kind.PAUSED, 20 * FRAME_SAMPLES)
     assert endpointer.voiced_frames == 20
@@ -63,9 +63,17 @@ def test_frames_as_quiet_as_the_room_belong_to_the_silence_that_follows() -> Non
 def test_a_quiet_moment_within_speech_is_no_silence() -> None:
     endpointer = Endpointer()
     run(endpointer, 1.0, 20)
-    assert [endpointer.frame(0.9, quiet=True) for _ in range(5)] == [[]] * 5
+    assert [endpointer.frame(0.95, quiet=True) for _ in range(5)] == [[]] * 5
     assert endpointer.frame(0.9) == []
-    assert endpointer.frame(0.1) == []  # The quiet frames before lie too far back.
+    # The quiet frames before lie too far back.
+    assert endpointer.frame(0.1) == [Signal(Kind.PAUSED, 26 * FRAME_SAMPLES)]
+
+
+def test_a_quiet_frame_is_silence_as_soon_as_the_vad_is_no_longer_sure() -> None:
+    endpointer = Endpointer()
+    run(endpointer, 1.0, 20)
+    assert endpointer.frame(0.8) == []
+    assert endpointer.frame(0.8, quiet=True) == [Signal(Kind.PAUSED, 21 * FRAME_SAMPLES)]
 
 
 def test_an_unfinished_sentence_is_waited_for() -> None:
@@ -112,8 +120,9 @@ def test_between_the_thresholds_a_sound_stays_what_it_was() -> None:
     assert run(endpointer, between, 20) == []
     run(endpointer, 1.0, 10)
     assert run(endpointer, between, 50) == []
-    run(endpointer, 0.0, 1)
-    assert kinds(run(endpointer, between, 5)) == [Kind.PAUSED]
+    assert kinds(run(endpointer, 0.0, 1)) == [Kind.PAUSED]
+    run(endpointer, between, 10)
+    assert endpointer.silent_frames == 11
 
 
 def test_too_short_for_a_word_is_discarded() -> None:
