@@ -129,14 +129,29 @@ def test_ctranslate2_is_read_quantised_or_not(
     assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
 
 
-def test_the_recogniser_runs_it(make: Callable[..., tuple[Engine, Engine]], tmp_path: Path) -> None:
+def test_the_recogniser_runs_it(
+    make: Callable[..., tuple[Engine, Engine]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """128 bands, a prompt of its own for English alone; what it says is noise."""
-    for kind, languages in (("turbo", ("en", "de")), ("english", ("en",))):
+    for kind, languages, prompt in (
+        ("turbo", ("en", "de"), ["startoftranscript", "en", "transcribe"]),
+        ("english", ("en",), ["startoftranscript"]),
+    ):
         folder = transformers_folder(tmp_path / kind, kind)
         words = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        whisper = Whisper(*make(folder), words)
+        encoder, decoder = make(folder)
+        whisper = Whisper(encoder, decoder, words)
         assert whisper.languages == languages
-        assert whisper.transcribe(np.zeros(4000, np.float32), "").language in languages
+        steps: list[list[int]] = []
+        run = decoder.infer_resident
+
+        def noting(inputs: Any, resident: Any, run: Any = run, steps: Any = steps) -> Any:
+            steps.append(inputs["tokens"][0].tolist())
+            return run(inputs, resident)
+
+        monkeypatch.setattr(decoder, "infer_resident", noting)
+        assert whisper.transcribe(np.zeros(4000, np.float32), "en").language == "en"
+        assert steps[0] == [words.token_to_id(f"<|{name}|>") for name in prompt]
 
 
 def test_the_service_hears_with_it_under_any_name(
