@@ -87,6 +87,25 @@ def test_it_goes_slowly_once_nothing_is_said() -> None:
     assert offsets[-1] < 0.05 * offsets[spoken]
 
 
+def test_an_interruption_goes_back_to_the_face_on_screen() -> None:
+    """What was made ahead and not seen is forgotten, its expression with it."""
+    faces = [Animator(seed=1, fps=FPS), Animator(seed=1, fps=FPS)]
+    faces[0].express(1, 0.0, "happy")
+    after = []
+    for face in faces:
+        assert face.next_frame(0.0) is not None
+        face.speak(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+        made = 0
+        while face.next_spoken(0.04) is not None:
+            made += 1
+        assert made >= 5
+        face.advance(2, 0.08)
+        frame = face.next_frame(0.08)
+        assert frame is not None and frame.live
+        after.append(frame.pose.smile)
+    assert after[0] == pytest.approx(after[1], abs=1e-6)
+
+
 def test_cues_of_older_turns_are_void() -> None:
     expressions = Expressions(FPS)
     expressions.cue(2, 0.0, "happy")

@@ -128,6 +128,6 @@ def test_learned_answers_outlive_the_gateway(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_no_reason_to_fail(tmp_path: Path) -> None:
     store = AnswerStore(tmp_path)
-    for damaged in ("", "[]", '{"version": 2, "answers": []}', '{"version": 1}'):
+    for damaged in ("", "[]", '{"version": 2, "answers": [1]}', '{"version": 1}'):
         store.path.write_text(damaged, encoding="utf-8")
         assert store.load() == []

@@ -137,6 +137,19 @@ async def test_the_first_answer_of_a_session_is_learned_when_it_was_heard(
     await until(lambda: "Something." in saved.read_text(encoding="utf-8"))
 
 
+async def test_an_answer_that_was_cut_off_is_not_learned(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.voice_s = 3.0
+    async with client.session() as session:
+        await session.say("Who made you?")
+        await collect(session, "speaking")
+        await session.interrupt()
+        await collect(session, "interrupted")
+    doubles.script.voice_s = 0.2
+    assert (await asked(client, "Who made you?"))["answered_by"] == "llm"
+
+
 async def test_the_welcome_is_said_once_somebody_watches(
     client: GatewayClient, doubles: Doubles
 ) -> None:
