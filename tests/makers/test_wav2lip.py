@@ -19,6 +19,8 @@ from visavis.engine import open_engine
 from visavis.errors import InvalidInputError
 from visavis.makers.bundle import BundleOrder
 from visavis.makers.wav2lip import make_wav2lip
+from visavis.makers.wav2lip_graph import wav2lip_model
+from visavis.makers.weights import Checked
 from visavis.models import load_manifest
 from visavis.models.prepare.safetensors_file import write_safetensors
 from visavis.plans.recipe import Precision
@@ -101,11 +103,16 @@ async def test_the_face_service_draws_with_it(models: Path, tmp_path: Path) -> N
     ],
 )
 def test_another_network_is_refused(
-    weights: Weights, change: dict[str, NDArray[np.float32] | None], said: str, tmp_path: Path
+    weights: Weights, change: dict[str, NDArray[np.float32] | None], said: str
 ) -> None:
     changed = {name: values for name, values in {**weights, **change}.items() if values is not None}
-    source = tmp_path / "other.safetensors"
-    write_safetensors(source, changed)
     with pytest.raises(InvalidInputError, match=said):
+        wav2lip_model(Checked(changed, "other.pth"))
+
+
+def test_a_file_that_is_no_checkpoint_leaves_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "mouths.pth"
+    source.write_bytes(b"<html>not found</html>")
+    with pytest.raises(InvalidInputError, match=r"mouths\.pth is no PyTorch checkpoint"):
         make_wav2lip(BundleOrder("other", "none", model_dir=tmp_path / "models"), source)
     assert not (tmp_path / "models" / "other").exists()
