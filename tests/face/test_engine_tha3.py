@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from services.face.animator import Animator, Frame
-from services.face.engines.tha3.characters import CharacterStore, read_character
+from services.face.engines.tha3.characters import Character, CharacterStore, read_character
 from services.face.engines.tha3.engine import Tha3Engine
 from services.face.engines.tha3.network import CharacterNetworks
 from services.face.engines.tha3.pose import NAMES, character_pose
@@ -88,6 +88,15 @@ def test_a_character_of_any_size_is_brought_to_the_one_that_is_needed() -> None:
     assert small.shape == (512, 512, 4)
     assert np.abs(small[:300].astype(int) - character()[:300]).mean() < 3
     assert (read_character(png(character())) == character()).all()
+
+
+def test_colours_that_nobody_sees_do_not_bleed_in() -> None:
+    rgba = character()
+    hidden = rgba[..., 3] == 0
+    rgba[hidden, :3] = 200
+    image = Character("x", "", False, read_character(png(rgba))).image()
+    assert (image[:, hidden] == -1).all()
+    assert image[3, ~hidden].min() == 1 and image[0, 128, 256] > 0.5
 
 
 @pytest.mark.parametrize(
@@ -256,6 +265,8 @@ def test_pictures_of_a_slow_engine_are_fewer_and_still_in_time(draw_s: float) ->
     credit of 0.8 s goes. The voice begins after 150 ms.
     """
     animator = Animator(seed=1, lead_s=0.8)
+    animator.advance(1, 0.0)
+    assert (idle := animator.next_frame(0.0)) is not None and idle.live
     animator.speak(1, _Known(), 0.0)
     for _ in range(4):
         animator.took(draw_s)
