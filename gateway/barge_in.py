@@ -94,11 +94,16 @@ class BargeIn:
             sound.judged(echo=likeness is not None and likeness.is_echo)
         if sound.echo:
             return Verdict.ECHO
-        early = now - sound.onset_s < self._after_s - 1e-6
-        return Verdict.OPEN if early or not self._lasts(sound.onset_s, now) else Verdict.VOICE
+        enough_s = sound.onset_s + self._after_s
+        if now < enough_s - 1e-6:
+            return Verdict.OPEN
+        # Where the VAD told late, a short word may be over by now: what was there in time counts.
+        lasts = self._lasts(sound.onset_s, enough_s) or self._lasts(sound.onset_s, now)
+        return Verdict.VOICE if lasts else Verdict.OPEN
 
     def _lasts(self, onset_s: float, now: float) -> bool:
-        since = [(at_s, level) for at_s, level in self._levels if at_s >= onset_s]
+        """Whether the sound is still there at `now`, which may be past."""
+        since = [(at_s, level) for at_s, level in self._levels if onset_s <= at_s <= now + 1e-6]
         newest = [level for at_s, level in since if at_s > now - _CLOSURE_S]
         if not newest:
             # The microphone says nothing at all: believe the VAD.

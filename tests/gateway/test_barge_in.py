@@ -15,13 +15,15 @@ from tests.gateway.test_playout import H264, playout, run, speak
 CHUNK_S = 0.02
 
 
-def heard(judge: BargeIn, levels: list[float], onset: int = 0) -> list[Verdict]:
-    """A verdict after each 20 ms of these levels; the VAD tells 100 ms after chunk `onset`."""
+def heard(
+    judge: BargeIn, levels: list[float], onset: int = 0, told_after: int = 5
+) -> list[Verdict]:
+    """A verdict after each 20 ms of these levels; the VAD tells so much after chunk `onset`."""
     verdicts = []
     for index, level in enumerate(levels):
         now = index * CHUNK_S
         judge.hear(np.full(320, round(level * 10_000), np.int16), now)
-        if index == onset + 5:
+        if index == onset + told_after:
             judge.begin(onset * CHUNK_S)
         verdicts.append(judge.verdict(now))
     return verdicts
@@ -41,6 +43,16 @@ def test_a_cough_is_none(length: int) -> None:
 def test_the_closure_of_a_consonant_is_no_end() -> None:
     verdicts = heard(BargeIn(after_s=0.2), [1.0] * 8 + [0.01] * 3 + [1.0] * 10)
     assert verdicts.index(Verdict.VOICE) == 10
+
+
+def test_a_short_word_that_is_told_late_is_one() -> None:
+    word = [1.0] * 13 + [0.01] * 20
+    assert heard(BargeIn(after_s=0.2), word, told_after=20).index(Verdict.VOICE) == 20
+
+
+def test_a_cough_that_is_told_late_is_none() -> None:
+    cough = [1.0] * 5 + [0.01] * 25
+    assert Verdict.VOICE not in heard(BargeIn(after_s=0.2), cough, told_after=20)
 
 
 def test_a_voice_that_comes_back_is_one() -> None:
