@@ -138,3 +138,17 @@ def test_a_false_interruption_is_not_measured() -> None:
     scene.pass_ticks(20)
     assert observed() == before and not scene.playout.paused
     assert given._value.get() == paused + 1
+
+
+def test_an_earlier_false_interruption_does_not_count_for_a_later_one() -> None:
+    scene = Scene()
+    scene.speech(scene.now - 0.1)
+    scene.pass_ticks(10)
+    scene.perform(scene.talk.discarded(1, scene.now))
+    scene.pass_ticks(20)
+    decided = metrics.barge_in_decided_seconds.labels("text")
+    seconds = decided._sum.get()
+    scene.interruption.void("text", scene.now)
+    scene.playout.void(2)
+    scene.pass_ticks(1)
+    assert decided._sum.get() - seconds == pytest.approx(0.02)

@@ -102,6 +102,12 @@ def test_a_listener_s_word_may_grow_into_a_question(talk: Conversation) -> None:
     assert of(talk.partial(1, "Yeah, but why"), AnnounceTurn) == [AnnounceTurn(2, "speech")]
 
 
+def test_what_lasts_behind_a_listener_s_word_does_not_stop_it(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.paused(1, "Yeah.", 0.4, 1)
+    assert talk.voice_persists() == []
+
+
 def test_yes_answers_a_question_of_ours() -> None:
     talk = Conversation()
     talk.submit_text("Hi.", 0)

@@ -10,7 +10,7 @@ import pytest
 import soxr
 
 from gateway.actions import Action, DuckTurn, PauseTurn, ResumeTurn
-from gateway.barge_in import BargeIn
+from gateway.barge_in import BargeIn, Verdict
 from gateway.conversation import Conversation
 from gateway.echo import EchoGuard, Likeness
 from gateway.interruption import Interruption
@@ -75,6 +75,25 @@ def test_a_visitor_is_no_echo(answer: np.ndarray, visitor: np.ndarray) -> None:
     mic = visitor[: len(answer) // 3]
     found = likenesses(answer, mic)
     assert np.mean([likeness.is_echo for likeness in found]) < 0.05
+
+
+def test_an_echo_is_alike_and_no_louder_than_what_was_played() -> None:
+    assert Likeness(0.9, 2.0, 0.1).is_echo
+    assert not Likeness(0.9, 9.0, 0.1).is_echo
+    assert not Likeness(0.3, 2.0, 0.1).is_echo
+
+
+def test_one_odd_look_does_not_make_an_echo_a_voice(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [True, True, False, True, False, False, False, False]
+    monkeypatch.setattr(
+        EchoGuard, "likeness", lambda *_: Likeness(0.9 if looks.pop(0) else 0.1, 0.0, 0.1)
+    )
+    judge, verdicts = BargeIn(0.18), []
+    judge.begin(0.0)
+    for index in range(8):
+        judge.hear(np.full(320, 1000, np.int16), 0.2 + 0.06 * index)
+        verdicts.append(judge.verdict(0.2 + 0.06 * index))
+    assert verdicts == [Verdict.ECHO] * 6 + [Verdict.VOICE] * 2
 
 
 def test_silence_is_nothing() -> None:

@@ -48,6 +48,9 @@ def test_what_the_voice_tells_is_exact(played_s: float, heard: str) -> None:
 def test_a_mark_behind_several_words_shares_its_time_out() -> None:
     marks = [SpokenMark(8, 4.0)]
     assert heard_text("aaa bbb ccc", played_s=1.9, marks=marks) == "aaa"
+    later = [SpokenMark(3, 0.5), SpokenMark(7, 4.0), SpokenMark(15, 8.0)]
+    assert heard_text("aaa bbb ccc ddd", played_s=5.9, marks=later) == "aaa bbb"
+    assert heard_text("aaa bbb ccc ddd", played_s=6.1, marks=later) == "aaa bbb ccc"
     assert heard_text("aaa bbb ccc", played_s=4.0, marks=marks) == "aaa bbb"
     assert heard_text("aaa bbb ccc", played_s=5.9, voice_s=6.0, marks=marks) == "aaa bbb"
     assert heard_text("aaa bbb ccc", played_s=6.0, voice_s=6.0, marks=marks) == "aaa bbb ccc"

@@ -77,6 +77,15 @@ def test_it_goes_on_from_an_earlier_sample_with_new_pictures() -> None:
     assert sum(t.pcm.any() for t in ticks) == 44  # 50 ticks but the first 6
 
 
+def test_a_picture_of_the_paused_turn_does_not_stand_in_the_way_of_idle_ones() -> None:
+    target = speaking()
+    target.pause(1)
+    run(target, 1)
+    target.push_picture(synced(1, 9, key=True))  # was asked for, and under way
+    target.push_picture(idle(key=True, name=b"rest"))
+    assert shown(run(target, 2)) == [b"rest"]
+
+
 def test_it_does_not_wait_for_pictures_for_ever() -> None:
     target = speaking()
     target.pause(1)
