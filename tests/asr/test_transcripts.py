@@ -19,6 +19,7 @@ from services.asr.questions import Heard
 from services.asr.session import ListeningSession
 from services.asr.vad import SAMPLE_RATE_HZ
 from tests.fakes import ManualClock
+from visavis.bench.turn_clips import load_turn_clips
 from visavis.engine import open_engine
 from visavis.media import TranscriptEvent
 from visavis.models import profile
@@ -70,15 +71,21 @@ def error_rate(name: str, heard: str, language: str) -> float:
 
 
 async def live(
-    hearing: Hearing, pcm: NDArray[np.int16], language: str, rate: int = SAMPLE_RATE_HZ
+    hearing: Hearing,
+    pcm: NDArray[np.int16],
+    language: str,
+    rate: int = SAMPLE_RATE_HZ,
+    *,
+    interim: bool = False,
 ) -> list[Heard]:
     """Events of a stream that ends with a second and a half of silence."""
     session = ListeningSession(
         hearing,
         language,
-        interim_results=False,
+        interim_results=interim,
         rules=EndpointRules(),
         clock=ManualClock(),
+        recorded=True,
     )
     heard: list[Heard] = []
     async with session:
@@ -177,3 +184,55 @@ async def test_a_telephone_rate_is_understood(hearing: Hearing) -> None:
     half = clip("two_cities_01")[::2]
     (final,) = finals(await live(hearing, half, "en", rate=8000))
     assert error_rate("two_cities_01", final.text, "en") <= 0.3
+
+
+@pytest.mark.parametrize("bundle_name", ["moonshine-tiny-en", "whisper-base"])
+def test_a_guess_at_the_text_does_not_change_it(hearing: Hearing, bundle_name: str) -> None:
+    transcriber = hearing.ear(bundle_name).transcriber
+    said = transcriber.transcribe(sound("jfk"), "en").text
+    astray = f"{said[:30]} what was the weather like yesterday in the city"
+    for draft in (said, said[: len(said) // 2], astray, "Something else was said", "\ufffd\0"):
+        heard = transcriber.transcribe(sound("jfk"), "en", draft).text
+        # A quantised network rounds many tokens at once another way: marks may differ.
+        assert units(heard, "en") == units(said, "en")
+
+
+async def test_partials_come_early_and_their_stable_part_stays(hearing: Hearing) -> None:
+    heard = await live(hearing, clip("two_cities_01"), "en", interim=True)
+    started = next(e for e in heard if e.event is TranscriptEvent.SPEECH_STARTED)
+    first = next(e for e in heard if e.text)
+    assert first.at_samples - started.at_samples <= SAMPLE_RATE_HZ // 2
+    stable = ""
+    for event in heard[heard.index(first) :]:
+        assert event.text.startswith(stable)
+        stable = event.text[: event.stable_characters]
+    assert error_rate("two_cities_01", finals(heard)[-1].text, "en") <= 0.15
+    partials = [e for e in heard if e.event is TranscriptEvent.PARTIAL]
+    assert partials[-1].stable_characters >= len("It was the best of times")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "en_unfinished_01",
+        "en_unfinished_02",
+        "en_hesitant_03",
+        "zh_unfinished_06",
+        "zh_hesitant_03",
+    ],
+)
+async def test_a_pause_where_nobody_ends_does_not_end_the_turn(hearing: Hearing, file: str) -> None:
+    turn = next(c for c in load_turn_clips(CLIPS.parent / "turns") if c.path.stem == file)
+    heard = await live(hearing, turn.sound(), turn.language, interim=True)
+    (final,) = finals(heard)
+    assert final.at_samples >= turn.turn_end
+
+
+@pytest.mark.parametrize("file", ["en_finished_00", "en_short_08", "zh_finished_01"])
+async def test_a_finished_question_is_not_held_up(hearing: Hearing, file: str) -> None:
+    turn = next(c for c in load_turn_clips(CLIPS.parent / "turns") if c.path.stem == file)
+    heard = await live(hearing, turn.sound(), turn.language, interim=True)
+    (final,) = finals(heard)
+    assert final.at_samples - turn.turn_end <= 0.25 * SAMPLE_RATE_HZ
+    paused = next(e for e in heard if e.event is TranscriptEvent.PAUSED)
+    assert paused.at_samples - turn.turn_end <= 0.15 * SAMPLE_RATE_HZ
