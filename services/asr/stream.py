@@ -28,8 +28,10 @@ from visavis.media import TranscriptEvent
 
 # The VAD notices a beginning late; soft first consonants lie before it.
 _LEAD_SAMPLES = 8 * FRAME_SAMPLES
-# What is said and left behind at a pause after this much needs no second hearing.
-_SETTLED_SAMPLES = 12 * SAMPLE_RATE_HZ
+# What is said and left behind at a pause after this much needs no second hearing; what is
+# shorter than a pause between words may be one within a word.
+_SETTLED_SAMPLES = 10 * SAMPLE_RATE_HZ
+_SETTLING_PAUSE_SAMPLES = 5 * FRAME_SAMPLES
 # A piece without any pause is cut in its last seconds.
 _CUT_WINDOW_FRAMES = 5 * SAMPLE_RATE_HZ // FRAME_SAMPLES
 _FIRST_PARTIAL_SAMPLES = SAMPLE_RATE_HZ * 3 // 10
@@ -158,7 +160,9 @@ class Listener:
         if utterance.announced:
             # Withdraws the announcement at once; nothing is known yet of what follows.
             outputs.append(self._heard(TranscriptEvent.PARTIAL, utterance, utterance.whole()))
-        if utterance.speech_end - utterance.piece_start >= _SETTLED_SAMPLES:
+        pause = self._tape.end - utterance.speech_end
+        long = utterance.speech_end - utterance.piece_start >= _SETTLED_SAMPLES
+        if long and pause >= _SETTLING_PAUSE_SAMPLES:
             if utterance.text is None:
                 utterance.settle_pauses.add(utterance.pause)
             else:

@@ -268,6 +268,14 @@ def test_a_piece_left_behind_before_its_text_came_is_not_lost() -> None:
     assert desk.events[-1].text.split() == ["500", "100"]
 
 
+def test_a_stop_within_a_word_does_not_cut_a_long_utterance() -> None:
+    desk = Desk(end_of_turn=0.0)
+    desk.feed(np.concatenate([loud(450), quiet(2), loud(100)]))
+    desk.end_of_turn = 1.0
+    desk.feed(quiet(20))
+    assert desk.events[-1].text == "550"
+
+
 def test_an_hour_of_waiting_keeps_little_sound() -> None:
     desk = Desk()
     for _ in range(20):
