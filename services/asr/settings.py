@@ -38,7 +38,7 @@ class AsrSettings(EngineSettings):
         _DEFAULTS.shortest_wait_frames * _FRAME_MS,
         ge=2 * _FRAME_MS,
         le=5000,
-        description="Silence that ends a finished utterance",
+        description="Silence that ends an utterance which is surely finished",
     )
     longest_wait_ms: int = Field(
         _DEFAULTS.longest_wait_frames * _FRAME_MS,
@@ -54,10 +54,12 @@ class AsrSettings(EngineSettings):
 
     def endpoint_rules(self) -> EndpointRules:
         shortest = self.shortest_wait_ms // _FRAME_MS
+        longest = max(shortest, self.longest_wait_ms // _FRAME_MS)
         return EndpointRules(
             speech_probability=self.speech_probability,
             silence_probability=self.speech_probability * 0.7,
             pause_frames=min(_DEFAULTS.pause_frames, shortest),
             shortest_wait_frames=shortest,
-            longest_wait_frames=max(shortest, self.longest_wait_ms // _FRAME_MS),
+            finished_wait_frames=min(max(_DEFAULTS.finished_wait_frames, shortest), longest),
+            longest_wait_frames=longest,
         )

@@ -127,3 +127,4 @@ def test_waits_are_set_in_milliseconds() -> None:
     impatient = AsrSettings(shortest_wait_ms=64, longest_wait_ms=64).endpoint_rules()
     assert impatient.pause_frames <= impatient.shortest_wait_frames
     assert impatient.longest_wait_frames >= impatient.shortest_wait_frames
+    assert max(impatient.wait_frames(p) for p in (0.0, 0.5, 0.85, 1.0)) == 2
