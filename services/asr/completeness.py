@@ -9,6 +9,7 @@ import re
 
 from services.asr.hanging_words import (
     AFTER_WHICH_IT_GOES_ON,
+    BEFORE_A_FINAL_NOT,
     COMPLETE_REPLIES,
     FILLERS,
     HANGING,
@@ -87,7 +88,8 @@ def _english(text: str, words: list[str]) -> float:
     if last in VERBS_THAT_HANG:
         return -_CERTAIN if len(words) < 2 or words[-2] not in SUBJECTS else 0.0
     clause = words[0] in OPENING_CLAUSE and not text.endswith(_ASKS) and "," not in text[:-1]
-    if text.endswith(_GOES_ON) or clause:
+    denied = last == "not" and not (len(words) > 1 and words[-2] in BEFORE_A_FINAL_NOT)
+    if text.endswith(_GOES_ON) or clause or denied:
         return -_STRONG
     if len(last) == 1 and last not in "ai" and len(words) > 1:
         return -_STRONG  # Spelling.

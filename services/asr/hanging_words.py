@@ -16,6 +16,10 @@ SUBJECTS = frozenset(
     """i you he she it we they this that there here who what where how not yes no
     one all any never ever to""".split()
 )
+# "He was not ..." goes on, "of course not" does not.
+BEFORE_A_FINAL_NOT = frozenset(
+    "course probably maybe why rather hope guess think certainly absolutely definitely or".split()
+)
 FILLERS = frozenset("um uh er erm hmm mm uhm umm ah eh".split())
 AFTER_WHICH_IT_GOES_ON = (
     "you know",
