@@ -62,6 +62,10 @@ async def visitor(chromium_path: str, question_wav: Path) -> AsyncIterator[Page]
     async with chromium(chromium_path, *flags) as browser:
         # The recorder brings a worklet of its own, which the page's policy forbids.
         async with fresh_page(browser, reduced_motion="reduce", bypass_csp=True) as page:
+            # The stack has a welcome, which would be heard before the question.
+            await page.add_init_script(
+                "localStorage.setItem('visavis.preferences', '{\"welcome\": false}')"
+            )
             yield page
 
 
