@@ -26,7 +26,7 @@ _REMEMBERED_CHUNKS = 256
 # How often, and on how much sound, a voice is looked for in an echo.
 _ECHO_EVERY_S = 0.06
 _NEWEST_S = 0.2
-_LOOKS = 3
+_LOOKS = 2
 
 
 class Verdict(Enum):

@@ -27,6 +27,7 @@ LONGEST_DELAY_FRAMES = 70
 _SMOOTH_FRAMES = 3
 # Sound that is played for less than this cannot be recognised.
 _FEWEST_FRAMES = 25
+_FEWEST_BEFORE = 10
 # Of independent speech 1 % is as alike at the best delay, of echoes at -6 to -20 dB 98 to 93 %.
 _SIMILAR = 0.6
 _LOUDER_DB = 6.0
@@ -149,6 +150,8 @@ def _excess_db(heard: NDArray[np.float32], copy: NDArray[np.float32], newest: in
     gains = np.zeros(copy.shape[1], np.float32)
     for band in range(copy.shape[1]):
         loud = copy[:, band] > max(_AUDIBLE, float(np.median(copy[:, band])))
+        if np.count_nonzero(loud[:-newest]) >= _FEWEST_BEFORE:
+            loud[-newest:] = False  # a visitor's voice is no measure of the room
         if loud.any():
             gains[band] = np.median(heard[loud, band] / copy[loud, band])
     expected = float(np.sum(np.square(copy[-newest:] * gains)))
