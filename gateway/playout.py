@@ -35,6 +35,8 @@ LONGEST_LINGER_S = 2.0
 FADE_SAMPLES = 240
 # The voice is bounded by the synthesis' credit of 10 s; more is a fault of the sender.
 VOICE_LIMIT_SAMPLES = 30 * RATE_HZ
+# The face makes the pictures after a pause anew, beginning with a key frame.
+RESUME_WAIT_S = 0.15
 # How far back a paused turn can go on, and on which grid: pictures are made for whole frames.
 RECALL_SAMPLES = 3 * RATE_HZ // 2
 RESUME_GRID_SAMPLES = RATE_HZ // 25
@@ -290,7 +292,7 @@ class Playout:
 
     def _go_on_if_ready(self, turn: _Turn, now: int) -> None:
         pictures_there = all(lane.holds_synced() for lane in self._lanes.values())
-        patient = turn.waited_ticks * TICK_S < WAIT_FOR_PICTURE_S
+        patient = turn.waited_ticks * TICK_S < RESUME_WAIT_S
         turn.waited_ticks += 1
         if pictures_there or not patient or turn.voice_done:
             turn.resuming = False
