@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 # CPU (243 against 253 tokens/s with 512) and delay a cancel and other slots.
 _BATCH_TOKENS = 64
 _GGUF_MAGIC = b"GGUF"
-# How long a compute thread spins before it sleeps where it waits for the others, hundreds of
-# times for each token. By default for milliseconds: where another process holds the core that the
-# awaited thread needs, both cores then stand still (two cores, two busy neighbours: a first token
-# after 2.1 s instead of 0.1 s).
-_SPIN_COUNT = "100"
+# With several threads: how long one spins before it sleeps where it waits for the others, hundreds
+# of times for each token. By default for milliseconds: where another process holds the core that
+# the awaited thread needs, both cores then stand still (two cores, two busy neighbours: a first
+# token after 2.1 s instead of 0.1 s).
+_SPIN_COUNT = "10000"
 _TOKENIZE_TIMEOUT_S = 10.0
 # The history of a session is counted again on every turn.
 _COUNTS_KEPT = 512

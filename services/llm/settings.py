@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator
@@ -18,17 +17,6 @@ PERSONA = (
 )
 # Small models fall back to the language of their persona unless told in the visitor's own.
 CHINESE_NOTE = "请只用中文回答。你叫Visavis，是一个友好的数字人。"
-
-
-# More gain nothing: small models wait for memory, and the other services need cores, too.
-_MOST_THREADS = 4
-
-
-def default_threads() -> int:
-    """The cores that this process may use, four at most."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    cores = len(allowed(0)) if allowed is not None else os.cpu_count() or 1
-    return min(cores, _MOST_THREADS)
 
 
 class LlmSettings(ServiceSettings):
@@ -85,13 +73,6 @@ class LlmSettings(ServiceSettings):
     )
     tensor_parallel: int = Field(
         1, ge=1, le=64, description="tensorrt_llm: GPUs that share every layer of the model"
-    )
-    threads: int = Field(
-        default_threads(),
-        ge=1,
-        le=256,
-        description="llamacpp: compute threads; the first words come twice as fast on two cores "
-        "as on one",
     )
     context_tokens: int = Field(
         2048, ge=256, le=131_072, description="Prompt and answer of one session"
