@@ -192,15 +192,17 @@ class Listener:
             # Not a word so far. Nobody waits for the end of a cough, but a first word may
             # have been too short to be understood.
             return self._opinion(_WORDLESS_FINISHED)
-        if utterance.end_of_turn is None:
-            return []
         odds = finished_odds(whole.text, whole.language)
-        utterance.finished = fused(utterance.end_of_turn, odds)
+        judged = utterance.end_of_turn is not None
+        utterance.finished = fused(
+            0.5 if utterance.end_of_turn is None else utterance.end_of_turn, odds
+        )
         outputs: list[Output] = []
-        if not utterance.announced:
+        # An answer can be prepared to words that may be all, whatever the intonation will say.
+        if not utterance.announced and (judged or odds >= 0):
             utterance.announced = True
             outputs.append(self._heard(TranscriptEvent.PAUSED, utterance, whole))
-        return outputs + self._opinion(utterance.finished)
+        return outputs + (self._opinion(utterance.finished) if judged else [])
 
     def _opinion(self, finished: float) -> list[Output]:
         outputs: list[Output] = []

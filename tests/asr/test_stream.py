@@ -93,6 +93,33 @@ def test_the_text_is_asked_for_before_the_end_is_sure() -> None:
     assert [type(work) for work in desk.asked[asked:]] == [Judge]
 
 
+def test_words_that_may_be_all_do_not_wait_for_the_intonation() -> None:
+    desk = Desk()
+    desk.text = "Who are you?"
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([quiet(20), loud(40), quiet(3)]))
+    (judge,) = (w for w in desk.waiting if isinstance(w, Judge))
+    desk.waiting.remove(judge)
+    desk.answer()
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.PAUSED]
+    desk.feed(quiet(20))
+    assert Event.FINAL not in desk.kinds  # that waits
+
+
+def test_words_that_go_on_wait_for_the_intonation() -> None:
+    desk = Desk()
+    desk.text = "I would like to and"
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([quiet(20), loud(40), quiet(3)]))
+    (judge,) = (w for w in desk.waiting if isinstance(w, Judge))
+    desk.waiting.remove(judge)
+    desk.answer()
+    assert desk.kinds == [Event.SPEECH_STARTED]
+    desk.waiting.append(judge)
+    desk.answer()
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.PAUSED]
+
+
 def test_going_on_after_a_pause_withdraws_it_with_a_partial() -> None:
     desk = Desk(end_of_turn=0.0)
     desk.feed(np.concatenate([loud(40), quiet(10), loud(30)]))
