@@ -20,5 +20,25 @@ if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get 
     echo "Chromium could not be installed: the browser tests will be skipped"
 fi
 
-echo "== tests"
-exec "$bin/python" -m pytest "$@"
+if [ $# -gt 0 ]; then
+  echo "== tests"
+  exec "$bin/python" -m pytest "$@"
+fi
+
+# Two runs side by side. Those that only compute have the lower priority: the others start
+# services and browsers, and wait for them.
+computing=(tests/asr tests/engine_tensorrt tests/face tests/gpu tests/llm tests/makers tests/models
+  tests/plans tests/tts)
+echo "== tests: ${computing[*]} (shown at the end)"
+log="$(mktemp)"
+nice -n 10 "$bin/python" -m pytest --timeout 300 "${computing[@]}" >"$log" 2>&1 &
+other=$!
+trap 'kill "$other" 2>/dev/null || true; rm -f "$log"' EXIT
+
+echo "== tests: all others"
+failed=0
+"$bin/python" -m pytest "${computing[@]/#/--ignore=}" || failed=$?
+wait "$other" || failed=$?
+echo "== tests: ${computing[*]}"
+cat "$log"
+exit "$failed"
