@@ -31,8 +31,10 @@ computing=(tests/asr tests/engine_tensorrt tests/face tests/gpu tests/llm tests/
   tests/plans tests/tts)
 echo "== tests: ${computing[*]} (shown at the end)"
 log="$(mktemp)"
+set -m # as a job of its own, or it would ignore Ctrl-C, which some tests send
 nice -n 10 "$bin/python" -m pytest --timeout 300 "${computing[@]}" >"$log" 2>&1 &
 other=$!
+set +m
 trap 'kill "$other" 2>/dev/null || true; rm -f "$log"' EXIT
 
 echo "== tests: all others"
