@@ -61,7 +61,7 @@ STEPS = (
     Step(LONG, then="button", ends="interrupted"),
     Step("Do you like music?"),
     Step("What can I cook tonight?", then="uh-huh"),
-    Step(LONG, aloud=False, then="Wait, stop. What is your name?", ends="interrupted"),
+    Step(LONG, aloud=False, then="Stop, what is your name?", ends="interrupted"),
     Step("Name three colours.", aloud=False),
     Step(LONG, then="button", ends="interrupted"),
     Step("How many days are in a week?"),
@@ -138,7 +138,9 @@ async def visit(url: str, chromium_path: str, console: Console) -> Outcome:
         tape = await page.evaluate("visitor.tape()")
         session = await page.get_attribute("body", "data-session")
         async with httpx.AsyncClient(base_url=url) as client:
-            outcome.turns = (await client.get(f"/v1/sessions/{session}/turns")).json()
+            turns = (await client.get(f"/v1/sessions/{session}/turns")).json()
+        # Nobody asked for the greeting.
+        outcome.turns = [turn for turn in turns if turn["answered_by"] != "welcome"]
     _judge_sound(tape, outcome)
     _judge_turns(outcome)
     return outcome
