@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from visavis.edit_distance import edits
 from visavis.errors import InvalidInputError
 from visavis.plans.precision.mel_cepstrum import distortion_db, mel_cepstrum, warped
-from visavis.plans.precision.word_errors import count_errors, edits, words_of
+from visavis.plans.precision.word_errors import count_errors, words_of
 
 RATE_HZ = 16_000
 

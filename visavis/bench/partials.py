@@ -15,9 +15,10 @@ from visavis.bench.latency import sessions_of
 from visavis.bench.speech_span import SpeechSpan
 from visavis.bench.trace import Trace
 from visavis.bench.visitor import Visitor, visit
-from visavis.bench.word_errors import edits_to_prefixes, word_error_rate, words
+from visavis.bench.word_errors import word_error_rate, words
 from visavis.client import GatewayClient
 from visavis.clock import MonotonicClock
+from visavis.edit_distance import edits_to_prefixes
 
 _FINAL_TIMEOUT_S = 15.0
 _PAUSE_S = 0.4

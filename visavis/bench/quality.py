@@ -16,9 +16,10 @@ from visavis.bench.lip_closure import Closure, closure, lip_gap
 from visavis.bench.partials import PartialsBench
 from visavis.bench.trace import Trace
 from visavis.bench.visitor import visit
-from visavis.bench.word_errors import edits, words
+from visavis.bench.word_errors import words
 from visavis.client import GatewayClient
 from visavis.clock import MonotonicClock
+from visavis.edit_distance import edits
 from visavis.media import BlendshapeChunk, MelChunk, PcmChunk
 from visavis.v1 import (
     asr_pb2,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from visavis.bench.turn_clips import RATE_HZ, TurnClip
-from visavis.bench.word_errors import edits, words
+from visavis.bench.word_errors import words
+from visavis.edit_distance import edits
 from visavis.media import TranscriptChunk, TranscriptEvent
 
 # An answer about a pause may lie a little before the labelled end: labels are exact to 10 ms

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from visavis.edit_distance import edits
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,3 @@ def words_of(text: str) -> list[str]:
             words.append(current)
             current = ""
     return [word for word in [*words, current] if word]
-
-
-def edits(wanted: Sequence[str], got: Sequence[str]) -> int:
-    """Fewest words to insert, delete and replace (Levenshtein 1966)."""
-    row = list(range(len(got) + 1))
-    for number, word in enumerate(wanted, 1):
-        before, row[0] = row[0], number
-        for place, other in enumerate(got, 1):
-            before, row[place] = (
-                row[place],
-                min(row[place] + 1, row[place - 1] + 1, before + (word != other)),
-            )
-    return row[-1]
