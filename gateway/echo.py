@@ -11,11 +11,12 @@ Pure: sound in, opinion out. Time is counted in frames of 10 ms.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gateway.recall import Recall
 
 FRAME_S = 0.01
 MIC_FRAME_SAMPLES = 160
@@ -58,8 +59,8 @@ class EchoGuard:
 
     def __init__(self) -> None:
         mic = (WINDOW_FRAMES + _SMOOTH_FRAMES) * MIC_FRAME_SAMPLES
-        self._heard = _Past(mic)
-        self._played = _Past(3 * (mic + LONGEST_DELAY_FRAMES * MIC_FRAME_SAMPLES))
+        self._heard = Recall(mic)
+        self._played = Recall(3 * (mic + LONGEST_DELAY_FRAMES * MIC_FRAME_SAMPLES))
 
     def play(self, pcm: NDArray[np.int16]) -> None:
         """What leaves now. pcm: [N] int16 at 48 kHz."""
@@ -86,27 +87,6 @@ class EchoGuard:
         copy = played[start : start + WINDOW_FRAMES]
         newest = max(1, round(newest_s / FRAME_S))
         return Likeness(similarity, _excess_db(heard, copy, newest), delay * FRAME_S)
-
-
-class _Past:
-    """The newest `limit` samples of a sound."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._pieces: deque[NDArray[np.int16]] = deque()
-        self._samples = 0
-
-    def add(self, pcm: NDArray[np.int16]) -> None:
-        self._pieces.append(pcm)
-        self._samples += len(pcm)
-        while self._samples - len(self._pieces[0]) >= self._limit:
-            self._samples -= len(self._pieces.popleft())
-
-    def whole(self) -> NDArray[np.int16] | None:
-        """[limit] int16; None while there is less."""
-        if self._samples < self._limit:
-            return None
-        return np.concatenate(self._pieces)[-self._limit :]
 
 
 def _bands(frames: NDArray[np.int16]) -> NDArray[np.float32]:

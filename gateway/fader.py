@@ -1,8 +1,6 @@
-"""The voice on its way out: quieter or louder without a click, and its recent past."""
+"""The voice on its way out: quieter or louder without a click."""
 
 from __future__ import annotations
-
-from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,27 +24,3 @@ class Fader:
         ramp = np.linspace(self._gain, self.goal, len(pcm), dtype=np.float32)
         self._gain = self.goal
         return (pcm * ramp).astype(np.int16)
-
-
-class Recall:
-    """The newest samples of what was played, at most `limit_samples`."""
-
-    def __init__(self, limit_samples: int) -> None:
-        self._limit = limit_samples
-        self._pieces: deque[NDArray[np.int16]] = deque()
-        self._samples = 0
-
-    def add(self, pcm: NDArray[np.int16]) -> None:
-        """pcm: [N] int16, played after what came before."""
-        self._pieces.append(pcm)
-        self._samples += len(pcm)
-        while self._samples - len(self._pieces[0]) >= self._limit:
-            self._samples -= len(self._pieces.popleft())
-
-    def take(self, count: int) -> NDArray[np.int16]:
-        """The newest `count` samples, or as many as there are, removed."""
-        kept = np.concatenate(self._pieces) if self._pieces else np.zeros(0, np.int16)
-        count = min(count, len(kept))
-        self._pieces = deque([kept[: len(kept) - count]])
-        self._samples = len(kept) - count
-        return kept[len(kept) - count :]

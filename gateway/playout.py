@@ -21,8 +21,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.fader import Fader, Recall
+from gateway.fader import Fader
 from gateway.pictures import Picture, PictureLane, ReleasedPicture, TurnTime
+from gateway.recall import Recall
 from gateway.timeline import ORIGIN_SAMPLES, RATE_HZ, TICK_S, TICK_SAMPLES
 from visavis.media import VideoCodec
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from gateway.fader import Recall
 from gateway.playout import (
     DUCKED_GAIN,
     FADE_SAMPLES,
@@ -12,6 +11,7 @@ from gateway.playout import (
     RESUME_GRID_SAMPLES,
     Playout,
 )
+from gateway.recall import Recall
 from gateway.timeline import TICK_SAMPLES
 from tests.gateway.test_playout import H264, events, idle, playout, run, shown, synced
 
