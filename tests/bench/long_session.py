@@ -3,7 +3,7 @@
 Starts a stack, opens the page, and is a visitor who asks aloud and in writing, interrupts by
 voice, by text and by button, coughs and says "uh-huh". Afterwards it judges what nobody may
 ever see: a turn that hangs, sound that no turn owns, a history that differs from what was heard.
-The visitor's voice is synthetic, the cough is shaped noise.
+The visitor's voice is synthetic, the cough simulated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import base64
 import json
-import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -28,8 +27,11 @@ from playwright.async_api import Page, TimeoutError
 from rich.console import Console
 from rich.table import Table
 
-from tests.browser.conftest import chromium, fresh_page
+from tests.browser.conftest import NO_CHROMIUM, chromium, find_chromium, fresh_page
 from tests.running_stack import RunningStack
+from visavis.bench.barge_in import simulated_coughs
+from visavis.bench.word_errors import words
+from visavis.client import MIC_RATE_HZ
 
 RATE_HZ = 48_000
 VISITOR = Path(__file__).with_name("visitor.js").read_text("utf-8")
@@ -88,24 +90,14 @@ class Voice:
 
     def __init__(self) -> None:
         self._voice = Hibari()
-        self._random = np.random.default_rng(7)
+        (cough,) = simulated_coughs(1)
+        self.cough = _encode(soxr.resample(cough.pcm / 32768, MIC_RATE_HZ, RATE_HZ))
 
     def words(self, text: str) -> str:
         sound = soxr.resample(
             np.concatenate(list(self._voice.stream(text))), self._voice.sample_rate, RATE_HZ
         )
         return _encode(0.8 * sound)
-
-    def cough(self) -> str:
-        """Two bursts of noise of 120 and 90 ms."""
-        bursts = [self._burst(0.12), np.zeros(RATE_HZ // 8), 0.7 * self._burst(0.09)]
-        return _encode(np.concatenate(bursts))
-
-    def _burst(self, seconds: float) -> NDArray[np.float64]:
-        n = round(seconds * RATE_HZ)
-        envelope = np.exp(-np.arange(n) / (0.3 * n))
-        noise = np.convolve(self._random.standard_normal(n), np.ones(12) / 12, "same")
-        return np.asarray(0.6 * envelope * noise / np.abs(noise).max())
 
 
 def _encode(sound: NDArray[np.floating[Any]]) -> str:
@@ -169,7 +161,7 @@ async def _interfere(page: Page, then: str, voice: Voice, outcome: Outcome) -> N
     if then == "button":
         await page.keyboard.press("Escape")
         return
-    sound = voice.cough() if then == "cough" else voice.words(then)
+    sound = voice.cough if then == "cough" else voice.words(then)
     await page.evaluate("(sound) => visitor.say(sound)", sound)
     if then not in ("cough", "uh-huh"):
         await _reach(page, "thinking", "speaking")
@@ -211,17 +203,13 @@ def _judge_turns(outcome: Outcome) -> None:
         name = f"turn {turn['turn']} ({ask})"
         if turn["state"] != ends:
             outcome.faults.append(f"{name} is {turn['state']}, not {ends}")
-        if _words(turn["transcript"]) != _words(ask):
+        if words(turn["transcript"]) != words(ask):
             # The recogniser may err; that is told, and judged elsewhere.
             turn["misheard"] = True
         if turn["heard"] is not None and not turn["answer"].strip().startswith(turn["heard"]):
             outcome.faults.append(f"{name}: heard {turn['heard']!r} is no beginning of the answer")
         if turn["state"] == "interrupted" and turn["heard"] == turn["answer"].strip():
             outcome.faults.append(f"{name}: interrupted, but all of it counts as heard")
-
-
-def _words(text: str) -> list[str]:
-    return "".join(c if c.isalnum() else " " for c in text.lower()).split()
 
 
 def _report(outcome: Outcome, console: Console) -> None:
@@ -249,9 +237,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the outcome there")
     arguments = parser.parse_args()
     console = Console()
-    chromium_path = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium_path is None:
-        sys.exit("no Chromium: install it with `apt-get install chromium`")
+    chromium_path = find_chromium() or sys.exit(NO_CHROMIUM)
     with tempfile.TemporaryDirectory() as folder:
         stack = RunningStack(Path(folder), "--profile", arguments.profile)
         try:

@@ -27,12 +27,17 @@ _FLAGS = (
 )
 
 
+NO_CHROMIUM = "no Chromium: install it with `apt-get install chromium` (needs root)"
+
+
+def find_chromium() -> str | None:
+    """Where the system's browser is, if there is one."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    for name in _NAMES:
-        if found := shutil.which(name):
-            return found
-    pytest.skip("no Chromium: install it with `apt-get install chromium` (needs root)")
+    return find_chromium() or pytest.skip(NO_CHROMIUM)
 
 
 @asynccontextmanager

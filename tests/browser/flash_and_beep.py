@@ -13,7 +13,6 @@ Measure with more of them, on a quiet machine: `python -m tests.browser.flash_an
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from playwright.async_api import Browser, Page
 
-from tests.browser.conftest import chromium, fresh_page
+from tests.browser.conftest import NO_CHROMIUM, chromium, find_chromium, fresh_page
 from tests.gateway.conftest import Rig
 from tests.gateway.doubles import FPS, VOICE_RATE_HZ, Doubles, FaceDouble, TtsDouble
 from tests.gateway.media import PictureEncoder, tone
@@ -214,7 +213,7 @@ async def measure_all(browser: Browser, rig: Rig, flashes: int) -> list[Skews]:
 
 
 async def _main(flashes: int) -> None:
-    path = shutil.which("chromium") or shutil.which("google-chrome") or ""
+    path = find_chromium() or sys.exit(NO_CHROMIUM)
     with tempfile.TemporaryDirectory() as folder:
         rig = SignalRig(Path(folder))
         await rig.start()
