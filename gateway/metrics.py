@@ -37,6 +37,11 @@ viewers = Gauge("gateway_viewers", "Viewers connected.", ["transport"])
 viewer_drops = Counter(
     "gateway_viewer_drops_total", "Times that a slow viewer lost media.", ["transport"]
 )
+mic_packets = Counter(
+    "gateway_mic_packets_total",
+    "Packets of browsers' microphones that brought nothing: lost; late, or copies of others.",
+    ["fate"],
+)
 turns = Counter("gateway_turns_total", "Turns that ended, by how.", ["outcome"])
 voice_to_voice_seconds = Histogram(
     "voice_to_voice_seconds",

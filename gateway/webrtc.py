@@ -23,11 +23,11 @@ from aiortc import (
     RTCRtpSender,
     RTCSessionDescription,
 )
-from aiortc.jitterbuffer import JitterBuffer
 from aiortc.mediastreams import MediaStreamError
 from numpy.typing import NDArray
 
 from gateway import metrics
+from gateway.mic_packets import MicPackets, MicSound
 from gateway.pictures import ReleasedPicture
 from gateway.timeline import VIDEO_TIME_BASE
 from visavis.errors import InvalidInputError
@@ -37,8 +37,6 @@ log = logging.getLogger(__name__)
 
 Role = Literal["speaker", "viewer"]
 
-MIC_RATE_HZ = 16_000
-MIC_CHUNK_SAMPLES = 320
 CONNECT_TIMEOUT_S = 20.0
 # Half a second waits for a slow connection, then it loses up to the next key frame.
 SOUND_LIMIT = 25
@@ -97,7 +95,7 @@ class PassTrack(MediaStreamTrack):
 class Peer:
     """One browser's connection to a session.
 
-    on_mic: gets the speaker's sound, [320] int16 at 16 kHz.
+    on_mic: gets the speaker's sound, [N] int16 at 16 kHz.
     on_keyframe: the browser has lost the picture, or is new.
     on_closed: the connection is gone; called once.
     """
@@ -223,12 +221,11 @@ class Peer:
             await self.close()
 
     async def _listen(self, track: Any) -> None:
-        resampler = av.AudioResampler("s16", "mono", MIC_RATE_HZ, MIC_CHUNK_SAMPLES)
+        sound = MicSound()
         try:
             while True:
-                frame = await track.recv()
-                for piece in resampler.resample(frame):
-                    self._on_mic(piece.to_ndarray()[0].astype(np.int16, copy=False))
+                for pcm in sound.push(await track.recv()):
+                    self._on_mic(pcm)
         except MediaStreamError:
             log.debug("peer %s: the microphone ended", self.id)
 
@@ -239,14 +236,10 @@ class Peer:
 
 
 def _listen_at_once(receiver: Any) -> None:
-    """Hand the microphone's packets on one packet late instead of four.
-
-    aiortc holds 80 ms of sound back so that it plays evenly. Nobody plays it here, and
-    the visitor would wait for each answer 60 ms longer.
-    """
+    """Hand the microphone's packets on as they come, where aiortc holds 80 ms of them back."""
     name = "_RTCRtpReceiver__jitter_buffer"
     if hasattr(receiver, name):
-        setattr(receiver, name, JitterBuffer(capacity=16, prefetch=1))
+        setattr(receiver, name, MicPackets())
 
 
 def _preferred_codecs() -> list[Any]:

@@ -1,0 +1,151 @@
+"""The microphone's packets: how long their sound waits, and what a bad network leaves of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from aiortc.codecs.opus import OpusDecoder
+from aiortc.rtp import RtpPacket
+from numpy.typing import NDArray
+
+from gateway import metrics
+from gateway.mic_packets import MicPackets, MicSound
+from gateway.microphone import RATE_HZ
+from gateway.sound import OpusEncoder
+from services.asr.vad import FRAME_SAMPLES
+from tests.gateway.media import tone
+
+PACKET_SAMPLES = RATE_HZ // 50
+COUNT = 40
+BEEP_AT = 30
+FIRST_NUMBER = 65_530
+
+
+@pytest.fixture(scope="module")
+def payloads() -> list[bytes]:
+    """A hum, and from packet BEEP_AT on a tone: [COUNT] Opus packets of 20 ms."""
+    encoder = OpusEncoder()
+    sound = np.concatenate([tone(BEEP_AT * 960) // 20, tone(10 * 960, frequency_hz=2000)])
+    return [
+        bytes(packet)
+        for index, pcm in enumerate(sound.reshape(-1, 960))
+        for packet in encoder.encode(pcm, index * 960)
+    ]
+
+
+def packet(payload: bytes, index: int, *, ssrc: int = 1) -> Any:
+    """Packet `index` of a stream whose numbers and times wrap around."""
+    made: Any = RtpPacket(
+        payload_type=96,
+        sequence_number=(FIRST_NUMBER + index) % (1 << 16),
+        timestamp=index * 960,
+        ssrc=ssrc,
+    )
+    made._data = payload
+    return made
+
+
+class Way:
+    """From packets to the VAD's frames, as in the gateway and in asr."""
+
+    def __init__(self, payloads: list[bytes]) -> None:
+        self._payloads = payloads
+        self._packets, self._decoder, self._sound = MicPackets(), OpusDecoder(), MicSound()
+        self.pcm = np.zeros(0, np.int16)
+
+    def arrive(self, *indices: int) -> None:
+        for index in indices:
+            self.receive(packet(self._payloads[index], index))
+
+    def receive(self, arrived: Any) -> None:
+        _, frame = self._packets.add(arrived)
+        for decoded in self._decoder.decode(frame) if frame else []:
+            self.pcm = np.concatenate([self.pcm, *self._sound.push(decoded)])
+
+    @property
+    def vad_frames(self) -> int:
+        return len(self.pcm) // FRAME_SAMPLES
+
+    def onset(self) -> int:
+        """Where the beep begins."""
+        return int(np.argmax(np.abs(self.pcm) > 6000))
+
+
+def heard(payloads: list[bytes], indices: Iterable[int]) -> NDArray[np.int16]:
+    way = Way(payloads)
+    way.arrive(*indices)
+    return way.pcm
+
+
+def counted(fate: str) -> float:
+    return metrics.mic_packets.labels(fate)._value.get()
+
+
+def test_sound_is_there_a_millisecond_after_its_packet(payloads: list[bytes]) -> None:
+    way = Way(payloads)
+    for index in range(COUNT):
+        way.arrive(index)
+        spoken = (index + 1) * PACKET_SAMPLES
+        assert spoken - len(way.pcm) <= RATE_HZ // 1000
+        # A frame of the VAD waits for the packet that ends it and for no other.
+        assert way.vad_frames == (spoken - RATE_HZ // 1000) // FRAME_SAMPLES
+
+
+@pytest.mark.parametrize("lost", [(7,), (7, 8, 9), (3, 12, 28)])
+def test_what_is_lost_is_silence_of_its_own_length(
+    payloads: list[bytes], lost: tuple[int, ...]
+) -> None:
+    before = counted("lost")
+    whole, kept = Way(payloads), Way(payloads)
+    for index in range(COUNT):
+        whole.arrive(index)
+        if index not in lost:
+            kept.arrive(index)
+            assert len(kept.pcm) == len(whole.pcm)
+    assert counted("lost") - before == len(lost)
+    assert kept.onset() == pytest.approx(whole.onset(), abs=8)
+    for index in lost:
+        middle = slice(index * PACKET_SAMPLES + 40, (index + 1) * PACKET_SAMPLES - 40)
+        assert np.abs(kept.pcm[middle]).max() <= 1 < np.abs(whole.pcm[middle]).max()
+
+
+def test_copies_and_late_packets_change_nothing(payloads: list[bytes]) -> None:
+    before = counted("late")
+    in_order = heard(payloads, range(COUNT))
+    assert np.array_equal(heard(payloads, [0, 0, 1, 2, 2, 1, *range(3, COUNT)]), in_order)
+    # Of two that are swapped the first to come is heard at once and at its own place.
+    swapped, missing = [*range(10), 11, 10, *range(12, COUNT)], {10}
+    without = [index for index in range(COUNT) if index not in missing]
+    assert np.array_equal(heard(payloads, swapped), heard(payloads, without))
+    assert counted("late") - before == 4
+
+
+def test_after_a_long_pause_or_with_a_new_source_sound_goes_on_at_once(
+    payloads: list[bytes],
+) -> None:
+    way = Way(payloads)
+    way.arrive(0, 1)
+    long_after = packet(payloads[2], 2)
+    long_after.timestamp = 60 * 48_000
+    way.receive(long_after)
+    assert len(way.pcm) == 3 * PACKET_SAMPLES - RATE_HZ // 1000
+    before = counted("late"), counted("lost")
+    restarted = packet(payloads[3], 3, ssrc=2)
+    restarted.sequence_number, restarted.timestamp = 40_000, 60 * 48_000 + 960
+    way.receive(restarted)
+    back = packet(payloads[4], 4, ssrc=2)
+    back.sequence_number, back.timestamp = 20, 60 * 48_000 + 1920
+    way.receive(back)
+    assert len(way.pcm) == 5 * PACKET_SAMPLES - RATE_HZ // 1000
+    assert (counted("late"), counted("lost")) == before
+
+
+def test_a_packet_without_sound_does_not_end_the_stream(payloads: list[bytes]) -> None:
+    way = Way(payloads)
+    way.arrive(0)
+    way.receive(packet(b"", 1))
+    way.arrive(2)
+    assert len(way.pcm) == 3 * PACKET_SAMPLES - RATE_HZ // 1000
