@@ -16,32 +16,39 @@ from numpy.typing import NDArray
 TABLE = 96
 """Samples along an opening, from corner to corner."""
 _SPLINE_STEPS = 8
-_ONE = 1 << 20
-"""One texel in fixed point."""
+NOWHERE = np.uint32(0xFFFFFFFF)
+"""Of a pixel that the mesh does not cover."""
 _LOW_LANES, _HIGH_LANES = np.uint64(0x00FF00FF), np.uint64(0xFF00FF00)
-_LANES, _ROUNDING = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0080008000800080)
+_ROUNDING = np.uint64(0x0080008000800080)
+
+
+def fraction_bits(rows: int, columns: int) -> int:
+    """Bits behind the point of a position in a texture that fits 16 bits, at most 8."""
+    return min(8, 16 - (max(rows, columns) - 1).bit_length())
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
-def draw_triangles(
+def locate_texels(
     places: NDArray[np.float32],
     source: NDArray[np.float32],
     triangles: NDArray[np.int32],
-    texels: NDArray[np.uint32],
+    rows: int,
     columns: int,
-    background: NDArray[np.uint8],
-    out: NDArray[np.uint8],
+    bits: int,
+    texel_at: NDArray[np.uint32],
 ) -> None:
-    """Paints a textured mesh over a background that stands still.
+    """Finds the place in the texture that each pixel of a mesh shows.
 
-    places: [N, 2] vertices in pixels of out; source: [N, 2] in texels; triangles: [M, 3], later
-    ones cover earlier ones; texels: [h * columns] the bytes R, G, B, A in this order, colours
-    times alpha; background, out: [H, W, 3]. A pixel belongs to one triangle only, and seams
-    between neighbours stay closed: an edge is walked from its upper end, whichever triangle it
-    serves.
+    places: [N, 2] vertices in pixels; source: [N, 2] in texels of a texture [rows, columns];
+    triangles: [M, 3], later ones cover earlier ones. texel_at: [H, W]; pixels of the mesh become
+    row << 16 | column, both with `bits` bits behind the point (`fraction_bits`), the others stay.
+    A pixel belongs to one triangle only, and seams between neighbours stay closed: an edge is
+    walked from its upper end, whichever triangle it serves.
     """
-    height, width = out.shape[0], out.shape[1]
-    rows = texels.shape[0] // columns
+    height, width = texel_at.shape
+    drop, half = np.int32(16 - bits), np.int32(1 << (15 - bits))
+    last_u = np.int32(((columns - 1) << 16) - (1 << (16 - bits)))
+    last_v = np.int32(((rows - 1) << 16) - (1 << (16 - bits)))
     for k in range(triangles.shape[0]):
         ia, ib, ic = triangles[k, 0], triangles[k, 1], triangles[k, 2]
         ax, ay = places[ia, 0], places[ia, 1]
@@ -63,6 +70,7 @@ def draw_triangles(
         xy = (vx * (bx - ax) - ux * (cx - ax)) * inverse
         yx = (uy * (cy - ay) - vy * (by - ay)) * inverse
         yy = (vy * (bx - ax) - uy * (cx - ax)) * inverse
+        du, dv = _fixed(xx), _fixed(yx)
         for y in range(first, last):
             left, right = 1e9, -1e9
             for edge in range(3):
@@ -80,11 +88,68 @@ def draw_triangles(
                     right = max(right, x)
             start = max(0, math.ceil(left))
             stop = min(width, math.ceil(right))
-            tx = sax + (start - ax) * xx + (y - ay) * xy
-            ty = say + (start - ax) * yx + (y - ay) * yy
-            _draw_row(
-                texels, columns, rows, background, out, np.uint64(y), start, stop, tx, ty, xx, yx
-            )
+            if start >= stop:
+                continue
+            u = _fixed(sax + (start - ax) * xx + (y - ay) * xy) + half
+            v = _fixed(say + (start - ax) * yx + (y - ay) * yy) + half
+            for x in range(np.uint64(start), np.uint64(stop)):
+                column = np.uint32(min(max(u, np.int32(0)), last_u) >> drop)
+                row = np.uint32(min(max(v, np.int32(0)), last_v) >> drop)
+                texel_at[np.uint64(y), x] = (row << np.uint32(16)) | column
+                u += du
+                v += dv
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _fixed(x):  # type: ignore[no-untyped-def]
+    """In 65536ths of a texel, within 32 bits; what is far outside comes back to the edge."""
+    return np.int32(min(max(x * 65536.0, -1e9), 1e9))
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def paint_texels(
+    texel_at: NDArray[np.uint32],
+    bits: int,
+    texels: NDArray[np.uint32],
+    columns: int,
+    background: NDArray[np.uint8],
+    out: NDArray[np.uint8],
+) -> None:
+    """Lays bilinear samples of a texture over a background, line by line: the texture is larger
+    than the caches, and in this order it comes in ahead of its use.
+
+    texel_at: [H * W] from `locate_texels`; texels: [rows * columns] the bytes R, G, B, A in this
+    order, colours times alpha; background, out: [H * W * 3]. Pixels that are NOWHERE stay.
+    """
+    wide, point = np.uint64(columns), np.uint64(bits)
+    fraction, raise_bits = np.uint64((1 << bits) - 1), np.uint64(8 - bits)
+    for i in range(np.uint64(len(texel_at))):
+        place = texel_at[i]
+        if place == NOWHERE:
+            continue
+        u, v = np.uint64(place & np.uint32(0xFFFF)), np.uint64(place >> np.uint32(16))
+        at = (v >> point) * wide + (u >> point)
+        across, down = (u & fraction) << raise_bits, (v & fraction) << raise_bits
+        both = (across * down) >> np.uint64(8)
+        texel = (
+            _spread(texels, at) * (np.uint64(256) - across - down + both)
+            + _spread(texels, at + np.uint64(1)) * (across - both)
+            + _spread(texels, at + wide) * (down - both)
+            + _spread(texels, at + wide + np.uint64(1)) * both
+            + _ROUNDING
+        ) >> np.uint64(8)
+        red = np.uint32(texel & np.uint64(255))
+        blue = np.uint32((texel >> np.uint64(16)) & np.uint64(255))
+        green = np.uint32((texel >> np.uint64(32)) & np.uint64(255))
+        clear = np.uint32(255) - np.uint32(texel >> np.uint64(48))
+        to = i * np.uint64(3)
+        if clear > 0:
+            red += (background[to] * clear + 127) // 255
+            green += (background[to + np.uint64(1)] * clear + 127) // 255
+            blue += (background[to + np.uint64(2)] * clear + 127) // 255
+            red, green = min(np.uint32(255), red), min(np.uint32(255), green)
+            blue = min(np.uint32(255), blue)
+        out[to], out[to + np.uint64(1)], out[to + np.uint64(2)] = red, green, blue
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
@@ -94,44 +159,21 @@ def _spread(texels, index):  # type: ignore[no-untyped-def]
     return (packed & _LOW_LANES) | ((packed & _HIGH_LANES) << np.uint64(24))
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _mix(first, second, share):  # type: ignore[no-untyped-def]
-    """Four lanes at once: first + (second - first) * share / 256, rounded."""
-    mixed = first * (np.uint64(256) - share) + second * share + _ROUNDING
-    return (mixed >> np.uint64(8)) & _LANES
-
-
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _draw_row(texels, width, height, background, out, y, start, stop, tx, ty, step_x, step_y):  # type: ignore[no-untyped-def]
-    """Bilinear samples along one row, laid over the background. Positions run in fixed point."""
-    u, v = np.int64(tx * _ONE), np.int64(ty * _ONE)
-    du, dv = np.int64(step_x * _ONE), np.int64(step_y * _ONE)
-    last_u, last_v = np.int64((width - 1) * _ONE) - 1, np.int64((height - 1) * _ONE) - 1
-    for x in range(np.uint64(start), np.uint64(stop)):
-        cu = np.uint64(min(max(u, np.int64(0)), last_u))
-        cv = np.uint64(min(max(v, np.int64(0)), last_v))
-        at = (cv >> np.uint64(20)) * np.uint64(width) + (cu >> np.uint64(20))
-        below = at + np.uint64(width)
-        across = (cu >> np.uint64(12)) & np.uint64(255)
-        down = (cv >> np.uint64(12)) & np.uint64(255)
-        left = _mix(_spread(texels, at), _spread(texels, below), down)
-        right = _mix(
-            _spread(texels, at + np.uint64(1)), _spread(texels, below + np.uint64(1)), down
-        )
-        texel = _mix(left, right, across)
-        red = np.uint32(texel & np.uint64(255))
-        blue = np.uint32((texel >> np.uint64(16)) & np.uint64(255))
-        green = np.uint32((texel >> np.uint64(32)) & np.uint64(255))
-        clear = np.uint32(255) - np.uint32(texel >> np.uint64(48))
-        if clear > 0:
-            red = min(np.uint32(255), red + (background[y, x, 0] * clear + 127) // 255)
-            green = min(np.uint32(255), green + (background[y, x, 1] * clear + 127) // 255)
-            blue = min(np.uint32(255), blue + (background[y, x, 2] * clear + 127) // 255)
-        out[y, x, 0] = red
-        out[y, x, 1] = green
-        out[y, x, 2] = blue
-        u += du
-        v += dv
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def paint_box(
+    out: NDArray[np.uint8],
+    places: NDArray[np.float64],
+    vertices: NDArray[np.int64],
+    colour: NDArray[np.uint8],
+) -> None:
+    """Fills the rectangle around some vertices of `places` [N, 2] with `colour` [3]."""
+    x0, y0, x1, y1 = 1e9, 1e9, -1e9, -1e9
+    for k in vertices:
+        x0, x1 = min(x0, places[k, 0]), max(x1, places[k, 0])
+        y0, y1 = min(y0, places[k, 1]), max(y1, places[k, 1])
+    for y in range(int(max(y0, 0.0)), min(math.ceil(y1) + 1, out.shape[0])):
+        for x in range(int(max(x0, 0.0)), min(math.ceil(x1) + 1, out.shape[1])):
+            out[y, x, 0], out[y, x, 1], out[y, x, 2] = colour[0], colour[1], colour[2]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

@@ -82,6 +82,19 @@ def test_bitrate_is_kept() -> None:
     assert total * 8 / 2 < 2 * 300_000
 
 
+def test_no_bits_are_spent_on_what_nobody_sees() -> None:
+    """A face that hardly moves: a fraction of the bits that are allowed, in full quality."""
+    rng = np.random.default_rng(4)
+    grey = cv2.GaussianBlur(rng.integers(0, 255, (128, 192)).astype(np.uint8), (0, 0), 1.5)
+    wide = np.dstack([grey] * 3)
+    pictures = [np.ascontiguousarray(wide[:, k // 2 : k // 2 + 128]) for k in range(50)]
+    with VideoEncoder("h264", 128, 128, FPS, bitrate=2_000_000) as encoder:
+        frames = [encoder.encode(picture) for picture in pictures]
+    assert sum(len(frame.payload) for frame in frames[1:]) * 8 / 2 < 25_000
+    decoded = _decode("h264", frames)
+    assert min(cv2.PSNR(was, now) for was, now in zip(pictures, decoded, strict=True)) > 43
+
+
 def test_wrong_pictures_and_sizes_are_refused() -> None:
     with VideoEncoder("h264", 64, 64, FPS) as encoder:
         with pytest.raises(InvalidInputError, match="not uint8"):
