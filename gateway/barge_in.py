@@ -9,6 +9,7 @@ Pure: time comes as an argument.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -68,8 +69,9 @@ class BargeIn:
     def hear(self, pcm: NDArray[np.int16], now: float) -> None:
         """Sound of the microphone has come in. pcm: [N] int16, N > 0."""
         self._echo.hear(pcm)
-        level = float(np.sqrt(np.mean(np.square(pcm.astype(np.float32)))))
-        self._levels.append((now, level))
+        # Each packet of the microphone comes by here: one product, no passes over temporaries.
+        sound = pcm.astype(np.float32)
+        self._levels.append((now, math.sqrt(float(sound @ sound) / len(sound))))
 
     def play(self, pcm: NDArray[np.int16]) -> None:
         """What leaves now. pcm: [N] int16 at 48 kHz."""

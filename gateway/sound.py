@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import av
 import numpy as np
 import soxr
-from av.audio.stream import AudioStream
 from numpy.typing import NDArray
 
 from gateway.timeline import RATE_HZ, SOUND_TIME_BASE
@@ -16,6 +15,8 @@ from gateway.timeline import RATE_HZ, SOUND_TIME_BASE
 AAC_FRAME_SAMPLES = 1024
 OPUS_BIT_RATE = 32_000
 AAC_BIT_RATE = 96_000
+# By then an encoder has settled on silence, whatever it heard before.
+_SETTLED_PACKETS = 10
 
 
 class VoiceResampler:
@@ -117,7 +118,11 @@ class AacEncoder:
 
 
 class OpusEncoder:
-    """Opus, mono, 20 ms a packet: encoded once for all listeners."""
+    """Opus, mono, 20 ms a packet: encoded once for all listeners.
+
+    Nobody speaks most of the time, and digital silence is always the same: after 200 ms of it
+    its packet is sent again instead of being made anew.
+    """
 
     def __init__(self) -> None:
         self._codec = av.CodecContext.create("libopus", "w")
@@ -127,11 +132,30 @@ class OpusEncoder:
         self._codec.bit_rate = OPUS_BIT_RATE
         self._codec.time_base = SOUND_TIME_BASE
         self._codec.options = {"application": "voip", "compression_level": "5"}
+        self._lookahead: int | None = None
+        self._silent_packets = 0
+        self._silence = b""
 
-    def encode(self, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[AudioStream]]:
+    def encode(self, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[Any]]:
         """pcm: [960] int16. Packets carry session media time."""
+        self._silent_packets = 0 if pcm.any() else self._silent_packets + 1
+        if self._silence and self._silent_packets > _SETTLED_PACKETS:
+            packets: list[av.Packet[Any]] = [av.Packet(self._silence)]
+        else:
+            packets = self._encode(pcm, time_samples)
+            self._silence = bytes(packets[0]) if len(packets) == 1 else b""
+        for packet in packets:
+            # The encoder would count on from what it was given last.
+            packet.pts = packet.dts = time_samples - (self._lookahead or 0)
+            packet.time_base, packet.duration = SOUND_TIME_BASE, len(pcm)
+        return packets
+
+    def _encode(self, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[Any]]:
         frame = av.AudioFrame.from_ndarray(pcm[None], format="s16", layout="mono")
         frame.sample_rate = RATE_HZ
         frame.pts = time_samples
         frame.time_base = SOUND_TIME_BASE
-        return list(self._codec.encode(frame))
+        packets = list(self._codec.encode(frame))
+        if self._lookahead is None and packets:
+            self._lookahead = time_samples - (packets[0].pts or 0)
+        return packets
