@@ -20,7 +20,7 @@ from aiortc import (
 )
 from aiortc.jitterbuffer import JitterBuffer
 
-from gateway.webrtc import PassTrack
+from gateway.webrtc import PassTrack, asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
@@ -201,6 +201,12 @@ async def test_a_bad_offer_is_explained(
     with pytest.raises(GatewayError, match=words) as refusal:
         await client.call("POST", f"/v1/sessions/{session.id}/webrtc", json=offer)
     assert refusal.value.code == "invalid_input"
+
+
+@pytest.mark.parametrize("following", ["", "m=video 9 x 97\r\na=mid:1\r\n"])
+async def test_the_wish_for_short_packets_stands_in_the_sounds_section(following: str) -> None:
+    sound = "v=0\r\nm=audio 9 x 96\r\na=mid:0\r\n"
+    assert asking_for_short_packets(sound + following) == f"{sound}a=ptime:10\r\n{following}"
 
 
 async def test_aiortc_still_has_what_we_shorten() -> None:
