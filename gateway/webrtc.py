@@ -24,12 +24,14 @@ from aiortc import (
     RTCSessionDescription,
 )
 from aiortc.mediastreams import MediaStreamError
+from aiortc.rtp import RtcpSrPacket
 from numpy.typing import NDArray
 
 from gateway import metrics
 from gateway.mic_packets import MicPackets, MicSound
 from gateway.pictures import ReleasedPicture
-from gateway.timeline import VIDEO_TIME_BASE
+from gateway.sender_reports import MediaClock, TrackReports
+from gateway.timeline import RATE_HZ, VIDEO_HZ, VIDEO_TIME_BASE
 from visavis.errors import InvalidInputError
 from visavis.media import VideoCodec
 
@@ -58,6 +60,13 @@ class PassTrack(MediaStreamTrack):
         self._limit = PICTURE_LIMIT if kind == "video" else SOUND_LIMIT
         self._packets: deque[Any] = deque()
         self._arrived = asyncio.Event()
+        self._newest: int | None = None
+        self._asked = False
+
+    @property
+    def newest(self) -> int | None:
+        """Media time of the last packet that has left; None where one may be leaving now."""
+        return self._newest if self._asked else None
 
     def push(self, packet: Any, *, keyframe: bool = True) -> None:
         """Queue one packet. Never waits."""
@@ -81,12 +90,15 @@ class PassTrack(MediaStreamTrack):
 
     async def recv(self) -> Any:
         """Next packet, once there is one."""
+        self._asked = True
         while not self._packets:
             if self.readyState != "live":
                 raise MediaStreamError
             self._arrived.clear()
             await self._arrived.wait()
-        return self._packets.popleft()
+        packet = self._packets.popleft()
+        self._newest, self._asked = packet.pts, False
+        return packet
 
     def stop(self) -> None:
         super().stop()
@@ -185,8 +197,10 @@ class Peer:
     # ------------------------------------------------------------ inside
 
     def _add_tracks(self) -> None:
-        for track in (self._sound, self._pictures):
+        clock = MediaClock()
+        for track, rate_hz in ((self._sound, RATE_HZ), (self._pictures, VIDEO_HZ)):
             sender = self._pc.addTrack(track)
+            _report_media_time(sender, track, TrackReports(clock, rate_hz))
             if track.kind == "video":
                 # aiortc keeps a loss report from the browser to itself, where it would
                 # force its own encoder; ours sits in the face service.
@@ -242,6 +256,18 @@ def _listen_at_once(receiver: Any) -> None:
     name = "_RTCRtpReceiver__jitter_buffer"
     if hasattr(receiver, name):
         setattr(receiver, name, MicPackets())
+
+
+def _report_media_time(sender: RTCRtpSender, track: PassTrack, reports: TrackReports) -> None:
+    """Correct the sender's reports on their way out."""
+    send = sender._send_rtcp
+
+    async def send_corrected(packets: list[Any]) -> None:
+        told = [p for p in packets if isinstance(p, RtcpSrPacket)]
+        if all(reports.correct(p.sender_info, track.newest) for p in told):
+            await send(packets)
+
+    sender._send_rtcp = send_corrected  # type: ignore[method-assign]
 
 
 def _preferred_codecs() -> list[Any]:

@@ -4,6 +4,7 @@
  * can be switched on and off later without a second negotiation.
  */
 
+import { InStep } from "./in_step.js";
 import { visibleLevel } from "./level.js";
 
 const GATHERING_LIMIT_MS = 1000;
@@ -62,6 +63,7 @@ export class WebRtcMedia extends EventTarget {
   #healing = 0;
   #voice = 0;
   #measuring = null;
+  #inStep = null;
   #leave = () => {};
 
   /**
@@ -89,6 +91,8 @@ export class WebRtcMedia extends EventTarget {
       throw error;
     }
     this.#pc.addEventListener("connectionstatechange", () => this.#watch());
+    this.#inStep = new InStep(this.#pc);
+    this.#inStep.start();
   }
 
   #watch() {
@@ -122,6 +126,7 @@ export class WebRtcMedia extends EventTarget {
 
   close() {
     clearTimeout(this.#healing);
+    this.#inStep?.stop();
     if (this.#pc.connectionState !== "closed") this.#leave();
     this.#pc.close();
   }
