@@ -39,16 +39,16 @@ class TrackReports:
         self._rate_hz = rate_hz
         self._origin: int | None = None
 
-    def correct(self, info: Any, newest: int | None) -> bool:
+    def correct(self, info: Any, left: int | None) -> bool:
         """Put a report's RTP time where its wall clock time lies in media time.
 
-        info: aiortc's RtcpSenderInfo, changed in place; newest: media time of the last packet that
-        has left, None where another may be leaving now. False: not to be sent, it would be wrong.
+        info: aiortc's RtcpSenderInfo, changed in place; left: media time of the newest packet
+        that has left, None while another may be leaving. False: not to be sent, it would be wrong.
         """
         if not info.packet_count:
             return False
-        if newest is not None:
-            self._origin = (info.rtp_timestamp - newest) % _WRAP
+        if left is not None:
+            self._origin = (info.rtp_timestamp - left) % _WRAP
         if self._origin is None:
             return False
         media_time = (info.rtp_timestamp - self._origin) % _WRAP

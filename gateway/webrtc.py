@@ -60,13 +60,9 @@ class PassTrack(MediaStreamTrack):
         self._limit = PICTURE_LIMIT if kind == "video" else SOUND_LIMIT
         self._packets: deque[Any] = deque()
         self._arrived = asyncio.Event()
-        self._newest: int | None = None
-        self._asked = False
-
-    @property
-    def newest(self) -> int | None:
-        """Media time of the last packet that has left; None where one may be leaving now."""
-        return self._newest if self._asked else None
+        self._taken: int | None = None
+        self.left: int | None = None
+        """Media time of the newest packet that has left; None while one may be leaving."""
 
     def push(self, packet: Any, *, keyframe: bool = True) -> None:
         """Queue one packet. Never waits."""
@@ -89,15 +85,15 @@ class PassTrack(MediaStreamTrack):
         self._packets.clear()
 
     async def recv(self) -> Any:
-        """Next packet, once there is one."""
-        self._asked = True
+        """Next packet, once there is one; the one before has left."""
+        self.left = self._taken
         while not self._packets:
             if self.readyState != "live":
                 raise MediaStreamError
             self._arrived.clear()
             await self._arrived.wait()
         packet = self._packets.popleft()
-        self._newest, self._asked = packet.pts, False
+        self.left, self._taken = None, packet.pts
         return packet
 
     def stop(self) -> None:
@@ -200,7 +196,7 @@ class Peer:
         clock = MediaClock()
         for track, rate_hz in ((self._sound, RATE_HZ), (self._pictures, VIDEO_HZ)):
             sender = self._pc.addTrack(track)
-            _report_media_time(sender, track, TrackReports(clock, rate_hz))
+            report_media_time(sender, track, TrackReports(clock, rate_hz))
             if track.kind == "video":
                 # aiortc keeps a loss report from the browser to itself, where it would
                 # force its own encoder; ours sits in the face service.
@@ -258,13 +254,13 @@ def _listen_at_once(receiver: Any) -> None:
         setattr(receiver, name, MicPackets())
 
 
-def _report_media_time(sender: RTCRtpSender, track: PassTrack, reports: TrackReports) -> None:
+def report_media_time(sender: RTCRtpSender, track: PassTrack, reports: TrackReports) -> None:
     """Correct the sender's reports on their way out."""
     send = sender._send_rtcp
 
     async def send_corrected(packets: list[Any]) -> None:
         told = [p for p in packets if isinstance(p, RtcpSrPacket)]
-        if all(reports.correct(p.sender_info, track.newest) for p in told):
+        if all(reports.correct(p.sender_info, track.left) for p in told):
             await send(packets)
 
     sender._send_rtcp = send_corrected  # type: ignore[method-assign]

@@ -1,0 +1,101 @@
+"""By a peer's sender reports a browser lays sound and picture of one moment together."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiortc import RTCConfiguration, RTCPeerConnection
+from aiortc.mediastreams import MediaStreamError
+from aiortc.rtp import RtcpSenderInfo, RtcpSrPacket
+
+from gateway.sender_reports import MediaClock, TrackReports
+from gateway.timeline import RATE_HZ, VIDEO_HZ
+from gateway.webrtc import PassTrack, report_media_time
+
+SECOND = 1 << 32
+BEGIN = 3_900_000_000 * SECOND
+ORIGINS = {RATE_HZ: 4_294_960_000, VIDEO_HZ: 17}
+"""The sound's RTP times wrap around within the first second."""
+
+
+def info(rate_hz: int, media_s: float, sent_s: float, packets: int = 1) -> Any:
+    """As aiortc writes it: a packet of `media_s` happened to leave at `sent_s`."""
+    rtp = (ORIGINS[rate_hz] + round(media_s * rate_hz)) % (1 << 32)
+    return RtcpSenderInfo(BEGIN + round(sent_s * SECOND), rtp, packets, 100)
+
+
+def moment(rate_hz: int, told: Any) -> float:
+    """Media time that a report gives for the beginning, in seconds."""
+    media = (told.rtp_timestamp - ORIGINS[rate_hz]) % (1 << 32) / rate_hz
+    return media - (told.ntp_timestamp - BEGIN) / SECOND
+
+
+@pytest.fixture
+def tracks() -> dict[int, TrackReports]:
+    clock = MediaClock()
+    return {rate_hz: TrackReports(clock, rate_hz) for rate_hz in (RATE_HZ, VIDEO_HZ)}
+
+
+def test_pictures_that_leave_late_do_not_bend_their_tracks_line(
+    tracks: dict[int, TrackReports],
+) -> None:
+    told: list[float] = []
+    # (rate, media time of the newest packet, when it left): the pictures come late, then in bursts.
+    for rate_hz, media_s, sent_s in [
+        (RATE_HZ, 0.10, 0.00),
+        (VIDEO_HZ, 0.09, 0.02),
+        (VIDEO_HZ, 0.12, 0.62),
+        (RATE_HZ, 0.90, 0.80),
+        (VIDEO_HZ, 0.50, 0.81),
+        (RATE_HZ, 1.70, 1.93),
+        (VIDEO_HZ, 2.00, 1.93),
+    ]:
+        made = info(rate_hz, media_s, sent_s)
+        assert tracks[rate_hz].correct(made, round(media_s * rate_hz))
+        told.append(moment(rate_hz, made))
+    assert told == pytest.approx([0.10] * len(told), abs=3e-5)
+
+
+def test_a_wrong_report_is_worse_than_none(tracks: dict[int, TrackReports]) -> None:
+    sound = tracks[RATE_HZ]
+    assert not sound.correct(info(RATE_HZ, 0.1, 0.0, packets=0), 4800)
+    assert not sound.correct(info(RATE_HZ, 0.1, 0.0), None), "a packet is on its way just now"
+    first, next_one = info(RATE_HZ, 0.1, 0.0), info(RATE_HZ, 0.5, 0.7)
+    assert sound.correct(first, 4800)
+    assert sound.correct(next_one, None), "where media time begins is known by now"
+    assert moment(RATE_HZ, next_one) == pytest.approx(moment(RATE_HZ, first), abs=3e-5)
+
+
+@pytest.mark.asyncio
+async def test_reports_are_corrected_on_their_way_out() -> None:
+    """aiortc's name is private: should it change, its own reports would go out again."""
+
+    track = PassTrack("audio", lambda: None)
+    pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    sender: Any = pc.addTrack(track)
+    sent: list[Any] = []
+
+    async def note(packets: list[Any]) -> None:
+        sent.extend(packets)
+
+    sender._send_rtcp = note
+    report_media_time(sender, track, TrackReports(MediaClock(), RATE_HZ))
+    track.push(SimpleNamespace(pts=4800))
+    await track.recv()
+    await sender._send_rtcp([RtcpSrPacket(1, info(RATE_HZ, 0.1, 0.0))])
+    assert not sent, "the packet may not have left"
+    waiting = asyncio.create_task(track.recv())
+    await asyncio.sleep(0)
+    for media_s, sent_s in ((0.1, 0.0), (0.1, 0.5)):
+        await sender._send_rtcp([RtcpSrPacket(1, info(RATE_HZ, media_s, sent_s))])
+    await sender._send_rtcp(["another kind"])
+    track.stop()
+    with pytest.raises(MediaStreamError):
+        await waiting
+    *reports, other = sent
+    assert [moment(RATE_HZ, r.sender_info) for r in reports] == pytest.approx([0.1, 0.1], abs=3e-5)
+    assert other == "another kind"
+    await pc.close()
