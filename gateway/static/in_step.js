@@ -12,8 +12,8 @@ const SPEAKER_MS = 15;
 const NOTICEABLE_MS = 10;
 const LONGEST_MS = 1000;
 
-/** Mean time in the sound's buffer between two looks at its statistics, else null. */
-export function heldMs(earlier, later) {
+/** Mean time in the sound's buffer between two looks at its statistics; null: none was played. */
+function heldMs(earlier, later) {
   const samples = later.jitterBufferEmittedCount - (earlier?.jitterBufferEmittedCount ?? 0);
   if (!(samples > 0)) return null;
   return (1000 * (later.jitterBufferDelay - (earlier?.jitterBufferDelay ?? 0))) / samples;
@@ -32,15 +32,16 @@ export class InStep {
   }
 
   start() {
-    if (!("jitterBufferTarget" in this.#picture)) return;
-    this.#timer = setInterval(() => void this.#follow(), LOOK_EVERY_MS);
+    if (!("jitterBufferTarget" in this.#picture)) return; // the browser has its own means only
+    this.#timer = setInterval(() => void this.follow(), LOOK_EVERY_MS);
   }
 
   stop() {
     clearInterval(this.#timer);
   }
 
-  async #follow() {
+  /** Looks once how long the sound waits, and has the picture wait as long. */
+  async follow() {
     const reports = [...(await this.#sound.getStats()).values()];
     const sound = reports.find(({ type }) => type === "inbound-rtp");
     if (!sound) return;

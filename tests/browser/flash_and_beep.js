@@ -1,37 +1,49 @@
 /**
  * Put into the page by a test: notes when beeps become audible and when white pictures become
  * visible, both on performance.now(). The page's own playback is left as it is: the sound is
- * tapped beside it, and its output latency is taken from the audio context.
+ * read beside it, as the browser plays it, and the way from there to the speaker is added.
  */
 async () => {
   const video = document.querySelector("video");
   const noted = { beeps: [], flashes: [], pictures: 0, output_ms: 0, running: true };
   window.noted = noted;
-
-  // Onset: the first sample that is loud after 60 ms without any.
-  const source = `registerProcessor("onsets", class extends AudioWorkletProcessor {
-    quiet = sampleRate;
-    process([[channel]]) {
-      for (let i = 0; i < (channel?.length ?? 0); i += 1) {
-        if (Math.abs(channel[i]) < 0.05) { this.quiet += 1; continue; }
-        if (this.quiet > 0.06 * sampleRate) this.port.postMessage((currentFrame + i) / sampleRate);
-        this.quiet = 0;
-      }
-      return true;
-    }
-  })`;
+  // Its clock is the speaker's; an audio context tells how far away that is.
   const context = new AudioContext({ latencyHint: "interactive" });
-  const module = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  await context.audioWorklet.addModule(module);
-  const onsets = new AudioWorkletNode(context, "onsets", { channelCount: 1, channelCountMode: "explicit" });
-  onsets.port.onmessage = ({ data: onset_s }) => {
-    // contextTime is what the speaker plays at performanceTime, output latency included.
-    const { contextTime, performanceTime } = context.getOutputTimestamp();
-    noted.beeps.push(performanceTime + 1000 * (onset_s - contextTime));
+
+  // The reader may come late to a piece, never early: of its neighbours the promptest counts.
+  const NEIGHBOURS = 25;
+  const pieces = [];
+  const onsets = [];
+  let position_ms = 0;
+  let quiet_ms = Infinity;
+  let stamped_ms = Infinity;
+  const sound = video.captureStream().getAudioTracks()[0];
+  const reader = new MediaStreamTrackProcessor({ track: sound }).readable.getReader();
+  const listen = (piece) => {
+    const now_ms = performance.now();
+    const sample_ms = 1000 / piece.sampleRate;
+    const wave = new Float32Array(piece.numberOfFrames);
+    piece.copyTo(wave, { planeIndex: 0, format: "f32-planar" });
+    // Onset: the first sample that is loud after 60 ms without any.
+    wave.forEach((level, index) => {
+      quiet_ms += sample_ms;
+      if (Math.abs(level) < 0.05) return;
+      if (quiet_ms > 60) onsets.push({ piece: pieces.length, at_ms: position_ms + index * sample_ms });
+      quiet_ms = 0;
+    });
+    pieces.push(now_ms - position_ms);
+    // Where the browser knows how far the speaker is, it stamps a piece by so much earlier.
+    stamped_ms = Math.min(stamped_ms, now_ms - piece.timestamp / 1000);
+    position_ms += wave.length * sample_ms;
+    piece.close();
   };
-  const sound = new MediaStream(video.captureStream().getAudioTracks());
-  const mute = new GainNode(context, { gain: 0 });
-  context.createMediaStreamSource(sound).connect(onsets).connect(mute).connect(context.destination);
+  void (async () => {
+    while (noted.running) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      listen(value);
+    }
+  })();
 
   const brush = new OffscreenCanvas(8, 8).getContext("2d", { willReadFrequently: true });
   let white = false;
@@ -48,7 +60,12 @@ async () => {
 
   noted.stop = async () => {
     noted.running = false;
-    noted.output_ms = 1000 * (context.baseLatency + (context.outputLatency ?? 0));
+    const output_ms = 1000 * (context.baseLatency + (context.outputLatency ?? 0));
+    noted.output_ms = Math.max(stamped_ms, output_ms);
+    noted.beeps = onsets.map(({ piece, at_ms }) => {
+      const near = pieces.slice(Math.max(0, piece - NEIGHBOURS), piece + NEIGHBOURS);
+      return Math.min(...near) + at_ms + noted.output_ms;
+    });
     await context.close();
     return noted;
   };
