@@ -39,6 +39,7 @@ from visavis.subjects import Kind
 PROBE = Path(__file__).with_name("flash_and_beep.js").read_text("utf-8")
 _FIRST_FRAME, _EVERY_FRAMES, _WHITE_FRAMES = 10, 9, 4
 _BLACK, _WHITE = 30, 220
+_KEYFRAME_FRAMES = 2 * FPS
 # How far the sound may be spoken ahead of real time: as a synthesiser with credit does.
 _LEAD_S = 0.5
 _LOOK_S = 2.0
@@ -112,7 +113,8 @@ class SignalFace(FaceDouble):
     ) -> None:
         wanted, self._keyframe[session] = self._keyframe[session], False
         for codec in self._codecs[session]:
-            keyframe = wanted or codec not in encoders
+            # As the face does it: a page that forgets old pictures forgets up to a key frame.
+            keyframe = wanted or codec not in encoders or seq % _KEYFRAME_FRAMES == 0
             encoder = encoders.setdefault(codec, PictureEncoder(codec))
             brightness = _WHITE if place.turn and is_white(place.pts) else _BLACK
             payload, key = encoder.encode(brightness, keyframe=keyframe)

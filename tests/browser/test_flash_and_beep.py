@@ -16,9 +16,9 @@ from tests.gateway.doubles import FPS, VOICE_RATE_HZ
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 FLASHES = 20
-# So wrong is an encoder's delay that nobody took off, or a clock of its own. Over WebRTC a busy
-# machine makes the browser hold back its sound, and the picture follows within seconds only.
-_WRONG_MS = {"webrtc": 300, "websocket": 120}
+# So wrong is an encoder's delay that nobody took off, or a clock of its own. By the median: a busy
+# machine holds up the one or the other here and there.
+_WRONG_MS = 100
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -38,7 +38,7 @@ async def test_flashes_are_seen_when_their_beeps_are_heard(
     for skews in measured:
         assert FLASHES * 0.9 <= skews.flashes <= FLASHES, "flashes were not seen, or seen twice"
         assert len(skews.pairs_ms) >= 0.8 * FLASHES
-        assert skews.percentile(50) <= _WRONG_MS[skews.transport]
+        assert skews.percentile(50) <= _WRONG_MS
 
 
 async def test_the_signal_is_white_where_it_is_loud() -> None:
