@@ -49,7 +49,9 @@ class Audience:
         self._broadcast = Broadcast(on_keyframe)
         self._recording: Recording | None = None
         self._folder: Path | None = None
+        # Before anybody has come: most viewers take it, and need not wait for an encoder then.
         self._codecs = {VideoCodec.H264}
+        self._closed = False
 
     @property
     def present(self) -> int:
@@ -59,9 +61,12 @@ class Audience:
     @property
     def watched(self) -> bool:
         """Whether sound and pictures reach anybody, or a recording."""
-        recorded = self._recording is not None and self._recording.phase is not Phase.DONE
         connected = any(peer.connected for peer in self._peers.values())
-        return recorded or connected or self._broadcast.viewers > 0
+        return self._recorded or connected or self._broadcast.viewers > 0
+
+    @property
+    def _recorded(self) -> bool:
+        return self._recording is not None and self._recording.phase is not Phase.DONE
 
     @property
     def recording(self) -> Recording | None:
@@ -123,11 +128,14 @@ class Audience:
         """Raises AtCapacityError."""
         self._check_room()
         metrics.viewers.labels("websocket").inc()
-        return self._broadcast.join()
+        viewer = self._broadcast.join()
+        self._review_codecs()
+        return viewer
 
     def remove_viewer(self, viewer: Viewer) -> None:
         metrics.viewers.labels("websocket").dec()
         self._broadcast.leave(viewer)
+        self._review_codecs()
 
     # ------------------------------------------------------------ recordings
 
@@ -143,6 +151,7 @@ class Audience:
         self._drop_recording()
         path = self._folder / f"{secrets.token_hex(4)}.mp4"
         self._recording = Recording(path, scope, limit_s=self._settings.recording_limit_s)
+        self._review_codecs()
         self._on_keyframe(VideoCodec.H264)
         return self._recording
 
@@ -154,6 +163,7 @@ class Audience:
             self._recording.finish(now_samples)
         except OSError as error:
             self._recording.abandon(error.strerror or str(error))
+        self._review_codecs()
         return self._recording
 
     def turn_cut(self, turn: int, now_samples: int) -> None:
@@ -181,16 +191,19 @@ class Audience:
         else:
             self._opus = None
         self._broadcast.push(tick)
-        if self._recording is not None:
+        if self._recording is not None and self._recorded:
             try:
                 self._recording.push(tick)
             except OSError as error:
                 # A full disk ends the recording, not the conversation.
                 log.error("recording: %s", error)
                 self._recording.abandon(error.strerror or str(error))
+            if not self._recorded:
+                self._review_codecs()
 
     async def close(self) -> None:
         """Disconnect everybody, delete recordings."""
+        self._closed = True  # there is no face to tell any more
         await asyncio.gather(*(peer.close() for peer in list(self._peers.values())))
         self._broadcast.close()
         self._opus = None  # encoders hold threads
@@ -211,8 +224,10 @@ class Audience:
             self._recording = None
 
     def _review_codecs(self) -> None:
-        # mp4 viewers and recordings need H.264 at any moment, so it always runs.
-        codecs = {VideoCodec.H264} | {p.codec for p in self._peers.values()}
-        if codecs != self._codecs:
+        """What nobody watches is not encoded; where nobody watches at all, nothing is drawn."""
+        codecs = {peer.codec for peer in self._peers.values()}
+        if self._recorded or self._broadcast.viewers:
+            codecs.add(VideoCodec.H264)
+        if codecs != self._codecs and not self._closed:
             self._codecs = codecs
             self._on_codecs(codecs)

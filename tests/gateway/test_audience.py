@@ -1,0 +1,76 @@
+"""The codecs that the face is told to encode are those that somebody watches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gateway.audience import Audience
+from gateway.playout import PlayoutEvent, Tick
+from gateway.recording import Scope
+from gateway.settings import GatewaySettings
+from visavis.media import VideoCodec
+
+H264 = {VideoCodec.H264}
+
+
+class Watched:
+    """An audience and the codecs that it asked for, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.asked: list[set[VideoCodec]] = []
+        settings = GatewaySettings.model_validate({"recording_dir": folder})
+        self.audience = Audience("s1", settings, lambda codec: None, self.asked.append)
+
+    def tick(self, at: int, *events: tuple[PlayoutEvent, int]) -> None:
+        self.audience.push(Tick(960 * at, np.zeros(960, np.int16), events=events))
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+async def test_nothing_is_encoded_once_the_last_viewer_has_left(watched: Watched) -> None:
+    audience = watched.audience
+    first, second = audience.add_viewer(), audience.add_viewer()
+    assert watched.asked == [], "the face begins with H.264 by itself"
+    audience.remove_viewer(first)
+    assert watched.asked == []
+    audience.remove_viewer(second)
+    assert watched.asked == [set()]
+    audience.remove_viewer(audience.add_viewer())
+    assert watched.asked == [set(), H264, set()]
+    await audience.close()
+
+
+async def test_a_recording_is_somebody_who_watches(watched: Watched) -> None:
+    audience = watched.audience
+    audience.remove_viewer(audience.add_viewer())
+    audience.start_recording(Scope.SESSION)
+    assert watched.asked == [set(), H264]
+    watched.tick(1)
+    audience.stop_recording(960)
+    assert watched.asked == [set(), H264, set()]
+    await audience.close()
+
+
+async def test_a_recording_that_ends_with_its_turn_is_nobody(watched: Watched) -> None:
+    audience = watched.audience
+    audience.remove_viewer(audience.add_viewer())
+    audience.start_recording(Scope.TURN)
+    watched.tick(1, (PlayoutEvent.STARTED, 1))
+    assert watched.asked == [set(), H264]
+    watched.tick(2, (PlayoutEvent.FINISHED, 1))
+    assert watched.asked == [set(), H264, set()]
+    await audience.close()
+
+
+async def test_a_face_is_not_told_of_the_end(watched: Watched) -> None:
+    audience = watched.audience
+    audience.add_viewer()
+    audience.start_recording(Scope.SESSION)
+    await audience.close()
+    assert watched.asked == []
