@@ -23,11 +23,12 @@ from gateway.actions import (
     Reason,
     ResumeTurn,
 )
+from gateway.doubts import Doubts
 from gateway.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, TurnEvent
 from gateway.heard import Marks
 from gateway.history import History
 from gateway.speculation import Speculation, SpeculationLimits
-from gateway.turn import ECHO_TAIL_S, WORDLESS_S, Doubt, Turn
+from gateway.turn import WORDLESS_S, Doubt, Turn
 from gateway.words import certain_words, same_question
 
 State = Literal["idle", "listening", "thinking", "speaking"]
@@ -51,10 +52,7 @@ class Conversation:
         self._speculation = Speculation(speculation)
         self._epoch = 0
         self._turn: Turn | None = None
-        self._doubt: Doubt | None = None
-        self._ended_by: Doubt | None = None
-        self._said = ("", 0.0)
-        """The newest answer that was heard to its end, and until when it may echo."""
+        self._doubts = Doubts()
         self._visitor_speaks = False
         self._state: State = "idle"
 
@@ -74,7 +72,7 @@ class Conversation:
     @property
     def doubt(self) -> Doubt | None:
         """The utterance that may be an interruption, until that is known."""
-        return self._doubt
+        return self._doubts.current
 
     def set_persona(self, persona: str) -> None:
         """What the language model is told it is, from the next turn on."""
@@ -110,22 +108,17 @@ class Conversation:
         speak waits.
         """
         self._visitor_speaks = True
-        turn, before = self._turn, self._doubt
-        if turn is None:
-            said, until_s = self._said
-            self._doubt = Doubt(utterance, now, said, over=True) if now < until_s else None
-            return self._settle([])
-        if not turn.confirmed:
+        turn = self._turn
+        if turn is not None and not turn.confirmed:
             return self._settle(self._silence("speech"))
-        stopped = before is not None and before.stopped
-        self._doubt = Doubt(utterance, now, stopped=stopped)
-        if stopped:
-            return []
+        first = self._doubts.begin(utterance, now, turn)
+        if turn is None or not first:
+            return self._settle([])
         return self._settle([DuckTurn(turn.number)]) if turn.speaking else self.voice_persists()
 
     def voice_persists(self) -> list[Action]:
         """The voice over the answer is no mere blip: fall silent and listen."""
-        turn, doubt = self._turn, self._doubt
+        turn, doubt = self._turn, self.doubt
         if turn is None or doubt is None or doubt.stopped or doubt.dismissed:
             return []
         doubt.stopped, doubt.echo = True, False
@@ -133,7 +126,7 @@ class Conversation:
 
     def dismiss(self, now: float, *, echo: bool = False) -> list[Action]:
         """What sounds over the answer is no word, or our own (and may hold a voice later on)."""
-        doubt = self._doubt
+        doubt = self.doubt
         if doubt is None or doubt.dismissed or (echo and doubt.echo):
             return []
         doubt.echo, doubt.dismissed, doubt.echoed = echo, not echo, doubt.echoed or echo
@@ -147,7 +140,7 @@ class Conversation:
         if self._is_nothing(utterance, text, complete=False):
             return self._settle([shown])
         held = turn is not None and not turn.confirmed and not same_question(turn.question, text)
-        void = held or (turn is not None and self._doubt is not None)
+        void = held or (turn is not None and self.doubt is not None)
         actions = [*(self._silence("speech") if void else []), shown]
         if self._turn is None and (known := certain_words(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
@@ -157,10 +150,10 @@ class Conversation:
         """The visitor may have finished with `text`: prepare an answer, held back."""
         text = self._own_words(utterance, text)
         if self._is_nothing(utterance, text, complete=True):
-            latest = self._doubt is not None and self._doubt.utterance == utterance
+            latest = self.doubt is not None and self.doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
         turn = self._turn
-        if turn is not None and self._doubt is None:
+        if turn is not None and self.doubt is None:
             if turn.confirmed or same_question(turn.question, text):
                 # A typed question is being answered, or this very answer is under way.
                 return []
@@ -191,12 +184,12 @@ class Conversation:
     def discarded(self, utterance: int, now: float) -> list[Action]:
         """What started was not speech, or nothing that wants an answer."""
         actions: list[Action] = []
-        doubt = self._doubt
+        doubt = self.doubt
         if doubt is None or doubt.utterance <= utterance:
             # Otherwise the visitor speaks again already.
             self._visitor_speaks = False
             actions += self._resume(now)
-            self._doubt = None
+            self._doubts.current = None
         if self._turn is not None and not self._turn.confirmed:
             actions += self._silence("speech")
         # Captions forget what they showed of it.
@@ -246,9 +239,8 @@ class Conversation:
         if turn is None or not turn.confirmed:
             return []
         self._history.face(turn.text.strip())
-        self._turn, self._said = None, (turn.text, now + ECHO_TAIL_S)
-        if self._doubt is not None:
-            self._doubt.stopped, self._doubt.said = False, turn.text
+        self._turn = None
+        self._doubts.answer_over(turn.text, now)
         event = TurnEvent(turn=number, event="finished")
         return self._settle([CloseTurn(number, "finished"), Emit(event)])
 
@@ -272,7 +264,7 @@ class Conversation:
             # Nobody will tell any more what the visitor has said.
             self._visitor_speaks = False
             actions += self._resume(now)
-            self._doubt = None
+            self._doubts.current = None
         if turn is None or not turn.needs(stage):
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
@@ -286,7 +278,7 @@ class Conversation:
 
     def check(self, now: float) -> list[Action]:
         """Fail a turn that has stood still for too long. A held one waits for the visitor."""
-        turn, doubt = self._turn, self._doubt
+        turn, doubt = self._turn, self.doubt
         if doubt is not None and doubt.stopped:
             limit_s = self._timeout_s if doubt.worded else WORDLESS_S
             doubt.dismissed = now - doubt.since_s > limit_s
@@ -334,8 +326,7 @@ class Conversation:
     def _end_turn(self, reason: Reason) -> list[Action]:
         """Close the open turn early; the caller announces what comes next."""
         turn, self._turn = self._turn, None
-        if self._doubt is not None:
-            self._ended_by, self._doubt = self._doubt.closed(turn), None
+        self._doubts.turn_ended(turn)
         if turn is None:
             return []
         if not turn.confirmed:
@@ -352,21 +343,15 @@ class Conversation:
 
     def _own_words(self, utterance: int, text: str) -> str:
         """What of `text` the visitor has said."""
-        doubt, turn = (self._doubt, self._turn) if self._doubt else (self._ended_by, None)
-        if doubt is not None and doubt.utterance == utterance:
-            text = doubt.words_of_visitor(text, turn)
-        return text.strip()
+        return self._doubts.own_words(utterance, text, self._turn)
 
     def _is_nothing(self, utterance: int, text: str, *, complete: bool) -> bool:
         """Whether words over an answer ask for nothing, as far as they go."""
-        doubt = self._doubt
-        if doubt is not None and doubt.utterance == utterance:
-            doubt.worded = doubt.worded or bool(text)
-        return doubt is not None and doubt.is_nothing(text, self._turn, complete=complete)
+        return self._doubts.is_nothing(utterance, text, self._turn, complete=complete)
 
     def _resume(self, now: float) -> list[Action]:
         """Let an answer go on that was kept waiting, or quiet."""
-        turn, doubt = self._turn, self._doubt
+        turn, doubt = self._turn, self.doubt
         if turn is None or doubt is None or not turn.confirmed:
             return []
         doubt.stopped = False
@@ -379,7 +364,7 @@ class Conversation:
             self._history.face(heard)
         elif turn.confirmed:
             self._history.forget_unanswered()
-        self._turn = self._doubt = None
+        self._turn = self._doubts.current = None
         actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
         if turn.confirmed:
             event = TurnEvent(turn=turn.number, event="failed", reason=message, heard=heard)
@@ -389,8 +374,7 @@ class Conversation:
     def _settle(self, actions: list[Action]) -> list[Action]:
         """Append the new state where it changed."""
         state: State = "listening" if self._visitor_speaks else "idle"
-        stopped = self._doubt is not None and self._doubt.stopped
-        if self._turn is not None and self._turn.confirmed and not stopped:
+        if self._turn is not None and self._turn.confirmed and not self._doubts.stopped:
             state = "speaking" if self._turn.speaking else "thinking"
         if state != self._state:
             self._state = state
