@@ -147,12 +147,16 @@ class TextMark:
 
 @dataclass(frozen=True, slots=True)
 class PcmChunk:
-    """Mono sound. pcm: [N] int16. marks: of a voice, where words end, in order."""
+    """Mono sound. pcm: [N] int16. marks: of a voice, where words end, in order.
+
+    opener: it says what the turn was opened with while the answer was still being written.
+    """
 
     place: Place
     sample_rate_hz: int
     pcm: NDArray[np.int16]
     marks: tuple[TextMark, ...] = ()
+    opener: bool = False
 
     def to_message(self) -> pb.PcmChunk:
         return pb.PcmChunk(
@@ -160,13 +164,14 @@ class PcmChunk:
             sample_rate_hz=self.sample_rate_hz,
             pcm_s16le=self.pcm.astype("<i2", copy=False).tobytes(),
             marks=[pb.TextMark(chars=m.chars, samples=m.samples) for m in self.marks],
+            opener=self.opener,
         )
 
     @classmethod
     def of(cls, m: pb.PcmChunk) -> Self:
         rate = check_sample_rate(m.sample_rate_hz)
         marks = tuple(TextMark(mark.chars, mark.samples) for mark in m.marks)
-        return cls(Place.of(m.header), rate, pcm_from_bytes(m.pcm_s16le), marks)
+        return cls(Place.of(m.header), rate, pcm_from_bytes(m.pcm_s16le), marks, m.opener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,17 +250,21 @@ class TurnChunk:
 
 @dataclass(frozen=True, slots=True)
 class TokenChunk:
-    """A piece of the answer's text. place.pts counts characters."""
+    """A piece of the answer's text. place.pts counts characters.
+
+    opener: to be said before all other text of the turn, unless that has begun.
+    """
 
     place: Place
     text: str
+    opener: bool = False
 
     def to_message(self) -> pb.TokenChunk:
-        return pb.TokenChunk(header=self.place.header(), text=self.text)
+        return pb.TokenChunk(header=self.place.header(), text=self.text, opener=self.opener)
 
     @classmethod
     def of(cls, m: pb.TokenChunk) -> Self:
-        return cls(Place.of(m.header), m.text)
+        return cls(Place.of(m.header), m.text, m.opener)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from services.tts.text_chunker import Pause, Phrase, TextChunker
 from visavis.errors import InvalidInputError
@@ -17,15 +17,30 @@ _SLICE_CHARACTERS = 500
 _SENTENCE_ENDS = frozenset(".!?…。！？\"'”’)")
 
 
-async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """What is said before the text that is still being written: "Well, "."""
+
+    text: str
+
+
+async def cut_phrases(texts: AsyncIterator[str | Opener]) -> AsyncIterator[Phrase]:
     """Phrases of a text that comes in pieces, each as soon as it is complete.
+
+    An opener is a phrase of its own, before the text's first one; once that is out there is none.
 
     A tag such as "[happy]" ends a phrase and is in none; the next one has its style. Raises
     InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
     """
     cutter = _StyledChunker()
     characters = 0
+    begun = False
     async for text in texts:
+        if isinstance(text, Opener):
+            if not begun:
+                begun = True
+                yield Phrase(text.text, Pause.CLAUSE, opener=True)
+            continue
         characters += len(text)
         if characters > MAX_TEXT_CHARACTERS:
             raise InvalidInputError(
@@ -33,6 +48,7 @@ async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
             )
         for start in range(0, len(text), _SLICE_CHARACTERS):
             for phrase in cutter.push(text[start : start + _SLICE_CHARACTERS]):
+                begun = True
                 yield phrase
             await asyncio.sleep(0)
     for phrase in cutter.flush():
@@ -86,7 +102,7 @@ class TextFeed:
     """
 
     def __init__(self) -> None:
-        self._texts: deque[str] = deque()
+        self._texts: deque[str | Opener] = deque()
         self._characters = 0
         self._ended = False
         self._changed = asyncio.Event()
@@ -98,12 +114,17 @@ class TextFeed:
             self._texts.append(text)
             self._changed.set()
 
+    def open_with(self, text: str) -> None:
+        """Something to be said before the text, if nothing of that is being said yet."""
+        self._texts.appendleft(Opener(text))
+        self._changed.set()
+
     def end(self) -> None:
         """The text is complete."""
         self._ended = True
         self._changed.set()
 
-    async def texts(self) -> AsyncIterator[str]:
+    async def texts(self) -> AsyncIterator[str | Opener]:
         """The text in order, to its end."""
         while True:
             while self._texts:

@@ -104,6 +104,9 @@ class Session:
             turn = self._turn
             if turn is None or turn.number != number:
                 continue
+            if chunk.opener:
+                turn.feed.open_with(chunk.text)
+                continue
             turn.feed.push(chunk.text)
             if chunk.place.last:
                 turn.ledger.text_ended()
@@ -170,7 +173,7 @@ class Session:
             await self._events.turn_notice(turn.number, "unsupported", notice)
         stamps = turn.ledger.take_stamps()
         place = Place(self._name, turn.number, seq, piece.pts_samples, stamps=stamps)
-        voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks)
+        voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks, piece.opener)
         await self._bus.publish(Kind.VOICE, voice)
         place = Place(self._name, turn.number, seq, piece.pts_hops, stamps=stamps)
         mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes, piece.style)

@@ -113,7 +113,7 @@ class SpeechPiece:
     phonemes: those that start in this piece, counted from the answer's first sample (their ends may
     lie in a later piece); pts_samples: place of the piece's first sample in the answer; marks:
     where words of the text end in it, and the phrase before it; style: how it is said; notices:
-    what of that cannot be done, each told once in an answer.
+    what of that cannot be done, each told once in an answer; opener: it says the turn's opener.
     """
 
     voice: NDArray[np.int16]
@@ -123,6 +123,7 @@ class SpeechPiece:
     marks: tuple[TextMark, ...] = ()
     style: str = NEUTRAL
     notices: tuple[str, ...] = ()
+    opener: bool = False
 
     @property
     def pts_hops(self) -> int:
@@ -148,6 +149,8 @@ class Answer:
         self._told: set[tuple[str, str]] = set()
         self._notices: list[str] = []
         self._pause = Pause.NONE
+        self._opening = False
+        """Whether what is said now is the opener."""
         self._said = 0
         """Characters of all phrases so far."""
         self._phrase_end: tuple[TextMark, ...] = ()
@@ -157,22 +160,32 @@ class Answer:
     def speak(self, phrase: Phrase) -> Iterator[SpeechPiece]:
         """Pieces of a phrase, with the silence that parts it from the one before in front.
 
-        Nothing for a phrase without anything to say; its pause still counts.
+        Nothing for a phrase without anything to say; its pause still counts. An opener's pause
+        comes behind it at once: the answer, for which it plays, may follow when it is over.
         """
         self._style = phrase.style or self._style
+        opened, self._opening = self._opening, phrase.opener
         text = clean(phrase.text)
         ends = self._word_ends(phrase.text, text)
         self._said += len(phrase.text)
         blocks = self._blocks(text) if text else iter(())
         spoken = False
         for block in blocks:
-            if not spoken and self.produced_samples:
+            if not spoken and self.produced_samples and not opened:
                 yield from self._pieces(silence(self._pause_hops(_PAUSE_HOPS[self._pause])), ends)
             yield from self._pieces(block, ends)
             spoken = True
-        if spoken:
+        if spoken and phrase.opener:
+            yield from self._pause_behind(phrase)
+        elif spoken:
             self._phrase_end = (TextMark(self._said, self.produced_samples),)
         self._pause = phrase.pause if spoken else max(self._pause, phrase.pause)
+
+    def _pause_behind(self, opener: Phrase) -> Iterator[SpeechPiece]:
+        hops = self._pause_hops(_PAUSE_HOPS[opener.pause])
+        # Its blank is said with the pause: nothing of what follows is, however long that takes.
+        self._phrase_end = (TextMark(self._said, self.produced_samples + hops * HOP_SAMPLES),)
+        yield from self._pieces(silence(hops), ())
 
     def _word_ends(self, raw: str, text: str) -> list[int]:
         """Where the words of `text`, which is `raw` without its markup, end in the answer."""
@@ -280,6 +293,7 @@ class Answer:
                 marks,
                 self._style,
                 self._take_notices(),
+                self._opening,
             )
             start = end
 

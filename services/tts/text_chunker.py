@@ -37,6 +37,8 @@ class Phrase:
     pause: Pause
     style: str = ""
     """How it and what follows is said; "": as what came before."""
+    opener: bool = False
+    """It bridges the time until the answer's first phrase is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,41 +24,41 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16visavis/v1/media.proto\x12\nvisavis.v1\"|\n\x0b\x43hunkHeader\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0c\n\x04turn\x18\x02 \x01(\r\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0b\n\x03pts\x18\x04 \x01(\x03\x12\x0c\n\x04last\x18\x05 \x01(\x08\x12&\n\x06stamps\x18\x06 \x03(\x0b\x32\x16.visavis.v1.StageStamp\"@\n\nStageStamp\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x14\n\x0cmonotonic_ns\x18\x02 \x01(\x04\x12\r\n\x05\x63lock\x18\x03 \x01(\x07\"\x83\x01\n\x08PcmChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x11\n\tpcm_s16le\x18\x03 \x01(\x0c\x12#\n\x05marks\x18\x04 \x03(\x0b\x32\x14.visavis.v1.TextMark\"*\n\x08TextMark\x12\r\n\x05\x63hars\x18\x01 \x01(\r\x12\x0f\n\x07samples\x18\x02 \x01(\x03\":\n\x08WordTime\x12\x0c\n\x04word\x18\x01 \x01(\t\x12\x10\n\x08start_ms\x18\x02 \x01(\r\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\r\"\xaa\x03\n\x0fTranscriptChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x30\n\x05\x65vent\x18\x02 \x01(\x0e\x32!.visavis.v1.TranscriptChunk.Event\x12\x11\n\tutterance\x18\x03 \x01(\r\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x10\n\x08language\x18\x05 \x01(\t\x12\x1f\n\x17\x65nd_of_turn_probability\x18\x06 \x01(\x02\x12#\n\x05words\x18\x07 \x03(\x0b\x32\x14.visavis.v1.WordTime\x12\x1a\n\x12speech_end_samples\x18\x08 \x01(\x03\x12\x19\n\x11stable_characters\x18\t \x01(\r\x12\x11\n\tvoiced_ms\x18\n \x01(\r\x12\x12\n\ncompute_ms\x18\x0b \x01(\x02\"e\n\x05\x45vent\x12\x15\n\x11\x45VENT_UNSPECIFIED\x10\x00\x12\x12\n\x0eSPEECH_STARTED\x10\x01\x12\x0b\n\x07PARTIAL\x10\x02\x12\t\n\x05\x46INAL\x10\x03\x12\r\n\tDISCARDED\x10\x04\x12\n\n\x06PAUSED\x10\x05\"a\n\tTurnChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04held\x18\x03 \x01(\x08\x12\r\n\x05style\x18\x04 \x01(\t\"C\n\nTokenChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04text\x18\x02 \x01(\t\"N\n\x0bPhonemeSpan\x12\x0e\n\x06symbol\x18\x01 \x01(\t\x12\x15\n\rstart_samples\x18\x02 \x01(\x03\x12\x18\n\x10\x64uration_samples\x18\x03 \x01(\x03\"\xbd\x01\n\x08MelChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x13\n\x0bhop_samples\x18\x03 \x01(\r\x12\x0e\n\x06n_mels\x18\x04 \x01(\r\x12\x11\n\tmel_f16le\x18\x05 \x01(\x0c\x12)\n\x08phonemes\x18\x06 \x03(\x0b\x32\x17.visavis.v1.PhonemeSpan\x12\r\n\x05style\x18\x07 \x01(\t\"\xb6\x01\n\nVideoChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12%\n\x05\x63odec\x18\x03 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\x12\x10\n\x08keyframe\x18\x04 \x01(\x08\x12\r\n\x05width\x18\x05 \x01(\r\x12\x0e\n\x06height\x18\x06 \x01(\r\x12\x0b\n\x03\x66ps\x18\x07 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\"}\n\x0f\x42lendshapeChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x0b\n\x03\x66ps\x18\x03 \x01(\r\x12\x0f\n\x07weights\x18\x04 \x03(\x02\x12\x15\n\rhead_rotation\x18\x05 \x03(\x02\"]\n\nClockChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x0e\n\x06paused\x18\x03 \x01(\x08*<\n\nVideoCodec\x12\x1b\n\x17VIDEO_CODEC_UNSPECIFIED\x10\x00\x12\x08\n\x04H264\x10\x01\x12\x07\n\x03VP8\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16visavis/v1/media.proto\x12\nvisavis.v1\"|\n\x0b\x43hunkHeader\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0c\n\x04turn\x18\x02 \x01(\r\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0b\n\x03pts\x18\x04 \x01(\x03\x12\x0c\n\x04last\x18\x05 \x01(\x08\x12&\n\x06stamps\x18\x06 \x03(\x0b\x32\x16.visavis.v1.StageStamp\"@\n\nStageStamp\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x14\n\x0cmonotonic_ns\x18\x02 \x01(\x04\x12\r\n\x05\x63lock\x18\x03 \x01(\x07\"\x93\x01\n\x08PcmChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x11\n\tpcm_s16le\x18\x03 \x01(\x0c\x12#\n\x05marks\x18\x04 \x03(\x0b\x32\x14.visavis.v1.TextMark\x12\x0e\n\x06opener\x18\x05 \x01(\x08\"*\n\x08TextMark\x12\r\n\x05\x63hars\x18\x01 \x01(\r\x12\x0f\n\x07samples\x18\x02 \x01(\x03\":\n\x08WordTime\x12\x0c\n\x04word\x18\x01 \x01(\t\x12\x10\n\x08start_ms\x18\x02 \x01(\r\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\r\"\xaa\x03\n\x0fTranscriptChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x30\n\x05\x65vent\x18\x02 \x01(\x0e\x32!.visavis.v1.TranscriptChunk.Event\x12\x11\n\tutterance\x18\x03 \x01(\r\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x10\n\x08language\x18\x05 \x01(\t\x12\x1f\n\x17\x65nd_of_turn_probability\x18\x06 \x01(\x02\x12#\n\x05words\x18\x07 \x03(\x0b\x32\x14.visavis.v1.WordTime\x12\x1a\n\x12speech_end_samples\x18\x08 \x01(\x03\x12\x19\n\x11stable_characters\x18\t \x01(\r\x12\x11\n\tvoiced_ms\x18\n \x01(\r\x12\x12\n\ncompute_ms\x18\x0b \x01(\x02\"e\n\x05\x45vent\x12\x15\n\x11\x45VENT_UNSPECIFIED\x10\x00\x12\x12\n\x0eSPEECH_STARTED\x10\x01\x12\x0b\n\x07PARTIAL\x10\x02\x12\t\n\x05\x46INAL\x10\x03\x12\r\n\tDISCARDED\x10\x04\x12\n\n\x06PAUSED\x10\x05\"a\n\tTurnChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04held\x18\x03 \x01(\x08\x12\r\n\x05style\x18\x04 \x01(\t\"S\n\nTokenChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0e\n\x06opener\x18\x03 \x01(\x08\"N\n\x0bPhonemeSpan\x12\x0e\n\x06symbol\x18\x01 \x01(\t\x12\x15\n\rstart_samples\x18\x02 \x01(\x03\x12\x18\n\x10\x64uration_samples\x18\x03 \x01(\x03\"\xbd\x01\n\x08MelChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x13\n\x0bhop_samples\x18\x03 \x01(\r\x12\x0e\n\x06n_mels\x18\x04 \x01(\r\x12\x11\n\tmel_f16le\x18\x05 \x01(\x0c\x12)\n\x08phonemes\x18\x06 \x03(\x0b\x32\x17.visavis.v1.PhonemeSpan\x12\r\n\x05style\x18\x07 \x01(\t\"\xb6\x01\n\nVideoChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12%\n\x05\x63odec\x18\x03 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\x12\x10\n\x08keyframe\x18\x04 \x01(\x08\x12\r\n\x05width\x18\x05 \x01(\r\x12\x0e\n\x06height\x18\x06 \x01(\r\x12\x0b\n\x03\x66ps\x18\x07 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\"}\n\x0f\x42lendshapeChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x0b\n\x03\x66ps\x18\x03 \x01(\r\x12\x0f\n\x07weights\x18\x04 \x03(\x02\x12\x15\n\rhead_rotation\x18\x05 \x03(\x02\"]\n\nClockChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x0e\n\x06paused\x18\x03 \x01(\x08*<\n\nVideoCodec\x12\x1b\n\x17VIDEO_CODEC_UNSPECIFIED\x10\x00\x12\x08\n\x04H264\x10\x01\x12\x07\n\x03VP8\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'visavis.v1.media_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VIDEOCODEC']._serialized_start=1744
-  _globals['_VIDEOCODEC']._serialized_end=1804
+  _globals['_VIDEOCODEC']._serialized_start=1776
+  _globals['_VIDEOCODEC']._serialized_end=1836
   _globals['_CHUNKHEADER']._serialized_start=38
   _globals['_CHUNKHEADER']._serialized_end=162
   _globals['_STAGESTAMP']._serialized_start=164
   _globals['_STAGESTAMP']._serialized_end=228
   _globals['_PCMCHUNK']._serialized_start=231
-  _globals['_PCMCHUNK']._serialized_end=362
-  _globals['_TEXTMARK']._serialized_start=364
-  _globals['_TEXTMARK']._serialized_end=406
-  _globals['_WORDTIME']._serialized_start=408
-  _globals['_WORDTIME']._serialized_end=466
-  _globals['_TRANSCRIPTCHUNK']._serialized_start=469
-  _globals['_TRANSCRIPTCHUNK']._serialized_end=895
-  _globals['_TRANSCRIPTCHUNK_EVENT']._serialized_start=794
-  _globals['_TRANSCRIPTCHUNK_EVENT']._serialized_end=895
-  _globals['_TURNCHUNK']._serialized_start=897
-  _globals['_TURNCHUNK']._serialized_end=994
-  _globals['_TOKENCHUNK']._serialized_start=996
-  _globals['_TOKENCHUNK']._serialized_end=1063
-  _globals['_PHONEMESPAN']._serialized_start=1065
-  _globals['_PHONEMESPAN']._serialized_end=1143
-  _globals['_MELCHUNK']._serialized_start=1146
-  _globals['_MELCHUNK']._serialized_end=1335
-  _globals['_VIDEOCHUNK']._serialized_start=1338
-  _globals['_VIDEOCHUNK']._serialized_end=1520
-  _globals['_BLENDSHAPECHUNK']._serialized_start=1522
-  _globals['_BLENDSHAPECHUNK']._serialized_end=1647
-  _globals['_CLOCKCHUNK']._serialized_start=1649
-  _globals['_CLOCKCHUNK']._serialized_end=1742
+  _globals['_PCMCHUNK']._serialized_end=378
+  _globals['_TEXTMARK']._serialized_start=380
+  _globals['_TEXTMARK']._serialized_end=422
+  _globals['_WORDTIME']._serialized_start=424
+  _globals['_WORDTIME']._serialized_end=482
+  _globals['_TRANSCRIPTCHUNK']._serialized_start=485
+  _globals['_TRANSCRIPTCHUNK']._serialized_end=911
+  _globals['_TRANSCRIPTCHUNK_EVENT']._serialized_start=810
+  _globals['_TRANSCRIPTCHUNK_EVENT']._serialized_end=911
+  _globals['_TURNCHUNK']._serialized_start=913
+  _globals['_TURNCHUNK']._serialized_end=1010
+  _globals['_TOKENCHUNK']._serialized_start=1012
+  _globals['_TOKENCHUNK']._serialized_end=1095
+  _globals['_PHONEMESPAN']._serialized_start=1097
+  _globals['_PHONEMESPAN']._serialized_end=1175
+  _globals['_MELCHUNK']._serialized_start=1178
+  _globals['_MELCHUNK']._serialized_end=1367
+  _globals['_VIDEOCHUNK']._serialized_start=1370
+  _globals['_VIDEOCHUNK']._serialized_end=1552
+  _globals['_BLENDSHAPECHUNK']._serialized_start=1554
+  _globals['_BLENDSHAPECHUNK']._serialized_end=1679
+  _globals['_CLOCKCHUNK']._serialized_start=1681
+  _globals['_CLOCKCHUNK']._serialized_end=1774
 # @@protoc_insertion_point(module_scope)
