@@ -6,7 +6,6 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,7 +21,7 @@ from gateway.bus_feed import BusFeed
 from gateway.conversation import Conversation, State
 from gateway.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.hub import EventHub, Listener
-from gateway.incoming import AnswerInput, Notices, VoiceInput, heard, picture_of
+from gateway.incoming import AnswerInput, VoiceInput, heard, picture_of
 from gateway.interruption import Interruption
 from gateway.keyframes import KeyframeThrottle
 from gateway.microphone import Microphone
@@ -33,7 +32,7 @@ from gateway.recording import Recording
 from gateway.records import Records
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
-from gateway.speculation import WasteMeter
+from gateway.stage_news import StageNews
 from gateway.stages import Options, Stages
 from gateway.stopwatch import Stopwatch
 from gateway.timeline import RATE_HZ
@@ -44,9 +43,6 @@ from visavis.errors import VisavisError
 from visavis.logs import log_context
 from visavis.media import VideoCodec
 from visavis.subjects import Kind
-from visavis.v1 import control_pb2
-
-log = logging.getLogger(__name__)
 
 CLOCK_TICKS = 5
 CHECK_TICKS = 25
@@ -83,8 +79,11 @@ class Session:
         self._playout.set_codecs({VideoCodec.H264})
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
-        self._hub, self._waste = EventHub(), WasteMeter()
-        self.stages = Stages(session_id, options, registry, self, settings)
+        self._hub = EventHub()
+        self.news = StageNews(
+            self._conversation, self._playout, self.records, self._clock, self._perform, self._emit
+        )
+        self.stages = Stages(session_id, options, registry, self.news, settings)
         self._feed = BusFeed(
             bus,
             session_id,
@@ -95,7 +94,7 @@ class Session:
                 Kind.VIDEO: self._on_video,
             },
         )
-        self._answer, self._notices = AnswerInput(), Notices()
+        self._answer = AnswerInput()
         self._voice = VoiceInput(self._playout)
         self._ticks = 0
         self._stopwatch = Stopwatch(session_id, registry.clocks)
@@ -214,36 +213,6 @@ class Session:
         if self._keyframes.allows(codec, self._clock.now()):
             self._background.start(self.stages.request_keyframe(codec))
 
-    # ------------------------------------------------------------ what the stages say
-
-    def stage_event(self, service: str, event: control_pb2.AttachEvent) -> None:
-        """An event of a lease."""
-        kind = event.WhichOneof("event")
-        if kind == "turn_failed":
-            failed, code = event.turn_failed, event.turn_failed.code.lower()
-            told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
-            self._perform(told)
-        elif kind == "turn_notice":
-            for warning in self._notices.add(event.turn_notice, self._conversation.turn):
-                self._emit(warning)
-        elif kind == "turn_finished":
-            finished = event.turn_finished
-            self.records.reported(finished.turn, service, finished.seconds)
-            if service == "llm":
-                self._waste.generated(finished.turn, finished.produced)
-
-    def stage_lost(self, service: str, message: str) -> None:
-        """A replica is gone; its lease is looking for another."""
-        log.warning("%s: %s", service, message)
-        if service == "face":
-            self._playout.restart_stream()
-        self._perform(self._conversation.stage_lost(service, message, self._clock.now()))
-
-    def stage_ready(self, service: str) -> None:
-        """A stage is (again) attached."""
-        if service == "face":
-            self._playout.restart_stream()
-
     # ------------------------------------------------------------ what the bus brings
 
     def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
@@ -330,7 +299,6 @@ class Session:
 
     def _perform(self, wanted: Sequence[actions.Action], style: str = "") -> None:
         for action in wanted:
-            self._waste.observe(action)
             match action:
                 case actions.AnnounceTurn():
                     self._announce(action, style if action.opens else "")
@@ -342,8 +310,6 @@ class Session:
                     self._playout.confirm(action.turn)
                     self._feed.clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
-                    for warning in self._notices.confirmed(action.turn):
-                        self._emit(warning)
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     self._interruption.carry_out(action, self._clock.now())
                     if self._playout.playing:
@@ -352,6 +318,7 @@ class Session:
                     self._close_turn(action)
                 case actions.Emit():
                     self._emit(action.event)
+            self.news.observe(action)
 
     def _announce(self, action: actions.AnnounceTurn, style: str) -> None:
         now = self._clock.now()

@@ -84,8 +84,8 @@ async def test_what_the_voice_cannot_do_is_told(
         turn = await session.say("Hi.")
         await collect(session, "speaking")
         inside = gateway.inside.sessions.get(session.id)
-        inside.stage_event("tts", lacking(turn))
-        inside.stage_event("tts", lacking(turn - 1))
+        inside.news.stage_event("tts", lacking(turn))
+        inside.news.stage_event("tts", lacking(turn - 1))
         await session.interrupt()
         events = await collect(session, "interrupted")
         warnings = [e for e in events if e["type"] == "warning"]
@@ -104,7 +104,7 @@ async def test_of_a_prepared_answer_it_is_told_once_that_is_heard(
         question = "How are you?"
         await visitor.does(TranscriptEvent.PAUSED, question, end_of_turn_probability=0.9)
         await until(lambda: doubles.seen.prompts)
-        inside.stage_event("tts", lacking(1))
+        inside.news.stage_event("tts", lacking(1))
         assert inside.records.get(1) is None
         await visitor.does(TranscriptEvent.FINAL, question)
         events = await collect(session, "finished")
