@@ -50,6 +50,9 @@ class Conversation:
         self._history = History(persona)
         self._timeout_s = answer_timeout_s
         self._speculation = Speculation(speculation)
+        self.withholds = False
+        """Whether an answer's text is shown once it is known what is said before it: `voice`, or
+        `reveal` earlier. Of turns that open from now on."""
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubts = Doubts()
@@ -135,7 +138,7 @@ class Conversation:
     def partial(self, utterance: int, text: str) -> list[Action]:
         """What is understood so far. Words that contradict a held answer void it."""
         self._visitor_speaks = True
-        turn, text = self._turn, self._own_words(utterance, text)
+        turn, text = self._turn, self._doubts.own_words(utterance, text, self._turn)
         shown = Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
         if self._is_nothing(utterance, text, complete=False):
             return self._settle([shown])
@@ -148,7 +151,7 @@ class Conversation:
 
     def paused(self, utterance: int, text: str, probability: float, now: float) -> list[Action]:
         """The visitor may have finished with `text`: prepare an answer, held back."""
-        text = self._own_words(utterance, text)
+        text = self._doubts.own_words(utterance, text, self._turn)
         if self._is_nothing(utterance, text, complete=True):
             latest = self.doubt is not None and self.doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
@@ -167,7 +170,7 @@ class Conversation:
 
     def final(self, utterance: int, text: str, now: float) -> list[Action]:
         """The visitor has finished with `text`."""
-        text = self._own_words(utterance, text)
+        text = self._doubts.own_words(utterance, text, self._turn)
         if not text or self._is_nothing(utterance, text, complete=True):
             return self.discarded(utterance, now)
         self._visitor_speaks = False
@@ -203,20 +206,38 @@ class Conversation:
         turn = self._current(number)
         if turn is None or turn.answer_complete:
             return []
-        turn.take_text(text, last=last, now=now)
+        text = turn.take_text(text, last=last, now=now)
         actions: list[Action] = []
-        if turn.confirmed and (text or last):
+        if turn.confirmed and not turn.withheld and (text or last):
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
         return self._settle(actions)
 
     def voice(
-        self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
+        self,
+        number: int,
+        seconds: float,
+        marks: Marks = (),
+        *,
+        last: bool,
+        now: float,
+        opener: str = "",
     ) -> list[Action]:
-        """Voice of the answer has arrived, and where its words end in it."""
+        """Voice of the answer has arrived, and where its words end in it.
+
+        opener: with the first of it: what it says before all of the answer's text.
+        """
         turn = self._current(number)
-        if turn is not None:
-            turn.take_voice(seconds, marks, last=last, now=now)
-        return []
+        if turn is None:
+            return []
+        turn.take_voice(seconds, marks, last=last, now=now)
+        if opener and turn.withheld:
+            turn.begin_with(opener)
+        return self.reveal(number) if seconds or last else []
+
+    def reveal(self, number: int) -> list[Action]:
+        """Nothing is said before the answer any more: its text can be shown."""
+        turn = self._current(number)
+        return [] if turn is None else self._settle([Emit(event) for event in turn.reveal()])
 
     def started(self, number: int) -> list[Action]:
         """The turn's first sample is leaving."""
@@ -304,7 +325,7 @@ class Conversation:
         self, text: str, utterance: int, *, confirmed: bool, reason: Reason, now: float
     ) -> list[Action]:
         self._epoch += 1
-        turn = Turn(self._epoch, text, utterance, now, confirmed)
+        turn = Turn(self._epoch, text, utterance, now, confirmed, withheld=self.withholds)
         self._turn = turn
         actions: list[Action] = [
             AnnounceTurn(turn.number, reason, opens=True, held=not confirmed),
@@ -335,15 +356,11 @@ class Conversation:
         heard = turn.heard()
         self._history.face(heard)
         event = TurnEvent(turn=turn.number, event="interrupted", reason=reason, heard=heard)
-        return [CloseTurn(turn.number, "interrupted"), Emit(event)]
+        return [*map(Emit, turn.reveal()), CloseTurn(turn.number, "interrupted"), Emit(event)]
 
     def _silence(self, reason: Reason) -> list[Action]:
         """End the open turn, and let nothing follow it yet."""
         return [*self._end_turn(reason), self._announce(reason)]
-
-    def _own_words(self, utterance: int, text: str) -> str:
-        """What of `text` the visitor has said."""
-        return self._doubts.own_words(utterance, text, self._turn)
 
     def _is_nothing(self, utterance: int, text: str, *, complete: bool) -> bool:
         """Whether words over an answer ask for nothing, as far as they go."""
@@ -365,7 +382,8 @@ class Conversation:
         elif turn.confirmed:
             self._history.forget_unanswered()
         self._turn = self._doubts.current = None
-        actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
+        actions: list[Action] = [*map(Emit, turn.reveal()), self._announce("failed")]
+        actions.append(CloseTurn(turn.number, "failed"))
         if turn.confirmed:
             event = TurnEvent(turn=turn.number, event="failed", reason=message, heard=heard)
             actions.append(Emit(event))

@@ -29,10 +29,15 @@ _NEEDED = ("tts.first_ready", "tts.first_started", "tts.first_finished")
 
 
 def overhead_s(ledger: Ledger) -> float | None:
-    """Seconds; None before the turn's sound has started, or where a stage tells no times."""
+    """Seconds; None before the turn's sound has started, or where a stage tells no times.
+
+    None for a turn with an opener, too: that is heard before the models have done their work.
+    """
     zero, started = ledger.at(Mark.ASKED), ledger.at(Mark.STARTED)
     needed = (*_NEEDED, "asr.certain") if ledger.origin == "speech" else _NEEDED
-    if zero is None or started is None or any(ledger.at(name) is None for name in needed):
+    if zero is None or started is None or ledger.opener:
+        return None
+    if any(ledger.at(name) is None for name in needed):
         return None
     spans = [*_COVERED, *(_PICTURE if _waited_for_picture(ledger) else ())]
     intervals = [

@@ -4,6 +4,7 @@ transfer  a chunk travels to the stage
 wait      the stage waits for what is not made yet, or for the visitor
 queue     all that it needs is there, but its engine is busy
 compute   its engine works
+opener    what is said while the answer is made; then first chunks are those of its sound
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ _FIRST = (
     _step("playout", "wait", "first_voice", "understood"),
     _step("playout", "wait", "first_voice understood", "first_picture"),
     _step("playout", "queue", "first_voice first_picture understood", "started"),
+    _step("playout", "opener", "started", "opener_ended"),
+    _step("playout", "wait", "opener_ended", "answer_started"),
 )
 _LAST = (
     _step("llm", "compute", "llm.first_finished", "llm.last_finished"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gateway.answers.openers import Joint
 from gateway.events import AnswerEvent, ServerEvent, TranscriptEvent, TurnEvent
 from gateway.heard import SpokenMark, heard_text, word_start_s
 from gateway.words import asks, is_backchannel, is_echo, without_echo
@@ -29,6 +30,10 @@ class Turn:
     """When it last came forward, for the time limit."""
     confirmed: bool = True
     speaking: bool = False
+    withheld: bool = False
+    """Its text is not shown yet: something may be said before it."""
+    joint: Joint | None = None
+    """Where it begins with an opener: how the answer follows that."""
     answer: list[str] = field(default_factory=list)
     answer_complete: bool = False
     voice_s: float = 0.0
@@ -40,12 +45,33 @@ class Turn:
     def text(self) -> str:
         return "".join(self.answer)
 
-    def take_text(self, text: str, *, last: bool, now: float) -> None:
-        """A piece of the answer."""
+    def take_text(self, text: str, *, last: bool, now: float) -> str:
+        """A piece of the answer; what is new in its text."""
         self.progress_at_s = now
         self.answer_complete = last
+        if self.joint is not None:
+            text = self.joint.feed(text, last=last)
         if text:
             self.answer.append(text)
+        return text
+
+    def begin_with(self, opener: str) -> None:
+        """The voice says `opener` before all of the answer."""
+        self.joint = Joint(opener)
+        written = self.joint.feed(self.text, last=self.answer_complete)
+        self.answer = [opener, written]
+
+    def reveal(self) -> list[ServerEvent]:
+        """What was withheld of its text, now that nothing comes before it any more."""
+        if not self.withheld:
+            return []
+        self.withheld = False
+        return self._written() if self.confirmed else []
+
+    def _written(self) -> list[ServerEvent]:
+        if self.withheld or not (self.answer or self.answer_complete):
+            return []
+        return [AnswerEvent(turn=self.number, text=self.text, final=self.answer_complete)]
 
     def take_voice(
         self, seconds: float, marks: Sequence[SpokenMark], *, last: bool, now: float
@@ -59,13 +85,11 @@ class Turn:
     def so_far(self) -> list[ServerEvent]:
         """What listeners have missed while the turn was held."""
         number = self.number
-        events: list[ServerEvent] = [
+        return [
             TranscriptEvent(utterance=self.utterance, text=self.question, final=True, turn=number),
             TurnEvent(turn=number, event="opened"),
+            *self._written(),
         ]
-        if self.answer or self.answer_complete:
-            events.append(AnswerEvent(turn=number, text=self.text, final=self.answer_complete))
-        return events
 
     def heard(self) -> str:
         """What was audible of the answer so far."""

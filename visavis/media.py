@@ -250,21 +250,17 @@ class TurnChunk:
 
 @dataclass(frozen=True, slots=True)
 class TokenChunk:
-    """A piece of the answer's text. place.pts counts characters.
-
-    opener: to be said before all other text of the turn, unless that has begun.
-    """
+    """A piece of the answer's text, or its opener. place.pts counts characters."""
 
     place: Place
     text: str
-    opener: bool = False
 
     def to_message(self) -> pb.TokenChunk:
-        return pb.TokenChunk(header=self.place.header(), text=self.text, opener=self.opener)
+        return pb.TokenChunk(header=self.place.header(), text=self.text)
 
     @classmethod
     def of(cls, m: pb.TokenChunk) -> Self:
-        return cls(Place.of(m.header), m.text, m.opener)
+        return cls(Place.of(m.header), m.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +416,7 @@ _CODECS: Mapping[Kind, tuple[Any, Any]] = {
     Kind.TRANSCRIPT: (pb.TranscriptChunk, TranscriptChunk),
     Kind.TURN: (pb.TurnChunk, TurnChunk),
     Kind.TOKENS: (pb.TokenChunk, TokenChunk),
+    Kind.OPENER: (pb.TokenChunk, TokenChunk),
     Kind.VOICE: (pb.PcmChunk, PcmChunk),
     Kind.MEL: (pb.MelChunk, MelChunk),
     Kind.VIDEO: (pb.VideoChunk, VideoChunk),

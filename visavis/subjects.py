@@ -19,6 +19,7 @@ class Kind(StrEnum):
     TRANSCRIPT = "transcript"
     TURN = "turn"
     TOKENS = "tokens"
+    OPENER = "opener"
     VOICE = "voice"
     MEL = "mel"
     VIDEO = "video"

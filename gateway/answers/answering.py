@@ -46,9 +46,9 @@ class Answering:
         self._sources: OrderedDict[int, Source] = OrderedDict()
         self._learnable: tuple[int, str, Speaker] | None = None
 
-    def speak_as(self, persona: str, language: str) -> None:
+    def speak_as(self, speaker: Speaker) -> None:
         """Whose answers are wanted from now on."""
-        self._speaker = Speaker(persona, language)
+        self._speaker = speaker
 
     async def begin(self, action: BeginAnswer) -> None:
         """Let the turn be answered. Raises StageLostError."""
@@ -63,6 +63,10 @@ class Answering:
             self._learnable = (action.turn, question, self._speaker)
         self._note(action.turn, "llm")
         await self._stages.begin_answer(action.turn, action.messages)
+
+    def source(self, turn: int) -> Source | None:
+        """Where the answer comes from; None while that is not known."""
+        return self._sources.get(turn)
 
     def greet(self, turn: int, text: str) -> None:
         """Say what nobody asked for."""

@@ -84,7 +84,12 @@ async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Stag
     async def ignore(_: object) -> None: ...
 
     async def collect() -> None:
-        work = (session.watch_turns(), session.watch_clock(), session.read_tokens())
+        work = (
+            session.watch_turns(),
+            session.watch_clock(),
+            session.read_tokens(),
+            session.read_openers(),
+        )
         async for event in stream.serve(requests(), ignore, *work):
             await events.put(event)
 

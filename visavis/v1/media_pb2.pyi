@@ -127,14 +127,12 @@ class TurnChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ..., style: _Optional[str] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
-    __slots__ = ("header", "text", "opener")
+    __slots__ = ("header", "text")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
-    OPENER_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     text: str
-    opener: bool
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., text: _Optional[str] = ..., opener: _Optional[bool] = ...) -> None: ...
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class PhonemeSpan(_message.Message):
     __slots__ = ("symbol", "start_samples", "duration_samples")
