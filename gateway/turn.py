@@ -99,7 +99,7 @@ class Turn:
             played_s=self.played_s,
             voice_s=self.voice_s if known else None,
             marks=self.marks,
-        )
+        ).rstrip()
 
     def resume_s(self) -> float:
         """Where in its voice to go on after a stop: where the word began that was cut."""

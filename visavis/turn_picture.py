@@ -13,6 +13,7 @@ MEANINGS = {
     "queue": "ready, the engine is busy",
     "wait": "for input, or for the visitor",
     "transfer": "on its way to the stage",
+    "opener": "heard while the answer is made",
 }
 _COLOURS = {
     "asr": "#2f80c2",
@@ -65,8 +66,12 @@ def _title(timeline: Mapping[str, Any]) -> str:
 
 def _facts(timeline: Mapping[str, Any]) -> str:
     facts = [f"session {timeline['session']}"]
-    for name, label in (("first_frame_ms", "first picture"), ("overhead_ms", "overhead")):
-        if timeline[name] is not None:
+    for name, label in (
+        ("answer_proper_ms", f"the answer behind {timeline.get('opener')!r}"),
+        ("first_frame_ms", "first picture"),
+        ("overhead_ms", "overhead"),
+    ):
+        if timeline.get(name) is not None:
             facts.append(f"{label} {timeline[name]:.1f} ms")
     facts.append(f"gaps in the voice: {timeline['underruns']}")
     if timeline["clock_error_ms"]:

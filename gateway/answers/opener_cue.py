@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
+from gateway.heard import spoken_s
+
 _REMEMBERED_ANSWERS = 9
+# An opener may outlast the wait by so much: it is no longer than a pause for breath.
+_OVERHANG_S = 0.2
+# With the pause behind it.
+_PAUSE_S = 0.15
 _ROUNDING = 1e-6
 
 
@@ -82,7 +88,7 @@ class OpenerCue:
         self._pace = pace
         self._draws = draws
         self._latest = ""
-        self._credit = 1.0 - limits.share
+        self._credit = 0.0
 
     def judge(self, sight: Sight, phrases: Sequence[str], now: float) -> tuple[Verdict, str]:
         """What to do about a turn now, and what to say. Ask again after WAIT, never otherwise."""
@@ -96,7 +102,16 @@ class OpenerCue:
         if self._credit < 1.0 - _ROUNDING or not others:
             self._latest = "" if not others else self._latest
             return Verdict.RATIONED, ""
-        return verdict, self._draws.choice(others)
+        return verdict, self._draws.choice(self._fitting(others, sight, now))
+
+    def _fitting(self, phrases: list[str], sight: Sight, now: float) -> list[str]:
+        """Those that are over by the time the answer is expected, else the shortest."""
+        due_s = self._pace.due_s(sight.begun_s, sight.token_s)
+        if due_s is None or due_s <= now:
+            return phrases
+        limit_s = due_s - now + _OVERHANG_S
+        short = [phrase for phrase in phrases if spoken_s(phrase) + _PAUSE_S <= limit_s]
+        return short or [min(phrases, key=spoken_s)]
 
     def said(self, phrase: str) -> None:
         """It is being spoken."""

@@ -34,11 +34,18 @@ _COURTESIES = frozenset(
 # What tells to do something with the talk itself.
 _COMMANDS = tuple(
     tuple(words_of(text))
-    for text in """stop|wait|repeat|continue|pause|cancel|forget|listen|shut|hold|say|speak|be
-|go on|go ahead|go back|never mind|come on
+    for text in """stop|wait|repeat|continue|pause|cancel|forget|listen|shut up|hold on|be quiet
+|go on|go ahead|go back|never mind|come on|say that again|say it again|speak up|speak louder
+|speak slower|speak more
 |停|等等|等一下|继续|重复|取消|别|不要|闭嘴|安静|算了|再说|说慢|说大声|慢点|慢一点|大声""".split(
         "|"
     )
+)
+
+_POLITELY = tuple(
+    tuple(words_of(text))
+    for text in """please|can you|could you|would you|will you
+|请你|请|你能不能|能不能|你能|你可以|可以|麻烦你""".split("|")
 )
 
 # Beside these, an English word with a capital letter may be a name.
@@ -60,6 +67,8 @@ def fits(question: str, language: str) -> bool:
     words = tuple(words_of(normalised(question, language)))
     if len(words) < _FEWEST_WORDS.get(primary, _FEWEST_WORDS_ELSEWHERE) or words in _COURTESIES:
         return False
+    while polite := next((p for p in _POLITELY if words[: len(p)] == p), None):
+        words = words[len(polite) :]
     return not any(words[: len(command)] == command for command in _COMMANDS)
 
 

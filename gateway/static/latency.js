@@ -120,15 +120,19 @@ export class LatencyStrip {
 
   /** What the bars look like, and what cannot be read from them. */
   #facts() {
-    const { spans = [], first_frame_ms, overhead_ms } = this.#last;
-    const facts = ["compute", "queue", "wait", "transfer"]
+    const { spans = [], first_frame_ms, overhead_ms, answer_proper_ms } = this.#last;
+    const facts = ["compute", "queue", "wait", "transfer", "opener"]
       .filter((kind) => spans.some((span) => span.kind === kind && span.chunk === "first"))
       .map((kind) => {
         const fact = element("span", "latency-kind", text(`kind.${kind}`));
         fact.dataset.kind = kind;
         return fact;
       });
-    const figures = { "latency.picture": first_frame_ms, "latency.overhead": overhead_ms };
+    const figures = {
+      "latency.answer": answer_proper_ms,
+      "latency.picture": first_frame_ms,
+      "latency.overhead": overhead_ms,
+    };
     for (const [key, value_ms] of Object.entries(figures)) {
       if (value_ms != null) facts.push(element("span", "", `${text(key)} ${readable(value_ms)}`));
     }

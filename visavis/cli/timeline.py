@@ -117,9 +117,10 @@ def _print(known: dict[str, Any], console: Console) -> None:
     console.print(table)
     for name, label in (
         ("voice_to_voice_ms", "First sound"),
+        ("answer_proper_ms", f"The answer behind {known.get('opener')!r}"),
         ("first_frame_ms", "First picture"),
         ("overhead_ms", "Overhead"),
     ):
-        if known[name] is not None:
+        if known.get(name) is not None:
             console.print(f"{label}: {known[name]:.1f} ms")
     console.print(f"Gaps in the voice: {known['underruns']}")
