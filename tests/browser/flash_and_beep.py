@@ -37,7 +37,7 @@ from visavis.media import PcmChunk, Place, VideoChunk, VideoCodec
 from visavis.subjects import Kind
 
 PROBE = Path(__file__).with_name("flash_and_beep.js").read_text("utf-8")
-_FIRST_FRAME, _EVERY_FRAMES, _WHITE_FRAMES = 10, 9, 4
+FIRST_FRAME, EVERY_FRAMES, _WHITE_FRAMES = 10, 9, 4
 _BLACK, _WHITE = 30, 220
 _KEYFRAME_FRAMES = 2 * FPS
 # How far the sound may be spoken ahead of real time: as a synthesiser with credit does.
@@ -47,12 +47,12 @@ _LOOK_S = 2.0
 
 def frames_of(flashes: int) -> int:
     """Length of the signal, with a rest after the last flash."""
-    return _FIRST_FRAME + flashes * _EVERY_FRAMES
+    return FIRST_FRAME + flashes * EVERY_FRAMES
 
 
 def is_white(frame: int) -> bool:
-    """Whether a picture belongs to a flash; from picture _FIRST_FRAME on."""
-    return frame >= _FIRST_FRAME and (frame - _FIRST_FRAME) % _EVERY_FRAMES < _WHITE_FRAMES
+    """Whether a picture belongs to a flash; from picture FIRST_FRAME on."""
+    return frame >= FIRST_FRAME and (frame - FIRST_FRAME) % EVERY_FRAMES < _WHITE_FRAMES
 
 
 def beeps(flashes: int) -> NDArray[np.int16]:
@@ -68,7 +68,7 @@ class SignalTts(TtsDouble):
     """Beeps for as long as script.voice_s, at most _LEAD_S ahead of real time."""
 
     async def _speak(self, session: str, turn: int) -> None:
-        pcm = beeps(round(self.script.voice_s * FPS - _FIRST_FRAME) // _EVERY_FRAMES)
+        pcm = beeps(round(self.script.voice_s * FPS - FIRST_FRAME) // EVERY_FRAMES)
         step = VOICE_RATE_HZ // 10
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
@@ -82,6 +82,9 @@ class SignalTts(TtsDouble):
 
 class SignalFace(FaceDouble):
     """Black while idle; flashes with the beeps, as its voice comes in."""
+
+    late: ClassVar[tuple[int, float]] = (-1, 0.0)
+    """From this picture on all are held up for so many seconds, and come at once then."""
 
     async def work(self, session: str) -> None:
         self._codecs[session] = [VideoCodec.H264]
@@ -101,6 +104,8 @@ class SignalFace(FaceDouble):
                     voice_s += len(chunk.pcm) / chunk.sample_rate_hz
                     last = chunk.place.last
                     while made < round(voice_s * FPS):
+                        if made == self.late[0]:
+                            await asyncio.sleep(self.late[1])
                         ends = last and made + 1 == round(voice_s * FPS)
                         place = Place(session, turn, seq, made, last=ends)
                         await self._flash(session, encoders, seq, place)
@@ -153,8 +158,9 @@ class Skews:
 
     transport: str
     pairs_ms: tuple[float, ...]
-    flashes: int
-    beeps: int
+    flashes_ms: tuple[float, ...]
+    beeps_ms: tuple[float, ...]
+    """When each was seen and heard, by one clock."""
     output_ms: float
     """From the browser's playing to the speaker, as the browser tells it; counted in."""
 
@@ -167,7 +173,8 @@ class Skews:
         return (
             f"{self.transport}: picture after sound, median {signed:+.0f} ms; "
             f"absolute P95 {self.percentile(95):.0f}, max {self.percentile(100):.0f} ms "
-            f"({len(self.pairs_ms)} pairs, {self.flashes} flashes, {self.beeps} beeps, "
+            f"({len(self.pairs_ms)} pairs, {len(self.flashes_ms)} flashes, "
+            f"{len(self.beeps_ms)} beeps, "
             f"audio output {self.output_ms:.0f} ms)"
         )
 
@@ -201,10 +208,11 @@ async def measure(page: Page, url: str, transport: str, flashes: int) -> Skews:
     await page.wait_for_selector("body[data-state=speaking]", timeout=wait_ms)
     await page.wait_for_selector("body[data-state=idle]", timeout=wait_ms)
     noted: dict[str, Any] = await page.evaluate("noted.stop()")
-    reach_ms = 1000 * _EVERY_FRAMES / FPS / 2
+    reach_ms = 1000 * EVERY_FRAMES / FPS / 2
     pairs = pair(noted["flashes"], noted["beeps"], reach_ms)
-    counts = len(noted["flashes"]), len(noted["beeps"])
-    return Skews(transport, pairs, *counts, noted["output_ms"])
+    return Skews(
+        transport, pairs, tuple(noted["flashes"]), tuple(noted["beeps"]), noted["output_ms"]
+    )
 
 
 async def measure_all(browser: Browser, rig: Rig, flashes: int) -> list[Skews]:

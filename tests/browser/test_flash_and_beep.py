@@ -6,11 +6,24 @@ import sys
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.browser.flash_and_beep import SignalRig, beeps, frames_of, is_white, measure_all, pair
+from tests.browser.conftest import fresh_page
+from tests.browser.flash_and_beep import (
+    EVERY_FRAMES,
+    FIRST_FRAME,
+    SignalFace,
+    SignalRig,
+    beeps,
+    frames_of,
+    is_white,
+    measure,
+    measure_all,
+    pair,
+)
 from tests.gateway.doubles import FPS, VOICE_RATE_HZ
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
@@ -19,6 +32,7 @@ FLASHES = 20
 # So wrong is an encoder's delay that nobody took off, or a clock of its own. By the median: a busy
 # machine holds up the one or the other here and there.
 _WRONG_MS = 100
+_LATE_FLASHES, _LATE_FRAME, _LATE_S = 16, 60, 1.2
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -36,9 +50,31 @@ async def test_flashes_are_seen_when_their_beeps_are_heard(
     with capsys.disabled():
         sys.stdout.writelines(f"\n{skews}" for skews in measured)
     for skews in measured:
-        assert FLASHES * 0.9 <= skews.flashes <= FLASHES, "flashes were not seen, or seen twice"
+        assert FLASHES * 0.9 <= len(skews.flashes_ms) <= FLASHES, (
+            "flashes were not seen, or seen twice"
+        )
         assert len(skews.pairs_ms) >= 0.8 * FLASHES
         assert skews.percentile(50) <= _WRONG_MS
+
+
+@pytest.mark.parametrize("transport", ["webrtc", "websocket"])
+async def test_late_pictures_hold_up_no_sound_and_are_made_good(
+    browser: Browser, rig: SignalRig, monkeypatch: pytest.MonkeyPatch, transport: str
+) -> None:
+    """The face stands still for more than it is ahead: pictures of 0.7 s come late, at once."""
+    monkeypatch.setattr(SignalFace, "late", (_LATE_FRAME, _LATE_S))
+    rig.doubles.script.voice_s = frames_of(_LATE_FLASHES) / FPS
+    async with fresh_page(browser) as page:
+        skews = await measure(page, rig.running.url, transport, _LATE_FLASHES)
+    gaps_ms = np.diff(skews.beeps_ms)
+    assert len(skews.beeps_ms) == _LATE_FLASHES
+    assert np.abs(gaps_ms - 1000 * EVERY_FRAMES / FPS).max() < 100, "the sound has waited"
+    late_until_ms = skews.beeps_ms[0] + 1000 * ((_LATE_FRAME - FIRST_FRAME) / FPS + _LATE_S)
+    after = [beep for beep in skews.beeps_ms if beep > late_until_ms + 200]
+    assert len(after) >= 5
+    back_ms = [min((flash - beep for flash in skews.flashes_ms), key=abs) for beep in after]
+    assert np.median(np.abs(back_ms)) <= _WRONG_MS
+    assert np.count_nonzero(np.abs(back_ms) > _WRONG_MS) <= 1
 
 
 async def test_the_signal_is_white_where_it_is_loud() -> None:
