@@ -5,9 +5,13 @@
 
 const MIME = 'video/mp4; codecs="avc1.42E01F, mp4a.40.2"';
 const FIRST_PICTURE_LIMIT_MS = 8000;
-/** Further behind the newest picture than this, playback jumps; a little behind, it hurries. */
+/**
+ * Further behind the newest picture than this, playback jumps; a little behind, it hurries until it
+ * is close. Where it is closer, the jitter of a good connection would stop it.
+ */
 const JUMP_BEHIND_S = 1.5;
 const HURRY_BEHIND_S = 0.35;
+const CLOSE_BEHIND_S = 0.25;
 /** Closer to its end the buffer runs dry. */
 const EDGE_S = 0.05;
 const KEEP_S = 8;
@@ -84,7 +88,9 @@ export class SocketMedia extends EventTarget {
   #append() {
     if (this.#closed || this.#buffer.updating || this.#source.readyState !== "open") return;
     const { buffered } = this.#buffer;
-    if (buffered.length) this.#keepUp(buffered.start(0), buffered.end(buffered.length - 1));
+    // In the middle of what came at once it is not known yet which picture is the newest.
+    const newest = buffered.length && !this.#queue.length;
+    if (newest) this.#keepUp(buffered.start(0), buffered.end(buffered.length - 1));
     const stale = this.#video.currentTime - KEEP_S;
     try {
       if (buffered.length && stale - buffered.start(0) > KEEP_S) this.#buffer.remove(0, stale);
@@ -99,9 +105,10 @@ export class SocketMedia extends EventTarget {
   #keepUp(start_s, end_s) {
     const behind_s = end_s - this.#video.currentTime;
     if (this.#video.currentTime < start_s || behind_s > JUMP_BEHIND_S) {
-      this.#video.currentTime = Math.max(start_s, end_s - HURRY_BEHIND_S / 2);
+      this.#video.currentTime = Math.max(start_s, end_s - CLOSE_BEHIND_S);
     }
-    this.#video.playbackRate = behind_s > HURRY_BEHIND_S ? 1.08 : 1;
+    if (behind_s > HURRY_BEHIND_S) this.#video.playbackRate = 1.08;
+    else if (behind_s < CLOSE_BEHIND_S) this.#video.playbackRate = 1;
   }
 
   /** An answer was interrupted: what is buffered of it is not played any more. */

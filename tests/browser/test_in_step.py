@@ -58,4 +58,4 @@ async def test_webrtc_holds_the_picture_back(page: Page, stub: StubGateway) -> N
     await start(page, stub, "?transport=webrtc")
     assert await body(page, "transport") == "webrtc"
     target = "pc.getReceivers().find(({track}) => track.kind === 'video').jitterBufferTarget"
-    await page.wait_for_function(f"{target} > 0")
+    await page.wait_for_function(f"() => {target} > 0")

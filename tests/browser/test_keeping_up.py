@@ -1,0 +1,81 @@
+"""The WebSocket's player after its connection stood still: old pictures are not shown late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.async_api import Page
+
+from tests.browser.driving import start
+from tests.browser.stub_gateway import StubGateway
+
+# One event loop, and so one browser, for all of them; every test has a fresh profile.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# A network that can be told to stand still: what comes meanwhile comes at once afterwards.
+NETWORK = """
+  window.held = null;
+  const Native = window.WebSocket;
+  window.WebSocket = class extends Native {
+    addEventListener(type, listener, options) {
+      const media = type === "message" && this.url.includes("/media");
+      const later = (event) => {
+        if (window.held) window.held.push(() => listener(event));
+        else listener(event);
+      };
+      super.addEventListener(type, media ? later : listener, options);
+    }
+  };
+"""
+
+WATCH = """() => {
+  const video = document.querySelector("video");
+  window.seen_s = [];
+  window.rates = [];
+  video.addEventListener("ratechange", () => rates.push(video.playbackRate));
+  const look = (_now, { mediaTime }) => {
+    seen_s.push(mediaTime);
+    video.requestVideoFrameCallback(look);
+  };
+  video.requestVideoFrameCallback(look);
+}"""
+
+BEHIND_S = """(() => {
+  const { buffered, currentTime } = document.querySelector("video");
+  return buffered.end(buffered.length - 1) - currentTime;
+})()"""
+
+
+async def stand_still(page: Page, messages: int) -> dict[str, Any]:
+    """Until so many are held; when the last picture was seen before, and what is seen after."""
+    await page.evaluate("window.held = []")
+    await page.wait_for_function(f"() => held.length >= {messages}")
+    before_s = await page.evaluate("seen_s.at(-1)")
+    await page.evaluate("{ const late = held; held = null; late.forEach((give) => give()); }")
+    await page.wait_for_function(f"() => seen_s.at(-1) > {before_s} + {messages / 25} + 1")
+    seen_s = await page.evaluate("seen_s")
+    return {"before_s": before_s, "after_s": [at_s for at_s in seen_s if at_s > before_s]}
+
+
+async def test_after_a_long_standstill_the_newest_picture_is_seen(
+    page: Page, stub: StubGateway
+) -> None:
+    await page.add_init_script(NETWORK)
+    await start(page, stub)
+    await page.evaluate(WATCH)
+    seen = await stand_still(page, 60)
+    skipped = [at_s for at_s in seen["after_s"] if at_s < seen["before_s"] + 60 / 25 - 0.6]
+    assert len(skipped) <= 5, "what was said and shown meanwhile is old"
+    assert await page.evaluate(BEHIND_S) < 0.5
+
+
+async def test_after_a_short_one_nothing_is_missed(page: Page, stub: StubGateway) -> None:
+    """Half a second is made good by playing a little faster, and without changing to and fro."""
+    await page.add_init_script(NETWORK)
+    await start(page, stub)
+    await page.wait_for_function("() => document.querySelector('video').playbackRate === 1")
+    await page.evaluate(WATCH)
+    seen = await stand_still(page, 18)
+    assert max(b - a for a, b in zip(seen["after_s"], seen["after_s"][1:], strict=False)) < 0.5
+    assert len(await page.evaluate("rates")) <= 3
