@@ -40,6 +40,8 @@ _PARTIAL_EVERY_SAMPLES = SAMPLE_RATE_HZ * 2 // 5
 _PARTIAL_DUTY = 1 / 4
 # What has no words is over after a third of a second or so.
 _WORDLESS_FINISHED = 0.72
+# Log odds by the words alone from which an answer is prepared before the intonation is judged.
+_MAYBE_ALL = -1.0
 # Nothing understood yet: look again soon.
 _AGAIN_SAMPLES = SAMPLE_RATE_HZ // 10
 # The turn detector was trained on turns with a longer silence at their end than
@@ -195,11 +197,11 @@ class Listener:
         odds = finished_odds(whole.text, whole.language)
         judged = utterance.end_of_turn is not None
         utterance.finished = fused(
-            0.5 if utterance.end_of_turn is None else utterance.end_of_turn, odds
+            0.5 if utterance.end_of_turn is None else utterance.end_of_turn, odds, whole.language
         )
         outputs: list[Output] = []
         # An answer can be prepared to words that may be all, whatever the intonation will say.
-        if not utterance.announced and (judged or odds >= 0):
+        if not utterance.announced and (judged or odds >= _MAYBE_ALL):
             utterance.announced = True
             outputs.append(self._heard(TranscriptEvent.PAUSED, utterance, whole))
         return outputs + (self._opinion(utterance.finished) if judged else [])

@@ -315,7 +315,7 @@ def test_the_language_changes_with_the_next_utterance() -> None:
     desk.feed(loud(20))
     desk.listener.language = "zh"
     desk.feed(quiet(20))
-    desk.feed(np.concatenate([loud(20), quiet(20)]))
+    desk.feed(np.concatenate([loud(20), quiet(RULES.longest_wait_frames)]))
     finals = [event for event in desk.events if event.event is Event.FINAL]
     assert [final.language for final in finals] == ["en", "zh"]
     assert [final.utterance for final in finals] == [1, 2]
