@@ -100,7 +100,7 @@ class Conversation:
         """The visitor wants silence. Without a turn this does nothing."""
         if self._turn is None:
             return []
-        if self._turn.confirmed and not self._turn.heard():
+        if self._turn.confirmed and not self._turn.answered():
             self._history.forget_unanswered()
         return self._settle(self._silence("interrupt"))
 
@@ -259,7 +259,7 @@ class Conversation:
         turn = self._current(number)
         if turn is None or not turn.confirmed:
             return []
-        self._history.face(turn.text.strip())
+        self._history.face(turn.written)
         self._turn = None
         self._doubts.answer_over(turn.text, now)
         event = TurnEvent(turn=number, event="finished")
@@ -354,7 +354,7 @@ class Conversation:
             self._speculation.decided(won=False)
             return [CloseTurn(turn.number, "discarded", turn.voice_s)]
         heard = turn.heard()
-        self._history.face(heard)
+        self._history.face(turn.answered())
         event = TurnEvent(turn=turn.number, event="interrupted", reason=reason, heard=heard)
         return [*map(Emit, turn.reveal()), CloseTurn(turn.number, "interrupted"), Emit(event)]
 
@@ -376,9 +376,9 @@ class Conversation:
         return [ResumeTurn(turn.number, turn.resume_s())]
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
-        heard = turn.heard()
-        if heard:
-            self._history.face(heard)
+        heard, answered = turn.heard(), turn.answered()
+        if answered:
+            self._history.face(answered)
         elif turn.confirmed:
             self._history.forget_unanswered()
         self._turn = self._doubts.current = None

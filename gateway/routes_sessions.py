@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from gateway.answers.cache import Speaker
-from gateway.catalog import Catalog
+from gateway.answers.prerender import Way
 from gateway.problems import responses
 from gateway.records import Timeline, TurnRecord
 from gateway.schemas import (
@@ -21,7 +21,7 @@ from gateway.schemas import (
 )
 from gateway.session import Session
 from gateway.stages import Options
-from gateway.state import TheGateway, TheSession
+from gateway.state import Gateway, TheGateway, TheSession
 from visavis.errors import UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
@@ -44,8 +44,16 @@ def info_of(session: Session) -> SessionInfo:
     )
 
 
-async def change_session(session: Session, catalog: Catalog, change: dict[str, Any]) -> None:
+def prepare_openers(session: Session, gateway: Gateway) -> None:
+    """Have the session's voice ready for what it may say at once."""
+    options = session.options
+    way = Way(options.language, options.voice, options.speed, options.style)
+    gateway.prerenderer.want_openers(way)
+
+
+async def change_session(session: Session, gateway: Gateway, change: dict[str, Any]) -> None:
     """Apply what is set in `change`. Raises UnknownNameError, StageLostError."""
+    catalog = gateway.catalog
     wanted = {key: value for key, value in change.items() if value is not None}
     if "language" in wanted:
         # A stage that is told of one it does not know would end its lease, again and again.
@@ -58,6 +66,7 @@ async def change_session(session: Session, catalog: Catalog, change: dict[str, A
     session.touch()
     if options != session.options:
         await session.update(options)
+        prepare_openers(session, gateway)
 
 
 @router.post("", status_code=201, responses=responses(400, 404, 413, 422, 503))
@@ -74,6 +83,7 @@ async def create(request: Request, body: SessionRequest, gateway: TheGateway) ->
     if body.welcome is True:
         welcome = gateway.desk.welcome(Speaker(persona, body.language))
     session = await gateway.sessions.create(options, persona, welcome)
+    prepare_openers(session, gateway)
     info = info_of(session)
     if await request.is_disconnected():
         # Nobody knows its name: it would keep its slots until it expires.
@@ -96,7 +106,7 @@ async def get(session: TheSession) -> SessionInfo:
 @router.patch("/{session_id}", responses=responses(400, 404, 413, 422, 503))
 async def update(session: TheSession, body: SessionChange, gateway: TheGateway) -> SessionInfo:
     """Change language, voice, avatar, speed or style; takes effect from the next turn on."""
-    await change_session(session, gateway.catalog, body.model_dump(exclude_unset=True))
+    await change_session(session, gateway, body.model_dump(exclude_unset=True))
     return info_of(session)
 
 

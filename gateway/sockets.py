@@ -122,7 +122,7 @@ async def _obey(session: Session, gateway: Gateway, text: str | None) -> ServerE
                 session.interrupt()
             case UpdateCommand():
                 change = command.model_dump(exclude={"type"}, exclude_none=True)
-                await change_session(session, gateway.catalog, change)
+                await change_session(session, gateway, change)
             case PingCommand():
                 return PongEvent()
     except VisavisError as error:

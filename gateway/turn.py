@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.answers.openers import Joint
+from gateway.answers.openers import Joint, answer_behind
 from gateway.events import AnswerEvent, ServerEvent, TranscriptEvent, TurnEvent
 from gateway.heard import SpokenMark, heard_text, word_start_s
 from gateway.words import asks, is_backchannel, is_echo, without_echo
@@ -32,8 +32,10 @@ class Turn:
     speaking: bool = False
     withheld: bool = False
     """Its text is not shown yet: something may be said before it."""
+    opener: str = ""
+    """What it begins with because the answer was late."""
     joint: Joint | None = None
-    """Where it begins with an opener: how the answer follows that."""
+    """How the answer follows that."""
     answer: list[str] = field(default_factory=list)
     answer_complete: bool = False
     voice_s: float = 0.0
@@ -57,7 +59,7 @@ class Turn:
 
     def begin_with(self, opener: str) -> None:
         """The voice says `opener` before all of the answer."""
-        self.joint = Joint(opener)
+        self.opener, self.joint = opener, Joint(opener)
         written = self.joint.feed(self.text, last=self.answer_complete)
         self.answer = [opener, written]
 
@@ -100,6 +102,18 @@ class Turn:
             voice_s=self.voice_s if known else None,
             marks=self.marks,
         ).rstrip()
+
+    @property
+    def written(self) -> str:
+        """All of the answer itself, as the language model wrote it."""
+        return answer_behind(self.opener, self.text).strip()
+
+    def answered(self) -> str:
+        """What was audible of the answer itself: what the language model is to know it by.
+
+        It would take up openers, and say them twice.
+        """
+        return answer_behind(self.opener, self.heard())
 
     def resume_s(self) -> float:
         """Where in its voice to go on after a stop: where the word began that was cut."""

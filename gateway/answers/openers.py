@@ -77,6 +77,16 @@ def in_text(opener: str) -> str:
     return f"{opener} " if opener and opener.isascii() else opener
 
 
+def answer_behind(opener: str, text: str) -> str:
+    """`text`, which begins with `opener`, as it was written: without it, and with its capital."""
+    if not opener or not text.startswith(opener.rstrip()):
+        return text
+    answer = text[len(opener) :]
+    word = _FIRST_WORD.match(answer)
+    known = word is not None and word[1] in _FUNCTION_WORDS
+    return answer[:1].upper() + answer[1:] if known else answer
+
+
 class Joint:
     """The answer's text behind an opener: "Well, the", not "Well, The".
 

@@ -23,6 +23,7 @@ from gateway.events import (
     TranscriptEvent,
     TurnEvent,
 )
+from gateway.heard import SpokenMark
 
 
 @pytest.fixture
@@ -400,3 +401,24 @@ def test_a_held_turn_whose_voice_is_there_is_shown_when_it_is_confirmed(
     assert talk.voice(1, 0.5, last=False, now=0) == []
     shown = of(talk.final(1, "What is it?", 0), AnswerEvent)
     assert shown == [AnswerEvent(turn=1, text="The sky.", final=True)]
+
+
+def test_who_goes_on_over_an_opener_has_asked_one_longer_question(talk: Conversation) -> None:
+    talk.withholds = True
+    talk.submit_text("What is the capital", 0)
+    talk.voice(1, 0.5, [SpokenMark(5, 0.3), SpokenMark(6, 0.5)], last=False, now=0, opener="Well, ")
+    talk.started(1)
+    talk.played(1, 0.5, 0)
+    actions = talk.submit_text("of France?", 0)
+    assert [e.heard for e in of(actions, TurnEvent) if e.event == "interrupted"] == ["Well,"]
+    assert prompt(actions)[-1] == ("user", "What is the capital of France?")
+
+
+def test_silence_wanted_during_an_opener_takes_the_question_back(talk: Conversation) -> None:
+    talk.withholds = True
+    talk.submit_text("What is it?", 0)
+    talk.voice(1, 0.5, [SpokenMark(5, 0.3), SpokenMark(6, 0.5)], last=False, now=0, opener="Well, ")
+    talk.started(1)
+    talk.played(1, 0.5, 0)
+    assert of(talk.interrupt(), TurnEvent)[0].heard == "Well,"
+    assert prompt(talk.submit_text("Hi.", 0)) == [("system", "Be brief."), ("user", "Hi.")]

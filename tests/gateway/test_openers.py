@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gateway.answers.opener_cue import AnswerPace, OpenerCue, OpenerLimits, Sight, Verdict
-from gateway.answers.openers import Joint, fits, in_text
+from gateway.answers.openers import Joint, answer_behind, fits, in_text
 
 PHRASES = ("Well,", "Let me see,", "Hm,")
 
@@ -179,3 +179,19 @@ def test_it_is_over_when_the_answer_is_expected_or_as_soon_as_can_be() -> None:
     )
     late = cue(pace(3.0, 0.1))
     assert {late.judge(sight(), PHRASES, 10.0)[1] for _ in range(20)} == set(PHRASES)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Well, the capital is Paris.", "The capital is Paris."),
+        ("Well, Paris.", "Paris."),
+        ("Well, iron rusts.", "iron rusts."),
+        ("Well,", ""),
+        ("Well, ", ""),
+        ("", ""),
+    ],
+)
+def test_the_answer_itself_is_what_the_language_model_wrote(text: str, answer: str) -> None:
+    assert answer_behind("Well, ", text) == answer
+    assert answer_behind("", text) == text
