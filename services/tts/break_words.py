@@ -26,7 +26,11 @@ KEEP_WITH_NEXT = frozenset(
     "a an the this these those my your his her its our their some any no each every all both "
     "of to in on at by for from with into as and or but if that than is are was were be been am "
     "will would can could should may might must do does did has have had not very so too more most "
-    "mr mrs ms dr i you he she it we they there i'm it's that's".split()
+    "over under about around near between within during through across against among toward "
+    "because so when while where which who whose what how why although though unless until since "
+    "such much many few several another other one also just only even quite rather almost nearly "
+    "like per via than whether i'll you'll he'll she'll we'll they'll don't doesn't can't won't "
+    "mr mrs ms dr i you he she it we they there i'm it's that's you're we're they're i've".split()
 )
 """Never the last word of a cut phrase: it leans on what follows."""
 

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.tts.joining import TAIL_SAMPLES, cut_out
 from services.tts.normalizer_zh import normalize
 from services.tts.phonemes_zh import BREAK, END, BakerPhonemes, is_final, pinyin_spans
 from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import (
     HOP_SAMPLES,
     MEL_MARGIN_SAMPLES,
+    NOTHING,
     SILENCE,
     Block,
     Span,
     cut_spans,
     fade,
+    first_audible,
     log_mel_padded,
     place_spans,
 )
+from services.tts.surroundings import ALONE, Surroundings
+from services.tts.text_chunker import is_han
 from services.tts.word_ends import last_spoken_words, owners_within, place_words
 from visavis.engine import Engine, Resident, host_array
 
@@ -43,6 +49,28 @@ _MARGIN_FRAMES = 1
 # Brings the voice's speech to the loudness that both voices share.
 _GAIN = np.float32(1.15)
 _MEL_REACH = -(-MEL_MARGIN_SAMPLES // HOP_SAMPLES)
+_MARGIN_SAMPLES = _MEL_REACH * HOP_SAMPLES
+# Behind what is known of a sentence that goes on, so that it does not end there.
+_AND_SO_ON = "的时候"
+
+
+class _Words(NamedTuple):
+    """Words of the text, each by its last syllable, and the frames where the syllables end."""
+
+    owners: Sequence[int | None]
+    ends_hops: Sequence[int]
+
+
+class _Part(NamedTuple):
+    """Symbols to be made at once, and which of their syllables are to be heard."""
+
+    symbols: list[str]
+    owners: list[int | None]
+    """As in _Words."""
+    first: int
+    stop: int
+    goes_on: bool
+    """Syllables from `stop` on are there for the sentence to go on."""
 
 
 class MandarinVoice:
@@ -56,20 +84,53 @@ class MandarinVoice:
         self._vocoder = vocoder
         self.phonemes = BakerPhonemes(mapper)
 
-    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
+    def speak(
+        self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
+    ) -> Iterator[Block]:
         """Sound of `text`, first pieces first; nothing where it has no sound.
 
         Its pitch cannot be changed: the graph has the predictor's melody inside.
         """
+        part = self._within(text, around)
+        if part is not None:
+            yield from self._speak_part(part, prosody)
+            return
         symbols = self.phonemes.symbols(normalize(text))
         owners = last_spoken_words(text, sum(map(is_final, symbols)))
         spoken = 0
-        for part in split_symbols(symbols):
-            count = sum(map(is_final, part))
+        for section in split_symbols(symbols):
+            count = sum(map(is_final, section))
             here = owners_within(owners, spoken, count)
             spoken += count
-            mel, spans, ends = self._acoustics(part, prosody.speed)
-            yield from self._vocode(mel, spans, ends, here)
+            yield from self._speak_part(_Part(section, here, 0, count, False), prosody)
+
+    def _within(self, text: str, around: Surroundings) -> _Part | None:
+        """`text` with what is around it; None where that is nothing, or too much."""
+        ahead = around.ahead if is_han(around.ahead[:1]) else ""
+        if not (around.before or ahead):
+            return None
+        first = self._syllables(around.before)
+        stop = self._syllables(around.before + text)
+        going_on = f"{ahead}{_AND_SO_ON}" if ahead else ""
+        symbols = self.phonemes.symbols(normalize(around.before + text + going_on))
+        if stop <= first or len(symbols) > MAX_SYMBOLS:
+            return None
+        owners = last_spoken_words(text, stop - first)
+        return _Part(symbols, owners, first, stop, bool(ahead))
+
+    def _syllables(self, text: str) -> int:
+        return sum(map(is_final, self.phonemes.symbols(normalize(text))))
+
+    def _speak_part(self, part: _Part, prosody: Prosody) -> Iterator[Block]:
+        mel, spans, ends = self._acoustics(part.symbols, prosody.speed)
+        begin, finish = _without_silence(spans, mel.shape[1])
+        begin = ends[part.first - 1] if part.first else begin
+        finish = ends[part.stop - 1] if part.goes_on else finish
+        words = _Words(part.owners, ends[part.first : part.stop])
+        if part.first:
+            yield self._vocode_at_once(mel, spans, words, begin, finish, part.goes_on)
+        else:
+            yield from self._vocode(mel, spans, words, begin, finish, part.goes_on)
 
     def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:
         """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all."""
@@ -113,33 +174,74 @@ class MandarinVoice:
         self,
         mel: Resident,
         spans: list[Span],
-        ends_hops: Sequence[int],
-        owners: Sequence[int | None],
+        words: _Words,
+        begin: int,
+        finish: int,
+        goes_on: bool,
     ) -> Iterator[Block]:
-        total = mel.shape[1]
-        begin, finish = _without_silence(spans, total)
+        """The frames from `begin` to `finish`, the first few at once."""
+        begin, late = self._first_audible(mel, begin, finish)
         start, size = begin, FIRST_PIECE_FRAMES
         while start < finish:
             end = start + size if finish - start - size >= FIRST_PIECE_FRAMES else finish
-            left, right = max(0, start - _MEL_REACH), min(total, end + _MEL_REACH)
-            around = self.vocode(mel, left, right)
-            around = np.pad(
-                around,
-                (
-                    (left - start + _MEL_REACH) * HOP_SAMPLES,
-                    (end + _MEL_REACH - right) * HOP_SAMPLES,
-                ),
-            )
-            margin = _MEL_REACH * HOP_SAMPLES
-            voice = fade(around[margin:-margin], at_start=start == begin, at_end=end == finish)
-            surplus = margin - MEL_MARGIN_SAMPLES
+            around = self._surrounded(mel, start, end, late)
+            ends_here = end == finish
+            voice = around[_MARGIN_SAMPLES:-_MARGIN_SAMPLES]
+            voice = fade(voice, at_start=start == begin, at_end=ends_here and not goes_on)
+            behind = around[-_MARGIN_SAMPLES:][:TAIL_SAMPLES]
             yield Block(
                 voice,
-                log_mel_padded(around[surplus : len(around) - surplus]),
+                _mel_of(around),
                 place_spans(cut_spans(spans, begin, finish), start - begin, end - begin),
-                place_words(owners, ends_hops, start, end),
+                place_words(words.owners, words.ends_hops, start, end),
+                tail=behind if ends_here and goes_on else NOTHING,
             )
             start, size = end, min(PIECE_FRAMES, 3 * size)
+
+    def _vocode_at_once(
+        self,
+        mel: Resident,
+        spans: list[Span],
+        words: _Words,
+        begin: int,
+        finish: int,
+        goes_on: bool,
+    ) -> Block:
+        """The same as one block, which follows what was said before: there is time."""
+        around = self._surrounded(mel, begin, finish, 0)
+        lead, voice, tail = cut_out(
+            around, _MEL_REACH, len(around) // HOP_SAMPLES - _MEL_REACH, opens=True, goes_on=goes_on
+        )
+        placed = place_spans(cut_spans(spans, begin, finish), 0, finish - begin)
+        heard = place_words(words.owners, words.ends_hops, begin, finish)
+        return Block(voice, _mel_of(around), placed, heard, lead, tail)
+
+    def _first_audible(self, mel: Resident, begin: int, finish: int) -> tuple[int, int]:
+        """The frame nearest to where sound begins, and by how many samples that is later."""
+        voice = self.vocode(mel, begin, min(finish, begin + FIRST_PIECE_FRAMES))
+        start = first_audible(voice)
+        if start is None:
+            return begin, 0
+        frames = round(start / HOP_SAMPLES)
+        return begin + frames, start - frames * HOP_SAMPLES
+
+    def _surrounded(self, mel: Resident, start: int, end: int, late: int) -> NDArray[np.float32]:
+        """Voice from `late` samples behind the frame `start` on to the same behind `end`, with
+        _MARGIN_SAMPLES more on both sides."""
+        reach = _MEL_REACH + 1
+        left, right = max(0, start - reach), min(mel.shape[1], end + reach)
+        voice = self.vocode(mel, left, right)
+        whole = np.pad(
+            voice,
+            ((left - start + reach) * HOP_SAMPLES, (end + reach - right) * HOP_SAMPLES),
+        )
+        first = HOP_SAMPLES + late
+        return whole[first : first + (end - start) * HOP_SAMPLES + 2 * _MARGIN_SAMPLES]
+
+
+def _mel_of(around: NDArray[np.float32]) -> NDArray[np.float32]:
+    surplus = _MARGIN_SAMPLES - MEL_MARGIN_SAMPLES
+    return log_mel_padded(around[surplus : len(around) - surplus])
 
 
 def _without_silence(spans: list[Span], total: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block
+from services.tts.surroundings import ALONE, Surroundings
 from visavis import metrics
 
 
@@ -24,6 +25,7 @@ class PhraseKey:
     pitch: float = 1.0
     pitch_range: float = 1.0
     voicing: float = 1.0
+    around: Surroundings = ALONE
 
 
 @dataclass(slots=True)
@@ -58,8 +60,11 @@ class PhraseCache:
         self._bytes = 0
         self._lock = Lock()
 
-    def __contains__(self, key: PhraseKey) -> bool:
-        return key in self._kept
+    def kept(self, key: PhraseKey) -> Sequence[Block]:
+        """The sound of a phrase that need not be made, nothing where it must. Does not count."""
+        with self._lock:
+            kept = self._kept.get(key)
+        return () if kept is None else kept.blocks
 
     @property
     def size_bytes(self) -> int:

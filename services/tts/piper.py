@@ -22,6 +22,7 @@ from services.tts.phonemes_en import arpabet_spans
 from services.tts.phonemes_espeak import espeak_symbols
 from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, spoken_hops
+from services.tts.surroundings import ALONE, Surroundings
 from services.tts.trimming import trimmed
 from visavis.engine import Engine
 from visavis.errors import EngineLoadError
@@ -73,14 +74,16 @@ class PiperVoice:
         (sample,) = self._letters.parts(_SAMPLE_SENTENCE, _LONGEST)
         self._gain = np.float32(_SPEECH_LEVEL / max(_level(self._synthesise(sample, 1.0)[0]), 1e-3))
 
-    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
+    def speak(
+        self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
+    ) -> Iterator[Block]:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
-        for letters, owners in self._letters.spoken(text, _LONGEST):
-            voice, hops = self._synthesise(letters, prosody.speed)
+        for part in self._letters.spoken(text, _LONGEST, around):
+            voice, hops = self._synthesise(part.letters, prosody.speed)
             heard_hops = np.cumsum(hops)
-            ends = [int(heard_hops[end]) for end in ends_of_spoken_words(letters)]
-            spans = arpabet_spans(["", *letters, ""], hops)
-            block = trimmed(voice, spans, ends, owners)
+            ends = [int(heard_hops[end]) for end in ends_of_spoken_words(part.letters)]
+            spans = arpabet_spans(["", *part.letters, ""], hops)
+            block = trimmed(voice, spans, ends, part)
             if block is not None:
                 yield block
 
@@ -90,7 +93,8 @@ class PiperVoice:
         # A generator of its own makes the noise in the voice, and so the voice, repeatable.
         rng = np.random.default_rng(_NOISE_SEED)
         speaker = self._speaker()
-        noise = rng.standard_normal((1, 2, len(ids)), np.float32)
+        # Symbol by symbol: the same words have the same noise, whatever follows.
+        noise = np.ascontiguousarray(rng.standard_normal((len(ids), 2), np.float32).T[None])
         first = self._text.infer(
             {
                 "ids": np.array([ids], np.int64),
@@ -102,7 +106,7 @@ class PiperVoice:
         frames = np.maximum(np.ceil(first["durations"][0, 0] * scale), 1).astype(np.int64)
         latents = np.repeat(first["means"][0], frames, axis=0)
         spread = np.exp(np.repeat(first["log_spreads"][0], frames, axis=0))
-        drawn = rng.standard_normal(latents.shape, np.float32)
+        drawn = np.random.default_rng(_NOISE_SEED).standard_normal(latents.shape, np.float32)
         latents += drawn * spread * np.float32(self._config.noise_scale)
         sound = self._sound.infer({"latents": np.ascontiguousarray(latents.T)[None], **speaker})
         voice = self._resampled(sound["voice"][0])

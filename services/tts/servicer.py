@@ -186,10 +186,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         options = read_options(request.config, self.voices)
         speech, cache = self._ready(), self._phrases()
         before = cache.evictions
-        phrases = made = 0
-        async for phrase in cut_phrases(_whole(request.text)):
-            phrases += 1
-            made += await speech.prerender(phrase, options)
+        phrases, made = await speech.prerender(cut_phrases(_whole(request.text)), options)
         evicted = cache.evictions - before
         return tts_pb2.PrerenderResponse(phrases=phrases, made=made, evicted=evicted)
 

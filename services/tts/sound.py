@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -15,6 +15,7 @@ SAMPLE_RATE_HZ = 24_000
 HOP_SAMPLES = 300
 N_MELS = 80
 SILENCE = "sil"
+NOTHING = np.zeros(0, np.float32)
 
 _WINDOW_SAMPLES = 1200
 MEL_MARGIN_SAMPLES = (_WINDOW_SAMPLES - HOP_SAMPLES) // 2
@@ -24,6 +25,9 @@ _MEL_FLOOR = 1e-5
 _FADE_SAMPLES = 120
 _LIMIT_FROM = 0.8
 _SILENT_BELOW_DB = -58.0
+# A beginning below this is not missed, but waited for: a breath, the closure of a plosive.
+_AUDIBLE = 0.01
+_BEFORE_AUDIBLE_SAMPLES = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,10 @@ class Block:
     mel: NDArray[np.float32]
     spans: tuple[PlacedSpan, ...]
     words: tuple[WordEnd, ...] = ()
+    lead: NDArray[np.float32] = field(default_factory=lambda: NOTHING)
+    """Sound before the block: of what was said before in the same sentence."""
+    tail: NDArray[np.float32] = field(default_factory=lambda: NOTHING)
+    """Sound behind the block, where its sentence goes on: the next block takes it up."""
 
 
 def log_mel(voice: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -83,6 +91,26 @@ def spoken_hops(voice: NDArray[np.float32], margin_hops: int = 1) -> tuple[int, 
     if not heard.size:
         return 0, 0
     return max(0, int(heard[0]) - margin_hops), min(len(level), int(heard[-1]) + 1 + margin_hops)
+
+
+def first_audible(voice: NDArray[np.float32]) -> int | None:
+    """The sample, 8 ms before -40 dB, from which `voice` is worth hearing; None in silence."""
+    loud = np.flatnonzero(np.abs(voice) > _AUDIBLE)
+    return max(0, int(loud[0]) - _BEFORE_AUDIBLE_SAMPLES) if loud.size else None
+
+
+def start_at_once(voice: NDArray[np.float32], first: int) -> tuple[NDArray[np.float32], int]:
+    """`voice` [hops * 300], moved by half a hop or less, and the hop where it can be heard at once.
+
+    `first` where it is so quiet that this is not known.
+    """
+    start = first_audible(voice)
+    if start is None:
+        return voice, first
+    hop = round(start / HOP_SAMPLES)
+    move = start - hop * HOP_SAMPLES
+    moved = np.pad(voice, (max(-move, 0), max(move, 0)))
+    return moved[max(move, 0) : max(move, 0) + len(voice)], hop
 
 
 def cut_spans(spans: Sequence[Span], first: int, end: int) -> list[Span]:

@@ -47,17 +47,27 @@ class SpeechLane:
                 async for piece in pieces:
                     ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
                     yield piece
+        for piece in answer.finish():
+            ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
+            yield piece
 
-    async def prerender(self, phrase: Phrase, options: SpeechOptions) -> bool:
-        """Make a phrase's sound ahead of time; False where it was there already.
+    async def prerender(
+        self, phrases: AsyncIterator[Phrase], options: SpeechOptions
+    ) -> tuple[int, int]:
+        """Make the sound of all phrases of an answer ahead of time.
 
-        Raises InvalidInputError or UnknownNameError for bad options, EngineError.
+        How many there are and how many were not there already. Raises InvalidInputError or
+        UnknownNameError for bad options, EngineError.
         """
         answer = self._synthesizer.answer(options)
-        made = False
-        async for _block in self._lane.stream(answer.prerender, phrase):
-            made = True
-        return made
+        count = made = 0
+        async for phrase in phrases:
+            count += 1
+            new = False
+            async for _block in self._lane.stream(answer.prerender, phrase):
+                new = True
+            made += new
+        return count, made
 
 
 def _timed(answer: Answer, phrase: Phrase, ledger: TurnLedger) -> Iterator[SpeechPiece]:

@@ -30,7 +30,9 @@ from services.tts.prosody import (
     prosody_of,
 )
 from services.tts.script_runs import split_by_script
+from services.tts.sentence import Sentence
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silence, to_pcm
+from services.tts.surroundings import ALONE, Surroundings
 from services.tts.text_chunker import Pause, Phrase
 from services.tts.text_cleaner import clean
 from services.tts.voices import VOICES, VoiceInfo, language_of, voice_named, voices_for
@@ -54,10 +56,14 @@ class Voice(Protocol):
 
     language: str
 
-    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
+    def speak(
+        self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
+    ) -> Iterator[Block]:
         """Blocks of sound, each as soon as it is made.
 
-        prosody: within what the voice can do; its energy is no business of the voice.
+        prosody: within what the voice can do; its energy is no business of the voice. around: the
+        first block has a lead where the voice could mind what was before, the last one a tail
+        where it could mind that the sentence goes on.
         """
 
 
@@ -151,6 +157,7 @@ class Answer:
         self._pause = Pause.NONE
         self._opening = False
         """Whether what is said now is the opener."""
+        self._sentence = Sentence()
         self._said = 0
         """Characters of all phrases so far."""
         self._phrase_end: tuple[TextMark, ...] = ()
@@ -168,18 +175,37 @@ class Answer:
         text = clean(phrase.text)
         ends = self._word_ends(phrase.text, text)
         self._said += len(phrase.text)
-        blocks = self._blocks(text) if text else iter(())
-        spoken = False
-        for block in blocks:
-            if not spoken and self.produced_samples and not opened:
-                yield from self._pieces(silence(self._pause_hops(_PAUSE_HOPS[self._pause])), ends)
+        last = None
+        runs = split_by_script(text, self._options.language) if text else []
+        around = self._sentence.around(runs, phrase) if runs else ALONE
+        for block in self._blocks(text, around) if runs else ():
+            if last is None:
+                taken_up = self._sentence.takes_up(block)
+                if taken_up is None and not opened:
+                    yield from self._apart(ends)
+                block = taken_up or block
             yield from self._pieces(block, ends)
-            spoken = True
-        if spoken and phrase.opener:
+            last = block
+        if last is not None and phrase.opener:
             yield from self._pause_behind(phrase)
-        elif spoken:
+        elif last is not None:
             self._phrase_end = (TextMark(self._said, self.produced_samples),)
-        self._pause = phrase.pause if spoken else max(self._pause, phrase.pause)
+            self._sentence.said(runs, around, last)
+        elif phrase.pause is not Pause.NONE:
+            self._sentence.ended()
+        self._pause = phrase.pause if last is not None else max(self._pause, phrase.pause)
+
+    def finish(self) -> Iterator[SpeechPiece]:
+        """What is left at the end, where the last phrase was made to go on."""
+        block = self._sentence.let_go()
+        if block is not None:
+            yield from self._pieces(block, ())
+
+    def _apart(self, ends: Sequence[int]) -> Iterator[SpeechPiece]:
+        """The silence before a phrase that does not go on with the one before."""
+        yield from self.finish()
+        if self.produced_samples:
+            yield from self._pieces(silence(self._pause_hops(_PAUSE_HOPS[self._pause])), ends)
 
     def _pause_behind(self, opener: Phrase) -> Iterator[SpeechPiece]:
         hops = self._pause_hops(_PAUSE_HOPS[opener.pause])
@@ -198,13 +224,19 @@ class Answer:
         """Make the phrase's sound and keep it; nothing where it is kept already."""
         self._style = phrase.style or self._style
         text = clean(phrase.text)
-        if not text or self._phrases is None or self._key(text) in self._phrases:
+        if not text or self._phrases is None:
             return
-        blocks = []
-        for block in self._synthesise(text):
-            blocks.append(block)
-            yield block
-        self._phrases.keep(self._key(text), blocks)
+        runs = split_by_script(text, self._options.language)
+        around = self._sentence.around(runs, phrase)
+        key = self._key(text, around)
+        blocks = list(self._phrases.kept(key))
+        if not blocks:
+            for block in self._synthesise(text, around):
+                blocks.append(block)
+                yield block
+            self._phrases.keep(key, blocks)
+        if blocks:
+            self._sentence.said(runs, around, blocks[-1])
 
     @property
     def _prosody(self) -> Prosody:
@@ -212,24 +244,30 @@ class Answer:
         prosody = prosody_of(self._style).times(self._options.prosody)
         return replace(prosody, speed=min(max(prosody.speed, SPEED_LIMITS[0]), SPEED_LIMITS[1]))
 
-    def _key(self, text: str) -> PhraseKey:
+    def _key(self, text: str, around: Surroundings) -> PhraseKey:
         options, prosody = self._options, self._prosody
         voice = options.voice or voices_for(options.language)[0].name
         factors = (prosody.speed, prosody.pitch, prosody.pitch_range, prosody.voicing)
-        return PhraseKey(text, options.language, voice, *(round(factor, 3) for factor in factors))
+        speed, pitch, pitch_range, voicing = (round(factor, 3) for factor in factors)
+        return PhraseKey(text, options.language, voice, speed, pitch, pitch_range, voicing, around)
 
-    def _blocks(self, text: str) -> Iterator[Block]:
+    def _blocks(self, text: str, around: Surroundings) -> Iterator[Block]:
         self._note_what_is_lacking(text)
-        kept = self._phrases.find(self._key(text)) if self._phrases is not None else None
-        return iter(kept) if kept is not None else self._synthesise(text)
+        kept = self._phrases.find(self._key(text, around)) if self._phrases is not None else None
+        return iter(kept) if kept is not None else self._synthesise(text, around)
 
-    def _synthesise(self, text: str) -> Iterator[Block]:
+    def _synthesise(self, text: str, around: Surroundings) -> Iterator[Block]:
         joined = False
         before = 0
-        for run in split_by_script(text, self._options.language):
+        runs = split_by_script(text, self._options.language)
+        for number, run in enumerate(runs):
+            here = Surroundings(
+                around.before if number == 0 else "",
+                around.ahead if number == len(runs) - 1 else "",
+            )
             first = True
             prosody = self._prosody.within(self._infos[run.language].controls)
-            for block in self._voices[run.language].speak(run.text, prosody):
+            for block in self._voices[run.language].speak(run.text, prosody, here):
                 if joined and first:
                     yield silence(self._pause_hops(_RUN_PAUSE_HOPS))
                 words = tuple(WordEnd(before + word, hops) for word, hops in block.words)
@@ -360,6 +398,7 @@ class Synthesizer:
         answer = self.answer(options)
         for phrase in phrases_of(text):
             yield from answer.speak(phrase)
+        yield from answer.finish()
 
     def warm_up(self) -> None:
         """Speak a word with every voice, so that the first visitor does not wait for it."""

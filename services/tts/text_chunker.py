@@ -17,13 +17,14 @@ from services.tts.break_words import (
     MAYBE_ABBREVIATIONS,
     TITLES,
 )
+from services.tts.han_words import may_part
 
 
 class Pause(IntEnum):
     """How the phrase ends, and so how long the silence behind it is."""
 
     NONE = 0
-    """Cut between two words because it grew long."""
+    """Cut between two words of a sentence that goes on."""
     CLAUSE = 1
     SENTENCE = 2
     PARAGRAPH = 3
@@ -35,6 +36,8 @@ class Phrase:
 
     text: str
     pause: Pause
+    ahead: str = ""
+    """The beginning of what follows, as far as it is known, where that is the same sentence."""
     style: str = ""
     """How it and what follows is said; "": as what came before."""
     opener: bool = False
@@ -51,14 +54,18 @@ class PhraseLimits:
     """Before a word that opens a new part of the sentence from here on."""
     hard_units: float
     """Between any two words that do not belong together from here on."""
+    han_units: float
+    """The same between Chinese characters."""
+    letters: int = 0
+    """Latin letters that there must be before a cut between words."""
 
 
-# The first phrase decides how soon the answer is heard; each later one is spoken while the one
-# before it is heard, so it can wait longer and sound better.
+# The first phrase decides how soon the answer is heard, and must last while the second is written;
+# each later one is spoken while the one before it is heard, so it can wait longer.
 PHRASE_LIMITS = (
-    PhraseLimits(1, 5, 10),
-    PhraseLimits(3, 11, 17),
-    PhraseLimits(7, 20, 30),
+    PhraseLimits(1, 3, 3, 2, letters=10),
+    PhraseLimits(3, 5, 6, 6),
+    PhraseLimits(7, 20, 30, 15),
 )
 MAX_PHRASE_CHARACTERS = 240
 
@@ -70,12 +77,22 @@ _CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
 _URL = re.compile(r"://|^www\.|@|[a-z0-9]\.[a-z]{2,}[/?]", re.IGNORECASE)
 _DOTTED = re.compile(r"(?:[^\W\d_]\.)+")
 _HAN_UNITS = 0.5
+_HAN_BEFORE = 2
 _LETTERS_PER_UNIT = 7
 
 
 def is_han(char: str) -> bool:
     """A Chinese character."""
     return "\u4e00" <= char <= "\u9fff" or "\u3400" <= char <= "\u4dbf" or char == "〇"
+
+
+def _bare(word: str) -> str:
+    return word.strip("\"'“”‘’()*_,")
+
+
+def _is_word(word: str) -> bool:
+    """Neither number, address nor abbreviation."""
+    return all(char.isalpha() or char in "'’-" for char in _bare(word))
 
 
 class TextChunker:
@@ -117,8 +134,8 @@ class TextChunker:
         speakable = any(c.isalnum() for c in self._text[:position])
         if not speakable and len(self._text) < MAX_PHRASE_CHARACTERS:
             return None  # stray punctuation goes with what follows
-        phrase = Phrase(self._text[:position], pause)
         rest = self._text[position:]
+        phrase = Phrase(self._text[:position], pause, rest if pause is Pause.NONE else "")
         self._reset(self._spoken + speakable)
         for kept in rest:
             self._text += kept
@@ -144,13 +161,9 @@ class TextChunker:
         ending = self._ending(char)
         if ending is not None:
             return ending
-        if char.isspace() and not self._text[length - 2 : length - 1].isspace():
-            cut = self._cut_between_words()
-            if cut is not None:
-                return cut, Pause.NONE
-        if is_han(char) and self._text[-2:] in BREAK_BEFORE_HAN:
-            if self._units - _HAN_UNITS >= self._limits.soft_units:
-                return length - 2, Pause.NONE
+        between = self._cut_between_characters() if is_han(char) else self._cut_between_words(char)
+        if between is not None:
+            return between, Pause.NONE
         if length >= MAX_PHRASE_CHARACTERS or (
             is_han(char) and self._units >= 2 * self._limits.hard_units
         ):
@@ -209,17 +222,45 @@ class TextChunker:
             return None
         return position, Pause.SENTENCE
 
-    def _cut_between_words(self) -> int | None:
-        word = self._text[self._word_start : -1].strip("\"'“”‘’()*_,").lower()
-        start = self._word_start
-        before = self._units - 1
-        if word in BREAK_BEFORE and before >= self._limits.soft_units and start > 0:
-            previous = self._text[:start].split()[-1:]
-            if previous and previous[0].lower() not in KEEP_WITH_NEXT:
-                return start
-        if self._units >= self._limits.hard_units and word and word not in KEEP_WITH_NEXT:
-            return None if word in TITLES else len(self._text) - 1
+    def _cut_between_words(self, char: str) -> int | None:
+        """Where to cut in front of a word that is complete with the blank `char`, or in front of
+        one that `char` begins."""
+        new_word = self._text[-2:-1].isspace()
+        if char.isspace() and not new_word:
+            word = _bare(self._text[self._word_start : -1]).lower()
+            start, before = self._word_start, self._units - 1
+            if word in BREAK_BEFORE and before >= self._limits.soft_units:
+                return start if start > 0 and self._may_end(start) else None
+        if new_word and char.isalpha() and self._units >= self._limits.hard_units:
+            words = self._text[:-1].split()
+            in_name = char.isupper() and not words[-1][0].islower()
+            if not in_name and _is_word(words[-1]) and self._may_end(len(self._text) - 1):
+                return len(self._text[:-1].rstrip())
         return None
+
+    def _may_end(self, position: int) -> bool:
+        """Whether the word before `position` leans on none that follows, and enough was said."""
+        said = self._text[:position]
+        if sum(map(str.isalpha, said)) < self._limits.letters:
+            return False
+        word = _bare(said.split()[-1]).lower()
+        return word not in KEEP_WITH_NEXT and not word.endswith(".")
+
+    def _cut_between_characters(self) -> int | None:
+        """Where to cut in front of the last two characters, which are Chinese."""
+        position = len(self._text) - 2
+        units = self._units - _HAN_UNITS
+        if units >= self._limits.soft_units and self._text[position:] in BREAK_BEFORE_HAN:
+            return position
+        run = position
+        while run > 0 and is_han(self._text[run - 1]):
+            run -= 1
+        if units < self._limits.han_units or position - run < _HAN_BEFORE:
+            return None
+        following = self._text[position:]
+        if not is_han(following[0]) or not may_part(self._text[run:position], following):
+            return None
+        return position
 
     def _in_url(self, position: int) -> bool:
         token = self._text[self._word_start : position]

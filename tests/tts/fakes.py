@@ -9,6 +9,7 @@ import numpy as np
 from services.tts.phrase_cache import PhraseCache
 from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import HOP_SAMPLES, N_MELS, Block, PlacedSpan
+from services.tts.surroundings import ALONE, Surroundings
 from services.tts.synthesizer import Synthesizer
 from services.tts.word_ends import WordEnd
 
@@ -24,7 +25,9 @@ class WordVoice:
         self.broken = broken
         self.heard: list[str] = []
 
-    def speak(self, text: str, prosody: Prosody = PLAIN) -> Iterator[Block]:
+    def speak(
+        self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
+    ) -> Iterator[Block]:
         self.heard.append(text)
         if self.broken is not None:
             raise self.broken

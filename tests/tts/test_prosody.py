@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from services.tts.phrase_feed import cut_phrases, phrases_of
-from services.tts.prosody import Prosody, needs, prosody_of, styles_within
+from services.tts.prosody import PLAIN, Prosody, needs, prosody_of, styles_within
 from services.tts.sound import Block
+from services.tts.surroundings import ALONE, Surroundings
 from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
 from services.tts.text_chunker import Pause
 from services.tts.voice_source import bent_melody, with_prosody
@@ -29,9 +30,11 @@ class Listener(WordVoice):
         super().__init__(language)
         self.prosodies: list[Prosody] = []
 
-    def speak(self, text: str, prosody: Prosody = Prosody()) -> Iterator[Block]:  # noqa: B008
+    def speak(
+        self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
+    ) -> Iterator[Block]:
         self.prosodies.append(prosody)
-        return super().speak(text, prosody)
+        return super().speak(text, prosody, around)
 
 
 def spoken(text: str, **options: object) -> tuple[list[SpeechPiece], dict[str, Listener]]:

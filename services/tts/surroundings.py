@@ -1,0 +1,18 @@
+"""What stands around a phrase in its sentence, so that it is spoken as a part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A voice that is told them leaves their sound out, and says the phrase as if it were there."""
+
+    before: str = ""
+    """What was said of the same sentence."""
+    ahead: str = ""
+    """The beginning of what will be said of it, as far as that is known, maybe a single letter."""
+
+
+ALONE = Surroundings()
