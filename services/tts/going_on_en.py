@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _REST = "world."
-_OTHERS = "in the"
+_OTHERS = "part of the"
+# Those of a few that left the word before nearest to its length at 180 cuts in 90 sentences.
 _BY_LETTER: Mapping[str, str] = {
-    "a": "and a", "b": "by the", "c": "can be", "d": "during the", "e": "each of the",
-    "f": "for the", "g": "given the", "h": "has a", "i": "in the", "j": "just a", "k": "kind of",
-    "l": "like the", "m": "more than", "n": "near the", "o": "of the", "p": "people",
-    "q": "quite a", "r": "rather than", "s": "some of the", "t": "to the", "u": "up to",
-    "v": "very", "w": "with a", "y": "you can",
+    "a": "at the", "b": "by the", "c": "could be", "d": "due to the", "e": "every",
+    "f": "from the", "g": "given the", "h": "here in the", "i": "in the", "j": "just in the",
+    "k": "known in the", "n": "near the", "o": "on the", "q": "quite a", "r": "right in the",
+    "s": "still in the", "t": "to the", "u": "until the", "w": "with the", "y": "you can",
 }  # fmt: skip
 
 

@@ -56,14 +56,14 @@ class PhraseLimits:
     """Between any two words that do not belong together from here on."""
     han_units: float
     """The same between Chinese characters."""
-    letters: int = 0
-    """Latin letters that there must be before a cut between words."""
+    syllables: int = 0
+    """So many Latin ones at least before a cut between words."""
 
 
 # The first phrase decides how soon the answer is heard, and must last while the second is written;
 # each later one is spoken while the one before it is heard, so it can wait longer.
 PHRASE_LIMITS = (
-    PhraseLimits(1, 3, 3, 2, letters=10),
+    PhraseLimits(1, 3, 3, 2, syllables=4),
     PhraseLimits(3, 5, 6, 6),
     PhraseLimits(7, 20, 30, 15),
 )
@@ -76,6 +76,7 @@ _NEEDS_NEXT = frozenset(".,:")
 _CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
 _URL = re.compile(r"://|^www\.|@|[a-z0-9]\.[a-z]{2,}[/?]", re.IGNORECASE)
 _DOTTED = re.compile(r"(?:[^\W\d_]\.)+")
+_VOWELS = re.compile(r"[aeiouyà-öø-ÿ]+", re.IGNORECASE)
 _HAN_UNITS = 0.5
 _HAN_BEFORE = 2
 _LETTERS_PER_UNIT = 7
@@ -223,25 +224,35 @@ class TextChunker:
         return position, Pause.SENTENCE
 
     def _cut_between_words(self, char: str) -> int | None:
-        """Where to cut in front of a word that is complete with the blank `char`, or in front of
-        one that `char` begins."""
+        """Where to cut in front of a word that is complete with the blank `char`; the first phrase
+        does not wait for more than its first letter."""
         new_word = self._text[-2:-1].isspace()
         if char.isspace() and not new_word:
-            word = _bare(self._text[self._word_start : -1]).lower()
             start, before = self._word_start, self._units - 1
-            if word in BREAK_BEFORE and before >= self._limits.soft_units:
-                return start if start > 0 and self._may_end(start) else None
-        if new_word and char.isalpha() and self._units >= self._limits.hard_units:
-            words = self._text[:-1].split()
-            in_name = char.isupper() and not words[-1][0].islower()
-            if not in_name and _is_word(words[-1]) and self._may_end(len(self._text) - 1):
+            word = _bare(self._text[start:-1]).lower()
+            opens = word in BREAK_BEFORE and before >= self._limits.soft_units
+            if opens or (before >= self._limits.hard_units and self._may_begin(start)):
+                return start if self._may_end(start) else None
+        if new_word and self._limits.syllables and self._units >= self._limits.hard_units:
+            start = len(self._text) - 1
+            if self._may_begin(start) and self._may_end(start):
                 return len(self._text[:-1].rstrip())
         return None
+
+    def _may_begin(self, start: int) -> bool:
+        """Whether the word at `start` may be parted from the one before: no number, no name."""
+        last = self._text[:start].split()[-1:]
+        letter = self._text[start]
+        if not last or not letter.isalpha() or not _is_word(last[0]):
+            return False
+        return letter.islower() or last[0][0].islower()
 
     def _may_end(self, position: int) -> bool:
         """Whether the word before `position` leans on none that follows, and enough was said."""
         said = self._text[:position]
-        if sum(map(str.isalpha, said)) < self._limits.letters:
+        if not said.strip():
+            return False
+        if len(_VOWELS.findall(said)) < self._limits.syllables:
             return False
         word = _bare(said.split()[-1]).lower()
         return word not in KEEP_WITH_NEXT and not word.endswith(".")
