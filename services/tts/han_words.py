@@ -9,7 +9,7 @@ from __future__ import annotations
 from pypinyin.seg import mmseg
 
 _LEANS_ON_NEXT = frozenset(
-    "的地得在和是有不很最更太也都就还只把被给对从到向为与或跟让使离每各这那第约"
+    "的地得在和是有不很最更太也都就还只把被给对从到向为与或跟让使离每各这那第约由会能要想该请才再又"
 )
 _LEANS_ON_LAST = frozenset("的地得了着过们吗呢吧啊呀等里上下中儿")
 _NUMERALS = frozenset("零〇一二三四五六七八九十百千万亿点几两")

@@ -50,8 +50,17 @@ _MARGIN_FRAMES = 1
 _GAIN = np.float32(1.15)
 _MEL_REACH = -(-MEL_MARGIN_SAMPLES // HOP_SAMPLES)
 _MARGIN_SAMPLES = _MEL_REACH * HOP_SAMPLES
+_REACH_FRAMES = _MEL_REACH + 1
 # Behind what is known of a sentence that goes on, so that it does not end there.
 _AND_SO_ON = "的时候"
+
+
+class _Made(NamedTuple):
+    """Voice of the frames from `left` to `right`."""
+
+    left: int
+    right: int
+    voice: NDArray[np.float32]
 
 
 class _Words(NamedTuple):
@@ -180,11 +189,18 @@ class MandarinVoice:
         goes_on: bool,
     ) -> Iterator[Block]:
         """The frames from `begin` to `finish`, the first few at once."""
-        begin, late = self._first_audible(mel, begin, finish)
-        start, size = begin, FIRST_PIECE_FRAMES
+        made = self._make(mel, begin, min(finish, begin + FIRST_PIECE_FRAMES))
+        heard = first_audible(made.voice[(begin - made.left) * HOP_SAMPLES :]) or 0
+        quiet_frames = min(round(heard / HOP_SAMPLES), finish - begin - 1)
+        late = heard - quiet_frames * HOP_SAMPLES
+        # What is left of the first piece without its quiet begin leaves at once, if it is anything.
+        size = FIRST_PIECE_FRAMES - quiet_frames
+        size = size if size >= FIRST_PIECE_FRAMES // 3 else FIRST_PIECE_FRAMES
+        begin += quiet_frames
+        start = begin
         while start < finish:
             end = start + size if finish - start - size >= FIRST_PIECE_FRAMES else finish
-            around = self._surrounded(mel, start, end, late)
+            around = self._surrounded(mel, start, end, late, made)
             ends_here = end == finish
             voice = around[_MARGIN_SAMPLES:-_MARGIN_SAMPLES]
             voice = fade(voice, at_start=start == begin, at_end=ends_here and not goes_on)
@@ -196,7 +212,7 @@ class MandarinVoice:
                 place_words(words.owners, words.ends_hops, start, end),
                 tail=behind if ends_here and goes_on else NOTHING,
             )
-            start, size = end, min(PIECE_FRAMES, 3 * size)
+            start, size = end, min(PIECE_FRAMES, 3 * max(size, FIRST_PIECE_FRAMES))
 
     def _vocode_at_once(
         self,
@@ -208,7 +224,7 @@ class MandarinVoice:
         goes_on: bool,
     ) -> Block:
         """The same as one block, which follows what was said before: there is time."""
-        around = self._surrounded(mel, begin, finish, 0)
+        around = self._surrounded(mel, begin, finish, 0, self._make(mel, begin, finish))
         lead, voice, tail = cut_out(
             around, _MEL_REACH, len(around) // HOP_SAMPLES - _MEL_REACH, opens=True, goes_on=goes_on
         )
@@ -216,26 +232,22 @@ class MandarinVoice:
         heard = place_words(words.owners, words.ends_hops, begin, finish)
         return Block(voice, _mel_of(around), placed, heard, lead, tail)
 
-    def _first_audible(self, mel: Resident, begin: int, finish: int) -> tuple[int, int]:
-        """The frame nearest to where sound begins, and by how many samples that is later."""
-        voice = self.vocode(mel, begin, min(finish, begin + FIRST_PIECE_FRAMES))
-        start = first_audible(voice)
-        if start is None:
-            return begin, 0
-        frames = round(start / HOP_SAMPLES)
-        return begin + frames, start - frames * HOP_SAMPLES
+    def _make(self, mel: Resident, start: int, end: int) -> _Made:
+        """Voice of the frames from `start` to `end` and of a few on both sides."""
+        left, right = max(0, start - _REACH_FRAMES), min(mel.shape[1], end + _REACH_FRAMES)
+        return _Made(left, right, self.vocode(mel, left, right))
 
-    def _surrounded(self, mel: Resident, start: int, end: int, late: int) -> NDArray[np.float32]:
+    def _surrounded(
+        self, mel: Resident, start: int, end: int, late: int, made: _Made
+    ) -> NDArray[np.float32]:
         """Voice from `late` samples behind the frame `start` on to the same behind `end`, with
-        _MARGIN_SAMPLES more on both sides."""
-        reach = _MEL_REACH + 1
-        left, right = max(0, start - reach), min(mel.shape[1], end + reach)
-        voice = self.vocode(mel, left, right)
-        whole = np.pad(
-            voice,
-            ((left - start + reach) * HOP_SAMPLES, (end + reach - right) * HOP_SAMPLES),
-        )
-        first = HOP_SAMPLES + late
+        _MARGIN_SAMPLES more on both sides; of `made` as far as that goes."""
+        if start < made.left or end + _REACH_FRAMES > made.right:
+            made = self._make(mel, start, end)
+        first = (start - _REACH_FRAMES - made.left) * HOP_SAMPLES
+        last = (end + _REACH_FRAMES - made.left) * HOP_SAMPLES
+        whole = np.pad(made.voice, (max(0, -first), max(0, last - len(made.voice))))
+        first = max(0, first) + HOP_SAMPLES + late
         return whole[first : first + (end - start) * HOP_SAMPLES + 2 * _MARGIN_SAMPLES]
 
 

@@ -79,6 +79,7 @@ _DOTTED = re.compile(r"(?:[^\W\d_]\.)+")
 _VOWELS = re.compile(r"[aeiouyà-öø-ÿ]+", re.IGNORECASE)
 _HAN_UNITS = 0.5
 _HAN_BEFORE = 2
+_HAN_LOOKED_AT = 8
 _LETTERS_PER_UNIT = 7
 
 
@@ -241,7 +242,7 @@ class TextChunker:
 
     def _may_begin(self, start: int) -> bool:
         """Whether the word at `start` may be parted from the one before: no number, no name."""
-        last = self._text[:start].split()[-1:]
+        last = self._text[:start].rsplit(None, 1)[-1:]
         letter = self._text[start]
         if not last or not letter.isalpha() or not _is_word(last[0]):
             return False
@@ -250,12 +251,11 @@ class TextChunker:
     def _may_end(self, position: int) -> bool:
         """Whether the word before `position` leans on none that follows, and enough was said."""
         said = self._text[:position]
-        if not said.strip():
+        last = said.rsplit(None, 1)[-1:]
+        if not last or last[0].endswith(".") or _bare(last[0]).lower() in KEEP_WITH_NEXT:
             return False
-        if len(_VOWELS.findall(said)) < self._limits.syllables:
-            return False
-        word = _bare(said.split()[-1]).lower()
-        return word not in KEEP_WITH_NEXT and not word.endswith(".")
+        syllables = self._limits.syllables
+        return not syllables or len(_VOWELS.findall(said)) >= syllables
 
     def _cut_between_characters(self) -> int | None:
         """Where to cut in front of the last two characters, which are Chinese."""
@@ -263,8 +263,8 @@ class TextChunker:
         units = self._units - _HAN_UNITS
         if units >= self._limits.soft_units and self._text[position:] in BREAK_BEFORE_HAN:
             return position
-        run = position
-        while run > 0 and is_han(self._text[run - 1]):
+        run, far = position, max(0, position - _HAN_LOOKED_AT)
+        while run > far and is_han(self._text[run - 1]):
             run -= 1
         if units < self._limits.han_units or position - run < _HAN_BEFORE:
             return None
