@@ -17,7 +17,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from services.tts.letters_en import EnglishLetters, ends_of_spoken_words
+from services.tts.letters_en import EnglishLetters, SpokenPart, ends_of_spoken_words
 from services.tts.phonemes_en import arpabet_spans
 from services.tts.phonemes_espeak import espeak_symbols
 from services.tts.prosody import PLAIN, Prosody
@@ -31,6 +31,8 @@ _BEGIN, _END, _PAD = "^", "$", "_"
 _LONGEST = 160
 """Letters at a time: the compiled voice takes 2400 frames, 28 s at 22 kHz."""
 _NOISE_SEED = 24_000
+# Sound is much the same where frames beyond this are left out.
+_REACH_FRAMES = 32
 _SPEECH_LEVEL = 0.09
 """Root mean square of a sentence, as in the English voice of ours."""
 _SAMPLE_SENTENCE = "The quick brown fox jumps over the lazy dog."
@@ -71,7 +73,7 @@ class PiperVoice:
         self._config = config
         self._letters = EnglishLetters()
         self._gain = np.float32(1.0)
-        (sample,) = self._letters.parts(_SAMPLE_SENTENCE, _LONGEST)
+        (sample,) = self._letters.spoken(_SAMPLE_SENTENCE, _LONGEST)
         self._gain = np.float32(_SPEECH_LEVEL / max(_level(self._synthesise(sample, 1.0)[0]), 1e-3))
 
     def speak(
@@ -79,7 +81,7 @@ class PiperVoice:
     ) -> Iterator[Block]:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
         for part in self._letters.spoken(text, _LONGEST, around):
-            voice, hops = self._synthesise(part.letters, prosody.speed)
+            voice, hops = self._synthesise(part, prosody.speed)
             heard_hops = np.cumsum(hops)
             ends = [int(heard_hops[end]) for end in ends_of_spoken_words(part.letters)]
             spans = arpabet_spans(["", *part.letters, ""], hops)
@@ -87,9 +89,12 @@ class PiperVoice:
             if block is not None:
                 yield block
 
-    def _synthesise(self, letters: str, speed: float) -> tuple[NDArray[np.float32], list[int]]:
-        """Sound [hops * 300] at 24 kHz, and the hops of the beginning, each letter and the end."""
-        ids, owners = self._ids(letters)
+    def _synthesise(self, part: SpokenPart, speed: float) -> tuple[NDArray[np.float32], list[int]]:
+        """Sound [hops * 300] at 24 kHz, and the hops of the beginning, each letter and the end.
+
+        Silence where `part` is not to be heard.
+        """
+        ids, owners = self._ids(part.letters)
         # A generator of its own makes the noise in the voice, and so the voice, repeatable.
         rng = np.random.default_rng(_NOISE_SEED)
         speaker = self._speaker()
@@ -108,9 +113,16 @@ class PiperVoice:
         spread = np.exp(np.repeat(first["log_spreads"][0], frames, axis=0))
         drawn = np.random.default_rng(_NOISE_SEED).standard_normal(latents.shape, np.float32)
         latents += drawn * spread * np.float32(self._config.noise_scale)
-        sound = self._sound.infer({"latents": np.ascontiguousarray(latents.T)[None], **speaker})
-        voice = self._resampled(sound["voice"][0])
-        return voice * self._gain, self._hops(frames, owners, len(letters) + 2, len(voice))
+        by_owner = np.bincount(owners, weights=frames, minlength=len(part.letters) + 2)
+        ends = np.cumsum(by_owner).astype(np.int64)
+        start, stop = _heard_frames(part, ends)
+        made = np.ascontiguousarray(latents[start:stop].T)[None]
+        sound = self._sound.infer({"latents": made, **speaker})["voice"][0]
+        voice = soxr.resample(sound, self._config.sample_rate_hz, SAMPLE_RATE_HZ)
+        before, behind = self._samples(start), self._samples(len(latents) - stop)
+        voice = np.pad(np.asarray(voice, np.float32), (before, behind))
+        voice = np.pad(voice, (0, -len(voice) % HOP_SAMPLES))
+        return voice * self._gain, self._hops(ends, len(voice))
 
     def _ids(self, letters: str) -> tuple[list[int], list[int]]:
         """Numbers of the symbols, a pad behind each, and which letter each belongs to; 0 is the
@@ -130,20 +142,28 @@ class PiperVoice:
         speaker = self._config.speaker
         return {} if speaker is None else {"sid": np.array([speaker], np.int64)}
 
-    def _resampled(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
-        """At 24 kHz, filled up to whole hops."""
-        voice = soxr.resample(sound, self._config.sample_rate_hz, SAMPLE_RATE_HZ)
-        return np.pad(np.asarray(voice, np.float32), (0, -len(voice) % HOP_SAMPLES))
+    def _samples(self, frames: int) -> int:
+        """At 24 kHz."""
+        config = self._config
+        return round(frames * config.hop_samples * SAMPLE_RATE_HZ / config.sample_rate_hz)
 
-    def _hops(
-        self, frames: NDArray[np.int64], owners: Sequence[int], n_owners: int, samples: int
-    ) -> list[int]:
+    def _hops(self, frame_ends: NDArray[np.int64], samples: int) -> list[int]:
         """Frames of the network as hops of ours: every boundary moves to the nearest one."""
-        by_owner = np.bincount(owners, weights=frames, minlength=n_owners)
-        seconds = np.cumsum(by_owner) * self._config.hop_samples / self._config.sample_rate_hz
+        seconds = frame_ends * self._config.hop_samples / self._config.sample_rate_hz
         ends = np.rint(seconds * SAMPLE_RATE_HZ / HOP_SAMPLES).astype(np.int64)
         ends[-1] = samples // HOP_SAMPLES
         return [int(n) for n in np.diff(np.minimum(ends, ends[-1]), prepend=0)]
+
+
+def _heard_frames(part: SpokenPart, letter_ends: NDArray[np.int64]) -> tuple[int, int]:
+    """First frame of what is to be heard of `part` and the one behind, with some around it."""
+    words = ends_of_spoken_words(part.letters)
+    start, stop = 0, int(letter_ends[-1])
+    if part.first:
+        start = max(start, int(letter_ends[words[part.first - 1]]) - _REACH_FRAMES)
+    if part.goes_on:
+        stop = min(stop, int(letter_ends[words[part.stop - 1]]) + _REACH_FRAMES)
+    return start, stop
 
 
 def _level(voice: NDArray[np.float32]) -> float:
