@@ -39,6 +39,9 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
     phrases += chunker.flush()
     assert "".join(phrase.text for phrase in phrases) == text
     assert phrases == phrases_of(text)
+    for number, phrase in enumerate(phrases):
+        rest = "".join(later.text for later in phrases[number + 1 :])
+        assert rest.startswith(phrase.ahead)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,42 @@ def test_first_phrase_is_there_before_the_sentence_ends() -> None:
     long = "I think that the best way to learn a language is to speak it every day with people "
     first = next(phrase for word in long.split(" ") for phrase in chunker.push(word + " "))
     assert first.pause is Pause.NONE
-    assert 4 <= len(first.text.split()) <= 8
+    assert 3 <= len(first.text.split()) <= 6
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "ahead"),
+    [
+        ("The capital of France is Paris.", "The capital of France", " i"),
+        ("There are over 14 million people in Tokyo.", "There are over 14 million", " p"),
+        ("Most museums open in the morning at 9 AM.", "Most museums open", " i"),
+        ("Romeo and Juliet were written long ago.", "Romeo and Juliet", " w"),
+        ("The telephone was invented in 1876 by Bell.", "The telephone", " w"),
+        ("The house stands in New York City today.", "The house stands", " i"),
+        ("We moved to New York City last year.", "We moved to New York City", " l"),
+        ("Bell made it in 1876 by chance.", "Bell made it in 1876 ", "by "),
+        ("He was ill and tired of it.", "He was ill and tired", " o"),  # too short before
+        ("世界上最大的动物是狮子。", "世界上最大的动物", "是狮"),
+        ("学习英语需要大量的练习。", "学习英语", "需要"),
+        ("火车站在北京站。", "火车站在北京站。", ""),
+    ],
+)
+def test_the_first_phrase_ends_after_a_few_words(text: str, first: str, ahead: str) -> None:
+    phrase = phrases_of(text)[0]
+    assert (phrase.text, phrase.ahead) == (first, ahead)
+    assert (phrase.pause is Pause.NONE) == bool(ahead)
+
+
+def test_the_first_phrase_needs_but_a_letter_of_the_next_word() -> None:
+    chunker = TextChunker()
+    pushed = [chunker.push(token) for token in ("The", " capital", " of", " France", " is")]
+    assert [len(phrases) for phrases in pushed] == [0, 0, 0, 0, 1]
+
+
+def test_a_later_phrase_knows_the_whole_next_word() -> None:
+    phrases = phrases_of("The blue whale is the largest animal that has ever lived here.")
+    assert phrases[1].pause is Pause.NONE
+    assert phrases[1].ahead == "lived "
 
 
 def test_exclamation_is_cut_without_waiting_for_the_next_token() -> None:

@@ -19,7 +19,8 @@ from services.tts.mandarin import (
 from services.tts.opening import open_synthesizer
 from services.tts.phonemes_zh import BakerPhonemes
 from services.tts.sound import HOP_SAMPLES, log_mel
-from services.tts.synthesizer import SpeechPiece, Synthesizer
+from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
+from services.tts.text_chunker import Pause, Phrase
 from visavis.engine import open_engine
 
 Bundles = Callable[[str], Path]
@@ -80,6 +81,38 @@ def test_speech_starts_at_once_ends_quietly_and_is_not_clipped(
     assert np.abs(voice).max() < 0.99
     assert abs(voice[0]) < 0.01
     assert abs(voice[-1]) < 0.01
+
+
+@pytest.mark.parametrize("text", ["How are you?", "Feeling fine.", "可以去爬山。", "发展很快。"])
+def test_nobody_waits_for_the_first_sound(synthesizer: Synthesizer, text: str) -> None:
+    voice = voice_of(list(synthesizer.speak(text))) / 32768
+    first = np.flatnonzero(np.abs(voice) > 0.01)[0]
+    assert first <= 0.01 * 24_000
+
+
+@pytest.mark.parametrize(
+    ("start", "ahead", "end"),
+    [("The capital of France", " i", " is Paris."), ("今天晚上", "我应", "我应该做一道烤鸡。")],
+)
+def test_a_sentence_in_two_phrases_is_spoken_as_in_one(
+    synthesizer: Synthesizer, start: str, ahead: str, end: str
+) -> None:
+    answer = synthesizer.answer(SpeechOptions())
+    parts = [list(answer.speak(Phrase(start, Pause.NONE, ahead)))]
+    parts += [list(answer.speak(Phrase(end, Pause.SENTENCE)))]
+    whole = synthesizer.answer(SpeechOptions()).speak(Phrase(start + end, Pause.SENTENCE))
+    one, (first, second) = voice_of(list(whole)), (voice_of(part) for part in parts)
+    assert len(first) + len(second) == pytest.approx(len(one), rel=0.06)
+    alone = synthesizer.answer(SpeechOptions()).speak(Phrase(start, Pause.NONE))
+    assert len(first) < 0.9 * len(voice_of(list(alone))), "no lengthening as before a pause"
+    join = np.concatenate([first[-600:], second[:600]]) / 32768
+    assert np.sqrt(np.mean(join.reshape(-1, 240) ** 2, axis=1)).min() > 0.005
+    spans = [span for part in parts for piece in part for span in piece.phonemes]
+    position = 0
+    for span in spans:
+        assert span.start_samples == position
+        position += span.duration_samples
+    assert not any(span.symbol == "sil" for span in spans[1:-1])
 
 
 def test_both_voices_are_equally_loud(synthesizer: Synthesizer) -> None:
