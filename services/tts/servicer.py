@@ -25,7 +25,8 @@ from services.tts.session import Session
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
 from services.tts.speech_lane import SpeechLane
-from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
+from services.tts.speech_options import SpeechOptions
+from services.tts.synthesizer import SpeechPiece, Synthesizer
 from services.tts.voices import VOICES, VoiceInfo, voices_for
 from visavis.bus import Bus
 from visavis.clock import Clock, MonotonicClock

@@ -13,7 +13,8 @@ from services.tts.ledger import TurnLedger
 from services.tts.phrase_feed import TextFeed, cut_phrases
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
 from services.tts.speech_lane import SpeechLane
-from services.tts.synthesizer import SpeechOptions, SpeechPiece
+from services.tts.speech_options import SpeechOptions
+from services.tts.synthesizer import SpeechPiece
 from visavis.bus import Bus, Subscription
 from visavis.clock import Clock
 from visavis.credit import CreditWindow

@@ -10,7 +10,8 @@ from typing import cast
 from services.tts.ledger import TurnLedger
 from services.tts.phrase_cache import PhraseCache
 from services.tts.sound import SAMPLE_RATE_HZ
-from services.tts.synthesizer import Answer, SpeechOptions, SpeechPiece, Synthesizer
+from services.tts.speech_options import SpeechOptions
+from services.tts.synthesizer import Answer, SpeechPiece, Synthesizer
 from services.tts.text_chunker import Phrase
 from visavis.engine import EngineLane, EngineState
 

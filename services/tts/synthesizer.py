@@ -20,30 +20,25 @@ from services.tts.phrase_cache import PhraseCache, PhraseKey
 from services.tts.phrase_feed import phrases_of
 from services.tts.prosody import (
     CONTROL_NAMES,
-    ENERGY_LIMITS,
-    PITCH_RANGE_LIMITS,
     PLAIN,
     SPEED_LIMITS,
     Prosody,
-    check_factor,
     needs,
     prosody_of,
 )
 from services.tts.script_runs import split_by_script
 from services.tts.sentence import Sentence
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silence, to_pcm
+from services.tts.speech_options import SpeechOptions
 from services.tts.surroundings import ALONE, Surroundings
 from services.tts.text_chunker import Pause, Phrase
 from services.tts.text_cleaner import clean
-from services.tts.voices import VOICES, VoiceInfo, language_of, voice_named, voices_for
+from services.tts.voices import VOICES, VoiceInfo, voice_named, voices_for
 from services.tts.word_ends import WordEnd, ends_of_words
 from visavis.engine import Engine, EngineState, joined_state
-from visavis.errors import InvalidInputError
 from visavis.media import PhonemeSpan, TextMark
-from visavis.styles import NEUTRAL, checked_style
+from visavis.styles import NEUTRAL
 
-MIN_SPEED, MAX_SPEED = 0.5, 2.0
-MAX_VOLUME = 2.0
 # The first piece leaves early; the others are a quarter of a second.
 _FIRST_PIECE_HOPS = 8
 _PIECE_HOPS = 20
@@ -65,50 +60,6 @@ class Voice(Protocol):
         first block has a lead where the voice could mind what was before, the last one a tail
         where it could mind that the sentence goes on.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class SpeechOptions:
-    """How an answer is spoken. Check with `checked` before use."""
-
-    language: str = ""
-    """Of text whose script does not tell, such as digits alone."""
-    voice: str = ""
-    speed: float = 1.0
-    volume: float = 1.0
-    style: str = ""
-    """What the answer begins with; tags in its text change it."""
-    pitch_range: float = 1.0
-    energy: float = 1.0
-
-    @property
-    def prosody(self) -> Prosody:
-        """What is asked for on top of the style."""
-        return Prosody(speed=self.speed, pitch_range=self.pitch_range, energy=self.energy)
-
-    def checked(self, voices: Sequence[VoiceInfo] = VOICES) -> SpeechOptions:
-        """These options with a plain language.
-
-        Raises InvalidInputError or UnknownNameError; the former, too, where the voice cannot do
-        what is asked for by number.
-        """
-        check_factor("speed", self.speed, (MIN_SPEED, MAX_SPEED))
-        check_factor("volume", self.volume, (0.0, MAX_VOLUME))
-        check_factor("pitch_range", self.pitch_range, PITCH_RANGE_LIMITS)
-        check_factor("energy", self.energy, ENERGY_LIMITS)
-        checked_style(self.style)
-        language = language_of(self.language)
-        if self.voice:
-            languages = voice_named(self.voice, voices).languages
-            if not self.language:
-                language = languages[0]
-        voice = voice_named(self.voice, voices) if self.voice else voices_for(language)[0]
-        for name in sorted(self.prosody.controls() - voice.controls):
-            raise InvalidInputError(
-                f"{name}: voice {voice.name!r} cannot change {CONTROL_NAMES[name]}; it can change "
-                + " and ".join(CONTROL_NAMES[control] for control in sorted(voice.controls))
-            )
-        return replace(self, language=language)
 
 
 @dataclass(frozen=True, slots=True)

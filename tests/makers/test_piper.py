@@ -16,7 +16,8 @@ from services.tts.phonemes_espeak import espeak_symbols
 from services.tts.piper import PiperConfig, PiperVoice
 from services.tts.prosody import Prosody
 from services.tts.sound import HOP_SAMPLES
-from services.tts.synthesizer import SpeechOptions, Synthesizer
+from services.tts.speech_options import SpeechOptions
+from services.tts.synthesizer import Synthesizer
 from services.tts.voices import VOICES
 from tests.makers.compiling import compile_plans
 from tests.makers.small_voice import STRIDE, small_voice, write_voice

@@ -11,8 +11,9 @@ import pytest
 from services.tts.phrase_feed import cut_phrases, phrases_of
 from services.tts.prosody import PLAIN, Prosody, needs, prosody_of, styles_within
 from services.tts.sound import Block
+from services.tts.speech_options import SpeechOptions
 from services.tts.surroundings import ALONE, Surroundings
-from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
+from services.tts.synthesizer import SpeechPiece, Synthesizer
 from services.tts.text_chunker import Pause
 from services.tts.voice_source import bent_melody, with_prosody
 from services.tts.voices import VOICES

@@ -11,7 +11,7 @@ import pytest
 
 from services.tts.session import Session
 from services.tts.speech_lane import SpeechLane
-from services.tts.synthesizer import SpeechOptions
+from services.tts.speech_options import SpeechOptions
 from tests.fakes import ManualClock
 from tests.tts.fakes import word_synthesizer
 from visavis.bus import Bus, Subscription

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from services.tts.sound import HOP_SAMPLES
-from services.tts.synthesizer import SpeechOptions, SpeechPiece
+from services.tts.speech_options import SpeechOptions
+from services.tts.synthesizer import SpeechPiece
 from services.tts.text_chunker import Pause, Phrase
 from tests.tts.fakes import HOPS_PER_WORD, word_synthesizer
 from visavis.errors import InvalidInputError, UnknownNameError

@@ -19,7 +19,8 @@ from services.tts.mandarin import (
 from services.tts.opening import open_synthesizer
 from services.tts.phonemes_zh import BakerPhonemes
 from services.tts.sound import HOP_SAMPLES, log_mel
-from services.tts.synthesizer import SpeechOptions, SpeechPiece, Synthesizer
+from services.tts.speech_options import SpeechOptions
+from services.tts.synthesizer import SpeechPiece, Synthesizer
 from services.tts.text_chunker import Pause, Phrase
 from visavis.engine import open_engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.tts.synthesizer import SpeechOptions
+from services.tts.speech_options import SpeechOptions
 from services.tts.text_chunker import Pause, Phrase
 from services.tts.word_ends import (
     ends_of_words,
