@@ -12,10 +12,12 @@ from gateway.answers.questions import normalised
 from gateway.words import words_of
 
 BUILT_IN: dict[str, tuple[str, ...]] = {
-    "en": ("Well,", "Let me see,", "Hm,", "Let me think,", "So,"),
-    "zh": ("嗯，", "这个嘛，", "我想想，", "让我想一下，"),
+    "en": ("Well,", "Let me see,", "Hmm,", "Let me think,", "So,"),
+    "zh": ("这个嘛，", "那么，", "我想想，", "让我想一下，"),
 }
-"""By language; where nothing else is written down."""
+"""By language; where nothing else is written down. Our voices say them well: of "Hm," the English
+one makes a cough, of "嗯，" the Mandarin one a tenth of a second.
+"""
 
 # Shorter turns ("Why?", "再见") are answered as shortly as they are put. A Chinese word is a
 # character here.

@@ -91,4 +91,4 @@ def test_openers_are_prerendered_and_have_defaults(tmp_path: Path) -> None:
     own = '[[openers]]\nlanguage = "de"\ntexts = ["Tja,"]\n[[openers]]\nlanguage = "zh"\n'
     lists = read_book(written(tmp_path, own)).opener_lists
     assert lists[0].phrases == ("Tja,",)
-    assert "嗯，" in lists[1].phrases
+    assert "这个嘛，" in lists[1].phrases
