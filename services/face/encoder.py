@@ -37,6 +37,7 @@ _VP8_OPTIONS = {
     "undershoot-pct": "95",
     "noise-sensitivity": "0",
     "max-intra-rate": "400",
+    "qmin": "8",
 }
 
 

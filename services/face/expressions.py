@@ -55,6 +55,8 @@ def offsets_of(style: str) -> NDArray[np.float32]:
 
 def express(pose: NDArray[np.float32], offsets: NDArray[np.float32]) -> NDArray[np.float32]:
     """The pose with an expression: lids come down by their share of what was open."""
+    if not offsets.any():
+        return pose.copy()
     out = pose + offsets
     out[_LIDS] = pose[_LIDS] + offsets[_LIDS] * (1 - pose[_LIDS])
     return np.asarray(out, np.float32)
@@ -93,4 +95,5 @@ class Expressions:
         self._follow(NEUTRAL, self._resting)
 
     def _follow(self, style: str, share: float) -> None:
-        self.offsets = self.offsets + np.float32(share) * (offsets_of(style) - self.offsets)
+        if style != NEUTRAL or self.offsets.any():
+            self.offsets = self.offsets + np.float32(share) * (offsets_of(style) - self.offsets)

@@ -122,19 +122,20 @@ class Motion:
         slot, into = divmod(frame, slot_frames)
         # A saccade of this size takes about 50 ms: one frame lies between two fixations.
         mix = {0: 0.6}.get(into, 1.0)
-        before, after = self._fixation(slot - 1, speech), self._fixation(slot, speech)
-        tremor = [self._draw(_Channel.TREMOR, 2 * (frame // 11) + axis) - 0.5 for axis in (0, 1)]
-        x, y = before + mix * (after - before) + 0.025 * np.array(tremor)
-        # The eyes turn against the head, so that they stay on the camera while it sways.
-        out[POSE_INDEX["gaze_x"]] = x - 1.2 * out[POSE_INDEX["yaw"]]
-        out[POSE_INDEX["gaze_y"]] = y - 1.2 * out[POSE_INDEX["pitch"]]
+        looks = zip(self._fixation(slot - 1, speech), self._fixation(slot, speech), strict=True)
+        for axis, (before, after) in enumerate(looks):
+            tremor = self._draw(_Channel.TREMOR, 2 * (frame // 11) + axis) - 0.5
+            at = before + mix * (after - before) + 0.025 * tremor
+            # The eyes turn against the head, so that they stay on the camera while it sways.
+            name, turned = (("gaze_x", "yaw"), ("gaze_y", "pitch"))[axis]
+            out[POSE_INDEX[name]] = at - float(1.2 * out[POSE_INDEX[turned]])
 
-    def _fixation(self, slot: int, speech: float) -> NDArray[np.float64]:
+    def _fixation(self, slot: int, speech: float) -> tuple[float, float]:
         """Where the eyes rest: mostly on the camera, now and then beside it."""
         chance, x, y = (self._draw(_Channel.GAZE, 3 * slot + part) for part in range(3))
         away = chance < 0.22
         reach = (0.32 if away else 0.07) * (1.0 - 0.4 * speech)
-        return np.array([2 * x - 1, 0.6 * (2 * y - 1)]) * reach
+        return (2 * x - 1) * reach, 0.6 * (2 * y - 1) * reach
 
     def _blink(self, frame: int) -> float:
         slot_frames = round(_BLINK_SLOT_S * self.fps)
@@ -174,13 +175,14 @@ class Motion:
     def _draw(self, channel: _Channel, index: int) -> float:
         """The index-th number of a channel, uniform in 0..1. The index may be negative."""
         block, place = divmod(index, _DRAWS_PER_BLOCK)
-        return float(self._block(int(channel), block)[place])
+        return self._block(int(channel), block)[place]
 
-    def _draw_block(self, channel: int, block: int) -> NDArray[np.float64]:
+    def _draw_block(self, channel: int, block: int) -> list[float]:
         """Philox is a generator with a counter, so it can start at any block."""
         key = self.seed % 2**64 + (channel << 64)
         bits = np.random.Philox(key=key, counter=(block % 2**64) << 128)
-        return np.random.Generator(bits).random(_DRAWS_PER_BLOCK)
+        numbers: list[float] = np.random.Generator(bits).random(_DRAWS_PER_BLOCK).tolist()
+        return numbers
 
 
 def _blink_at(frame: int) -> float:

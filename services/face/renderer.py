@@ -36,6 +36,8 @@ _LOWER_LIP = np.array(topology.LOWER_LIP_ROWS, np.int32)
 _MOUTH = np.array([topology.UPPER_INNER_LIP, topology.LOWER_INNER_LIP])
 _RIGHT_EYE = np.array([topology.RIGHT_UPPER_LID, topology.RIGHT_LOWER_LID])
 _LEFT_EYE = np.array([topology.LEFT_UPPER_LID, topology.LEFT_LOWER_LID])
+_EYES = (_RIGHT_EYE, _LEFT_EYE[:, ::-1])
+"""Rims of each eye from the right corner to the left, as those of the mouth."""
 
 
 class Renderer:
@@ -60,6 +62,8 @@ class Renderer:
         self._bounds = np.zeros(5)
         self._table = np.zeros((2, TABLE))
         self._lip_depth = float(self._mesh.depth[_MOUTH[0]].mean())
+        self._eye_depths = [float(self._mesh.depth[eye[0]].mean()) for eye in _EYES]
+        self._to_local = (self._frame.axes.T / self._frame.eye_distance).tolist()
         lip = avatar.colour_at(topology.LOWER_LIP_ROWS[1][3:8])
         self._openings = [(_MOUTH.ravel(), (lip * 0.35).astype(np.uint8))]
         for eye, skin in (
@@ -142,7 +146,7 @@ class Renderer:
         unit = frame.eye_distance
         a, b, c, d, e, f = self._to_rest(avatar.mouth_middle, self._lip_depth - 0.04 * unit)
         c, f = c - avatar.mouth_middle[0], f - avatar.mouth_middle[1]
-        (ux, uy), (vx, vy) = (frame.axes.T / unit).tolist()
+        (ux, uy), (vx, vy) = self._to_local
         jaw, pucker = _limited(pose, "jaw_open"), _limited(pose, "pucker")
         lower_edge = 0.018 + 0.275 * jaw * (1 - 0.8 * _limited(pose, "lips_closed"))
         parameters = np.zeros(mouth.MOUTH_PARAMETERS)
@@ -165,11 +169,11 @@ class Renderer:
     ) -> None:
         unit = self._frame.eye_distance
         reach = _GAZE_REACH * unit * TEXTURE_SCALE
-        eyes = (_RIGHT_EYE, _LEFT_EYE[:, ::-1])
         blink_left, blink_right = _lids(pose)
-        for eye, iris, shut in zip(eyes, self._avatar.iris, (blink_right, blink_left), strict=True):
+        for eye, depth, iris, shut in zip(
+            _EYES, self._eye_depths, self._avatar.iris, (blink_right, blink_left), strict=True
+        ):
             opening_table(places[eye[0]], places[eye[1]], self._bounds, self._table)
-            depth = float(self._mesh.depth[eye[0]].mean())
             a, b, c, d, e, f = (TEXTURE_SCALE * term for term in self._to_rest(iris, depth))
             shift = (TEXTURE_SCALE - 1) / 2
             parameters = np.zeros(EYE_PARAMETERS)
