@@ -37,6 +37,8 @@ CONTEXT_FRAMES = 24
 # Small at first, so that sound leaves early; then larger, so that less is computed twice.
 FIRST_PIECE_FRAMES = 12
 PIECE_FRAMES = 64
+MAX_PIECE_FRAMES = 192
+"""With their context they are within what the compiled vocoder takes, 256 frames."""
 MIN_FRAMES = 10
 """Fewer, and the vocoder's reflection at the edges has nothing to reflect."""
 MAX_FRAMES = 2048
@@ -235,7 +237,9 @@ class MandarinVoice:
     def _make(self, mel: Resident, start: int, end: int) -> _Made:
         """Voice of the frames from `start` to `end` and of a few on both sides."""
         left, right = max(0, start - _REACH_FRAMES), min(mel.shape[1], end + _REACH_FRAMES)
-        return _Made(left, right, self.vocode(mel, left, right))
+        steps = range(left, right, MAX_PIECE_FRAMES)
+        parts = [self.vocode(mel, at, min(right, at + MAX_PIECE_FRAMES)) for at in steps]
+        return _Made(left, right, np.concatenate(parts))
 
     def _surrounded(
         self, mel: Resident, start: int, end: int, late: int, made: _Made

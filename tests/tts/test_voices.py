@@ -18,11 +18,13 @@ from services.tts.mandarin import (
 )
 from services.tts.opening import open_synthesizer
 from services.tts.phonemes_zh import BakerPhonemes
+from services.tts.prosody import Prosody
 from services.tts.sound import HOP_SAMPLES, log_mel
 from services.tts.speech_options import SpeechOptions
+from services.tts.surroundings import Surroundings
 from services.tts.synthesizer import SpeechPiece, Synthesizer
 from services.tts.text_chunker import Pause, Phrase
-from visavis.engine import open_engine
+from visavis.engine import Resident, open_engine
 
 Bundles = Callable[[str], Path]
 
@@ -160,6 +162,22 @@ def test_mandarin_pieces_equal_the_whole(mandarin: MandarinVoice) -> None:
         np.concatenate([block.mel for block in blocks])[4:-4], log_mel(voice)[4:-4], atol=0.2
     )
     assert np.abs(voice[inner]).max() > 0.05
+
+
+def test_a_long_phrase_that_goes_on_stays_within_the_compiled_vocoder(
+    mandarin: MandarinVoice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, vocode = [], mandarin.vocode
+
+    def counted(mel: Resident, first: int, end: int) -> np.ndarray:
+        made.append(end - first + 2 * CONTEXT_FRAMES)
+        return vocode(mel, first, end)
+
+    monkeypatch.setattr(mandarin, "vocode", counted)
+    text, around = "我们一起去公园散步吧" * 3, Surroundings(before="今天天气很好")
+    (block,) = mandarin.speak(text, Prosody(speed=0.6), around)
+    assert len(block.mel) > 256 >= max(made)
+    assert len(block.voice) == len(block.mel) * HOP_SAMPLES
 
 
 def test_long_mandarin_is_split_and_stays_within_the_decoder(mandarin: MandarinVoice) -> None:
