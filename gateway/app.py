@@ -42,7 +42,7 @@ Speak or type to a face, and it answers with voice and lips in step.
 1. `POST /v1/sessions` makes a session.
 2. Media: `POST …/webrtc` with an SDP offer, or the WebSocket `…/media?role=speaker|viewer`
    (fragmented mp4 with H.264 and AAC to the client; the speaker's microphone as binary
-   messages of 16-bit little-endian mono PCM at 16 kHz, 20 ms each).
+   messages of 16-bit little-endian mono PCM at 16 kHz, 16 to 20 ms each).
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
    `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `warning`, `pong`; client
    to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,

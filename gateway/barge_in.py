@@ -23,7 +23,8 @@ from gateway.echo import EchoGuard
 _CLOSURE_S = 0.08
 # Of the loudest that was heard since the sound began: -12 dB.
 _STILL_THERE = 0.25
-_REMEMBERED_CHUNKS = 256
+# Of 10 ms each: longer than a sound is judged.
+_REMEMBERED_CHUNKS = 512
 # How often, and on how much sound, a voice is looked for in an echo.
 _ECHO_EVERY_S = 0.06
 _NEWEST_S = 0.2

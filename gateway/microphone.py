@@ -18,7 +18,8 @@ CHUNK_LIMIT_BYTES = 2 * RATE_HZ
 STALE_S = 2.0
 # How far a client's sound may run ahead of real time before it is dropped.
 AHEAD_S = 3.0
-_REMEMBERED = 3000
+# Chunks of 10 ms: a minute.
+_REMEMBERED = 6000
 
 
 class MicrophoneTakenError(Exception):
@@ -93,6 +94,6 @@ def pcm_of_message(payload: bytes) -> NDArray[np.int16]:
     if len(payload) > CHUNK_LIMIT_BYTES:
         raise InvalidInputError(
             f"sound: {len(payload)} bytes in one message, at most {CHUNK_LIMIT_BYTES} "
-            "(one second of 16 kHz mono) are allowed; 20 ms is best"
+            "(one second of 16 kHz mono) are allowed; 16 to 20 ms are best"
         )
     return np.frombuffer(payload, dtype="<i2").astype(np.int16, copy=False)

@@ -1,8 +1,9 @@
-/** Runs on the audio thread: microphone samples to 20 ms packets of 16 kHz s16le. */
+/** Runs on the audio thread: microphone samples to 16 ms packets of 16 kHz s16le. */
 import { Resampler } from "./resampler.js";
 
 const RATE_HZ = 16_000;
-const PACKET_SAMPLES = RATE_HZ / 50;
+/** Two fill what is listened to at a time: no sound waits for the rest of a packet. */
+const PACKET_SAMPLES = 256;
 
 class MicrophoneProcessor extends AudioWorkletProcessor {
   #resampler = new Resampler(sampleRate, RATE_HZ);

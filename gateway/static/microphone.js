@@ -88,7 +88,7 @@ export class Microphone extends EventTarget {
     if (this.track) this.track.enabled = !muted;
   }
 
-  /** Sends 20 ms of s16le 16 kHz mono at a time to onPacket(ArrayBuffer). */
+  /** Sends 16 ms of s16le 16 kHz mono at a time to onPacket(ArrayBuffer). */
   async startPcm(onPacket) {
     const context = this.#context;
     await context.audioWorklet.addModule(new URL("./mic_worklet.js", import.meta.url));

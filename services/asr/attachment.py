@@ -15,8 +15,8 @@ from visavis.subjects import Kind
 
 log = logging.getLogger(__name__)
 
-# A second of 20 ms chunks and some: later sound is worth less than newer sound.
-MIC_CHUNKS_WAITING = 64
+# A second of 10 ms chunks and some: later sound is worth less than newer sound.
+MIC_CHUNKS_WAITING = 128
 # A microphone that falls silent without a word (muted, gone) must not leave an
 # utterance open: missing sound counts as silence.
 _PATIENCE_S = 0.3
