@@ -113,7 +113,8 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     await server.start()
     registration: Registration | None = None
     try:
-        await service.load()
+        if not await _loaded(service, stop):
+            return
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
         reach = settings.advertise or settings.host
@@ -141,6 +142,20 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         await service.close()
         if bus is not None:
             await bus.close()
+
+
+async def _loaded(service: Service, stop: asyncio.Event) -> bool:
+    """Load `service`; False if the process was told to end before that was done."""
+    loading, stopping = asyncio.create_task(service.load()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if loading.done():
+            loading.result()
+        return loading.done()
+    finally:
+        loading.cancel()
+        stopping.cancel()
+        await asyncio.gather(loading, stopping, return_exceptions=True)
 
 
 def _bind(server: grpc.aio.Server, settings: ServiceSettings) -> int:

@@ -8,6 +8,8 @@ from enum import StrEnum
 from visavis.errors import InvalidInputError
 
 PREFIX = "vv"
+STARTING = f"{PREFIX}.starting"
+"""What a service is busy with before it is ready, see `visavis/starting.py`."""
 _TURN_DIGITS = 10  # of a uint32
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -17,7 +17,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -59,11 +59,14 @@ class LlamaCppBackend:
         context_tokens: int,
         threads: int = 1,
         device: str = "cpu",
+        choose_file: Callable[[Path], Awaitable[Path]] | None = None,
     ) -> None:
+        """`choose_file` is asked, as the model is loaded, which file to take for `model_file`."""
         self.model = model
         self.slots = slots
         self.context_tokens = context_tokens
         self._file = model_file
+        self._choose_file = choose_file
         self._threads = threads
         self.device = device
         self._api_key = secrets.token_urlsafe(24)
@@ -76,6 +79,8 @@ class LlamaCppBackend:
 
     async def load(self) -> None:
         _check_file(self._file)
+        if self._choose_file is not None:
+            self._file = await self._choose_file(self._file)
         self._server = await asyncio.to_thread(self._start)
         self._tokenizer = httpx.Client(
             base_url=self._server.listening_address,

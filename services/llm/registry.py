@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from services.llm.backend import TextBackend
+from services.llm.backend import TellStarting, TextBackend
 from services.llm.settings import LlmSettings
 from visavis.errors import SettingsError
 
 
-def _llamacpp(settings: LlmSettings) -> TextBackend:
+def _llamacpp(settings: LlmSettings, tell: TellStarting) -> TextBackend:
+    from services.llm.cpu_weights import lay_out
     from services.llm.llamacpp import LlamaCppBackend
     from visavis.models import bundle_path, profile
 
     model = settings.model or profile(settings.profile)["llm"][0]
+    laid_out = settings.weights_layout == "cpu" and settings.device == "cpu"
     return LlamaCppBackend(
         bundle_path(model, settings.model_dir) / "model.gguf",
         model=model,
@@ -22,10 +25,11 @@ def _llamacpp(settings: LlmSettings) -> TextBackend:
         context_tokens=settings.context_tokens,
         threads=settings.threads,
         device=settings.device,
+        choose_file=functools.partial(lay_out, bundle=model, tell=tell) if laid_out else None,
     )
 
 
-def _openai(settings: LlmSettings) -> TextBackend:
+def _openai(settings: LlmSettings, tell: TellStarting) -> TextBackend:
     from services.llm.openai_compatible import OpenAiCompatibleBackend
 
     return OpenAiCompatibleBackend(
@@ -40,7 +44,7 @@ def _openai(settings: LlmSettings) -> TextBackend:
     )
 
 
-def _tensorrt_llm(settings: LlmSettings) -> TextBackend:
+def _tensorrt_llm(settings: LlmSettings, tell: TellStarting) -> TextBackend:
     from services.llm.tensorrt_llm import KvCacheLimits, TensorRtLlmBackend
 
     if settings.device not in ("cuda", "cuda:0"):
@@ -67,19 +71,22 @@ def _tensorrt_llm(settings: LlmSettings) -> TextBackend:
     )
 
 
-_FACTORIES: Mapping[str, Callable[[LlmSettings], TextBackend]] = {
+_FACTORIES: Mapping[str, Callable[[LlmSettings, TellStarting], TextBackend]] = {
     "llamacpp": _llamacpp,
     "openai": _openai,
     "tensorrt_llm": _tensorrt_llm,
 }
 
 
-def open_backend(settings: LlmSettings) -> TextBackend:
-    """The backend that `settings.backend` names, not loaded yet.
+async def _tell_nobody(_: str) -> None: ...
+
+
+def open_backend(settings: LlmSettings, tell: TellStarting = _tell_nobody) -> TextBackend:
+    """The backend that `settings.backend` names, not loaded yet; long loading is told of.
 
     Raises SettingsError for an unknown name, ModelStoreError if the bundle is not pulled.
     """
     factory = _FACTORIES.get(settings.backend)
     if factory is None:
         raise SettingsError(f"backend: {settings.backend!r} is none of {', '.join(_FACTORIES)}")
-    return factory(settings)
+    return factory(settings, tell)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -25,6 +26,7 @@ from visavis.clock import Clock, MonotonicClock
 from visavis.engine import EngineState
 from visavis.errors import InvalidInputError, OutOfOrderError
 from visavis.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
+from visavis.starting import tell_starting
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 
 _ROLES: Mapping[int, Role] = {
@@ -50,7 +52,9 @@ class LlmService:
         backend: TextBackend | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._backend = backend or open_backend(settings)
+        self._backend = backend or open_backend(
+            settings, functools.partial(tell_starting, bus, self.name)
+        )
         generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
         self._reading: asyncio.Task[None] | None = None
         self._servicer = LanguageModelServicer(generator, self._backend, bus, instance)

@@ -39,6 +39,11 @@ class LlmSettings(ServiceSettings):
         "openai: the server's model name, empty: its first; "
         "tensorrt_llm: directory of a checkpoint",
     )
+    weights_layout: Literal["cpu", "published"] = Field(
+        "cpu",
+        description="llamacpp on a CPU: weights laid out once for its fast kernels, kept in the "
+        "cache; published: used as they were pulled",
+    )
     url: str = Field("", description="openai: base of the API, e.g. http://127.0.0.1:8000/v1")
     api_key: SecretStr = Field(SecretStr(""), description="openai: key, if the server wants one")
     connect_timeout_s: float = Field(5.0, gt=0, description="openai: longest wait for a connection")

@@ -6,8 +6,10 @@
 For each language model: our stack (with a face), then Pipecat (without one) with Silero alone
 ("vad") and with smart-turn ("smart"). Both hear the same clips in real time with true silence
 after them, answer at temperature 0 with the same persona and length limit, begin a new
-conversation after so many turns, and are interrupted by the same sentences. Not a test: it
-prints ratios, ours by theirs.
+conversation after so many turns, and are interrupted by the same sentences. Pipecat's language
+model reads the file that ours reads, laid out for the CPU, unless `--weights published` has it
+read the one that was pulled; the report names the file of each. Not a test: it prints ratios,
+ours by theirs.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +46,7 @@ from visavis.cli.weights import pull_profile
 from visavis.client import GatewayClient
 from visavis.errors import InvalidInputError, VisavisError
 from visavis.models import bundle_path
+from visavis.plans.weights.prepared import laid_out_file
 from visavis.stack.location import log_dir
 from visavis.stack.supervisor import Stack, StackOptions
 
@@ -56,6 +60,13 @@ _AGENT_MARGIN_S = 600.0
 _UNITS = {"cpu_s": 1.0, "memory_bytes": 1e-6}
 
 
+class Weights(StrEnum):
+    """What Pipecat's language model reads."""
+
+    SAME = "same"
+    PUBLISHED = "published"
+
+
 @dataclass(frozen=True)
 class Plan:
     """What both are asked."""
@@ -65,6 +76,7 @@ class Plan:
     listen_s: float
     turns_per_session: int
     max_tokens: int
+    pipecat_weights: Weights
 
 
 @dataclass
@@ -72,6 +84,8 @@ class Side:
     """What one of the two did."""
 
     name: str
+    weights: str
+    """Name of the file that its language model reads."""
     turns: list[TurnFigures]
     interruptions: list[Interruption]
     notes: list[str] = field(default_factory=list)
@@ -79,6 +93,7 @@ class Side:
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
+            "weights": self.weights,
             "figures": compared(self.turns, self.interruptions),
             "asked": len(self.turns),
             "counted": sum(turn.counted for turn in self.turns),
@@ -97,6 +112,9 @@ def main(
     listen_s: Annotated[float, typer.Option(help="Each answer is cut after so long.")] = 3.0,
     turns_per_session: Annotated[int, typer.Option(min=1)] = 10,
     max_tokens: Annotated[int, typer.Option(help="Longest answer, for both.")] = 80,
+    weights: Annotated[
+        Weights, typer.Option(help="Pipecat's language model: the same file as ours, or as pulled.")
+    ] = Weights.SAME,
     venv: Annotated[Path | None, typer.Option(help="Pipecat's environment.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write all figures.")] = None,
 ) -> None:
@@ -111,7 +129,7 @@ def main(
     asked = chosen_clips(clips, "en", count, "tiny", console)
     into = load_clips(ready_set("interruptions", "tiny", console))
     repeated = [into[i % len(into)] for i in range(interruptions)]
-    plan = Plan(asked, repeated, listen_s, turns_per_session, max_tokens)
+    plan = Plan(asked, repeated, listen_s, turns_per_session, max_tokens, weights)
     result: dict[str, Any] = {"machine": machine(), "questions": len(asked), "models": {}}
     with tempfile.TemporaryDirectory(prefix="visavis-peer-") as folder:
         for model in chosen:
@@ -145,7 +163,7 @@ def _ours(model: str, plan: Plan, folder: Path, console: Console) -> Side:
                 run = await LatencyBench(client, processes, latency, lambda _: None).run(plan.clips)
                 into = BargeInBench(client, lambda _: None, "webrtc")
                 cut = await into.run([("interruption", clip) for clip in plan.interruptions])
-        return Side("visavis", run.turns, cut, run.notes)
+        return Side("visavis", ours_file(model).name, run.turns, cut, run.notes)
 
     with console.status(f"{model}: visavis, {len(plan.clips)} questions …"):
         return asyncio.run(run())
@@ -175,16 +193,27 @@ def _theirs(
     told = json.loads(result_path.read_text(encoding="utf-8"))
     return Side(
         f"Pipecat, {mode}",
+        theirs_file(model, plan.pipecat_weights).name,
         [turn_of(one) for one in told if one["kind"] == "question"],
         [interruption_of(one) for one in told if one["kind"] == "interruption"],
     )
+
+
+def ours_file(model: str) -> Path:
+    """What our service loads by default: it has been made by then, this finds it."""
+    return laid_out_file(bundle_path(model) / "model.gguf", model)
+
+
+def theirs_file(model: str, weights: Weights) -> Path:
+    """What Pipecat's language model loads."""
+    return ours_file(model) if weights is Weights.SAME else bundle_path(model) / "model.gguf"
 
 
 def _job(model: str, mode: str, plan: Plan, folder: Path) -> dict[str, Any]:
     settings = LlmSettings.model_validate({})
     return {
         "mode": mode,
-        "gguf": str(bundle_path(model) / "model.gguf"),
+        "gguf": str(theirs_file(model, plan.pipecat_weights)),
         "moonshine": str(bundle_path(RECOGNISER)),
         "voice": str(bundle_path(VOICE) / "hibari-durations.onnx"),
         "threads": 1,
@@ -220,7 +249,8 @@ def summary(model: str, side: Side) -> str:
     told = side.to_dict()
     figure = _spread(told["figures"]["first_sample_leaves"], "")
     notes = "".join(f" ({note})" for note in side.notes)
-    return f"{model}, {side.name}: {told['counted']} of {told['asked']} counted, {figure} s{notes}"
+    counted = f"{told['counted']} of {told['asked']} counted"
+    return f"{model} ({side.weights}), {side.name}: {counted}, {figure} s{notes}"
 
 
 def table(model: str, sides: Sequence[dict[str, Any]]) -> Table:

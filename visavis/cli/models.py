@@ -28,6 +28,7 @@ from visavis.models.installed import inspect
 from visavis.models.listing import ROLES, Catalog, default_catalog
 from visavis.models.location import model_dir as default_model_dir
 from visavis.models.store import Pulled
+from visavis.plans.weights.prepared import KeptWeights, kept_weights
 
 models_app = typer.Typer(
     name="models",
@@ -171,6 +172,19 @@ def _show_list(model_dir: Path | None) -> None:
         )
     console.print(table)
     console.print(_profiles_table(catalog))
+    if kept := list(kept_weights()):
+        console.print(_kept_table(kept))
+
+
+def _kept_table(kept: Sequence[KeptWeights]) -> Table:
+    """Files made of bundles when a service first loaded them; removed, they are made again."""
+    folder = kept[0].path.parents[1]
+    table = Table(title=f"Laid out for this processor, in {folder}", title_justify="left")
+    table.add_column("bundle", no_wrap=True)
+    table.add_column("MB", justify="right", no_wrap=True)
+    for weights in kept:
+        table.add_row(weights.bundle, f"{weights.size_bytes / 1e6:,.0f}")
+    return table
 
 
 def _profiles_table(catalog: Catalog) -> Table:

@@ -21,6 +21,8 @@ from visavis.stack.process import State
 from visavis.stack.supervisor import SERVICES, Stack, StackOptions
 
 _REFRESH_S = 1.0
+_LOOK_S = 0.2
+_STARTING = "Starting the bus, four services and the gateway …"
 _COLOURS = {
     State.READY: "green",
     State.STARTING: "yellow",
@@ -86,11 +88,10 @@ async def _run(options: StackOptions, console: Console) -> None:
     starting = asyncio.create_task(stack.__aenter__())
     stopping = asyncio.create_task(stop.wait())
     try:
-        with console.status("Starting the bus, four services and the gateway …"):
-            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not starting.done():
-                return
-            starting.result()
+        await _until_started(stack, console, starting, stopping)
+        if not starting.done():
+            return
+        starting.result()
         console.print(
             f"\n  [bold green]Ready[/bold green] in {stack.ready_s:.1f} s.  "
             f"Open [bold]{stack.url}[/bold]  (API: {stack.url}/docs)\n"
@@ -104,6 +105,24 @@ async def _run(options: StackOptions, console: Console) -> None:
         stopping.cancel()
         await asyncio.gather(starting, stopping, return_exceptions=True)
         await stack.stop()
+
+
+async def _until_started(
+    stack: Stack, console: Console, starting: asyncio.Task[Stack], stopping: asyncio.Task[bool]
+) -> None:
+    """Wait for either task, and show what the services are busy with meanwhile."""
+    told: set[str] = set()
+    with console.status(_STARTING) as status:
+        while not starting.done() and not stopping.done():
+            await asyncio.wait(
+                {starting, stopping}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            busy = [f"{name}: {doing}" for name, doing in stack.starting.items()]
+            status.update("\n  ".join([_STARTING, *busy]))
+            if not console.is_terminal:  # no spinner there: one line for each
+                for name in stack.starting.keys() - told:
+                    told.add(name)
+                    console.print(f"{name}: {stack.starting[name]}", highlight=False)
 
 
 async def _show(stack: Stack, console: Console, stop: asyncio.Event) -> None:

@@ -101,6 +101,13 @@ def verify_files(manifest: BundleManifest, folder: Path) -> Standing:
     return _standing(manifest, folder, record, _content_problem)
 
 
+def recorded_sha256(path: Path) -> str | None:
+    """The digest that a pulled bundle's file had when it was checked; None without a record."""
+    record = _read_record(path.parent)
+    file = None if record is None else {**record.files, **record.prepared}.get(path.name)
+    return None if file is None or _size_problem(path, file) else file.sha256
+
+
 def _standing(
     manifest: BundleManifest,
     folder: Path,

@@ -20,6 +20,7 @@ from visavis.errors import BusError, VisavisError
 from visavis.settings import ENV_PREFIX
 from visavis.stack.nats_server import NatsServer, can_listen, free_port
 from visavis.stack.process import Child, State
+from visavis.starting import on_starting
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class StackOptions:
     api_key: str = ""
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ready_timeout_s: float = 120.0
+    """Longest wait for all to be ready, counted anew whenever a service tells that it gets on."""
 
 
 class Stack:
@@ -58,6 +60,9 @@ class Stack:
         self._bus: Bus | None = None
         self._watchers: list[asyncio.Task[None]] = []
         self.children: dict[str, Child] = {}
+        self.starting: dict[str, str] = {}
+        """What services say that they are busy with before they are ready, by name."""
+        self._deadline: asyncio.Timeout | None = None
 
     @property
     def nats(self) -> NatsServer:
@@ -89,6 +94,7 @@ class Stack:
         self.options.log_dir.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(self._nats.start)
         self._bus = await Bus.connect(self._nats.url, name="supervisor")
+        await on_starting(self._bus, self._note_starting)
         for name in SERVICES:
             self._add(name, f"services.{name}", [])
         listen = ["--host", self.options.host, "--port", str(self.port)]
@@ -98,14 +104,26 @@ class Stack:
             self._watchers.append(asyncio.create_task(self._watch(child)))
         self._watchers.append(asyncio.create_task(self._watch_nats()))
         try:
-            async with asyncio.timeout(self.options.ready_timeout_s):
+            async with asyncio.timeout(self.options.ready_timeout_s) as deadline:
+                self._deadline = deadline
                 await self._until_ready()
         except TimeoutError:
             late = [c for c in self.children.values() if c.state is not State.READY]
             raise VisavisError(
                 "\n".join(_complaint(c, "did not become ready") for c in late)
             ) from None
+        finally:
+            self._deadline = None
         self.ready_s = self._clock.now() - started
+
+    def _note_starting(self, name: str, doing: str) -> None:
+        """Who gets on with its start is waited for; whoever says the same again does not."""
+        if name not in self.children or self.starting.get(name) == doing:
+            return
+        self.starting[name] = doing
+        if self._deadline is not None and not self._deadline.expired():
+            now = asyncio.get_running_loop().time()
+            self._deadline.reschedule(now + self.options.ready_timeout_s)
 
     def _add(self, name: str, module: str, arguments: Sequence[str]) -> None:
         flags = ["--nats-url", self._nats.url, *arguments, *self.options.arguments.get(name, ())]
@@ -138,6 +156,7 @@ class Stack:
         for name, child in self.children.items():
             if name in alive and child.state in (State.STARTING, State.READY):
                 child.state = State.READY
+                self.starting.pop(name, None)
             elif child.state is State.READY:
                 child.state = State.STARTING
 

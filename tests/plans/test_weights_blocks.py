@@ -1,0 +1,54 @@
+"""Block types of GGUF weights, held against llama.cpp's own library."""
+
+import gguf
+import numpy as np
+import pytest
+
+from tests.plans.small_gguf import Types, blocks_of
+from visavis.plans.weights import iq4_nl, q5_0
+from visavis.plans.weights.q5_0 import Floats
+
+
+def by_gguf(kind: Types, blocks: np.ndarray) -> Floats:
+    """[n, size] -> [n, weights], as llama.cpp's library reads it."""
+    weights: Floats = gguf.quants.dequantize(blocks, kind)
+    return weights
+
+
+def bell(rows: int) -> Floats:
+    return np.random.default_rng(3).normal(0, 0.02, (rows, 32)).astype(np.float32)
+
+
+def test_q5_0_is_read_to_the_last_bit() -> None:
+    blocks = blocks_of(Types.Q5_0, 64, 256).reshape(-1, q5_0.BLOCK_BYTES)
+    np.testing.assert_array_equal(q5_0.dequantize(blocks), by_gguf(Types.Q5_0, blocks))
+
+
+def test_q8_0_holds_every_weight_of_q5_0_exactly() -> None:
+    blocks = blocks_of(Types.Q5_0, 64, 256).reshape(-1, q5_0.BLOCK_BYTES)
+    np.testing.assert_array_equal(
+        by_gguf(Types.Q8_0, q5_0.as_q8_0(blocks)), by_gguf(Types.Q5_0, blocks)
+    )
+
+
+def test_iq4_nl_is_read_as_llama_cpp_reads_it() -> None:
+    blocks = iq4_nl.quantize(bell(100))
+    np.testing.assert_array_equal(iq4_nl.dequantize(blocks), by_gguf(Types.IQ4_NL, blocks))
+
+
+def test_iq4_nl_errs_less_than_sixteen_even_steps() -> None:
+    weights = bell(2000)
+    ours = by_gguf(Types.IQ4_NL, iq4_nl.quantize(weights))
+    even = by_gguf(Types.Q4_0, gguf.quants.quantize(weights, Types.Q4_0))
+    error = np.square(ours - weights).mean()
+    assert error < 0.0075 * np.square(weights).mean()
+    assert error < 0.85 * np.square(even - weights).mean()
+
+
+def test_iq4_nl_keeps_what_it_can_hold_exactly() -> None:
+    weights = np.zeros((3, 32), np.float32)
+    weights[1, :16] = iq4_nl.STEPS * np.float32(0.25)
+    weights[2, 5] = -3.0
+    again = by_gguf(Types.IQ4_NL, iq4_nl.quantize(weights))
+    np.testing.assert_array_equal(again[:2, :16], weights[:2, :16])
+    assert again[2, 5] == pytest.approx(-3.0, rel=1e-3)

@@ -1,0 +1,145 @@
+"""Writes a GGUF file anew with some of its weights in other types."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from io import BufferedReader
+from typing import Protocol
+
+import numpy as np
+
+from visavis.plans.build_progress import Cancelled, stop_if
+from visavis.plans.weights import iq4_nl, q5_0
+from visavis.plans.weights.cpu_layout import GgmlType
+from visavis.plans.weights.gguf_header import (
+    GgufError,
+    GgufHeader,
+    TensorInfo,
+    header_bytes,
+    padding,
+    size_of,
+)
+from visavis.plans.weights.q5_0 import Bytes
+
+# Weights that are worked on at once: with all that is made of them they stay in the processor's
+# second cache, and a cancel is seen within some milliseconds.
+_CHUNK_WEIGHTS = 32_768
+_COPY_BYTES = 1 << 20
+
+OnFraction = Callable[[float], None]
+
+
+class Sink(Protocol):
+    """Where the new file goes."""
+
+    def write(self, content: bytes, /) -> object: ...
+
+
+@dataclass(frozen=True)
+class _Conversion:
+    """From blocks of Q5_0 to another type's, 32 weights each."""
+
+    block_bytes: int
+    convert: Callable[[Bytes], Bytes]
+
+
+_CONVERSIONS: Mapping[int, _Conversion] = {
+    GgmlType.IQ4_NL: _Conversion(
+        iq4_nl.BLOCK_BYTES, lambda blocks: iq4_nl.quantize(q5_0.dequantize(blocks))
+    ),
+    GgmlType.Q8_0: _Conversion(q5_0.Q8_0_BLOCK_BYTES, q5_0.as_q8_0),
+}
+_BLOCK_WEIGHTS = 32
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One tensor: where it lies in the source, and what it becomes."""
+
+    source: TensorInfo
+    source_bytes: int
+    target: TensorInfo
+    target_bytes: int
+
+
+def rewrite(
+    source: BufferedReader,
+    header: GgufHeader,
+    target: Sink,
+    types: Mapping[str, GgmlType],
+    *,
+    on_fraction: OnFraction,
+    cancelled: Cancelled,
+) -> None:
+    """Write to `target` what `source` holds, the tensors of `types` (Q5_0) as what it says.
+
+    Takes a few megabytes of memory. Raises GgufError if the source is shorter than its header
+    says, PlanCancelledError once `cancelled` says so, OSError from either file.
+    """
+    jobs = list(_jobs(header, types, os.fstat(source.fileno()).st_size))
+    target.write(header_bytes(header, [job.target for job in jobs]))
+    whole = sum(job.source_bytes for job in jobs)
+    done = 0
+    for job in jobs:
+        source.seek(header.weights_offset + job.source.offset)
+        moved = _laid_out(source, job) if job.source.name in types else _copied(source, job)
+        for read_bytes, block in moved:
+            stop_if(cancelled)
+            target.write(block)
+            done += read_bytes
+            on_fraction(done / whole)
+        target.write(bytes(padding(job.target_bytes, header.alignment)))
+
+
+def written_bytes(header: GgufHeader, types: Mapping[str, GgmlType], source_bytes: int) -> int:
+    """Size of the weights that `rewrite` would write."""
+    return sum(
+        job.target_bytes + padding(job.target_bytes, header.alignment)
+        for job in _jobs(header, types, source_bytes)
+    )
+
+
+def _jobs(header: GgufHeader, types: Mapping[str, GgmlType], file_bytes: int) -> Iterator[_Job]:
+    """A tensor ends where the next one begins, whatever its type: unknown types are copied."""
+    ends = sorted({tensor.offset for tensor in header.tensors})
+    end_of = dict(zip(ends, [*ends[1:], file_bytes - header.weights_offset], strict=True))
+    offset = 0
+    for tensor in header.tensors:
+        size = end_of[tensor.offset] - tensor.offset
+        becomes, becomes_bytes = tensor.type, size
+        if tensor.name in types:
+            blocks = size_of(tensor.shape) // _BLOCK_WEIGHTS
+            size = blocks * q5_0.BLOCK_BYTES
+            becomes = types[tensor.name]
+            becomes_bytes = blocks * _CONVERSIONS[becomes].block_bytes
+        if size < 0 or header.weights_offset + tensor.offset + size > file_bytes:
+            raise GgufError(f"the file ends before the weights of {tensor.name} do")
+        yield _Job(tensor, size, replace(tensor, type=becomes, offset=offset), becomes_bytes)
+        offset += becomes_bytes + padding(becomes_bytes, header.alignment)
+
+
+def _laid_out(source: BufferedReader, job: _Job) -> Iterator[tuple[int, bytes]]:
+    convert = _CONVERSIONS[job.target.type].convert
+    left = job.source_bytes
+    while left:
+        content = _read(source, min(_CHUNK_WEIGHTS // _BLOCK_WEIGHTS * q5_0.BLOCK_BYTES, left))
+        left -= len(content)
+        blocks = np.frombuffer(content, np.uint8).reshape(-1, q5_0.BLOCK_BYTES)
+        yield len(content), convert(blocks).tobytes()
+
+
+def _copied(source: BufferedReader, job: _Job) -> Iterator[tuple[int, bytes]]:
+    left = job.source_bytes
+    while left:
+        content = _read(source, min(_COPY_BYTES, left))
+        left -= len(content)
+        yield len(content), content
+
+
+def _read(source: BufferedReader, count: int) -> bytes:
+    content = source.read(count)
+    if len(content) != count:
+        raise GgufError("the file became shorter while it was read")
+    return content
