@@ -48,7 +48,7 @@ def up(
     ] = None,
     answers: Annotated[
         Path | None,
-        typer.Option(help="TOML or JSON file of frequent questions and welcome phrases."),
+        typer.Option(help="TOML or JSON file of frequent questions, welcome phrases, openers."),
     ] = None,
     logs: Annotated[Path | None, typer.Option(help="Folder for the log of each process.")] = None,
 ) -> None:
