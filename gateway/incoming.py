@@ -13,12 +13,16 @@ from gateway.playout import Playout
 from gateway.sound import VoiceResampler
 from gateway.timeline import RATE_HZ
 from gateway.turn import Turn
+from gateway.words import is_misheard_hum
 from visavis.media import PcmChunk, TokenChunk, TranscriptChunk, TranscriptEvent, VideoChunk
 from visavis.styles import CaptionText
 from visavis.v1 import control_pb2
 
 log = logging.getLogger(__name__)
 
+# How a hum is written where the recogniser wrote words.
+HUM = "Mm-hm."
+_GOES_ON_BELOW = 0.25
 MAX_FPS = 120
 MAX_SIDE_PIXELS = 4096
 
@@ -26,6 +30,9 @@ MAX_SIDE_PIXELS = 4096
 def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> list[Action]:
     """What follows from an event in the visitor's speech."""
     utterance, text = chunk.utterance, chunk.text
+    doubt = conversation.doubt
+    if doubt is not None and not doubt.over and doubt.utterance == utterance and _is_hum(chunk):
+        text = HUM
     match chunk.event:
         case TranscriptEvent.SPEECH_STARTED:
             return conversation.speech_started(utterance, now)
@@ -37,6 +44,17 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
             return conversation.final(utterance, text, now)
         case TranscriptEvent.DISCARDED:
             return conversation.discarded(utterance, now)
+
+
+def _is_hum(chunk: TranscriptChunk) -> bool:
+    """Of speech over an answer."""
+    judged = chunk.event in (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
+    return is_misheard_hum(
+        chunk.text,
+        voiced_ms=chunk.voiced_ms,
+        hum_odds=chunk.hum_odds,
+        goes_on=judged and chunk.end_of_turn_probability < _GOES_ON_BELOW,
+    )
 
 
 def picture_of(chunk: VideoChunk) -> Picture | None:

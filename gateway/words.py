@@ -22,12 +22,21 @@ _FILLERS = frozenset("um uhm uh erm er eh ah hm hmm mm mmm mhm mmhm hmmm 嗯 呃
 # Particles that soften the end of a Chinese sentence; "吗" and "呢" ask, and are not among them.
 _SOFT_ENDS = frozenset("啊 呀 哦".split())
 
-_HUMS = """hm|wow|嗯|哦|噢|喔|唔|呃|啊|哇|哎|诶"""
+_HUMS = """hm|wow|well|嗯|哦|噢|喔|唔|呃|啊|哇|哎|诶"""
 # What listeners say while somebody else goes on speaking.
-_ASSENTS = """yeah|yep|yup|yes|right|ok|okay|sure|i see|got it|cool|nice|great|good|true|exactly
+_ASSENTS = """yeah|yep|yup|yes|right|ok|okay|sure|i see|i c|got it|cool|nice|great|good|true|exactly
 |alright|all right|of course|go on|i know|makes sense|interesting|really|indeed
 |对|对对|对啊|是|是的|是啊|是吗|好|好的|好吧|行|没错|明白|明白了|知道|知道了|了解|当然|真的|真的吗|这样啊|原来如此|可以"""
 LONGEST_BACKCHANNEL_WORDS = 6
+# What recognisers are sure to have understood when somebody hums "mm-hm".
+_HUMS_AS_WORDS = frozenset("mama mamma".split())
+_STOPPING = frozenset(
+    """no stop wait hold why who what when where how hey hi hello sorry excuse quiet silence shut
+    enough pause mute help next back louder slower thanks thank""".split()
+)
+_LONGEST_HUM_MS = 700
+_MOST_HUM_WORDS = 2
+_LEAST_HUM_ODDS = -5.5
 
 # A recogniser understands most of an echo; a visitor says some of the answer's small words, too.
 _FEWEST_ECHOED_WORDS = 4
@@ -90,6 +99,25 @@ def _made_of(words: tuple[str, ...], phrases: frozenset[tuple[str, ...]], comple
         words[:end] in phrases and _made_of(words[end:], phrases, complete)
         for end in range(1, len(words))
     )
+
+
+def is_misheard_hum(
+    text: str, *, voiced_ms: int, hum_odds: float | None, goes_on: bool = False
+) -> bool:
+    """Whether a short sound over an answer was a hum, whatever words were made of it ("Mama").
+
+    hum_odds: log odds by the recogniser; None where it was not asked, and then its words stand.
+    goes_on: there is a pause behind words that cannot be all of it ("if I"). A word that stops
+    people is never one.
+    """
+    words = words_of(text)
+    if not words or voiced_ms > _LONGEST_HUM_MS or len(words) > _MOST_HUM_WORDS:
+        return False
+    if not _STOPPING.isdisjoint(words):
+        return False
+    if words[0] in _HUMS_AS_WORDS:
+        return True
+    return hum_odds is not None and (goes_on or hum_odds > _LEAST_HUM_ODDS)
 
 
 def share_repeated(words: Sequence[str], said: Sequence[str]) -> float:

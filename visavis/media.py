@@ -190,6 +190,8 @@ class TranscriptChunk:
     """So many characters of the text are never taken back."""
     voiced_ms: int = 0
     compute_ms: float = 0.0
+    hum_odds: float | None = None
+    """Log odds of a listener's hum instead of the text; None: nobody asked."""
 
     def to_message(self) -> pb.TranscriptChunk:
         return pb.TranscriptChunk(
@@ -206,6 +208,7 @@ class TranscriptChunk:
             stable_characters=self.stable_characters,
             voiced_ms=self.voiced_ms,
             compute_ms=self.compute_ms,
+            hum_odds=self.hum_odds,
         )
 
     @classmethod
@@ -222,6 +225,7 @@ class TranscriptChunk:
             m.stable_characters,
             m.voiced_ms,
             m.compute_ms,
+            m.hum_odds if m.HasField("hum_odds") else None,
         )
 
 

@@ -49,6 +49,7 @@ def chunk_of(heard: Heard, place: Place, offset_samples: int = 0) -> TranscriptC
         heard.stable_characters,
         heard.voiced_frames * FRAME_SAMPLES * 1000 // SAMPLE_RATE_HZ,
         heard.compute_s * 1000,
+        heard.hum_odds,
     )
 
 

@@ -104,14 +104,13 @@ def _learnt(text: str, language: str) -> float:
     if model is None:
         return _WEAK if text.endswith(_ASKS) else 0.0
     words, weights = words_of(text, language), _LEARNT[language]
-    odds = weights.words * model.odds(words, language) + weights.constant
-    if asks := _begins_as_question(words) if language == "en" else text.endswith(_ASKS):
-        odds += weights.asks
-    if text.endswith(_COMMAS) and not asks:
-        odds += weights.comma
+    asks = _begins_as_question(words) if language == "en" else text.endswith(_ASKS)
+    odds = weights.words * model.odds(words, language) + weights.constant + weights.asks * asks
+    # However whole a sentence is, another may follow: a mark and the intonation keep their say.
+    odds = min(_STRONG, odds) + weights.comma * (text.endswith(_COMMAS) and not asks)
     if odds < 0 and len(words) < _FEWEST_WORDS and language not in UNSPACED:
         return 0.0  # Answers of a word or two ("blue", "in Paris") are no sentences, and yet whole.
-    return max(-_CERTAIN, min(_CERTAIN, odds))
+    return max(-_CERTAIN, odds)
 
 
 def _begins_as_question(words: list[str]) -> bool:

@@ -30,6 +30,10 @@ _FEWEST_SAMPLES = SAMPLE_RATE_HZ // 8
 _TOKENS_PER_SECOND = 6.5
 _SPARE_TOKENS = 4
 _START, _END = 1, 2
+# A listener's hum, and whatever is taken for one, is shorter than this with the silence around it.
+_HUM_SAMPLES = SAMPLE_RATE_HZ * 5 // 4
+_HUM_WORDS = 2
+_HUMS = ("Mm-hmm.", "Uh-huh.")
 
 Cache = dict[str, Resident]
 
@@ -62,20 +66,45 @@ class Moonshine:
             raise UnknownNameError(f"language: Moonshine knows {LANGUAGE!r} only, not {language!r}")
         if pcm.ndim != 1 or len(pcm) > MAX_SAMPLES:
             raise ValueError(f"Moonshine takes [N] samples, N <= {MAX_SAMPLES}, got {pcm.shape}")
-        text = self._text(pcm, draft)
+        text, hum_odds = self._heard(pcm, draft)
         if not text and len(pcm) >= 2 * _QUIET_START_SAMPLES:
-            text = self._text(pcm[_QUIET_START_SAMPLES:], draft)
+            text, hum_odds = self._heard(pcm[_QUIET_START_SAMPLES:], draft)
         segments = (Segment(text, 0, len(pcm)),) if text else ()
-        return Transcript(text, LANGUAGE, segments)
+        return Transcript(text, LANGUAGE, segments, hum_odds)
 
-    def _text(self, pcm: NDArray[np.float32], draft: str) -> str:
+    def _heard(self, pcm: NDArray[np.float32], draft: str) -> tuple[str, float | None]:
+        """The text and, of a short sound, the log odds of a hum."""
         if len(pcm) < _FEWEST_SAMPLES:
-            return ""
+            return "", None
         padded = np.pad(pcm, (0, _MARGIN_SAMPLES))[None]
         hidden = self._encoder.infer({"input_values": padded})["last_hidden_state"]
         budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
         guess = self._tokenizer.encode(draft, add_special_tokens=False).ids if draft else []
-        return str(self._tokenizer.decode(self._decode(hidden, budget, guess[:budget]))).strip()
+        tokens = self._decode(hidden, budget, guess[:budget])
+        text = str(self._tokenizer.decode(tokens)).strip()
+        if not text or len(pcm) > _HUM_SAMPLES or len(text.split()) > _HUM_WORDS:
+            return text, None
+        hums = (self._tokenizer.encode(hum, add_special_tokens=False).ids for hum in _HUMS)
+        likeliest = max(self._log_likelihood(hidden, hum) for hum in hums)
+        return text, likeliest - self._log_likelihood(hidden, tokens)
+
+    def _log_likelihood(self, hidden: NDArray[np.float32], tokens: list[int]) -> float:
+        """Of exactly these tokens, [N] ids, for the sound: one step of the decoder."""
+        cache = self._empty_cache()
+        out = self._decoder.infer_resident(
+            {
+                "input_ids": np.array([[_START, *tokens]], np.int64),
+                "encoder_hidden_states": hidden,
+                "use_cache_branch": np.array([False]),
+                **cache,
+            },
+            [_present(name) for name in cache],
+        )
+        logits = host_array(out["logits"])[0].astype(np.float64)
+        peaks = logits.max(axis=-1)
+        totals = peaks + np.log(np.exp(logits - peaks[:, None]).sum(axis=-1))
+        told = logits[np.arange(len(tokens) + 1), [*tokens, _END]]
+        return float((told - totals).sum())
 
     def _empty_cache(self) -> Cache:
         cache: Cache = {}

@@ -68,6 +68,8 @@ class Heard:
     """VAD frames of this utterance that were speech so far."""
     compute_s: float = 0.0
     """How long the networks worked for this event."""
+    hum_odds: float | None = None
+    """See Transcript.hum_odds."""
 
 
 Output = Transcribe | Judge | Heard

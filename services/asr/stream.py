@@ -237,7 +237,8 @@ class Listener:
         current = partial.look(work.start_samples, work.end_samples, text.text)
         if not (current and partial.text) or utterance.ended_at is not None or utterance.paused:
             return []
-        spoken = Transcript(partial.text, text.language or utterance.language)
+        language = text.language or utterance.language
+        spoken = Transcript(partial.text, language, hum_odds=text.hum_odds)
         return [self._heard(TranscriptEvent.PARTIAL, utterance, spoken)]
 
     def _partial_if_due(self) -> list[Output]:
@@ -321,6 +322,7 @@ class Listener:
             self._endpointer.voiced_frames,
             # Both worked at the same time.
             max(utterance.text_cost_s, utterance.judge_cost_s if done else 0.0),
+            text.hum_odds,
         )
 
     def _forget(self) -> None:

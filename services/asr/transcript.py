@@ -34,6 +34,9 @@ class Transcript:
     text: str
     language: str
     segments: tuple[Segment, ...] = ()
+    hum_odds: float | None = None
+    """Of a hum ("mm-hm", "uh-huh") instead of `text`, as log odds by the recogniser's own
+    probabilities. None: it was not asked, as for longer sounds."""
 
     def shifted(self, offset_samples: int) -> "Transcript":
         return replace(self, segments=tuple(s.shifted(offset_samples) for s in self.segments))
@@ -62,4 +65,5 @@ def join(parts: Iterable[Transcript], language: str) -> Transcript:
     language = spoken[0].language if spoken else language
     space = "" if language in UNSPACED else " "
     segments = tuple(segment for part in spoken for segment in part.segments)
-    return Transcript(space.join(part.text for part in spoken), language, segments)
+    hum_odds = spoken[0].hum_odds if len(spoken) == 1 else None
+    return Transcript(space.join(part.text for part in spoken), language, segments, hum_odds)

@@ -197,6 +197,16 @@ def test_a_guess_at_the_text_does_not_change_it(hearing: Hearing, bundle_name: s
         assert units(heard, "en") == units(said, "en")
 
 
+def test_only_a_short_sound_is_asked_whether_it_is_a_hum(hearing: Hearing) -> None:
+    transcriber = hearing.ear("moonshine-tiny-en").transcriber
+    assert transcriber.transcribe(sound("jfk"), "en").hum_odds is None
+    # "And so": words, and no "mm-hm".
+    first = slice(SAMPLE_RATE_HZ * 3 // 10, SAMPLE_RATE_HZ * 9 // 10)
+    words = transcriber.transcribe(sound("jfk")[first], "en")
+    assert words.text and words.hum_odds is not None
+    assert words.hum_odds < -5.5
+
+
 async def test_partials_come_early_and_their_stable_part_stays(hearing: Hearing) -> None:
     heard = await live(hearing, clip("two_cities_01"), "en", interim=True)
     started = next(e for e in heard if e.event is TranscriptEvent.SPEECH_STARTED)

@@ -15,8 +15,11 @@ from gateway.actions import (
 from gateway.conversation import Conversation
 from gateway.events import StateEvent, TranscriptEvent, TurnEvent
 from gateway.heard import SpokenMark
+from gateway.incoming import heard
 from gateway.turn import LONGEST_RETURN_S, WORDLESS_S
 from tests.gateway.test_conversation import of, prompt
+from visavis.media import Place, TranscriptChunk
+from visavis.media import TranscriptEvent as Event
 
 ANSWER = "one two three four"
 MARKS = [SpokenMark(3, 0.5), SpokenMark(7, 1.0), SpokenMark(13, 1.5), SpokenMark(18, 2.0)]
@@ -199,3 +202,45 @@ def test_nobody_is_taken_back_for_seconds(talk: Conversation) -> None:
     talk.played(1, LONGEST_RETURN_S + 1, 3)
     talk.speech_started(1, 3)
     assert of(talk.discarded(1, 4), ResumeTurn) == [ResumeTurn(1, LONGEST_RETURN_S + 1)]
+
+
+def told(
+    event: Event, text: str, hum_odds: float | None, probability: float = 0.9
+) -> TranscriptChunk:
+    return TranscriptChunk(
+        Place("", 0, 0, 0),
+        event,
+        1,
+        text,
+        "en",
+        probability,
+        voiced_ms=320,
+        hum_odds=hum_odds,
+    )
+
+
+def test_a_hum_goes_by_whatever_words_were_understood(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    assert of(heard(talk, told(Event.PARTIAL, "You're her", -3.0), 1), AnnounceTurn) == []
+    actions = heard(talk, told(Event.PAUSED, "You're her.", -3.0), 1.5)
+    assert of(actions, ResumeTurn) == [ResumeTurn(1, 1.0)]
+    assert of(heard(talk, told(Event.FINAL, "You're her.", -3.0), 2), BeginAnswer) == []
+
+
+def test_a_broken_word_over_an_answer_goes_by_and_a_whole_one_does_not(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    assert of(heard(talk, told(Event.PAUSED, "If I,", -9.0, 0.1), 1.5), AnnounceTurn) == []
+    assert of(heard(talk, told(Event.PAUSED, "Louder.", -9.0, 0.9), 1.6), AnnounceTurn)
+
+
+def test_a_word_that_stops_people_stops_it_however_it_sounded(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    assert of(heard(talk, told(Event.PARTIAL, "Stop", 0.0), 1), AnnounceTurn)
+
+
+def test_said_into_silence_the_recogniser_s_words_stand() -> None:
+    talk = Conversation()
+    talk.speech_started(1, 1)
+    actions = heard(talk, told(Event.FINAL, "You're her.", -3.0), 2)
+    assert prompt(actions) == [("user", "You're her.")]

@@ -8,6 +8,7 @@ from gateway.words import (
     asks,
     is_backchannel,
     is_echo,
+    is_misheard_hum,
     same_question,
     share_repeated,
     without_echo,
@@ -147,3 +148,35 @@ def test_our_own_words(text: str, sounds_like_it: bool, complete: bool, echo: bo
 )
 def test_what_a_visitor_says_into_our_echo(text: str, rest: str) -> None:
     assert without_echo(text, SAID) == rest
+
+
+@pytest.mark.parametrize(
+    ("text", "hum_odds", "goes_on"),
+    [("Mama.", -9.0, False), ("You're her.", -4.0, False), ("If I,", -6.2, True)],
+)
+def test_a_hum_that_was_taken_for_words(text: str, hum_odds: float, goes_on: bool) -> None:
+    assert is_misheard_hum(text, voiced_ms=320, hum_odds=hum_odds, goes_on=goes_on)
+
+
+@pytest.mark.parametrize(
+    ("text", "voiced_ms", "hum_odds", "goes_on"),
+    [
+        ("Stop.", 320, -1.0, False),  # it stops people, however it sounded
+        ("No, wait.", 320, -1.0, True),
+        ("Louder.", 400, -9.0, False),
+        ("You're her.", 900, -4.0, False),  # too long for a hum
+        ("What is her name?", 400, -4.0, False),
+        ("You're her.", 320, None, False),  # nobody asked
+        ("等一下", 400, None, True),
+        ("", 100, 0.0, True),
+    ],
+)
+def test_words_that_are_no_hum(
+    text: str, voiced_ms: int, hum_odds: float | None, goes_on: bool
+) -> None:
+    assert not is_misheard_hum(text, voiced_ms=voiced_ms, hum_odds=hum_odds, goes_on=goes_on)
+
+
+def test_well_alone_is_no_interruption() -> None:
+    assert is_backchannel("Well.", asked=True)
+    assert not is_backchannel("Well done.")

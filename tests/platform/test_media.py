@@ -43,6 +43,7 @@ CHUNKS: list[tuple[Kind, Chunk]] = [
             stable_characters=2,
             voiced_ms=640,
             compute_ms=12.5,
+            hum_odds=-2.5,
         ),
     ),
     (Kind.TURN, TurnChunk(PLACE, "interrupt")),

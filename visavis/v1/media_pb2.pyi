@@ -75,7 +75,7 @@ class WordTime(_message.Message):
     def __init__(self, word: _Optional[str] = ..., start_ms: _Optional[int] = ..., end_ms: _Optional[int] = ...) -> None: ...
 
 class TranscriptChunk(_message.Message):
-    __slots__ = ("header", "event", "utterance", "text", "language", "end_of_turn_probability", "words", "speech_end_samples", "stable_characters", "voiced_ms", "compute_ms")
+    __slots__ = ("header", "event", "utterance", "text", "language", "end_of_turn_probability", "words", "speech_end_samples", "stable_characters", "voiced_ms", "compute_ms", "hum_odds")
     class Event(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         EVENT_UNSPECIFIED: _ClassVar[TranscriptChunk.Event]
@@ -101,6 +101,7 @@ class TranscriptChunk(_message.Message):
     STABLE_CHARACTERS_FIELD_NUMBER: _ClassVar[int]
     VOICED_MS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_MS_FIELD_NUMBER: _ClassVar[int]
+    HUM_ODDS_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     event: TranscriptChunk.Event
     utterance: int
@@ -112,7 +113,8 @@ class TranscriptChunk(_message.Message):
     stable_characters: int
     voiced_ms: int
     compute_ms: float
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., event: _Optional[_Union[TranscriptChunk.Event, str]] = ..., utterance: _Optional[int] = ..., text: _Optional[str] = ..., language: _Optional[str] = ..., end_of_turn_probability: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordTime, _Mapping]]] = ..., speech_end_samples: _Optional[int] = ..., stable_characters: _Optional[int] = ..., voiced_ms: _Optional[int] = ..., compute_ms: _Optional[float] = ...) -> None: ...
+    hum_odds: float
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., event: _Optional[_Union[TranscriptChunk.Event, str]] = ..., utterance: _Optional[int] = ..., text: _Optional[str] = ..., language: _Optional[str] = ..., end_of_turn_probability: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordTime, _Mapping]]] = ..., speech_end_samples: _Optional[int] = ..., stable_characters: _Optional[int] = ..., voiced_ms: _Optional[int] = ..., compute_ms: _Optional[float] = ..., hum_odds: _Optional[float] = ...) -> None: ...
 
 class TurnChunk(_message.Message):
     __slots__ = ("header", "reason", "held", "style")
