@@ -37,7 +37,10 @@ _CUT_WINDOW_FRAMES = 5 * SAMPLE_RATE_HZ // FRAME_SAMPLES
 _FIRST_PARTIAL_SAMPLES = SAMPLE_RATE_HZ * 3 // 10
 _PARTIAL_EVERY_SAMPLES = SAMPLE_RATE_HZ * 2 // 5
 # Partial transcripts may take this share of one core.
-_PARTIAL_DUTY = 1 / 4
+_PARTIAL_DUTY = 1 / 5
+# While an utterance is young and has no words yet, somebody waits for the first.
+_FIRST_WORDS_DUTY = 1 / 2
+_YOUNG_SAMPLES = SAMPLE_RATE_HZ * 3 // 2
 # What has no words is over after a third of a second or so.
 _WORDLESS_FINISHED = 0.72
 # Log odds by the words alone from which an answer is prepared before the intonation is judged.
@@ -227,7 +230,9 @@ class Listener:
         self, utterance: Utterance, work: Transcribe, text: Transcript, cost_s: float
     ) -> list[Output]:
         pace = _PARTIAL_EVERY_SAMPLES if text.text else _AGAIN_SAMPLES
-        rest = max(pace, int(cost_s / _PARTIAL_DUTY * SAMPLE_RATE_HZ))
+        young = not text.text and self._tape.end - utterance.first < _YOUNG_SAMPLES
+        duty = _FIRST_WORDS_DUTY if young else _PARTIAL_DUTY
+        rest = max(pace, int(cost_s * (1 / duty - 1) * SAMPLE_RATE_HZ))
         utterance.next_partial = self._tape.end + rest
         utterance.text_cost_s = cost_s
         partial = utterance.partial

@@ -214,6 +214,19 @@ def test_a_first_word_that_is_not_understood_is_soon_listened_to_again() -> None
     assert len(asked) >= 5
 
 
+def test_the_first_words_are_looked_for_even_where_looking_is_dear() -> None:
+    desk = Desk(interim=True)
+    desk.text, desk.cost_s = "", 0.1
+    desk.feed(loud(30))
+    asked = [w.end_samples for w in desk.asked if isinstance(w, Transcribe)]
+    gaps = np.diff(asked) / SAMPLE_RATE_HZ
+    assert gaps.max() < 0.2
+    # Something that never turns into words must not keep the recogniser busy.
+    desk.feed(loud(150))
+    late = [w.end_samples for w in desk.asked if isinstance(w, Transcribe)]
+    assert np.diff(late[-4:]).min() > 0.35 * SAMPLE_RATE_HZ
+
+
 def test_what_is_stable_is_never_taken_back() -> None:
     said = "one two three four five six seven eight nine ten eleven twelve".split()
     desk = Desk(interim=True)
