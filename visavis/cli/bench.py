@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from visavis.cli.bench_barge_in import barge_in
+from visavis.cli.bench_face import face
 from visavis.cli.bench_latency import latency
 from visavis.cli.bench_partials import partials
 from visavis.cli.bench_quality import quality
@@ -24,3 +25,4 @@ bench_app.command()(partials)
 bench_app.command()(turns)
 bench_app.command()(sync)
 bench_app.command()(quality)
+bench_app.command()(face)
