@@ -99,14 +99,7 @@ class Renderer:
             bits,
             self._texel_at,
         )
-        paint_texels(
-            self._texel_at.reshape(-1),
-            bits,
-            self._texels,
-            columns,
-            avatar.background.reshape(-1),
-            out.reshape(-1),
-        )
+        paint_texels(self._texel_at, bits, self._texels, columns, out.reshape(-1))
         self._draw_mouth(out, places, pose)
         self._draw_eyes(out, places, pose)
         return out

@@ -31,10 +31,8 @@ def _draw(
     bits = fraction_bits(SIDE, SIDE)
     texel_at = np.full((SIDE, SIDE), NOWHERE)
     locate_texels(places, source, triangles, SIDE, SIDE, bits, texel_at)
-    background = np.tile(np.array([10, 20, 30], np.uint8), (SIDE, SIDE, 1))
-    out = background.copy()
-    texels = texture.reshape(-1).view("<u4")
-    paint_texels(texel_at.reshape(-1), bits, texels, SIDE, background.reshape(-1), out.reshape(-1))
+    out = np.tile(np.array([10, 20, 30], np.uint8), (SIDE, SIDE, 1))
+    paint_texels(texel_at, bits, texture.reshape(-1).view("<u4"), SIDE, out.reshape(-1))
     return texel_at, out
 
 
