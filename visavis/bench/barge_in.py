@@ -131,7 +131,8 @@ def judge(
             at_s
             for at_s, event in trace.events
             if event.get("type") == "turn"
-            and event.get("event") == "speaking"
+            # An opener is audible before its turn is said to be speaking.
+            and event.get("event") in ("opened", "speaking")
             and event["turn"] > turn
         ),
         default=float("inf"),
