@@ -53,6 +53,8 @@ def small_model(path: Path) -> Path:
             "blk.0.ffn_gate.weight": (Types.Q5_0, blocks_of(Types.Q5_0, 32, 64, 3)),
             "blk.0.ffn_up.weight": (Types.Q5_0, blocks_of(Types.Q5_0, 32, 64, 4)),
             "blk.0.ffn_down.weight": (Types.Q6_K, blocks_of(Types.Q6_K, 64, 256, 5)),
+            "blk.1.attn_v.weight": (Types.Q4_1, blocks_of(Types.Q4_1, 16, 64, 8)),
+            "blk.1.ffn_up.weight": (Types.Q4_1, blocks_of(Types.Q4_1, 32, 64, 9)),
             "blk.0.ssm_conv1d.weight": (Types.Q5_0, blocks_of(Types.Q5_0, 64, 32, 6)),
             "output.weight": (Types.Q8_0, blocks_of(Types.Q8_0, 40, 64, 7)),
         },

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.plans.small_gguf import Types, blocks_of
-from visavis.plans.weights import iq4_nl, q5_0
+from visavis.plans.weights import iq4_nl, q4_1, q5_0, q8_0
 from visavis.plans.weights.q5_0 import Floats
 
 
@@ -29,6 +29,24 @@ def test_q8_0_holds_every_weight_of_q5_0_exactly() -> None:
     np.testing.assert_array_equal(
         by_gguf(Types.Q8_0, q5_0.as_q8_0(blocks)), by_gguf(Types.Q5_0, blocks)
     )
+
+
+def test_q4_1_is_read_to_the_last_bit() -> None:
+    blocks = blocks_of(Types.Q4_1, 64, 256).reshape(-1, q4_1.BLOCK_BYTES)
+    np.testing.assert_array_equal(q4_1.dequantize(blocks), by_gguf(Types.Q4_1, blocks))
+
+
+def test_q8_0_holds_weights_of_q4_1_to_a_small_part_of_their_step() -> None:
+    blocks = blocks_of(Types.Q4_1, 64, 256).reshape(-1, q4_1.BLOCK_BYTES)
+    weights = by_gguf(Types.Q4_1, blocks)
+    again = by_gguf(Types.Q8_0, q8_0.quantize(weights))
+    largest = np.abs(weights).max(axis=1, keepdims=True)
+    # Half a code of 127; the largest also suffers from the rounding of the half float scale.
+    assert (np.abs(again - weights) <= largest * (0.5 / 127 + 2**-11) + 127 * 2**-25).all()
+
+
+def test_q8_0_of_nothing_is_nothing() -> None:
+    assert not by_gguf(Types.Q8_0, q8_0.quantize(np.zeros((2, 32), np.float32))).any()
 
 
 def test_iq4_nl_is_read_as_llama_cpp_reads_it() -> None:

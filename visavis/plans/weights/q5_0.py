@@ -13,7 +13,7 @@ Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 BLOCK_BYTES = 22
-Q8_0_BLOCK_BYTES = 34
+_Q8_0_BLOCK_BYTES = 34
 
 
 def dequantize(blocks: Bytes) -> Floats:
@@ -24,7 +24,7 @@ def dequantize(blocks: Bytes) -> Floats:
 
 def as_q8_0(blocks: Bytes) -> Bytes:
     """blocks: [n, 22] uint8 -> [n, 34] uint8 of Q8_0: the very same weights, faster to read."""
-    wide = np.empty((len(blocks), Q8_0_BLOCK_BYTES), np.uint8)
+    wide = np.empty((len(blocks), _Q8_0_BLOCK_BYTES), np.uint8)
     wide[:, :2] = blocks[:, :2]
     wide[:, 2:] = _codes(blocks).view(np.uint8)
     return wide

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from visavis.plans.build_progress import Cancelled, stop_if
-from visavis.plans.weights import iq4_nl, q5_0
+from visavis.plans.weights import iq4_nl, q4_1, q5_0, q8_0
 from visavis.plans.weights.cpu_layout import GgmlType
 from visavis.plans.weights.gguf_header import (
     GgufError,
@@ -39,17 +39,25 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class _Conversion:
-    """From blocks of Q5_0 to another type's, 32 weights each."""
+    """From blocks of one type to another's, 32 weights each."""
 
+    source_block_bytes: int
     block_bytes: int
     convert: Callable[[Bytes], Bytes]
 
 
-_CONVERSIONS: Mapping[int, _Conversion] = {
-    GgmlType.IQ4_NL: _Conversion(
-        iq4_nl.BLOCK_BYTES, lambda blocks: iq4_nl.quantize(q5_0.dequantize(blocks))
+_CONVERSIONS: Mapping[tuple[int, int], _Conversion] = {
+    (GgmlType.Q5_0, GgmlType.IQ4_NL): _Conversion(
+        q5_0.BLOCK_BYTES,
+        iq4_nl.BLOCK_BYTES,
+        lambda blocks: iq4_nl.quantize(q5_0.dequantize(blocks)),
     ),
-    GgmlType.Q8_0: _Conversion(q5_0.Q8_0_BLOCK_BYTES, q5_0.as_q8_0),
+    (GgmlType.Q5_0, GgmlType.Q8_0): _Conversion(q5_0.BLOCK_BYTES, q8_0.BLOCK_BYTES, q5_0.as_q8_0),
+    (GgmlType.Q4_1, GgmlType.Q8_0): _Conversion(
+        q4_1.BLOCK_BYTES,
+        q8_0.BLOCK_BYTES,
+        lambda blocks: q8_0.quantize(q4_1.dequantize(blocks)),
+    ),
 }
 _BLOCK_WEIGHTS = 32
 
@@ -73,7 +81,7 @@ def rewrite(
     on_fraction: OnFraction,
     cancelled: Cancelled,
 ) -> None:
-    """Write to `target` what `source` holds, the tensors of `types` (Q5_0) as what it says.
+    """Write to `target` what `source` holds, the tensors of `types` as what it says.
 
     Takes a few megabytes of memory. Raises GgufError if the source is shorter than its header
     says, PlanCancelledError once `cancelled` says so, OSError from either file.
@@ -111,9 +119,10 @@ def _jobs(header: GgufHeader, types: Mapping[str, GgmlType], file_bytes: int) ->
         becomes, becomes_bytes = tensor.type, size
         if tensor.name in types:
             blocks = size_of(tensor.shape) // _BLOCK_WEIGHTS
-            size = blocks * q5_0.BLOCK_BYTES
             becomes = types[tensor.name]
-            becomes_bytes = blocks * _CONVERSIONS[becomes].block_bytes
+            conversion = _CONVERSIONS[tensor.type, becomes]
+            size = blocks * conversion.source_block_bytes
+            becomes_bytes = blocks * conversion.block_bytes
         if size < 0 or header.weights_offset + tensor.offset + size > file_bytes:
             raise GgufError(f"the file ends before the weights of {tensor.name} do")
         yield _Job(tensor, size, replace(tensor, type=becomes, offset=offset), becomes_bytes)
@@ -121,13 +130,14 @@ def _jobs(header: GgufHeader, types: Mapping[str, GgmlType], file_bytes: int) ->
 
 
 def _laid_out(source: BufferedReader, job: _Job) -> Iterator[tuple[int, bytes]]:
-    convert = _CONVERSIONS[job.target.type].convert
+    conversion = _CONVERSIONS[job.source.type, job.target.type]
+    block_bytes = conversion.source_block_bytes
     left = job.source_bytes
     while left:
-        content = _read(source, min(_CHUNK_WEIGHTS // _BLOCK_WEIGHTS * q5_0.BLOCK_BYTES, left))
+        content = _read(source, min(_CHUNK_WEIGHTS // _BLOCK_WEIGHTS * block_bytes, left))
         left -= len(content)
-        blocks = np.frombuffer(content, np.uint8).reshape(-1, q5_0.BLOCK_BYTES)
-        yield len(content), convert(blocks).tobytes()
+        blocks = np.frombuffer(content, np.uint8).reshape(-1, block_bytes)
+        yield len(content), conversion.convert(blocks).tobytes()
 
 
 def _copied(source: BufferedReader, job: _Job) -> Iterator[tuple[int, bytes]]:
