@@ -29,7 +29,7 @@ from gateway.heard import Marks
 from gateway.history import History
 from gateway.speculation import Speculation, SpeculationLimits
 from gateway.turn import WORDLESS_S, Doubt, Turn
-from gateway.words import certain_words, same_question
+from gateway.words import same_question, words_to_read
 
 State = Literal["idle", "listening", "thinking", "speaking"]
 
@@ -145,7 +145,7 @@ class Conversation:
         held = turn is not None and not turn.confirmed and not same_question(turn.question, text)
         void = held or (turn is not None and self.doubt is not None)
         actions = [*(self._silence("speech") if void else []), shown]
-        if self._turn is None and (known := certain_words(text)):
+        if self._turn is None and (known := words_to_read(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
         return self._settle(actions)
 

@@ -170,12 +170,11 @@ def asks(text: str) -> bool:
     return text.rstrip(" \t\n\"'”’」』)）").endswith(("?", "？"))
 
 
-def certain_words(text: str) -> str:
-    """What of a partial transcript will most likely stay: all but its last word and mark.
+def words_to_read(text: str) -> str:
+    """What of a partial transcript is worth reading ahead: all but the marks at its end.
 
-    Its own end is the recogniser's guess at a word that was cut in the middle.
+    Its last word may be cut in the middle and turn out another: then only that word is read
+    again, for what is common stays in the language model's cache. A single word is not worth it.
     """
-    if " " in text.strip():
-        return text.strip().rpartition(" ")[0].rstrip(_MARKS)
-    # One word, or a script without blanks.
-    return "" if text.isascii() else text.strip().rstrip(_MARKS)[:-1]
+    known = text.strip().rstrip(_MARKS)
+    return known if " " in known or not known.isascii() else ""

@@ -149,9 +149,10 @@ def test_speech_from_first_sound_to_turn(talk: Conversation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("partial", "read"), [("How far is the mo.", "How far is the"), ("月亮有多远", "月亮有多")]
+    ("partial", "read"),
+    [("How far is the mo.", "How far is the mo"), ("月亮有多远，", "月亮有多远")],
 )
-def test_what_is_surely_said_is_read_ahead(talk: Conversation, partial: str, read: str) -> None:
+def test_what_is_said_so_far_is_read_ahead(talk: Conversation, partial: str, read: str) -> None:
     talk.speech_started(1, 0)
     (ahead,) = of(talk.partial(1, partial), ReadAhead)
     assert [(m.role, m.content) for m in ahead.messages] == [
