@@ -53,7 +53,7 @@ async def test_the_question_is_read_while_it_is_spoken(
     await visitor.does(E.SPEECH_STARTED)
     await visitor.does(E.PARTIAL, "How far is the mo")
     (ahead,) = await until(lambda: doubles.seen.of("llm", "read_ahead"))
-    assert ahead.read_ahead.request.messages[-1].content == "How far is the"
+    assert ahead.read_ahead.request.messages[-1].content == "How far is the mo"
     assert doubles.seen.prompts == []
 
 
