@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from visavis.whole_file import placed_whole
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +39,6 @@ class AnswerStore:
     def save(self, answers: list[dict[str, Any]]) -> None:
         """Replace the file. Raises OSError. Blocks: not for an event loop."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".learned-", suffix=".json")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"version": _VERSION, "answers": answers}, file, ensure_ascii=False)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        content = json.dumps({"version": _VERSION, "answers": answers}, ensure_ascii=False)
+        with placed_whole(self.path, prefix=".learned-") as file:
+            file.write(content.encode())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from visavis.errors import PlanCancelledError, PlanError
 from visavis.models.location import cache_root
 from visavis.plans.build_progress import Cancelled
 from visavis.plans.plan_record import PlanKey, PlanRecord, read_record
+from visavis.whole_file import placed_whole
 
 _LOCK_POLL_S = 0.25
 
@@ -231,18 +231,8 @@ def _content_of(path: Path, record: PlanRecord) -> tuple[bytes, str]:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    with placed_whole(path, prefix=f".{path.name}.") as file:
+        file.write(content)
 
 
 @contextmanager

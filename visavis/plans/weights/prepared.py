@@ -6,15 +6,13 @@ key stands for the published file and for how it is laid out.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import logging
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +20,10 @@ from visavis.errors import PlanCancelledError, PlanError
 from visavis.models.installed import recorded_sha256
 from visavis.plans.build_progress import Cancelled, stop_if
 from visavis.plans.cache import PlanCache
-from visavis.plans.weights.cpu_layout import LAYOUT_REVISION, to_lay_out
+from visavis.plans.weights.cpu_layout import LAYOUT_REVISION, GgmlType, to_lay_out
 from visavis.plans.weights.gguf_header import GgufError, GgufHeader, read_header
 from visavis.plans.weights.rewrite import OnFraction, rewrite, written_bytes
+from visavis.whole_file import placed_whole
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +93,7 @@ def _find_or_make(
                     f"{source} is not what was pulled: run `visavis models verify {bundle}`"
                 )
             started = time.monotonic()
-            _make(path, file, header, on_fraction, cancelled)
+            _make(path, file, header, types, on_fraction, cancelled)
             took_s = time.monotonic() - started
     log.info("%s laid out for this processor in %.1f s: %s", bundle, took_s, path)
     return path
@@ -104,10 +103,10 @@ def _make(
     path: Path,
     file: io.BufferedReader,
     header: GgufHeader,
+    types: Mapping[str, GgmlType],
     on_fraction: OnFraction,
     cancelled: Cancelled,
 ) -> None:
-    types = to_lay_out(header.tensors)
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{_UNFINISHED}*"):  # of a process that was killed
         left.unlink(missing_ok=True)
@@ -115,11 +114,11 @@ def _make(
     digest_path = _digest_path(path)
     # A digest that fits by chance must not stand beside a file that is not finished.
     digest_path.unlink(missing_ok=True)
-    with _placed_whole(path) as target:
+    with placed_whole(path, prefix=_UNFINISHED) as target:
         hashed = _Hashed(target)
         rewrite(file, header, hashed, types, on_fraction=on_fraction, cancelled=cancelled)
         stop_if(cancelled)
-    with _placed_whole(digest_path) as target:
+    with placed_whole(digest_path, prefix=_UNFINISHED) as target:
         target.write(f"{hashed.sha256.hexdigest()}\n".encode())
     for other in path.parent.glob("weights.*.gguf"):
         if other != path:
@@ -137,22 +136,6 @@ class _Hashed:
     def write(self, content: bytes, /) -> object:
         self.sha256.update(content)
         return self._file.write(content)
-
-
-@contextlib.contextmanager
-def _placed_whole(path: Path) -> Iterator[io.BufferedWriter]:
-    """A file that appears at `path` once it is written, and not at all if that fails."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_UNFINISHED)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def _need_room(folder: Path, size_bytes: int) -> None:
