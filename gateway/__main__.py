@@ -6,11 +6,11 @@ import sys
 
 import uvicorn
 
-from gateway.app import create_app
+from gateway.api.app import create_app
 from gateway.settings import GatewaySettings, check_exposure
-from visavis.errors import VisavisError, exit_with
-from visavis.logs import configure_logging
-from visavis.settings import load_settings
+from visavis.serving.errors import VisavisError, exit_with
+from visavis.serving.logs import configure_logging
+from visavis.serving.settings import load_settings
 
 # Sound and events are small; photos come over HTTP.
 _SOCKET_MESSAGE_LIMIT_BYTES = 256 * 1024

@@ -9,9 +9,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from gateway.answers.opener_cue import OpenerLimits
-from gateway.speculation import SpeculationLimits
-from visavis.errors import SettingsError
-from visavis.settings import Settings
+from gateway.talk.speculation import SpeculationLimits
+from visavis.serving.errors import SettingsError
+from visavis.serving.settings import Settings
 
 _BETS = SpeculationLimits()
 _OPENERS = OpenerLimits()

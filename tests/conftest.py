@@ -11,10 +11,10 @@ from rich.console import Console
 from tests.parity import PARITIES, Parity, parity_table
 from tests.real_tensorrt import RealTensorrt
 from tests.running_stack import RunningStack
-from visavis.bus import Bus
-from visavis.errors import ModelStoreError
-from visavis.models import bundle_path, profile
-from visavis.stack.nats_server import NatsServer
+from visavis.bundles.store import bundle_path, profile
+from visavis.serving.errors import ModelStoreError
+from visavis.tools.stack.nats_server import NatsServer
+from visavis.wire.bus import Bus
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import onnxruntime
 
 from visavis.engine.tensorrt.selection import list_devices, open_binding
 from visavis.engine.tensorrt.trt_api import import_trt
-from visavis.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError
 
 
 @cache

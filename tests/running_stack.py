@@ -39,7 +39,7 @@ class RunningStack:
         answers = log_dir / "answers.json"
         answers.write_text(json.dumps(_ANSWERS), encoding="utf-8")
         config.write_text(_CONFIG.format(answers=json.dumps(str(answers))), encoding="utf-8")
-        command = [sys.executable, "-c", "from visavis.cli import main; main()", "up"]
+        command = [sys.executable, "-c", "from visavis.tools.cli.main import main; main()", "up"]
         command += ["--profile", "tiny", "--port", "0", "--logs", str(log_dir)]
         command += ["--config", str(config), *flags]
         with self._output.open("wb") as output:

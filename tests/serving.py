@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from visavis.interceptor import ErrorInterceptor
-from visavis.runtime import Service
+from visavis.serving.interceptor import ErrorInterceptor
+from visavis.serving.runtime import Service
 
 
 @contextlib.asynccontextmanager

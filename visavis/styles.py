@@ -1,14 +1,14 @@
 """How something is said: the names of the styles, and their tags in an answer's text.
 
 What a voice makes of a style stands in services/tts/prosody.py, what a face makes of it in
-services/face/expressions.py.
+services/face/draw/expressions.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
 
 NEUTRAL = "neutral"
 STYLES = (NEUTRAL, "happy", "sad", "angry", "surprised", "calm", "excited", "whisper")

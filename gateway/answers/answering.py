@@ -6,16 +6,16 @@ import contextlib
 from collections import OrderedDict
 from typing import Literal
 
-from gateway.actions import BeginAnswer, CloseTurn, ReadAhead
 from gateway.answers.cache import Speaker
 from gateway.answers.desk import AnswerDesk
 from gateway.answers.openers import answer_behind
 from gateway.answers.welcome import WelcomeCue
-from gateway.background import Background
-from gateway.bus_feed import BusFeed
-from gateway.records import TurnRecord
-from gateway.stages import Stages
-from visavis.errors import VisavisError
+from gateway.ledger.records import TurnRecord
+from gateway.stages.bus_feed import BusFeed
+from gateway.stages.stages import Stages
+from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
+from gateway.talk.background import Background
+from visavis.serving.errors import VisavisError
 
 Source = Literal["llm", "cache", "welcome"]
 

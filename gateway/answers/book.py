@@ -38,8 +38,8 @@ from pydantic import (
 
 from gateway.answers.openers import BUILT_IN
 from gateway.answers.questions import normalised
-from gateway.events import explain
-from visavis.errors import InvalidInputError
+from gateway.api.events import explain
+from visavis.serving.errors import InvalidInputError
 
 ANYBODY = "*"
 MAX_FILE_BYTES = 8_000_000

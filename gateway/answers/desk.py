@@ -14,7 +14,7 @@ from gateway.answers.cache import AnswerCache, Hit, Speaker
 from gateway.answers.opener_cue import AnswerPace
 from gateway.answers.store import AnswerStore
 from gateway.settings import GatewaySettings
-from visavis.models.location import cache_root
+from visavis.bundles.store.catalogue import cache_root
 
 log = logging.getLogger(__name__)
 

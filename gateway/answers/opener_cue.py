@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from gateway.heard import spoken_s
+from gateway.talk.history import spoken_s
 
 _REMEMBERED_ANSWERS = 9
 # An opener may outlast the wait by so much: it is no longer than a pause for breath.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gateway.answers.questions import normalised
-from gateway.words import words_of
+from gateway.talk.words import words_of
 
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "en": ("Well,", "Let me see,", "Hmm,", "Let me think,", "So,"),

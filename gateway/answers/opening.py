@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway import metrics
-from gateway.actions import Action
 from gateway.answers.answering import Answering
 from gateway.answers.cache import Speaker
 from gateway.answers.desk import AnswerDesk
 from gateway.answers.opener_cue import OpenerCue, OpenerLimits, Sight, Verdict
 from gateway.answers.openers import fits, in_text
-from gateway.bus_feed import BusFeed
-from gateway.conversation import Conversation
-from gateway.turn import Turn
-from visavis.media import PcmChunk
+from gateway.stages.bus_feed import BusFeed
+from gateway.talk.actions import Action
+from gateway.talk.conversation import Conversation
+from gateway.talk.turn import Turn
+from visavis.wire.media import PcmChunk
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import grpc.aio
 
 from gateway.answers.desk import AnswerDesk
-from gateway.registry import Registry
-from visavis.discovery import Replica
-from visavis.errors import StageLostError
+from gateway.stages.registry import Registry
+from visavis.serving.discovery import Replica
+from visavis.serving.errors import StageLostError
 from visavis.v1 import tts_pb2
 
 log = logging.getLogger(__name__)

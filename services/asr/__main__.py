@@ -2,7 +2,7 @@
 
 from services.asr.servicer import AsrService
 from services.asr.settings import AsrSettings
-from visavis.runtime import main
+from visavis.serving.runtime import main
 
 if __name__ == "__main__":
     main(AsrService, AsrSettings)

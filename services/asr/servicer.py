@@ -16,22 +16,34 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from services.asr.attachment import MIC_CHUNKS_WAITING, Attachment, chunk_of, words_of
-from services.asr.hearing import Hearing
-from services.asr.resampler import resample
-from services.asr.session import ListeningSession
+from services.asr.hearing.networks import Hearing
+from services.asr.session import (
+    MIC_CHUNKS_WAITING,
+    Attachment,
+    ListeningSession,
+    chunk_of,
+    words_of,
+)
 from services.asr.settings import AsrSettings
-from visavis import metrics
-from visavis.bus import Bus
-from visavis.clock import Clock, MonotonicClock
+from services.asr.sound import resample
+from visavis.bundles.store import bundle_path, profile
 from visavis.engine import EngineState
 from visavis.engine.bundles import maker_of
-from visavis.errors import InvalidInputError, OutOfOrderError, SettingsError
-from visavis.lease import CallLimit, EventStream, SlotTable, clock_reading, need_bus, read_config
-from visavis.media import Place, check_sample_rate, pcm_from_bytes
-from visavis.models import bundle_path, profile
-from visavis.subjects import Kind
+from visavis.serving import metrics
+from visavis.serving.errors import InvalidInputError, OutOfOrderError, SettingsError
+from visavis.serving.lease import (
+    CallLimit,
+    EventStream,
+    SlotTable,
+    clock_reading,
+    need_bus,
+    read_config,
+)
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
+from visavis.wire.bus import Bus
+from visavis.wire.clock import Clock, MonotonicClock
+from visavis.wire.media import Place, check_sample_rate, pcm_from_bytes
+from visavis.wire.subjects import Kind
 
 LONGEST_RECORDING_S = 600
 _CONTEXT = grpc.aio.ServicerContext[Any, Any]

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from services.asr.endpointing import EndpointRules
-from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from services.asr.turns.endpointing import EndpointRules
 from visavis.engine.settings import EngineSettings
 
 _DEFAULTS = EndpointRules()

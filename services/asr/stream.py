@@ -9,22 +9,15 @@ finished, the final text is ready before the silence is long enough to be sure.
 import numpy as np
 from numpy.typing import NDArray
 
-from services.asr.completeness import finished_odds, fused
-from services.asr.cutter import LONGEST_PIECE_SAMPLES, quietest
-from services.asr.endpointing import Endpointer, EndpointRules, Kind, Signal
-from services.asr.partial_text import (
-    FEWEST_HEAD_SAMPLES,
-    FEWEST_TAIL_SAMPLES,
-    PartialText,
-)
-from services.asr.questions import Heard, Judge, Output, Purpose, Transcribe
-from services.asr.quiet import QuietFrames
-from services.asr.tape import Tape
-from services.asr.transcript import Transcript
-from services.asr.turn_detector import WINDOW_SAMPLES
-from services.asr.utterance import Utterance
-from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from visavis.media import TranscriptEvent
+from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES, quietest
+from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ, WINDOW_SAMPLES
+from services.asr.hearing.transcript import Transcript
+from services.asr.sound import QuietFrames, Tape
+from services.asr.turns.completeness import finished_odds, fused
+from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
+from services.asr.turns.wording import FEWEST_HEAD_SAMPLES, FEWEST_TAIL_SAMPLES, PartialText
+from services.asr.utterance import Heard, Judge, Output, Purpose, Transcribe, Utterance
+from visavis.wire.media import TranscriptEvent
 
 # The VAD notices a beginning late; soft first consonants lie before it.
 _LEAD_SAMPLES = 8 * FRAME_SAMPLES

@@ -2,7 +2,7 @@
 
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
-from visavis.runtime import main
+from visavis.serving.runtime import main
 
 if __name__ == "__main__":
     main(FaceService, FaceSettings)

@@ -15,23 +15,29 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
-from services.face.animator import Animator, Frame
-from services.face.blendshapes import ARKIT_NAMES
+from services.face.draw.animator import Animator, Frame
+from services.face.draw.blendshapes import ARKIT_NAMES
+from services.face.draw.pictures import Chunk, PictureMaker
 from services.face.engines.base import AvatarInfo, NetworkState
-from services.face.own_studio import open_studio
-from services.face.pictures import Chunk, PictureMaker
+from services.face.lips.turn_lips import Hearing
 from services.face.session import FaceSession
 from services.face.settings import FaceSettings
-from services.face.studio import Studio
-from services.face.turn_lips import Hearing
-from visavis.bus import Bus
-from visavis.clock import Clock, MonotonicClock
+from services.face.studio import Studio, open_studio
 from visavis.engine import EngineState
-from visavis.errors import InvalidInputError, OutOfOrderError
-from visavis.lease import CallLimit, EventStream, SlotTable, clock_reading, need_bus, read_config
-from visavis.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
-from visavis.subjects import Kind
+from visavis.serving.errors import InvalidInputError, OutOfOrderError
+from visavis.serving.lease import (
+    CallLimit,
+    EventStream,
+    SlotTable,
+    clock_reading,
+    need_bus,
+    read_config,
+)
 from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc
+from visavis.wire.bus import Bus
+from visavis.wire.clock import Clock, MonotonicClock
+from visavis.wire.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
+from visavis.wire.subjects import Kind
 
 FPS = 25
 _ANIMATED_TURN = 1

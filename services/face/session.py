@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.face.animator import Animator, Frame
-from services.face.lips import LipTrack
-from services.face.pictures import DrawTimes, PictureMaker
-from services.face.turn_lips import Hearing
-from visavis import metrics
-from visavis.bus import Bus, Subscription
-from visavis.clock import Clock
-from visavis.errors import BusError, VisavisError
-from visavis.lease import EventStream
-from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TurnChunk, VideoCodec
-from visavis.subjects import Kind
+from services.face.draw.animator import Animator, Frame
+from services.face.draw.pictures import DrawTimes, PictureMaker
+from services.face.lips.lips import LipTrack
+from services.face.lips.turn_lips import Hearing
+from visavis.serving import metrics
+from visavis.serving.errors import BusError, VisavisError
+from visavis.serving.lease import EventStream
+from visavis.wire.bus import Bus, Subscription
+from visavis.wire.clock import Clock
+from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TurnChunk, VideoCodec
+from visavis.wire.subjects import Kind
 
 log = logging.getLogger(__name__)
 

@@ -1,22 +1,29 @@
-"""What all sessions of the service share: avatars, the network, the lanes that draw."""
+"""What all sessions of the service share: avatars, the network, the lanes that draw and encode."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from services.face.animator import Frame
-from services.face.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
+from services.face.draw.animator import Frame
+from services.face.draw.encoder import Codec, VideoEncoder
+from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
+from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState
-from services.face.pictures import Draw, EncoderFactory, Painter, PictureMaker
-from services.face.pose import FacePose
+from services.face.engines.choice import open_face_engine
+from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
+from services.face.lips.turn_lips import Hearing
 from services.face.settings import FaceSettings
-from services.face.turn_lips import Hearing
 from visavis.engine import Engine, EngineLane
-from visavis.errors import EngineError
-from visavis.media import VideoCodec
+from visavis.serving.errors import EngineError
+from visavis.wire.media import VideoCodec
+
+# ------------------------------------------------------------ studio
+# What all sessions of the service share: avatars, the network, the lanes that draw.
 
 _FIRST_FRAME = Frame(0, 0, True, False, True, FacePose(jaw_open=0.3))
 
@@ -127,3 +134,29 @@ class Studio:
             encoder = self._open_encoder(codec, size, 25)
             encoder.encode(picture, keyframe=True)
             encoder.close()
+
+
+# ------------------------------------------------------------ own studio
+# The studio with the engine that the settings name and the product's own encoders.
+
+_CODECS: dict[VideoCodec, Codec] = {VideoCodec.H264: "h264", VideoCodec.VP8: "vp8"}
+
+
+class VideoStream:
+    """VideoEncoder as the pictures use it."""
+
+    def __init__(self, codec: VideoCodec, size: int, fps: int, *, bitrate: int) -> None:
+        self._encoder = VideoEncoder(_CODECS[codec], size, size, fps, bitrate)
+
+    def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
+        frame = self._encoder.encode(picture, force_keyframe=keyframe)
+        return Encoded(frame.payload, frame.keyframe)
+
+    def close(self) -> None:
+        self._encoder.close()
+
+
+def open_studio(settings: FaceSettings) -> Studio:
+    """The studio that the service runs with; nothing is loaded yet."""
+    open_encoder = partial(VideoStream, bitrate=1000 * settings.bitrate_kbps)
+    return Studio(settings, open_face_engine(settings), open_encoder)

@@ -2,7 +2,7 @@
 
 from services.llm.servicer import LlmService
 from services.llm.settings import LlmSettings
-from visavis.runtime import main
+from visavis.serving.runtime import main
 
 if __name__ == "__main__":
     main(LlmService, LlmSettings)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from services.llm.backend import ChatMessage, TokenCounter
+from services.llm.backends.base import ChatMessage, TokenCounter
 from services.llm.text_stream import SPECIAL_TOKEN
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
 
 # What a chat template writes around each message, and once before the answer.
 TEMPLATE_TOKENS = 8

@@ -1,33 +1,68 @@
-"""The language model on the wire: Generate, Attach, GetStatus.
-
-The only file of the service that sees protobuf.
-"""
+"""The language model on the wire: Generate, Attach, GetStatus."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 
-from services.llm.backend import ChatMessage, Role, TextBackend
+from services.llm.backends.base import ChatMessage, Role, TextBackend
+from services.llm.backends.registry import open_backend
 from services.llm.generator import AnswerRequest, Generator
-from services.llm.registry import open_backend
 from services.llm.session import Session
 from services.llm.settings import LlmSettings
-from services.llm.slots import SlotPool
-from visavis.bus import Bus
-from visavis.clock import Clock, MonotonicClock
 from visavis.engine import EngineState
-from visavis.errors import InvalidInputError, OutOfOrderError
-from visavis.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
-from visavis.starting import tell_starting
+from visavis.serving.errors import AtCapacityError, InvalidInputError, OutOfOrderError
+from visavis.serving.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
+from visavis.serving.starting import tell_starting
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
+from visavis.wire.bus import Bus
+from visavis.wire.clock import Clock, MonotonicClock
+
+# ------------------------------------------------------------ slots
+# Which of the backend's sequences a session works in.
+
+
+class SlotPool:
+    """Slots 0 to n-1, each held by one session at a time.
+
+    A slot still holds its last session's prompt, so a session that comes back
+    gets its own one where that is free, and else the one unused for longest.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        # Oldest first, each with the session that it served last.
+        self._free: dict[int, str] = dict.fromkeys(range(slots), "")
+
+    @property
+    def free(self) -> int:
+        return len(self._free)
+
+    @contextlib.contextmanager
+    def hold(self, session: str = "") -> Iterator[int]:
+        """A slot for as long as the context lasts. Raises AtCapacityError."""
+        if not self._free:
+            raise AtCapacityError(f"all {self.slots} slots are taken")
+        own = [slot for slot, last in self._free.items() if session and last == session]
+        slot = own[0] if own else next(iter(self._free))
+        del self._free[slot]
+        try:
+            yield slot
+        finally:
+            self._free[slot] = session
+
+
+# ------------------------------------------------------------ servicer
+# The language model on the wire: Generate, Attach, GetStatus.
+#
+# The only file of the service that sees protobuf.
 
 _ROLES: Mapping[int, Role] = {
     llm_pb2.Message.SYSTEM: "system",

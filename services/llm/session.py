@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from services.llm.generator import Answer, AnswerRequest, Generator
-from visavis.bus import Bus, Subscription
-from visavis.errors import BusError, InvalidInputError, VisavisError
-from visavis.lease import EventStream
-from visavis.logs import log_context
-from visavis.media import Place, Stamp, TokenChunk
-from visavis.subjects import Kind
+from visavis.serving.errors import BusError, InvalidInputError, VisavisError
+from visavis.serving.lease import EventStream
+from visavis.serving.logs import log_context
+from visavis.wire.bus import Bus, Subscription
+from visavis.wire.media import Place, Stamp, TokenChunk
+from visavis.wire.subjects import Kind
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, SecretStr, field_validator
 
 from services.llm.generator import Defaults
-from visavis.settings import ServiceSettings
+from visavis.serving.settings import ServiceSettings
 
 PERSONA = (
     "You are Visavis, a friendly talking avatar made by the Visavis team. You chat aloud with a "

@@ -2,7 +2,7 @@
 
 from services.tts.servicer import TtsService
 from services.tts.settings import TtsSettings
-from visavis.runtime import main
+from visavis.serving.runtime import main
 
 if __name__ == "__main__":
     main(TtsService, TtsSettings)

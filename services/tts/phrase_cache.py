@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from threading import Lock
 
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block
-from services.tts.surroundings import ALONE, Surroundings
-from visavis import metrics
+from services.tts.text.surroundings import ALONE, Surroundings
+from visavis.serving import metrics
 
 
 @dataclass(frozen=True, slots=True)

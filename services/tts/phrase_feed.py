@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 
-from services.tts.text_chunker import Pause, Phrase, TextChunker
-from visavis.errors import InvalidInputError
+from services.tts.text.chunker import Pause, Phrase, TextChunker
+from visavis.serving.errors import InvalidInputError
 from visavis.styles import StyleTags
 
 MAX_TEXT_CHARACTERS = 100_000

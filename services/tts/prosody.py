@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
 from visavis.styles import NEUTRAL, STYLES
 
 

@@ -15,26 +15,24 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from services.tts.ledger import TurnLedger
-from services.tts.opening import open_synthesizer
-from services.tts.own_voices import own_voices
 from services.tts.phrase_cache import KeptPhrase, PhraseCache
 from services.tts.phrase_feed import cut_phrases
 from services.tts.prosody import styles_within
 from services.tts.session import Session
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
-from services.tts.speech_lane import SpeechLane
+from services.tts.speech_lane import SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import SpeechPiece, Synthesizer
-from services.tts.voices import VOICES, VoiceInfo, voices_for
-from visavis.bus import Bus
-from visavis.clock import Clock, MonotonicClock
+from services.tts.voices.base import VOICES, VoiceInfo, voices_for
+from services.tts.voices.opening import open_synthesizer, own_voices
 from visavis.engine import EngineLane, EngineState
-from visavis.errors import EngineError, OutOfOrderError, VisavisError
-from visavis.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
-from visavis.media import MelChunk, PcmChunk, Place
+from visavis.serving.errors import EngineError, OutOfOrderError, VisavisError
+from visavis.serving.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
 from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
+from visavis.wire.bus import Bus
+from visavis.wire.clock import Clock, MonotonicClock
+from visavis.wire.media import MelChunk, PcmChunk, Place
 
 _HEAR_OUT_S = 0.25
 

@@ -9,20 +9,62 @@ from dataclasses import replace
 
 import numpy as np
 
-from services.tts.ledger import TurnLedger
 from services.tts.phrase_feed import TextFeed, cut_phrases
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
-from services.tts.speech_lane import SpeechLane
+from services.tts.speech_lane import SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import SpeechPiece
-from visavis.bus import Bus, Subscription
-from visavis.clock import Clock
-from visavis.credit import CreditWindow
-from visavis.errors import BusError, VisavisError
-from visavis.lease import EventStream
-from visavis.logs import log_context
-from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TokenChunk, TurnChunk
-from visavis.subjects import Kind
+from visavis.serving.errors import BusError, VisavisError
+from visavis.serving.lease import EventStream
+from visavis.serving.logs import log_context
+from visavis.wire.bus import Bus, Subscription
+from visavis.wire.clock import Clock
+from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TokenChunk, TurnChunk
+from visavis.wire.subjects import Kind
+
+# ------------------------------------------------------------ credit
+# Back-pressure by credit: a producer runs only so far ahead of what has been heard.
+
+
+class CreditWindow:
+    """How far a turn's producer may run ahead of the listener.
+
+    Counts in the unit of the producer's choice (voice samples, frames). The consumer's
+    progress comes from `clock` chunks; `window` is the lead allowed.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._consumed = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def consumed(self) -> int:
+        return self._consumed
+
+    def lead(self, produced: int) -> int:
+        """How far `produced` is ahead of what has been consumed."""
+        return produced - self._consumed
+
+    def grant(self, consumed: int) -> None:
+        """The consumer has come as far as `consumed`. Never goes back."""
+        if consumed > self._consumed:
+            self._consumed = consumed
+            self._changed.set()
+
+    def reset(self) -> None:
+        """A new turn begins: nothing of it has been consumed."""
+        self._consumed = 0
+        self._changed.set()
+
+    async def wait(self, produced: int) -> None:
+        """Return once having produced `produced` is within the window."""
+        while self.lead(produced) > self._window:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+# ------------------------------------------------------------ session
 
 # Text is never dropped: a language model does not get this far ahead of the reader.
 _TOKENS_WAITING = 4096

@@ -12,8 +12,8 @@ from services.tts.prosody import (
     Prosody,
     check_factor,
 )
-from services.tts.voices import VOICES, VoiceInfo, language_of, voice_named, voices_for
-from visavis.errors import InvalidInputError
+from services.tts.voices.base import VOICES, VoiceInfo, language_of, voice_named, voices_for
+from visavis.serving.errors import InvalidInputError
 from visavis.styles import checked_style
 
 MIN_SPEED, MAX_SPEED = 0.5, 2.0

@@ -2,7 +2,7 @@
 
 Offline use:
 
-    with services.tts.opening.open_synthesizer() as synthesizer:
+    with services.tts.voices.opening.open_synthesizer() as synthesizer:
         for piece in synthesizer.speak("Hello. 你好。", language="en"):
             piece.voice, piece.mel, piece.phonemes, piece.pts_samples
 """
@@ -26,18 +26,17 @@ from services.tts.prosody import (
     needs,
     prosody_of,
 )
-from services.tts.script_runs import split_by_script
-from services.tts.sentence import Sentence
 from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silence, to_pcm
 from services.tts.speech_options import SpeechOptions
-from services.tts.surroundings import ALONE, Surroundings
-from services.tts.text_chunker import Pause, Phrase
-from services.tts.text_cleaner import clean
-from services.tts.voices import VOICES, VoiceInfo, voice_named, voices_for
+from services.tts.text.chunker import Pause, Phrase
+from services.tts.text.script_runs import clean, split_by_script
+from services.tts.text.sentence import Sentence
+from services.tts.text.surroundings import ALONE, Surroundings
+from services.tts.voices.base import VOICES, VoiceInfo, voice_named, voices_for
 from services.tts.word_ends import WordEnd, ends_of_words
 from visavis.engine import Engine, EngineState, joined_state
-from visavis.media import PhonemeSpan, TextMark
 from visavis.styles import NEUTRAL
+from visavis.wire.media import PhonemeSpan, TextMark
 
 # The first piece leaves early; the others are a quarter of a second.
 _FIRST_PIECE_HOPS = 8

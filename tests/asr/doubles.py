@@ -7,9 +7,9 @@ import asyncio
 import numpy as np
 from numpy.typing import NDArray
 
-from services.asr.recognizer import Ear, Languages
-from services.asr.transcript import Segment, Transcript
-from services.asr.vad import FRAME_SAMPLES, VadState
+from services.asr.hearing.detectors import FRAME_SAMPLES, VadState
+from services.asr.hearing.networks import Ear, Languages
+from services.asr.hearing.transcript import Segment, Transcript
 from visavis.engine import EngineState
 
 SPEECH = 0.5

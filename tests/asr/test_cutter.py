@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from services.asr.cutter import LONGEST_PIECE_SAMPLES, CutRules, cut_at_pauses
-from services.asr.vad import FRAME_SAMPLES
+from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES, CutRules, cut_at_pauses
+from services.asr.hearing.detectors import FRAME_SAMPLES
 
 RULES = CutRules()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.asr.endpointing import Endpointer, EndpointRules, Kind, Signal
-from services.asr.vad import FRAME_SAMPLES
+from services.asr.hearing.detectors import FRAME_SAMPLES
+from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
 
 RULES = EndpointRules()
 

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from services.asr.log_mel import HOP_SAMPLES, N_MELS, hz_to_mel, log_mel, mel_filters, mel_to_hz
+from services.asr.hearing.log_mel import (
+    HOP_SAMPLES,
+    N_MELS,
+    hz_to_mel,
+    log_mel,
+    mel_filters,
+    mel_to_hz,
+)
 
 
 def tone(frequency_hz: float, seconds: float = 1.0, level: float = 0.5) -> np.ndarray:

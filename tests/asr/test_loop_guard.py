@@ -1,6 +1,6 @@
 """Loops are noticed, repeated words are not loops."""
 
-from services.asr.loop_guard import loop_start
+from services.asr.hearing.decoding import loop_start
 
 
 def test_a_phrase_repeated_is_a_loop_after_its_first_round() -> None:

@@ -1,7 +1,7 @@
 """A window that slides, words that stay."""
 
-from services.asr.partial_text import WINDOW_SAMPLES, PartialText
-from services.asr.vad import SAMPLE_RATE_HZ
+from services.asr.hearing.detectors import SAMPLE_RATE_HZ
+from services.asr.turns.wording import WINDOW_SAMPLES, PartialText
 
 SECOND = SAMPLE_RATE_HZ
 

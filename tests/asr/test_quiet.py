@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from services.asr.quiet import QuietFrames
-from services.asr.vad import FRAME_SAMPLES
+from services.asr.hearing.detectors import FRAME_SAMPLES
+from services.asr.sound import QuietFrames
 
 
 def noise(level: float, seed: int = 0) -> np.ndarray:

@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.asr.hearing import Hearing
-from services.asr.recognizer import Ear, Languages, pieces_of, speech_probabilities
+from services.asr.hearing.detectors import (
+    FRAME_SAMPLES,
+    WINDOW_SAMPLES,
+    TurnDetector,
+    VadState,
+    VoiceDetector,
+)
+from services.asr.hearing.networks import Ear, Hearing, Languages, pieces_of, speech_probabilities
 from services.asr.settings import AsrSettings
-from services.asr.turn_detector import WINDOW_SAMPLES, TurnDetector
-from services.asr.vad import FRAME_SAMPLES, VadState, VoiceDetector
 from tests.asr.doubles import CountingTranscriber, loud, quiet
-from visavis.errors import EngineLoadError, SettingsError, UnknownNameError
+from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
 
 EAR = Ear("fake", CountingTranscriber())
 

@@ -16,12 +16,12 @@ from services.asr.settings import AsrSettings
 from tests.asr.doubles import COUGH, FakeHearing, loud, pcm16, quiet
 from tests.fakes import MetricGrowth
 from tests.serving import served
-from visavis.bus import Bus
-from visavis.errors import EngineError
-from visavis.interceptor import ErrorInterceptor
-from visavis.media import PcmChunk, Place, TranscriptChunk, TranscriptEvent
-from visavis.subjects import Kind
+from visavis.serving.errors import EngineError
+from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
+from visavis.wire.bus import Bus
+from visavis.wire.media import PcmChunk, Place, TranscriptChunk, TranscriptEvent
+from visavis.wire.subjects import Kind
 
 Stub = asr_pb2_grpc.SpeechRecognitionStub
 QUESTION = np.concatenate([quiet(10), loud(40), quiet(40)])

@@ -7,12 +7,12 @@ import asyncio
 import numpy as np
 import pytest
 
-from services.asr.endpointing import EndpointRules
 from services.asr.session import ListeningSession
+from services.asr.turns.endpointing import EndpointRules
 from tests.asr.doubles import FakeHearing, loud, pcm16, quiet
 from tests.fakes import ManualClock
-from visavis.errors import EngineError, UnknownNameError
-from visavis.media import TranscriptEvent as Event
+from visavis.serving.errors import EngineError, UnknownNameError
+from visavis.wire.media import TranscriptEvent as Event
 
 QUESTION = pcm16(np.concatenate([quiet(10), loud(40), quiet(60)]))
 RULES = EndpointRules()

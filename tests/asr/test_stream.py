@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.asr.cutter import LONGEST_PIECE_SAMPLES
-from services.asr.endpointing import EndpointRules
-from services.asr.partial_text import WINDOW_SAMPLES
-from services.asr.questions import Heard, Judge, Output, Purpose, Transcribe
+from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES
+from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from services.asr.hearing.transcript import Segment, Transcript
 from services.asr.stream import Listener
-from services.asr.transcript import Segment, Transcript
-from services.asr.vad import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from services.asr.turns.endpointing import EndpointRules
+from services.asr.turns.wording import WINDOW_SAMPLES
+from services.asr.utterance import Heard, Judge, Output, Purpose, Transcribe
 from tests.asr.doubles import COUGH, CountingTranscriber, loud, quiet
-from visavis.media import TranscriptEvent as Event
+from visavis.wire.media import TranscriptEvent as Event
 
 RULES = EndpointRules()
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from services.asr.tape import Tape
+from services.asr.sound import Tape
 
 
 def test_positions_survive_forgetting() -> None:

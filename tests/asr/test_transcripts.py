@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.asr.endpointing import EndpointRules
-from services.asr.hearing import Hearing
-from services.asr.questions import Heard
+from services.asr.hearing.detectors import SAMPLE_RATE_HZ
+from services.asr.hearing.networks import Hearing
 from services.asr.session import ListeningSession
-from services.asr.vad import SAMPLE_RATE_HZ
+from services.asr.turns.endpointing import EndpointRules
+from services.asr.utterance import Heard
 from tests.fakes import ManualClock
-from visavis.bench.turn_clips import load_turn_clips
+from visavis.bundles.store import profile
 from visavis.engine import open_engine
-from visavis.media import TranscriptEvent
-from visavis.models import profile
+from visavis.tools.bench.turns import load_turn_clips
+from visavis.wire.media import TranscriptEvent
 
 CLIPS = Path(__file__).parent.parent / "clips"
 ENGLISH = ("two_cities_01", "austen_0880", "jfk")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from visavis.bundles.formats.ctranslate2 import read_variables
+from visavis.bundles.whisper.graph import prepare
 from visavis.engine import Engine, open_engine
-from visavis.errors import ModelStoreError
-from visavis.models.prepare.ctranslate2_file import read_variables
-from visavis.models.prepare.whisper import prepare
+from visavis.serving.errors import ModelStoreError
 
 WIDTH, HEADS, MELS, VOCABULARY, LAYERS = 32, 4, 80, 50, 2
 Weights = dict[str, NDArray[np.generic]]

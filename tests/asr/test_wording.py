@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.asr.wording import agreement, continued, units_of, without_marks
+from services.asr.turns.wording import agreement, continued, units_of, without_marks
 
 
 @pytest.mark.parametrize(

@@ -32,23 +32,22 @@ from rich.table import Table
 from services.llm.settings import LlmSettings
 from tests.bench.pipecat_figures import compared, interruption_of, ratio, turn_of
 from tests.bench.pipecat_venv import default_folder, ready_python
-from visavis.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
-from visavis.bench.clips import RATE_HZ, Clip, load_clips
-from visavis.bench.latency import LatencyBench, LatencyPlan
-from visavis.bench.processes import find_processes
-from visavis.bench.questions import write_clip
-from visavis.bench.report import check_target, machine, write_report
-from visavis.bench.turn_figures import TurnFigures
-from visavis.cli.bench_questions import chosen_clips, ready_set
-from visavis.cli.bench_tables import wide_console
-from visavis.cli.up import stack_arguments
-from visavis.cli.weights import pull_profile
-from visavis.client import GatewayClient
-from visavis.errors import InvalidInputError, VisavisError
-from visavis.models import bundle_path
-from visavis.plans.weights.prepared import laid_out_file
-from visavis.stack.location import log_dir
-from visavis.stack.supervisor import Stack, StackOptions
+from visavis.bundles.gguf.prepared import laid_out_file
+from visavis.bundles.store import bundle_path
+from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
+from visavis.tools.bench.clips import RATE_HZ, Clip, load_clips
+from visavis.tools.bench.latency import LatencyBench, LatencyPlan
+from visavis.tools.bench.processes import find_processes
+from visavis.tools.bench.questions import chosen_clips, ready_set, write_clip
+from visavis.tools.bench.report import check_target, machine, write_report
+from visavis.tools.bench.tables import wide_console
+from visavis.tools.bench.turn_figures import TurnFigures
+from visavis.tools.cli.models import pull_profile
+from visavis.tools.cli.up import stack_arguments
+from visavis.tools.client import GatewayClient
+from visavis.tools.stack.process import log_dir
+from visavis.tools.stack.supervisor import Stack, StackOptions
 
 PROFILES = {"smollm2-135m": "tiny", "qwen2.5-0.5b": "default"}
 MODES = ("vad", "smart")

@@ -42,9 +42,9 @@ from pipecat.turns.user_turn_strategies import UserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
 from tokenizers import Tokenizer
 
-from services.asr.moonshine import Moonshine
-from services.llm.llamacpp import LlamaCppBackend
-from services.tts.english import EnglishVoice
+from services.asr.hearing.moonshine import Moonshine
+from services.llm.backends.llamacpp import LlamaCppBackend
+from services.tts.voices.english import EnglishVoice
 from tests.bench.pipecat_parts import (
     IN_HZ,
     OUT_HZ,

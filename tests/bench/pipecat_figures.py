@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from visavis.bench.barge_in import Interruption
-from visavis.bench.statistics import summarise
-from visavis.bench.trace import HeardSound, Trace
-from visavis.bench.turn_figures import SHORTEST_ANSWER_S, TurnFigures
+from visavis.tools.bench.barge_in import Interruption
+from visavis.tools.bench.report import summarise
+from visavis.tools.bench.trace import HeardSound, Trace
+from visavis.tools.bench.turn_figures import SHORTEST_ANSWER_S, TurnFigures
 
 RATE_HZ = 24_000
 COMPARED = (

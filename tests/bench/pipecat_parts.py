@@ -35,9 +35,9 @@ from pipecat.transports.base_output import BaseOutputTransport
 from pipecat.transports.base_transport import TransportParams
 from pipecat.utils.time import time_now_iso8601
 
-from services.asr.moonshine import Moonshine
-from services.tts.english import EnglishVoice
+from services.asr.hearing.moonshine import Moonshine
 from services.tts.sound import to_pcm
+from services.tts.voices.english import EnglishVoice
 
 IN_HZ, OUT_HZ = 16_000, 24_000
 CHUNK = IN_HZ // 50

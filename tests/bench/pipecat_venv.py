@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from visavis.errors import VisavisError
+from visavis.serving.errors import VisavisError
 
 REQUIREMENTS = Path(__file__).with_name("requirements-pipecat.txt")
 

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from visavis.bench.clips import RATE_HZ, choose, load_clips, script_language
-from visavis.bench.speech_span import span_by_energy, span_of_synthetic
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.clips import (
+    RATE_HZ,
+    choose,
+    load_clips,
+    script_language,
+    span_by_energy,
+    span_of_synthetic,
+)
 
 RECORDINGS = Path(__file__).parents[1] / "clips"
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from visavis.bench.face_cost import FaceCost, mel_chunk
-from visavis.errors import VisavisError
+from visavis.serving.errors import VisavisError
+from visavis.tools.bench.face import FaceCost, mel_chunk
 
 
 def test_the_answer_that_is_spoken_has_no_gaps_and_no_end() -> None:

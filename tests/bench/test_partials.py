@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visavis.bench.clips import RATE_HZ, Clip
-from visavis.bench.partials import (
+from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.partials import (
     Understood,
     cost_per_second,
     joined,
     measure_partials,
     taken_back,
 )
-from visavis.bench.speech_span import SpeechSpan
-from visavis.bench.trace import Trace
+from visavis.tools.bench.trace import Trace
 
 
 def clip(text: str = "", start: int = 1600, end: int = 16_000) -> Clip:

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from visavis.bench.processes import MachineTime, Processes, find_processes, share_of_others
+from visavis.tools.bench.processes import MachineTime, Processes, find_processes, share_of_others
 
 
 def test_what_others_took_is_neither_ours_nor_idle() -> None:

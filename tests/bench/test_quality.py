@@ -7,11 +7,10 @@ import pytest
 from rich.console import Console
 
 from tests.bench.test_turn_figures import sound
-from visavis.bench.lip_closure import Closure, closure, is_open, lip_gap
-from visavis.bench.quality import Errors, Lips, voice_of
-from visavis.bench.trace import Trace
-from visavis.cli.bench_quality import quality_table, values_of
-from visavis.media import PhonemeSpan
+from visavis.tools.bench.lip_closure import Closure, closure, is_open, lip_gap
+from visavis.tools.bench.quality import Errors, Lips, quality_table, values_of, voice_of
+from visavis.tools.bench.trace import Trace
+from visavis.wire.media import PhonemeSpan
 
 RATE_HZ, FPS = 24_000, 25
 

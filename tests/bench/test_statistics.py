@@ -7,11 +7,9 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from visavis.bench.picture import draw
-from visavis.bench.report import Row, check_target, report, rows_of, write_report
-from visavis.bench.statistics import summarise
-from visavis.cli.bench_tables import figures_table, written
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.report import Row, check_target, report, rows_of, summarise, write_report
+from visavis.tools.bench.tables import draw, figures_table, written
 
 
 def test_percentiles_lie_between_neighbours_and_missing_values_are_left_out() -> None:

@@ -1,9 +1,9 @@
 """Skew out of a histogram, and pictures against the sound that they belong to."""
 
 from tests.bench.test_turn_figures import sound
-from visavis.bench.counters import bucket_quantile
-from visavis.bench.sync import behind_sound, summed
-from visavis.bench.trace import SeenPicture, Trace
+from visavis.tools.bench.counters import bucket_quantile
+from visavis.tools.bench.sync import behind_sound, summed
+from visavis.tools.bench.trace import SeenPicture, Trace
 
 SKEW = {
     "av_skew_seconds_count": 100.0,

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visavis.bench.clips import RATE_HZ, Clip
-from visavis.bench.counters import parse_counters, rise
-from visavis.bench.latency import answered, ended, sessions_of
-from visavis.bench.speech_span import SpeechSpan
-from visavis.bench.trace import HeardSound, SeenPicture, Trace
-from visavis.bench.turn_figures import TurnFigures, measure
+from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.counters import parse_counters, rise
+from visavis.tools.bench.latency import answered, ended, sessions_of
+from visavis.tools.bench.trace import HeardSound, SeenPicture, Trace
+from visavis.tools.bench.turn_figures import TurnFigures, measure
 
 RECORD: dict[str, Any] = {
     "turn": 3,

@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 
 from training.turn_taking.make_clips import write_opus
-from visavis.bench.turn_clips import TurnClip, load_turn_clips
-from visavis.bench.turn_taking import Verdict, outcome_of, precision_and_recall, retracted
-from visavis.errors import InvalidInputError
-from visavis.media import Place, TranscriptChunk
-from visavis.media import TranscriptEvent as Event
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.turns import (
+    TurnClip,
+    Verdict,
+    load_turn_clips,
+    outcome_of,
+    precision_and_recall,
+    retracted,
+)
+from visavis.wire.media import Place, TranscriptChunk
+from visavis.wire.media import TranscriptEvent as Event
 
 CLIP = TurnClip(
     Path("one.opus"),

@@ -2,8 +2,7 @@
 
 import pytest
 
-from visavis.bench.word_errors import word_error_rate, words
-from visavis.edit_distance import edits, edits_to_prefixes
+from visavis.tools.bench.word_errors import edits, edits_to_prefixes, word_error_rate, words
 
 
 def test_words_have_no_case_no_punctuation_and_chinese_ones_are_characters() -> None:

@@ -27,14 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 from playwright.async_api import Browser, Page
 
-from gateway.timeline import RATE_HZ
+from gateway.playout.pacing import RATE_HZ
 from tests.browser.conftest import NO_CHROMIUM, chromium, find_chromium, fresh_page
 from tests.gateway.conftest import Rig
 from tests.gateway.doubles import FPS, VOICE_RATE_HZ, Doubles, FaceDouble, TtsDouble
 from tests.gateway.media import PictureEncoder, tone
-from visavis.bus import Subscription
-from visavis.media import PcmChunk, Place, VideoChunk, VideoCodec
-from visavis.subjects import Kind
+from visavis.wire.bus import Subscription
+from visavis.wire.media import PcmChunk, Place, VideoChunk, VideoCodec
+from visavis.wire.subjects import Kind
 
 PROBE = Path(__file__).with_name("flash_and_beep.js").read_text("utf-8")
 FIRST_FRAME, EVERY_FRAMES, _WHITE_FRAMES = 10, 9, 4

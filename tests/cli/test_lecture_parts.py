@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 
-from visavis.lecture.parts import (
+from visavis.tools.lecture import (
     MAX_PART_CHARACTERS,
     LectureOptions,
     Part,

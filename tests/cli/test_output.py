@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from visavis.cli.output import check_output
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.cli.ask import check_output
 
 
 def test_a_new_and_an_old_file_are_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-import visavis.client
-from visavis.cli import app
-from visavis.errors import InvalidInputError, UnknownNameError, VisavisError
-from visavis.turn_picture import draw
+import visavis.tools.client
+from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
+from visavis.tools.charts import draw_timeline
+from visavis.tools.cli.main import app
 
 SVG = "{http://www.w3.org/2000/svg}"
 TIMELINE: dict[str, Any] = {
@@ -37,7 +37,7 @@ def bars(svg: str) -> list[ET.Element]:
 
 
 def test_a_span_is_as_long_as_it_took() -> None:
-    wait, work, queue = bars(draw({**TIMELINE, "spans": TIMELINE["spans"][:3]}))[:3]
+    wait, work, queue = bars(draw_timeline({**TIMELINE, "spans": TIMELINE["spans"][:3]}))[:3]
     length = {span: float(span.attrib["width"]) for span in (wait, work, queue)}
     assert length[wait] / length[work] == pytest.approx(200 / 150, rel=0.01)
     assert float(work.attrib["x"]) < float(wait.attrib["x"]) < float(queue.attrib["x"])
@@ -45,20 +45,20 @@ def test_a_span_is_as_long_as_it_took() -> None:
 
 
 def test_first_and_last_chunks_have_panels_of_their_own() -> None:
-    drawn = draw(TIMELINE)
+    drawn = draw_timeline(TIMELINE)
     assert "Up to the first sound" in drawn and "Up to the end" in drawn
-    assert "Up to the end" not in draw({**TIMELINE, "spans": TIMELINE["spans"][:3]})
+    assert "Up to the end" not in draw_timeline({**TIMELINE, "spans": TIMELINE["spans"][:3]})
 
 
 def test_what_a_session_is_called_cannot_break_the_picture() -> None:
-    texts = [text.text or "" for text in ET.fromstring(draw(TIMELINE)).iter(f"{SVG}text")]
+    texts = [text.text or "" for text in ET.fromstring(draw_timeline(TIMELINE)).iter(f"{SVG}text")]
     assert any("abc<&>" in text for text in texts)
     assert texts[0] == "Turn 3: first sound 300 ms after the words"
 
 
 def test_nothing_known_is_still_a_picture() -> None:
     unknown = {"voice_to_voice_ms": None, "first_frame_ms": None, "overhead_ms": None}
-    ET.fromstring(draw({**TIMELINE, **unknown, "spans": []}))
+    ET.fromstring(draw_timeline({**TIMELINE, **unknown, "spans": []}))
 
 
 # ------------------------------------------------------------ the command

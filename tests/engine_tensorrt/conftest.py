@@ -12,10 +12,10 @@ import pytest
 
 from tests.engine_tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine_tensorrt.recorded_trt import DataType, Network, RecordedTrt
-from visavis.engine.options import EngineOptions
+from visavis.engine.base import EngineOptions
+from visavis.engine.tensorrt import messages
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.engine.tensorrt.source import PlanFile
-from visavis.plans import compiler_log
 
 Open = Callable[..., TensorRTEngine]
 
@@ -65,7 +65,7 @@ def x_of(batch: int, value: float = 1.0) -> dict[str, np.ndarray]:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """What the test's engines took is given back when they are closed: checked at the end."""
-    monkeypatch.setattr(compiler_log, "_relays", {})
+    monkeypatch.setattr(messages, "_relays", {})
     device = RecordedDevice()
     trt = RecordedTrt(device, {b"scaling": scaling(), b"late": scaling(late=True)})
     engines: list[TensorRTEngine] = []

@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 
 from tests.engine_tensorrt.recorded_trt import DataType, Network
+from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.store.recipe import PlanRecipe
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
-from visavis.plans.graphs import float_graph
-from visavis.plans.recipe import PlanRecipe
 
 _TYPES = {
     np.dtype(np.float32): DataType.FLOAT,

@@ -7,7 +7,7 @@ from tests.engine_tensorrt.recorded_device import RecordedBinding
 from visavis.engine.tensorrt import buffers
 from visavis.engine.tensorrt.device import CudaError
 from visavis.engine.tensorrt.selection import NoDeviceError, UnknownDeviceError
-from visavis.errors import EngineError, EngineLoadError
+from visavis.serving.errors import EngineError, EngineLoadError
 
 OUT_OF_MEMORY = CudaError("cudaMalloc", "cudaErrorMemoryAllocation", "out of memory")
 ILLEGAL_ADDRESS = CudaError("cudaStreamSynchronize", "cudaErrorIllegalAddress")

@@ -4,7 +4,7 @@ import threading
 
 from tests.engine_tensorrt.conftest import Bench, x_of
 from tests.fakes import ManualClock
-from visavis.engine.tensorrt.idle import IdleUnloader
+from visavis.engine.tensorrt.engine import IdleUnloader
 
 
 def test_an_unused_plan_is_unloaded_and_comes_back(bench: Bench) -> None:

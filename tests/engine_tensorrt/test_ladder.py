@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.gpus import why_no_gpu
-from visavis import metrics
 from visavis.engine import EngineOptions, ladder, open_engine
 from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.engine.ladder import LadderEngine, Rung, rungs_for
 from visavis.engine.tensorrt import selection
 from visavis.engine.tensorrt.device import CudaError, DeviceInfo
-from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving import metrics
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 SPEC = TensorSpec("x", np.dtype(np.float32), (None,))
 INPUT = {"x": np.zeros(2, np.float32)}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine_tensorrt.conftest import Bench, x_of
 from visavis.engine import EngineLane
-from visavis.engine.tensorrt import nvtx
+from visavis.engine.tensorrt import profiling
 
 
 class RecordedNvtx:
@@ -38,7 +38,7 @@ class RecordedNvtx:
 @pytest.fixture
 def ranges(monkeypatch: pytest.MonkeyPatch) -> RecordedNvtx:
     recorded = RecordedNvtx()
-    monkeypatch.setattr(nvtx, "_nvtx", recorded)
+    monkeypatch.setattr(profiling, "_nvtx", recorded)
     return recorded
 
 
@@ -83,6 +83,6 @@ async def test_waiting_for_the_lane_is_a_range_that_always_ends(ranges: Recorded
 
 
 def test_without_the_package_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvtx, "_nvtx", None)
-    with nvtx.span("x"):
-        nvtx.end(nvtx.start("y"))
+    monkeypatch.setattr(profiling, "_nvtx", None)
+    with profiling.span("x"):
+        profiling.end(profiling.start("y"))

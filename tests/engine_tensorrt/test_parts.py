@@ -11,15 +11,15 @@ import onnx
 import pytest
 from tokenizers import Tokenizer
 
-from services.asr.moonshine import Moonshine
-from services.asr.whisper import Whisper
+from services.asr.hearing.moonshine import Moonshine
+from services.asr.hearing.whisper import Whisper
 from tests.asr.test_transcripts import sound
+from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.store.recipe import recipes_of
 from visavis.engine import Engine, Resident, Tensors, open_engine
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
-from visavis.engine.tensorrt.parts import Arrangement, arrange
-from visavis.errors import EngineLoadError
-from visavis.plans.graphs import float_graph
-from visavis.plans.recipe import recipes_of
+from visavis.engine.tensorrt.compiled import Arrangement, arrange
+from visavis.serving.errors import EngineLoadError
 
 Bundle = Callable[[str], Path]
 

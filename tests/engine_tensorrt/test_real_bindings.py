@@ -26,7 +26,7 @@ from visavis.engine.tensorrt.cuda_python import CudaPython, CudaPythonDevice
 from visavis.engine.tensorrt.device import CudaError, DeviceInfo, PinnedMemory
 from visavis.engine.tensorrt.plan import Plan
 from visavis.engine.tensorrt.selection import NoDeviceError, open_device
-from visavis.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError
 
 METHODS = [
     pytest.param(protocol, name, real, id=f"{real}.{name}")
@@ -105,8 +105,8 @@ _DERIVED = """
 import sys
 from importlib import import_module
 from visavis.engine.tensorrt.buffers import TensorBuffer, output_allocator
-from visavis.plans.build_progress import BuildWatch, make_monitor
-from visavis.plans.compiler_log import collecting, shared_logger
+from visavis.bundles.compile.build_progress import BuildWatch, make_monitor
+from visavis.engine.tensorrt.messages import collecting, shared_logger
 
 trt = import_module(sys.argv[1])
 allocator = output_allocator(trt, TensorBuffer.__new__(TensorBuffer))

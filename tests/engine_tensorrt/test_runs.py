@@ -5,8 +5,8 @@ import pytest
 
 from tests.engine_tensorrt.conftest import Bench, x_of
 from tests.engine_tensorrt.recorded_trt import ExecutionContextAllocationStrategy
-from visavis.engine.tensorrt.resident import CudaTensor
-from visavis.errors import InvalidInputError
+from visavis.engine.tensorrt.buffers import CudaTensor
+from visavis.serving.errors import InvalidInputError
 
 
 def test_outputs_are_what_was_computed_and_belong_to_the_caller(bench: Bench) -> None:

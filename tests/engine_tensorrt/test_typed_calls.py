@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 
 from tests.real_tensorrt import MODULE, RealTensorrt
+from visavis.bundles.compile import builder_api
 from visavis.engine.tensorrt import trt_api
-from visavis.plans import builder_api
 
 _ROOT = Path(__file__).parents[2]
 _CALLERS = (
-    "visavis/plans/compiler.py",
-    "visavis/plans/network.py",
-    "visavis/plans/loaded.py",
+    "visavis/bundles/compile/compiler.py",
+    "visavis/bundles/compile/network.py",
+    "visavis/tools/cli/engine_inspect.py",
     "visavis/engine/tensorrt/plan.py",
     "visavis/engine/tensorrt/context.py",
 )
 _PAGES = {
-    "visavis/plans/builder_api.py": builder_api.PROTOCOLS,
+    "visavis/bundles/compile/builder_api.py": builder_api.PROTOCOLS,
     "visavis/engine/tensorrt/trt_api.py": {**trt_api.PROTOCOLS, trt_api.Dims: "Dims"},
 }
 _WRONG = """

@@ -13,18 +13,17 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from services.asr.moonshine import Moonshine
-from services.tts.mandarin import MandarinVoice
+from services.asr.hearing.moonshine import Moonshine
+from services.tts.voices.mandarin import MandarinVoice
 from tests.asr.test_transcripts import sound
 from tests.engine_tensorrt.onnx_network import network_of
 from tests.engine_tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine_tensorrt.recorded_trt import RecordedTrt
+from visavis.bundles.store.recipe import recipes_of
 from visavis.engine import Engine, open_engine
-from visavis.engine.options import EngineOptions
-from visavis.engine.tensorrt import engine, runner, source
+from visavis.engine.base import EngineOptions
+from visavis.engine.tensorrt import engine, messages, runner, source
 from visavis.engine.tensorrt.compiled import CompiledEngine
-from visavis.plans import compiler_log
-from visavis.plans.recipe import recipes_of
 
 Bundle = Callable[[str], Path]
 Open = Callable[[str, str], CompiledEngine]
@@ -54,7 +53,7 @@ def open_compiled(
             bundle(name) / file, device="cuda:0", options=EngineOptions(precision="fp32")
         )
 
-    monkeypatch.setattr(compiler_log, "_relays", {})
+    monkeypatch.setattr(messages, "_relays", {})
     monkeypatch.setattr(source.BundlePlan, "read", read)
     monkeypatch.setattr(engine, "import_trt", lambda backend: trt)
     monkeypatch.setattr(

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar_store import AvatarStore
+from services.face.avatar.portrait import PortraitStudio
+from services.face.avatar.store import AvatarStore
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.engine import Wav2LipEngine
-from services.face.portrait import PortraitStudio
-from visavis.clock import MonotonicClock
 from visavis.engine import Engine, Tensors, TensorSpec
+from visavis.wire.clock import MonotonicClock
 
 Arrays = NDArray[np.float32]
 _REAL = np.dtype(np.float32)

@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.animator import Frame
-from services.face.audio_features import N_MELS
-from services.face.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES
+from services.face.draw.animator import Frame
+from services.face.draw.pictures import Draw, Encoded
+from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, NetworkState
-from services.face.phonemes import VISEMES
-from services.face.pictures import Draw, Encoded
-from services.face.pose import FacePose
+from services.face.lips.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES, N_MELS
+from services.face.lips.phonemes import VISEMES
+from services.face.lips.sound_track import Ear
 from services.face.settings import FaceSettings
-from services.face.sound_track import Ear
 from services.face.studio import Studio
 from visavis.engine import Engine, Tensors, TensorSpec
-from visavis.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
-from visavis.media import VideoCodec
+from visavis.serving.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+from visavis.wire.media import VideoCodec
 
 SIZE = 32
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import services.face
-from services.face.avatar import Avatar, load_avatar
+from services.face.avatar.avatar import Avatar, load_avatar
 
 DEFAULT_FOLDER = Path(services.face.__file__).parent / "avatars" / "default"
 

@@ -16,16 +16,10 @@ from services.face.settings import FaceSettings
 from tests.face.fake_studio import FakeGallery, fake_studio
 from tests.face.test_animator import HOP, RATE
 from tests.serving import served
-from visavis.bus import Bus, Subscription
-from visavis.media import (
-    ClockChunk,
-    MelChunk,
-    PcmChunk,
-    Place,
-    VideoChunk,
-)
-from visavis.subjects import Kind
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
+from visavis.wire.bus import Bus, Subscription
+from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, VideoChunk
+from visavis.wire.subjects import Kind
 
 Stub = face_pb2_grpc.FaceAnimationStub
 H264, VP8 = media_pb2.H264, media_pb2.VP8

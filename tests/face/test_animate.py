@@ -21,11 +21,8 @@ from tests.face.serving import (
     voice_requests,
 )
 from tests.face.test_animator import HOP, RATE, SENTENCE, SENTENCE_FRAMES, mel_chunks
-from visavis.media import (
-    MelChunk,
-    Place,
-)
 from visavis.v1 import face_pb2, media_pb2
+from visavis.wire.media import MelChunk, Place
 
 
 async def test_animate_gives_a_frame_for_each_25th_of_a_second() -> None:

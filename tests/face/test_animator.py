@@ -6,12 +6,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from services.face.animator import Animator, Frame
-from services.face.lips import DurationLips, SoundLips
-from services.face.pose import POSE_INDEX
-from services.face.visemes import LIP_COEFFICIENTS
-from visavis.errors import InvalidInputError
-from visavis.media import MelChunk, PhonemeSpan, Place
+from services.face.draw.animator import Animator, Frame
+from services.face.draw.pose import POSE_INDEX
+from services.face.lips.lips import DurationLips, SoundLips
+from services.face.lips.visemes import LIP_COEFFICIENTS
+from visavis.serving.errors import InvalidInputError
+from visavis.wire.media import MelChunk, PhonemeSpan, Place
 
 RATE, HOP, FPS = 24_000, 300, 25
 # A bilabial closure may take one frame; the rest of the mouth moves slower, the head much slower.

@@ -5,19 +5,22 @@ import json
 import numpy as np
 import pytest
 
-from services.face.audio_features import HOP_SAMPLES, N_MELS, WINDOW_SAMPLES, log_mel
-from services.face.audio_to_face import (
+from services.face.lips.audio_to_face import (
     CONTEXT_FRAMES,
+    HOP_SAMPLES,
     LOOK_AHEAD_S,
+    N_MELS,
     WEIGHTS,
+    WINDOW_SAMPLES,
     AudioToFace,
     AudioToFaceStream,
+    log_mel,
     output_times_s,
 )
-from services.face.visemes import JAW, LIP_COEFFICIENTS
+from services.face.lips.visemes import JAW, LIP_COEFFICIENTS
 from tests.face.fake_studio import LoudnessNetwork
 from visavis.engine import open_engine
-from visavis.errors import EngineError, InvalidInputError
+from visavis.serving.errors import EngineError, InvalidInputError
 
 
 @pytest.fixture(scope="module")

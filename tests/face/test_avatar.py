@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.face.avatar import load_avatar, save_avatar
-from services.face.avatar_store import DEFAULT_AVATAR, AvatarStore
-from services.face.portrait import PortraitStudio
-from services.face.pose import FacePose
-from services.face.renderer import Renderer
+from services.face.avatar.avatar import load_avatar, save_avatar
+from services.face.avatar.portrait import PortraitStudio
+from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
+from services.face.draw.pose import FacePose
+from services.face.draw.renderer import Renderer
 from tests.face.portraits import DEFAULT_FOLDER, default_avatar, encoded, portrait
-from visavis.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+from visavis.serving.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
 
 
 def _no_studio() -> PortraitStudio:

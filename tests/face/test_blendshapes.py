@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.face.blendshapes import ARKIT_NAMES, arkit_weights, head_rotation
-from services.face.pose import POSE_NAMES, FacePose
-from visavis.media import BLENDSHAPE_COUNT
+from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights, head_rotation
+from services.face.draw.pose import POSE_NAMES, FacePose
+from visavis.wire.media import BLENDSHAPE_COUNT
 
 
 def weight(pose: FacePose, name: str) -> float:

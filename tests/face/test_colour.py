@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.colour import fill_planes
+from services.face.draw.encoder import fill_planes
 
 _BT601 = np.array([[65.481, 128.553, 24.966], [-37.797, -74.203, 112.0], [112.0, -93.786, -18.214]])
 _OFFSET = np.array([16.0, 128.0, 128.0])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.face.encoder import Codec, EncodedFrame, VideoEncoder
-from visavis.errors import InvalidInputError
+from services.face.draw.encoder import Codec, EncodedFrame, VideoEncoder
+from visavis.serving.errors import InvalidInputError
 
 FPS = 25
 

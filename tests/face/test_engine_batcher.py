@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from services.face.engines.batch_runner import BatchRunner
-from services.face.engines.batcher import Batcher
-from visavis.clock import MonotonicClock
+from services.face.engines.batching import Batcher, BatchRunner
 from visavis.engine import EngineLane
-from visavis.errors import EngineError
+from visavis.serving.errors import EngineError
+from visavis.wire.clock import MonotonicClock
 
 
 def batcher() -> Batcher[str]:

@@ -13,10 +13,9 @@ import pytest
 
 from services.face.engines.choice import open_face_engine
 from services.face.engines.warp import WarpEngine
-from services.face.own_studio import VideoStream
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
-from services.face.studio import Studio
+from services.face.studio import Studio, VideoStream
 from tests.face.fake_mouths import FakeWav2Lip, wav2lip_engine
 from tests.face.serving import (
     Stub,
@@ -33,11 +32,11 @@ from tests.face.serving import (
 from tests.face.test_animator import SENTENCE, mel_chunks
 from tests.face.test_servicer_studio import decoded
 from tests.serving import served
-from visavis.bus import Bus
-from visavis.errors import ModelStoreError, SettingsError, UnknownNameError
-from visavis.media import PcmChunk, Place, TurnChunk
-from visavis.subjects import Kind
+from visavis.serving.errors import ModelStoreError, SettingsError, UnknownNameError
 from visavis.v1 import control_pb2
+from visavis.wire.bus import Bus
+from visavis.wire.media import PcmChunk, Place, TurnChunk
+from visavis.wire.subjects import Kind
 
 
 def settings(**fields: Any) -> FaceSettings:

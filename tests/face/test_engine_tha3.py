@@ -11,25 +11,23 @@ import grpc
 import numpy as np
 import pytest
 
-from services.face.animator import Animator, Frame
+from services.face.draw.animator import Animator, Frame
+from services.face.draw.pose import FacePose
 from services.face.engines.tha3.characters import Character, CharacterStore, read_character
 from services.face.engines.tha3.engine import Tha3Engine
-from services.face.engines.tha3.network import CharacterNetworks
-from services.face.engines.tha3.pose import NAMES, character_pose
-from services.face.own_studio import VideoStream
-from services.face.pose import FacePose
+from services.face.engines.tha3.network import NAMES, CharacterNetworks, character_pose
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
-from services.face.studio import Studio
+from services.face.studio import Studio, VideoStream
 from tests.face.drawn import FakeDecomposer, FakePoser, character, png
 from tests.face.portraits import portrait
 from tests.face.serving import Stub, animate_config, answers, mel_request
 from tests.face.test_animator import mel_chunks
 from tests.face.test_servicer_studio import WORD, decoded
 from tests.serving import served
-from visavis.clock import MonotonicClock
-from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 from visavis.v1 import face_pb2
+from visavis.wire.clock import MonotonicClock
 
 
 def posed(**coefficients: float) -> dict[str, float]:

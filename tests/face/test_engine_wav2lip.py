@@ -13,21 +13,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.face import topology
-from services.face.animator import Frame
-from services.face.engines.batch_runner import BatchRunner
+from services.face.avatar import topology
+from services.face.draw.animator import Frame
+from services.face.draw.pose import FacePose
+from services.face.engines.batching import BatchRunner
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import SILENCE, MelEar, MelTrack, silent_window
-from services.face.engines.wav2lip.mouths import Mouths
-from services.face.engines.wav2lip.network import MouthNetwork
+from services.face.engines.wav2lip.network import MouthNetwork, Mouths
 from services.face.engines.wav2lip.photographed import PhotographedAvatar, PhotographRenderer
-from services.face.pose import FacePose
-from services.face.sound_track import SoundTrack
+from services.face.lips.sound_track import SoundTrack
 from tests.face.fake_mouths import Arrays, FakeWav2Lip, loaded, pass_through
 from tests.face.portraits import default_avatar
-from visavis.clock import MonotonicClock
 from visavis.engine import EngineLane
-from visavis.errors import EngineError, EngineLoadError
+from visavis.serving.errors import EngineError, EngineLoadError
+from visavis.wire.clock import MonotonicClock
 
 SWAY = FacePose(yaw=0.12, pitch=0.06, roll=-0.05, blink_left=0.6, gaze_x=0.3, breath=0.5)
 

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from services.face.animator import Animator
-from services.face.expressions import Expressions, express, offsets_of
-from services.face.pose import POSE_INDEX, POSE_NAMES, FacePose
-from services.face.renderer import Renderer
-from services.face.visemes import LIP_COEFFICIENTS
+from services.face.draw.animator import Animator
+from services.face.draw.expressions import Expressions, express, offsets_of
+from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
+from services.face.draw.renderer import Renderer
+from services.face.lips.visemes import LIP_COEFFICIENTS
 from tests.face.portraits import default_avatar
 from tests.face.test_animator import FPS, SENTENCE, SENTENCE_S, lips_of, mel_chunks
 from tests.face.test_renderer import _dark_pixels

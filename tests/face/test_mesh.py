@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.face import topology
-from services.face.delaunay import triangulate
-from services.face.matte import continue_behind, fill_hidden
-from services.face.mesh import build_mesh, head_frame
-from services.face.shapes import SHAPES, closed_mouth, interpolate
+from services.face.avatar import topology
+from services.face.avatar.matte import continue_behind, fill_hidden
+from services.face.avatar.mesh import build_mesh, head_frame, triangulate
+from services.face.avatar.shapes import SHAPES, closed_mouth, interpolate
 from tests.face.portraits import default_avatar
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.face.motion import BLINK_PROFILE, Accent, AccentKind, Motion
-from services.face.pose import POSE_INDEX
-from services.face.visemes import LIP_COEFFICIENTS
+from services.face.draw.motion import BLINK_PROFILE, Accent, AccentKind, Motion
+from services.face.draw.pose import POSE_INDEX
+from services.face.lips.visemes import LIP_COEFFICIENTS
 
 MINUTE = 25 * 60
 

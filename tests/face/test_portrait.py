@@ -9,16 +9,16 @@ import cv2
 import numpy as np
 import pytest
 
-from services.face import topology
-from services.face.crop import crop_head
-from services.face.image_header import image_size
-from services.face.landmarks import Landmarks
-from services.face.portrait import (
+from services.face.avatar import topology
+from services.face.avatar.landmarks import Landmarks
+from services.face.avatar.portrait import (
     MAX_IMAGE_BYTES,
     PortraitStudio,
     check_face,
+    crop_head,
     decode_image,
     head_angles,
+    image_size,
 )
 from tests.face.portraits import (
     encoded,
@@ -27,7 +27,7 @@ from tests.face.portraits import (
     portrait,
     scaled,
 )
-from visavis.errors import EngineLoadError, InvalidInputError
+from visavis.serving.errors import EngineLoadError, InvalidInputError
 
 
 @pytest.fixture(scope="module")

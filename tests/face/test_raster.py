@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.raster import NOWHERE, fraction_bits, locate_texels, paint_box, paint_texels
+from services.face.draw.raster import NOWHERE, fraction_bits, locate_texels, paint_box, paint_texels
 
 SIDE = 64
 _SQUARE = np.array([[0, 1, 2], [0, 2, 3]], np.int32)

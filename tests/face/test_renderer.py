@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.face import topology
-from services.face.pose import POSE_INDEX, POSE_NAMES, FacePose
-from services.face.renderer import Renderer
+from services.face.avatar import topology
+from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
+from services.face.draw.renderer import Renderer
 from tests.face.portraits import default_avatar
 
 

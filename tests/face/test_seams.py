@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.animator import Animator, Frame
-from services.face.renderer import Renderer
+from services.face.draw.animator import Animator, Frame
+from services.face.draw.renderer import Renderer
 from tests.face.portraits import default_avatar
 from tests.face.test_animator import SENTENCE, Viewer, lips_of, mel_chunks
 

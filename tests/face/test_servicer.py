@@ -26,16 +26,10 @@ from tests.face.serving import (
 )
 from tests.face.test_animator import SENTENCE, SENTENCE_FRAMES, mel_chunks
 from tests.fakes import MetricGrowth
-from visavis.bus import Bus
-from visavis.media import (
-    BlendshapeChunk,
-    PcmChunk,
-    Place,
-    TurnChunk,
-    VideoCodec,
-)
-from visavis.subjects import Kind
 from visavis.v1 import control_pb2, face_pb2
+from visavis.wire.bus import Bus
+from visavis.wire.media import BlendshapeChunk, PcmChunk, Place, TurnChunk, VideoCodec
+from visavis.wire.subjects import Kind
 
 
 async def test_the_face_lives_while_idle(bus: Bus) -> None:

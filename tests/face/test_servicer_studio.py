@@ -15,7 +15,7 @@ import pytest
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from tests.face.test_animator import mel_chunks
-from visavis.interceptor import ErrorInterceptor
+from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
 
 Stub = face_pb2_grpc.FaceAnimationStub

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from services.face.audio_to_face import AudioToFace
-from services.face.lips import DurationLips, LipTrack, SoundLips
-from services.face.turn_lips import Hearing
+from services.face.lips.audio_to_face import AudioToFace
+from services.face.lips.lips import DurationLips, LipTrack, SoundLips
+from services.face.lips.turn_lips import Hearing
 from tests.face.fake_studio import LoudnessNetwork
 from tests.face.test_animator import SENTENCE, mel_chunks
 from visavis.engine import EngineLane
-from visavis.errors import InvalidInputError
-from visavis.media import MelChunk, PcmChunk, Place
+from visavis.serving.errors import InvalidInputError
+from visavis.wire.media import MelChunk, PcmChunk, Place
 
 RATE = 16_000
 

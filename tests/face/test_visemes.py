@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.face.phonemes import VISEME_INDEX, VISEMES, phone
-from services.face.visemes import (
+from services.face.lips.phonemes import VISEME_INDEX, VISEMES, phone
+from services.face.lips.visemes import (
     BITE,
     CLOSED,
     JAW,
@@ -15,8 +15,8 @@ from services.face.visemes import (
     lip_coefficients,
     segments,
 )
-from visavis.errors import InvalidInputError
-from visavis.media import PhonemeSpan
+from visavis.serving.errors import InvalidInputError
+from visavis.wire.media import PhonemeSpan
 
 RATE = 24_000
 

@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 import uvicorn
 
-from gateway.app import create_app
+from gateway.api.app import create_app
+from gateway.api.state import Gateway
 from gateway.settings import GatewaySettings
-from gateway.state import Gateway
 from tests.gateway.doubles import Doubles
-from visavis.bus import Bus
-from visavis.client import GatewayClient
-from visavis.stack.nats_server import NatsServer
+from visavis.tools.client import GatewayClient
+from visavis.tools.stack.nats_server import NatsServer
+from visavis.wire.bus import Bus
 
 
 class RunningGateway:

@@ -17,9 +17,18 @@ import nats.micro
 import numpy as np
 
 from tests.gateway.media import PictureEncoder, tone
-from visavis.bus import Bus
-from visavis.discovery import MICRO_PREFIX
-from visavis.media import (
+from visavis.serving.discovery import MICRO_PREFIX
+from visavis.v1 import (
+    asr_pb2_grpc,
+    control_pb2,
+    face_pb2,
+    face_pb2_grpc,
+    llm_pb2_grpc,
+    tts_pb2,
+    tts_pb2_grpc,
+)
+from visavis.wire.bus import Bus
+from visavis.wire.media import (
     PcmChunk,
     Place,
     Stamp,
@@ -30,16 +39,7 @@ from visavis.media import (
     VideoChunk,
     VideoCodec,
 )
-from visavis.subjects import Kind
-from visavis.v1 import (
-    asr_pb2_grpc,
-    control_pb2,
-    face_pb2,
-    face_pb2_grpc,
-    llm_pb2_grpc,
-    tts_pb2,
-    tts_pb2_grpc,
-)
+from visavis.wire.subjects import Kind
 
 VOICE_RATE_HZ = 24_000
 OPENER_S = 0.4

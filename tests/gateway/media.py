@@ -10,8 +10,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.pictures import Picture
-from visavis.media import VideoCodec
+from gateway.playout.pictures import Picture
+from visavis.wire.media import VideoCodec
 
 _ENCODERS = {
     VideoCodec.H264: (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.answers.book import read_book
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
 
 GOOD = """
 [[answers]]

@@ -15,8 +15,8 @@ from tests.gateway.conftest import Rig, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
-from visavis.client import GatewayClient, GatewayError
-from visavis.media import TranscriptEvent
+from visavis.tools.client import GatewayClient, GatewayError
+from visavis.wire.media import TranscriptEvent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

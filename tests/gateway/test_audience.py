@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.audience import Audience
-from gateway.playout import PlayoutEvent, Tick
-from gateway.recording import Scope
+from gateway.playout.audience import Audience
+from gateway.playout.playout import PlayoutEvent, Tick
+from gateway.playout.sinks.recording import Scope
 from gateway.settings import GatewaySettings
-from visavis.media import VideoCodec
+from visavis.wire.media import VideoCodec
 
 H264 = {VideoCodec.H264}
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from gateway import metrics
-from gateway.actions import PauseTurn, ResumeTurn
-from gateway.barge_in import BargeIn, Verdict
-from gateway.conversation import Conversation
-from gateway.interruption import Interruption
+from gateway.talk.actions import PauseTurn, ResumeTurn
+from gateway.talk.conversation import Conversation
+from gateway.talk.speech_over import BargeIn, Interruption, Verdict
 from tests.gateway.test_playout import H264, playout, run, speak
 
 CHUNK_S = 0.02

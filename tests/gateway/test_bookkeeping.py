@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.events import AnswerEvent, LatencyEvent, TranscriptEvent, TurnEvent
-from gateway.keyframes import KeyframeThrottle
-from gateway.ledger import Ledger, Mark
-from gateway.microphone import AHEAD_S, STALE_S, Microphone, MicrophoneTakenError
-from gateway.persona import system_message
-from gateway.records import KEPT_TURNS, Records
-from gateway.sound import AacEncoder, OpusEncoder, VoiceResampler
+from gateway.api.events import AnswerEvent, LatencyEvent, TranscriptEvent, TurnEvent
+from gateway.ledger.ledger import Ledger, Mark
+from gateway.ledger.records import KEPT_TURNS, Records
+from gateway.playout.pictures import KeyframeThrottle
+from gateway.playout.sound import AacEncoder, OpusEncoder, VoiceResampler
+from gateway.talk.history import system_message
+from gateway.talk.microphone import AHEAD_S, STALE_S, Microphone, MicrophoneTakenError
 from tests.gateway.media import tone
-from visavis.media import VideoCodec
+from visavis.wire.media import VideoCodec
 
 # ------------------------------------------------------------ microphone
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.actions import (
+from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, TurnEvent
+from gateway.talk.actions import (
     Action,
     AnnounceTurn,
     BeginAnswer,
@@ -15,15 +16,8 @@ from gateway.actions import (
     Emit,
     ReadAhead,
 )
-from gateway.conversation import Conversation
-from gateway.events import (
-    AnswerEvent,
-    ErrorEvent,
-    StateEvent,
-    TranscriptEvent,
-    TurnEvent,
-)
-from gateway.heard import SpokenMark
+from gateway.talk.conversation import Conversation
+from gateway.talk.history import SpokenMark
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.actions import (
+from gateway.api.events import StateEvent, TranscriptEvent, TurnEvent
+from gateway.stages.incoming import heard
+from gateway.talk.actions import (
     AnnounceTurn,
     BeginAnswer,
     CloseTurn,
@@ -12,14 +14,12 @@ from gateway.actions import (
     PauseTurn,
     ResumeTurn,
 )
-from gateway.conversation import Conversation
-from gateway.events import StateEvent, TranscriptEvent, TurnEvent
-from gateway.heard import SpokenMark
-from gateway.incoming import heard
-from gateway.turn import LONGEST_RETURN_S, WORDLESS_S
+from gateway.talk.conversation import Conversation
+from gateway.talk.history import SpokenMark
+from gateway.talk.turn import LONGEST_RETURN_S, WORDLESS_S
 from tests.gateway.test_conversation import of, prompt
-from visavis.media import Place, TranscriptChunk
-from visavis.media import TranscriptEvent as Event
+from visavis.wire.media import Place, TranscriptChunk
+from visavis.wire.media import TranscriptEvent as Event
 
 ANSWER = "one two three four"
 MARKS = [SpokenMark(3, 0.5), SpokenMark(7, 1.0), SpokenMark(13, 1.5), SpokenMark(18, 2.0)]

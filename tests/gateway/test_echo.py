@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import soxr
 
-from gateway.actions import Action, DuckTurn, PauseTurn, ResumeTurn
-from gateway.barge_in import BargeIn, Verdict
-from gateway.conversation import Conversation
-from gateway.echo import EchoGuard, Likeness
-from gateway.interruption import Interruption
-from gateway.playout import Playout
-from visavis.audio_file import read_mono
+from gateway.playout.playout import Playout
+from gateway.talk.actions import Action, DuckTurn, PauseTurn, ResumeTurn
+from gateway.talk.conversation import Conversation
+from gateway.talk.speech_over import BargeIn, EchoGuard, Interruption, Likeness, Verdict
+from visavis.tools.bench.clips import read_mono
 
 CLIPS = Path(__file__).parents[1] / "clips"
 TICK_S = 0.02

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
-from visavis.client import GatewayClient, GatewayError
+from visavis.tools.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gateway.fmp4 import Fragment, Muxer, init_segment
-from gateway.h264 import parameter_sets, split_units
-from gateway.pictures import ReleasedPicture
-from gateway.sound import AacEncoder
+from gateway.playout.pictures import ReleasedPicture
+from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment, parameter_sets, split_units
+from gateway.playout.sound import AacEncoder
 from tests.gateway.media import PictureEncoder, film, tone
 
 START = 48_000

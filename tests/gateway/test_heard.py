@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.heard import SpokenMark, heard_text, word_start_s
+from gateway.talk.history import SpokenMark, heard_text, word_start_s
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from collections import deque
 import numpy as np
 import pytest
 
-from gateway.pictures import Picture
-from gateway.playout import Playout, PlayoutEvent
-from gateway.timeline import RATE_HZ, TICK_S
-from services.face.animator import Animator, Frame
-from services.face.lips import DurationLips
-from visavis.media import MelChunk, PhonemeSpan, Place, VideoCodec
+from gateway.playout.pacing import RATE_HZ, TICK_S
+from gateway.playout.pictures import Picture
+from gateway.playout.playout import Playout, PlayoutEvent
+from services.face.draw.animator import Animator, Frame
+from services.face.lips.lips import DurationLips
+from visavis.wire.media import MelChunk, PhonemeSpan, Place, VideoCodec
 
 FPS, STEP_S = 25, 0.005
 VOICE_S = 6.0

@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.critical_path import covered_s, overhead_s
-from gateway.events import LatencyEvent, Origin
-from gateway.host_clocks import HostClocks
-from gateway.ledger import Ledger, Mark
-from gateway.playout import Playout, PlayoutEvent, Tick
-from gateway.records import Records
-from gateway.spans import spans_of
-from gateway.stopwatch import Stopwatch
+from gateway.api.events import LatencyEvent, Origin
+from gateway.ledger.ledger import Ledger, Mark
+from gateway.ledger.records import Records
+from gateway.ledger.spans import covered_s, overhead_s, spans_of
+from gateway.ledger.stopwatch import Stopwatch
+from gateway.playout.playout import Playout, PlayoutEvent, Tick
+from gateway.stages.registry import HostClocks
 from tests.fakes import MetricGrowth
-from visavis.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
+from visavis.wire.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
 
 OURS, THEIRS = 1, 2
 

@@ -12,10 +12,9 @@ from aiortc.rtp import RtpPacket
 from numpy.typing import NDArray
 
 from gateway import metrics
-from gateway.mic_packets import MicPackets, MicSound
-from gateway.microphone import RATE_HZ
-from gateway.sound import OpusEncoder
-from services.asr.vad import FRAME_SAMPLES
+from gateway.playout.sound import OpusEncoder
+from gateway.talk.microphone import RATE_HZ, MicPackets, MicSound
+from services.asr.hearing.detectors import FRAME_SAMPLES
 from tests.gateway.media import tone
 
 PACKET_SAMPLES = RATE_HZ // 50

@@ -15,9 +15,9 @@ from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import OPENER_S, VOICE_RATE_HZ, Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
-from visavis.client import GatewayClient, GatewaySession
-from visavis.media import TranscriptEvent
-from visavis.subjects import Kind
+from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.wire.media import TranscriptEvent
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gateway import sound
-from gateway.sound import OpusEncoder
+from gateway.playout import sound
+from gateway.playout.sound import OpusEncoder
 
 TICK = 960
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.pictures import BURST, QUEUE_LIMIT, Picture
-from gateway.playout import FADE_SAMPLES, Playout, PlayoutEvent, Tick
-from gateway.timeline import ORIGIN_SAMPLES, TICK_SAMPLES, to_video_clock
-from visavis.media import VideoCodec
+from gateway.playout.pacing import ORIGIN_SAMPLES, TICK_SAMPLES, to_video_clock
+from gateway.playout.pictures import BURST, QUEUE_LIMIT, Picture
+from gateway.playout.playout import FADE_SAMPLES, Playout, PlayoutEvent, Tick
+from visavis.wire.media import VideoCodec
 
 H264, VP8 = VideoCodec.H264, VideoCodec.VP8
 FRAME_SAMPLES = 1920

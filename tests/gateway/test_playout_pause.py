@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from gateway.playout import (
+from gateway.playout.pacing import TICK_SAMPLES
+from gateway.playout.playout import (
     DUCKED_GAIN,
     FADE_SAMPLES,
     RECALL_SAMPLES,
     RESUME_GRID_SAMPLES,
     Playout,
 )
-from gateway.recall import Recall
-from gateway.timeline import TICK_SAMPLES
+from gateway.playout.recent_sound import Recall
 from tests.gateway.test_playout import H264, events, idle, playout, run, shown, synced
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.playout import Playout
-from gateway.recording import Phase, Recording, Scope
-from gateway.timeline import TICK_SAMPLES
+from gateway.playout.pacing import TICK_SAMPLES
+from gateway.playout.playout import Playout
+from gateway.playout.sinks.recording import Phase, Recording, Scope
 from tests.gateway.media import PictureEncoder, film, tone
-from visavis.media import VideoCodec
+from visavis.wire.media import VideoCodec
 
 
 class Stage:

@@ -11,9 +11,9 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtcpSenderInfo, RtcpSrPacket
 
-from gateway.sender_reports import MediaClock, TrackReports
-from gateway.timeline import RATE_HZ, VIDEO_HZ
-from gateway.webrtc import PassTrack, report_media_time
+from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
+from gateway.playout.sinks.aiortc_private import MediaClock, TrackReports
+from gateway.playout.sinks.webrtc import PassTrack, report_media_time
 
 SECOND = 1 << 32
 BEGIN = 3_900_000_000 * SECOND

@@ -15,8 +15,8 @@ import websockets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
-from visavis.client import GatewayClient
-from visavis.subjects import Kind
+from visavis.tools.client import GatewayClient
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway import metrics
-from gateway.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn
-from gateway.conversation import Conversation
-from gateway.events import ErrorEvent
-from gateway.speculation import Speculation, SpeculationLimits, WasteMeter
+from gateway.api.events import ErrorEvent
+from gateway.talk.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn
+from gateway.talk.conversation import Conversation
+from gateway.talk.speculation import Speculation, SpeculationLimits, WasteMeter
 from tests.gateway.test_conversation import of, prompt
 
 

@@ -13,9 +13,9 @@ from gateway import metrics
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
-from visavis.client import GatewayClient, GatewaySession
-from visavis.media import Place, TranscriptChunk, TranscriptEvent, TurnChunk
-from visavis.subjects import Kind
+from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent, TurnChunk
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

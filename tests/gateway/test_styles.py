@@ -8,10 +8,10 @@ from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
-from visavis.client import GatewayClient, GatewayError
-from visavis.media import TranscriptEvent, TurnChunk
-from visavis.subjects import Kind
+from visavis.tools.client import GatewayClient, GatewayError
 from visavis.v1 import control_pb2
+from visavis.wire.media import TranscriptEvent, TurnChunk
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,7 +9,7 @@ from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
-from visavis.client import GatewayClient
+from visavis.tools.client import GatewayClient
 
 SETTINGS = {"session_idle_s": 1.0, "answer_timeout_s": 0.4}
 pytestmark = pytest.mark.asyncio(loop_scope="module")

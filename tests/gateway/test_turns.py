@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
-from visavis.client import GatewayClient, GatewaySession
+from visavis.tools.client import GatewayClient, GatewaySession
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

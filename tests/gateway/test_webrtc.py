@@ -21,12 +21,12 @@ from aiortc import (
 )
 from aiortc.jitterbuffer import JitterBuffer
 
-from gateway.webrtc import PassTrack, asking_for_short_packets
+from gateway.playout.sinks.webrtc import PassTrack, asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
-from visavis.client import GatewayClient, GatewayError, GatewaySession
-from visavis.subjects import Kind
+from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.words import (
+from gateway.talk.words import (
     asks,
     is_backchannel,
     is_echo,

@@ -12,7 +12,7 @@ from visavis.engine import EngineOptions, open_engine
 from visavis.engine.ladder import LadderEngine
 from visavis.engine.tensorrt.compiled import CompiledEngine
 from visavis.engine.tensorrt.device import CudaDevice, CudaError
-from visavis.errors import EngineError, EngineLoadError
+from visavis.serving.errors import EngineError, EngineLoadError
 
 MEL = {"mel": np.zeros((1, 120, 80), np.float32)}
 

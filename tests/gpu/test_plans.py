@@ -12,20 +12,20 @@ import onnx
 import pytest
 
 from tests.gpu.figures import Figures
-from visavis.clock import MonotonicClock
+from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.store.catalogue import pullable_catalog
+from visavis.bundles.store.recipe import PlanRecipe, recipes_of
 from visavis.engine import EngineOptions
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
+from visavis.engine.tensorrt.buffers import CudaTensor
 from visavis.engine.tensorrt.device import CudaDevice
 from visavis.engine.tensorrt.engine import TensorRTEngine
-from visavis.engine.tensorrt.resident import CudaTensor
 from visavis.engine.tensorrt.source import BundlePlan
-from visavis.errors import InvalidInputError
-from visavis.models.listing import pullable_catalog
-from visavis.plans.bench import bench_engine, dummy_inputs
-from visavis.plans.cache import PlanCache
-from visavis.plans.freshness import PlanRequest
-from visavis.plans.graphs import float_graph
-from visavis.plans.recipe import PlanRecipe, recipes_of
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.plan_bench import bench_engine, dummy_inputs
+from visavis.wire.clock import MonotonicClock
 
 PLANS = [
     (name, recipe.name, precision)

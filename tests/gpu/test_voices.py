@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from services.asr.moonshine import Moonshine
-from services.tts.opening import open_synthesizer
+from services.asr.hearing.moonshine import Moonshine
 from services.tts.synthesizer import Synthesizer
+from services.tts.voices.opening import open_synthesizer
 from tests.asr.test_transcripts import sound
 from visavis.engine import open_engine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from services.llm.backend import BackendRequest, Delta
+from services.llm.backends.base import BackendRequest, Delta
 from services.llm.generator import Defaults
 
 DEFAULTS = Defaults(

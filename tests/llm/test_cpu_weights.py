@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from services.llm import cpu_weights
-from services.llm.backend import TextBackend
-from services.llm.cpu_weights import lay_out
-from services.llm.llamacpp import LlamaCppBackend
-from services.llm.registry import open_backend
+from services.llm.backends import registry
+from services.llm.backends.base import TextBackend
+from services.llm.backends.llamacpp import LlamaCppBackend
+from services.llm.backends.registry import lay_out, open_backend
 from services.llm.settings import LlmSettings
-from visavis.errors import PlanCancelledError
-from visavis.settings import load_settings
+from visavis.serving.errors import PlanCancelledError
+from visavis.serving.settings import load_settings
 
 SOURCE = Path("published.gguf")
 
@@ -32,8 +31,8 @@ async def test_progress_is_told_while_the_loop_goes_on(monkeypatch: pytest.Monke
         told.append(text)
         go_on.set()
 
-    monkeypatch.setattr(cpu_weights, "laid_out_file", slowly)
-    monkeypatch.setattr(cpu_weights, "_REPORT_S", 0.01)
+    monkeypatch.setattr(registry, "laid_out_file", slowly)
+    monkeypatch.setattr(registry, "_REPORT_S", 0.01)
     assert await lay_out(SOURCE, "tiny", tell) == Path("tiny.gguf")
     assert told == ["laying out the weights of tiny for this processor (once): 37 %"]
 
@@ -51,7 +50,7 @@ async def test_a_cancel_waits_until_nothing_is_left(monkeypatch: pytest.MonkeyPa
 
     async def tell(_: str) -> None: ...
 
-    monkeypatch.setattr(cpu_weights, "laid_out_file", until_cancelled)
+    monkeypatch.setattr(registry, "laid_out_file", until_cancelled)
     task = asyncio.create_task(lay_out(SOURCE, "tiny", tell))
     await asyncio.to_thread(begun.wait, 10)
     task.cancel()

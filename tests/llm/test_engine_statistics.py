@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.llm.engine_statistics import EngineLoad, StatisticsReader, read_iteration
-from visavis import metrics
+from services.llm.backends.tensorrt_llm import EngineLoad, StatisticsReader, read_iteration
+from visavis.serving import metrics
 
 ENTRY = {
     "iter": 7,

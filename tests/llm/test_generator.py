@@ -2,12 +2,12 @@
 
 import pytest
 
-from services.llm.backend import ChatMessage, Delta
+from services.llm.backends.base import ChatMessage, Delta
 from services.llm.generator import Answer, AnswerRequest, Generator
 from services.llm.prompt import CUT_MARK
 from tests.fakes import ManualClock
 from tests.llm.fake_backend import DEFAULTS, FakeBackend, words
-from visavis.errors import EngineError, InvalidInputError
+from visavis.serving.errors import EngineError, InvalidInputError
 
 HELLO = (ChatMessage("user", "Hello"),)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from services.llm.backend import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.backends.llamacpp import LlamaCppBackend
+from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
 from services.llm.generator import AnswerRequest, Generator
-from services.llm.llamacpp import LlamaCppBackend
-from services.llm.openai_compatible import OpenAiCompatibleBackend
 from services.llm.settings import LlmSettings
-from visavis.clock import MonotonicClock
-from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.wire.clock import MonotonicClock
 
 SYSTEM = ChatMessage("system", "You are a helpful assistant.")
 

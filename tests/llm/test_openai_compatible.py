@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from services.llm.backend import BackendRequest, ChatMessage, Delta, Sampling
-from services.llm.openai_compatible import OpenAiCompatibleBackend
+from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
 from tests.llm.http_server import Exchange, HttpServer, Script
-from visavis.errors import (
+from visavis.serving.errors import (
     AtCapacityError,
     EngineError,
     EngineLoadError,

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from services.llm.backend import ChatMessage, Role
+from services.llm.backends.base import ChatMessage, Role
 from services.llm.prompt import CUT_MARK, asks_in_chinese, build_prompt, clean_text, fits_surely
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
 
 
 def talk(*contents: str, system: str = "") -> tuple[ChatMessage, ...]:

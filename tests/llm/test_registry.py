@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from services.llm.registry import open_backend
+from services.llm.backends.registry import open_backend
 from services.llm.settings import LlmSettings
-from visavis.errors import ModelStoreError, SettingsError
-from visavis.settings import load_settings
+from visavis.serving.errors import ModelStoreError, SettingsError
+from visavis.serving.settings import load_settings
 
 
 def settings(*argv: str) -> LlmSettings:
@@ -98,6 +98,6 @@ def test_the_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_the_chosen_backend_is_imported() -> None:
     code = (
         "import sys; import services.llm.servicer; "
-        "sys.exit(any(m in sys.modules for m in ('xllamacpp', 'services.llm.llamacpp')))"
+        "sys.exit(any(m in sys.modules for m in ('xllamacpp', 'services.llm.backends.llamacpp')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,17 +8,17 @@ from typing import Any
 import grpc
 import pytest
 
-from services.llm.backend import Delta
+from services.llm.backends.base import Delta
 from services.llm.servicer import LlmService
 from services.llm.settings import LlmSettings
 from tests.fakes import MetricGrowth
 from tests.llm.fake_backend import FakeBackend, words
 from tests.serving import served
-from visavis.bus import Bus
-from visavis.errors import EngineError
-from visavis.media import Place, TokenChunk, TurnChunk
-from visavis.subjects import Kind
+from visavis.serving.errors import EngineError
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
+from visavis.wire.bus import Bus
+from visavis.wire.media import Place, TokenChunk, TurnChunk
+from visavis.wire.subjects import Kind
 
 USER = llm_pb2.Message.USER
 Stub = llm_pb2_grpc.LanguageModelStub

@@ -1,7 +1,7 @@
 import pytest
 
-from services.llm.slots import SlotPool
-from visavis.errors import AtCapacityError
+from services.llm.servicer import SlotPool
+from visavis.serving.errors import AtCapacityError
 
 
 def test_slots_are_distinct_and_run_out() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from services.llm.spoken import SpokenText
+from services.llm.text_stream import SpokenText
 
 
 def said(text: str, size: int = 1) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
-from services.llm.sse import SseParser
-from visavis.errors import EngineError
+from services.llm.backends.openai_compatible import SseParser
+from visavis.serving.errors import EngineError
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\r\n"

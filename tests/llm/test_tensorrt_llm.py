@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
-from services.llm.backend import BackendRequest, ChatMessage, Delta, Sampling
-from services.llm.engine_statistics import EngineLoad
-from services.llm.tensorrt_llm import KvCacheLimits, TensorRtLlmBackend, sampling_arguments
-from services.llm.tensorrt_llm_api import CALLS
+from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.backends.tensorrt_llm import (
+    EngineLoad,
+    KvCacheLimits,
+    TensorRtLlmBackend,
+    sampling_arguments,
+)
+from services.llm.backends.tensorrt_llm_api import CALLS
 from tests.llm import recorded_tensorrt_llm as recorded
 from tests.llm.recorded_tensorrt_llm import LLM, RequestOutput
-from visavis.errors import EngineError, EngineLoadError, InvalidInputError, VisavisError
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError, VisavisError
 
 
 @pytest.fixture

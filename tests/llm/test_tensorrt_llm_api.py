@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.llm.tensorrt_llm_api import CALLS, load_api
+from services.llm.backends.tensorrt_llm_api import CALLS, load_api
 from tests.llm import recorded_tensorrt_llm as recorded
-from visavis.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError
 
 
 def test_the_recorded_signatures_fit(monkeypatch: pytest.MonkeyPatch) -> None:

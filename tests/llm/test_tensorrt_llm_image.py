@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from services.llm.tensorrt_llm_api import WRITTEN_FOR
+from services.llm.backends.tensorrt_llm_api import WRITTEN_FOR
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "deploy" / "llm-tensorrt"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.plans.compiling import rtx
-from visavis.plans.builder import PlanBuilder
-from visavis.plans.cache import PlanCache
-from visavis.plans.recipe import Precision
-from visavis.plans.requests import requests_of
-from visavis.plans.survey import check_plans
-from visavis.plans.targets import PORTABLE
+from visavis.bundles.compile.builder import PlanBuilder
+from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.survey import check_plans, requests_of
+from visavis.bundles.compile.targets import PORTABLE
+from visavis.bundles.store.recipe import Precision
 
 
 def compile_plans(

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from tests.makers.seeded import seeded
-from visavis.models.prepare.onnx_graph import GraphBuilder
+from visavis.bundles.formats.onnx_graph import GraphBuilder
 
 WIDTH, LATENT, STRIDE = 8, 6, 96
 SYMBOLS = " !',.?abdefhijklmnopstuvwzæðŋɑɐɔəɚɛɜɡɪɹɾʃʊʌʒˈˌːθᵻ"

@@ -11,16 +11,27 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from visavis.cli import app
+from visavis.bundles.compile.survey import requests_of
+from visavis.bundles.formats.onnx_graph import GraphBuilder
+from visavis.bundles.making import (
+    BundleFacts,
+    BundleOrder,
+    plan,
+    remove_bundle,
+    to_toml,
+    write_bundle,
+)
+from visavis.bundles.store import State, bundle_path, load_manifest, pull, verify
+from visavis.bundles.store.recipe import recipes_of
 from visavis.engine import open_engine
 from visavis.engine.bundles import kept_on_cpu
-from visavis.errors import AlreadyExistsError, InvalidInputError, ModelStoreError, VisavisError
-from visavis.makers.bundle import BundleFacts, BundleOrder, plan, remove_bundle, write_bundle
-from visavis.makers.toml_text import to_toml
-from visavis.models import State, bundle_path, load_manifest, pull, verify
-from visavis.models.prepare.onnx_graph import GraphBuilder
-from visavis.plans.recipe import recipes_of
-from visavis.plans.requests import requests_of
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    ModelStoreError,
+    VisavisError,
+)
+from visavis.tools.cli.main import app
 
 FACTS = BundleFacts(
     task="vocoder",

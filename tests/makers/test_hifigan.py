@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from tests.makers import seeded
 from tests.makers.compiling import compile_plans
 from tests.parity import Parity
+from visavis.bundles.formats.safetensors import write_safetensors
+from visavis.bundles.hifigan import make_hifigan
+from visavis.bundles.making import BundleOrder
+from visavis.bundles.store import load_manifest
 from visavis.engine import open_engine
-from visavis.errors import InvalidInputError
-from visavis.makers.bundle import BundleOrder
-from visavis.makers.hifigan import make_hifigan
-from visavis.models import load_manifest
-from visavis.models.prepare.safetensors_file import write_safetensors
+from visavis.serving.errors import InvalidInputError
 
 REFERENCES = np.load(Path(__file__).parent / "files" / "references.npz")
 

@@ -11,24 +11,23 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from services.tts.own_voices import own_voices
-from services.tts.phonemes_espeak import espeak_symbols
-from services.tts.piper import PiperConfig, PiperVoice
 from services.tts.prosody import Prosody
 from services.tts.sound import HOP_SAMPLES
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import Synthesizer
-from services.tts.voices import VOICES
+from services.tts.voices.base import VOICES
+from services.tts.voices.opening import own_voices
+from services.tts.voices.piper import PiperConfig, PiperVoice, espeak_symbols
 from tests.makers.compiling import compile_plans
 from tests.makers.small_voice import STRIDE, small_voice, write_voice
 from tests.plans.graph_runs import GraphEngine
 from tests.tts.fakes import WordVoice
+from visavis.bundles.compile.surgery.passes import apply_passes
+from visavis.bundles.making import BundleOrder
+from visavis.bundles.piper.making import make_piper
+from visavis.bundles.store import load_manifest
 from visavis.engine import open_engine
-from visavis.errors import InvalidInputError, PlanError, SettingsError, UnknownNameError
-from visavis.makers.bundle import BundleOrder
-from visavis.makers.piper import make_piper
-from visavis.models import load_manifest
-from visavis.plans.surgery import apply_passes
+from visavis.serving.errors import InvalidInputError, PlanError, SettingsError, UnknownNameError
 
 Make = Callable[..., Path]
 
@@ -231,8 +230,8 @@ def test_the_service_knows_it_by_name(make: Make, tmp_path: Path) -> None:
 
 
 def _hibari() -> Path:
-    from visavis.errors import ModelStoreError
-    from visavis.models import bundle_path
+    from visavis.bundles.store import bundle_path
+    from visavis.serving.errors import ModelStoreError
 
     try:
         return bundle_path("hibari-en")

@@ -21,20 +21,20 @@ import soxr
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from services.asr.log_mel import hz_to_mel, mel_to_hz
-from services.asr.moonshine import Moonshine
-from services.tts.own_voices import own_voices
-from services.tts.piper import PiperVoice
+from services.asr.hearing.log_mel import hz_to_mel, mel_to_hz
+from services.asr.hearing.moonshine import Moonshine
+from services.tts.voices.opening import own_voices
+from services.tts.voices.piper import PiperVoice
 from tests.parity import Parity
 from tests.plans.graph_runs import GraphEngine
+from visavis.bundles.compile.surgery.passes import apply_passes
+from visavis.bundles.hifigan import make_hifigan
+from visavis.bundles.making import BundleOrder
+from visavis.bundles.piper.making import make_piper
+from visavis.bundles.store import bundle_path, pull
+from visavis.bundles.store.catalogue import Catalog
 from visavis.engine import Engine, open_engine
-from visavis.errors import ModelStoreError
-from visavis.makers.bundle import BundleOrder
-from visavis.makers.hifigan import make_hifigan
-from visavis.makers.piper import make_piper
-from visavis.models import bundle_path, pull
-from visavis.models.listing import Catalog
-from visavis.plans.surgery import apply_passes
+from visavis.serving.errors import ModelStoreError
 
 CATALOG = Catalog([Path(__file__).parent / "catalog"])
 CLIP = Path(__file__).parent.parent / "clips" / "jfk.wav"

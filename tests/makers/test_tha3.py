@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from tests.makers.compiling import compile_plans
 from tests.parity import Parity
 from training.tha3.random_weights import random_inputs, random_networks
+from visavis.bundles.making import BundleFacts, BundleOrder, write_bundle
+from visavis.bundles.store import load_manifest
+from visavis.bundles.tha3.graph import NETWORKS, decomposer_model, poser_model
+from visavis.bundles.tha3.making import FACTS, make_tha3
 from visavis.engine import open_engine
-from visavis.errors import InvalidInputError
-from visavis.makers.bundle import BundleFacts, BundleOrder, write_bundle
-from visavis.makers.tha3 import FACTS, make_tha3
-from visavis.makers.tha3_graph import NETWORKS, decomposer_model, poser_model
-from visavis.models import load_manifest
+from visavis.serving.errors import InvalidInputError
 
 PNG = b"\x89PNG\r\n\x1a\n of a character"
 

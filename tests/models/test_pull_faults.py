@@ -10,7 +10,7 @@ import pytest
 
 from tests.models.conftest import Store, file_of, pypi
 from tests.models.registry import Fault, Hosted, wheel
-from visavis.errors import ModelStoreError
+from visavis.serving.errors import ModelStoreError
 
 # Noise does not compress: the archive is as large as the file.
 NOISE = hashlib.shake_256(b"noise").digest(1 << 20)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from visavis.models import load_manifest
-from visavis.models.listing import pullable_catalog
+from visavis.bundles.store import load_manifest
+from visavis.bundles.store.catalogue import pullable_catalog
 
 WITH_TENSORS = [
     name for name in pullable_catalog().names if pullable_catalog().manifest(name).tensors

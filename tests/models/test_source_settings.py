@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from visavis.errors import ModelStoreError
-from visavis.models.manifest import Archive
-from visavis.models.sources import huggingface
-from visavis.models.sources.npm_settings import PUBLIC_REGISTRY, NpmSettings, parse_npmrc
-from visavis.models.sources.pip_settings import PipSettings
+from visavis.bundles.store.manifest import Archive
+from visavis.bundles.store.sources import remote
+from visavis.bundles.store.sources.npm import PUBLIC_REGISTRY, NpmSettings, parse_npmrc
+from visavis.bundles.store.web import PipSettings
+from visavis.serving.errors import ModelStoreError
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def test_scopes_and_tokens_of_npmrc(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_hub_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.test/")
     monkeypatch.setenv("HF_TOKEN", "secret")
-    found = huggingface.resolve(Archive("huggingface", "ear/drum", "refs/pr/1", "onnx/a b.onnx"))
+    found = remote.resolve(Archive("huggingface", "ear/drum", "refs/pr/1", "onnx/a b.onnx"))
     assert found.url == "http://hub.test/ear/drum/resolve/refs%2Fpr%2F1/onnx/a%20b.onnx"
     assert found.headers == {"Authorization": "Bearer secret"}
 
@@ -108,4 +108,4 @@ def test_no_hub_is_an_error_that_says_what_to_set(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub.constants", None)
     with pytest.raises(ModelStoreError, match="set HF_ENDPOINT"):
-        huggingface.hub_endpoint()
+        remote.hub_endpoint()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from visavis.errors import PlanError
-from visavis.plans.targets import load_flavour
+from visavis.bundles.compile.targets import load_flavour
+from visavis.serving.errors import PlanError
 
 
 def rtx() -> Any:

@@ -12,11 +12,11 @@ from typer.testing import CliRunner, Result
 from tests.plans import small_graphs
 from tests.plans.compiling import rtx
 from tests.plans.small_store import PLAN, Engine, Store
-from visavis.cli import app
-from visavis.cli.engine_tables import checks_table
-from visavis.errors import VisavisError
-from visavis.plans.survey import Checked
-from visavis.plans.targets import PORTABLE, flavour_of, load_flavour
+from visavis.bundles.compile.survey import Checked
+from visavis.bundles.compile.targets import PORTABLE, flavour_of, load_flavour
+from visavis.serving.errors import VisavisError
+from visavis.tools.cli.engine_output import checks_table
+from visavis.tools.cli.main import app
 
 _CHECKS = pytest.StashKey[list[Checked]]()
 

@@ -9,7 +9,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from visavis.plans.recipe import PlanRecipe, ProfileSpec, ShapeRange
+from visavis.bundles.store.recipe import PlanRecipe, ProfileSpec, ShapeRange
 
 FLOAT = TensorProto.FLOAT
 

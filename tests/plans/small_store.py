@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import Result
 
-from visavis.models import pull
+from visavis.bundles.store import pull
 
 Engine = Callable[..., Result]
 

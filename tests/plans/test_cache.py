@@ -14,10 +14,15 @@ from pathlib import Path
 import pytest
 
 from tests.plans.small_graphs import USUAL
-from visavis.errors import PlanCancelledError, PlanError
-from visavis.plans.cache import CachedPlan, PlanCache, Wanted, plan_dir
-from visavis.plans.plan_facts import COMPILER_REVISION, PlanMemory, TensorInfo
-from visavis.plans.plan_record import PlanKey, PlanRecord
+from visavis.bundles.compile.cache import CachedPlan, PlanCache, Wanted, plan_dir
+from visavis.bundles.compile.plan_record import (
+    COMPILER_REVISION,
+    PlanKey,
+    PlanMemory,
+    PlanRecord,
+    TensorInfo,
+)
+from visavis.serving.errors import PlanCancelledError, PlanError
 
 CONTENT = bytes(range(256)) * 64
 

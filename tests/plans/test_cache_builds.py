@@ -12,17 +12,17 @@ import pytest
 from tests.plans import small_graphs
 from tests.plans.compiling import rtx
 from tests.plans.small_graphs import USUAL, profile, recipe
-from visavis.errors import PlanCancelledError, PlanError, PlanRefusedError
-from visavis.models.installed import RECORD_NAME
-from visavis.plans.build_progress import Cancelled, Progress, stop_if
-from visavis.plans.builder import PlanBuilder
-from visavis.plans.cache import PlanCache, PlanState
-from visavis.plans.compiler_log import collecting
-from visavis.plans.findings import Finding, findings_path, keep_findings
-from visavis.plans.freshness import PlanRequest, source_digest, state_of
-from visavis.plans.recipe import PlanRecipe, Precision
-from visavis.plans.survey import check_plans
-from visavis.plans.targets import PORTABLE, Target, flavour_of
+from visavis.bundles.compile.build_progress import Cancelled, Progress, stop_if
+from visavis.bundles.compile.builder import PlanBuilder
+from visavis.bundles.compile.cache import PlanCache, PlanState
+from visavis.bundles.compile.findings import Finding, findings_path, keep_findings
+from visavis.bundles.compile.freshness import PlanRequest, source_digest, state_of
+from visavis.bundles.compile.survey import check_plans
+from visavis.bundles.compile.targets import PORTABLE, Target, flavour_of
+from visavis.bundles.store.installed import RECORD_NAME
+from visavis.bundles.store.recipe import PlanRecipe, Precision
+from visavis.engine.tensorrt.messages import collecting
+from visavis.serving.errors import PlanCancelledError, PlanError, PlanRefusedError
 
 
 class Graphs:

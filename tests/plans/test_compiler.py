@@ -10,12 +10,12 @@ import pytest
 from tests.plans import small_graphs
 from tests.plans.compiling import rtx
 from tests.plans.small_graphs import USUAL, profile
-from visavis.errors import PlanCancelledError, PlanError
-from visavis.plans.build_progress import Progress
-from visavis.plans.compiler import Plan, compile_plan, memory_in, read_layers
-from visavis.plans.compiler_log import Message, Messages, collecting, shared_logger
-from visavis.plans.plan_facts import PlanMemory
-from visavis.plans.targets import Target
+from visavis.bundles.compile.build_progress import Progress
+from visavis.bundles.compile.compiler import Plan, compile_plan, memory_in, read_layers
+from visavis.bundles.compile.plan_record import PlanMemory
+from visavis.bundles.compile.targets import Target
+from visavis.engine.tensorrt.messages import Message, Messages, collecting, shared_logger
+from visavis.serving.errors import PlanCancelledError, PlanError
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from tests import bindings_dump
 from tests.bindings_dump import Offer
 from tests.plans.compiling import rtx
 from tests.real_tensorrt import RealTensorrt
-from visavis.plans import builder_api
-from visavis.plans.build_progress import BuildWatch, make_monitor
-from visavis.plans.compiler_log import shared_logger
-from visavis.plans.targets import is_rtx
+from visavis.bundles.compile import builder_api
+from visavis.bundles.compile.build_progress import BuildWatch, make_monitor
+from visavis.bundles.compile.targets import is_rtx
+from visavis.engine.tensorrt.messages import shared_logger
 
 
 @pytest.fixture(scope="module", params=["tensorrt_rtx", "tensorrt 11"])

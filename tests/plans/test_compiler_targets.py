@@ -10,11 +10,8 @@ import pytest
 from tests.plans import small_graphs
 from tests.plans.compiling import rtx
 from tests.plans.small_graphs import USUAL
-from visavis.engine.tensorrt.device import DeviceInfo
-from visavis.engine.tensorrt.selection import NoDeviceError, UnknownDeviceError
-from visavis.errors import PlanError
-from visavis.plans.compiler import compile_plan
-from visavis.plans.targets import (
+from visavis.bundles.compile.compiler import compile_plan
+from visavis.bundles.compile.targets import (
     PORTABLE,
     Target,
     flavour_of,
@@ -22,6 +19,9 @@ from visavis.plans.targets import (
     load_flavour,
     resolve_target,
 )
+from visavis.engine.tensorrt.device import DeviceInfo
+from visavis.engine.tensorrt.selection import NoDeviceError, UnknownDeviceError
+from visavis.serving.errors import PlanError
 
 ADA = DeviceInfo(0, "NVIDIA L4", "GPU-0000", (8, 9), 24 * 2**30)
 HOPPER = DeviceInfo(1, "NVIDIA H200", "GPU-0001", (9, 0), 140 * 2**30)

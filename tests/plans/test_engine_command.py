@@ -17,19 +17,19 @@ from tests.gpus import why_no_gpu
 from tests.plans import small_graphs
 from tests.plans.compiling import rtx
 from tests.plans.small_store import PLAN, Engine, Store
-from visavis.cli.engine_progress import run_cancellable
-from visavis.errors import (
+from visavis.bundles.compile.build_progress import Cancelled, Progress
+from visavis.bundles.compile.cache import CachedPlan, PlanCache
+from visavis.bundles.compile.compiler import compile_plan
+from visavis.bundles.compile.targets import PORTABLE
+from visavis.serving.errors import (
     InvalidInputError,
     ModelStoreError,
     PlanCancelledError,
     PlanError,
     VisavisError,
 )
-from visavis.plans.build_progress import Cancelled, Progress
-from visavis.plans.cache import CachedPlan, PlanCache
-from visavis.plans.compiler import compile_plan
-from visavis.plans.loaded import loaded_facts
-from visavis.plans.targets import PORTABLE
+from visavis.tools.cli.engine_inspect import loaded_facts
+from visavis.tools.cli.engine_output import run_cancellable
 
 BUILD = ("build", "small-net", "--precision", "fp32", "--flavour", "rtx")
 
@@ -163,8 +163,8 @@ def test_a_plan_that_cannot_be_loaded_says_why(engine: Engine, store: Store) -> 
 def test_a_bench_without_a_gpu_measures_the_fallback_and_says_so(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from visavis.bundles.compile import targets
     from visavis.engine.tensorrt.selection import NoDeviceError
-    from visavis.plans import targets
 
     def none() -> None:
         raise NoDeviceError("device: none in this test")
@@ -185,7 +185,7 @@ def test_a_bench_without_a_gpu_measures_the_fallback_and_says_so(
 
 def test_the_other_commands_need_neither_onnx_nor_a_compiler() -> None:
     told = (
-        "import sys, visavis.cli; "
+        "import sys, visavis.tools.cli.main; "
         "sys.exit(', '.join({'onnx', 'onnxruntime', 'tensorrt_rtx', 'cuda'} & {*sys.modules}))"
     )
     ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)

@@ -15,14 +15,14 @@ from tests.fakes import ManualClock
 from tests.plans.compiling import rtx
 from tests.plans.small_graphs import profile, recipe
 from tests.plans.small_store import Engine as RunCommand
-from visavis.cli import engine_bench
+from visavis.bundles.compile.targets import PORTABLE
 from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.engine.tensorrt.source import BundlePlan
-from visavis.errors import InvalidInputError
-from visavis.plans.bench import BenchRow, batched_shapes, bench_engine, dummy_inputs
-from visavis.plans.bench_picture import draw
-from visavis.plans.targets import PORTABLE
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.charts import draw_plan_bench
+from visavis.tools.cli import engine_bench
+from visavis.tools.plan_bench import BenchRow, batched_shapes, bench_engine, dummy_inputs
 
 RECIPE = recipe(profile((1, 8), (1, 8), (4, 8)))
 SVG = "{http://www.w3.org/2000/svg}"
@@ -137,7 +137,7 @@ def test_the_picture_has_a_line_per_engine_and_leaves_out_what_was_not_measured(
         BenchRow("b", 4, problem="outside"),
         BenchRow("c", 1, problem="nothing"),
     ]
-    drawn = ElementTree.fromstring(draw("a & b", rows))
+    drawn = ElementTree.fromstring(draw_plan_bench("a & b", rows))
     texts = [element.text for element in drawn.findall(f"{SVG}text")]
     assert {"a & b", "a <fp16>", "b", "latency, ms (median)"} <= set(texts)
     assert "c" not in texts
@@ -152,7 +152,7 @@ def test_the_picture_has_a_line_per_engine_and_leaves_out_what_was_not_measured(
 
 
 def test_a_picture_of_nothing_is_still_one() -> None:
-    assert ElementTree.fromstring(draw("none", [])).findall(f"{SVG}polyline") == []
+    assert ElementTree.fromstring(draw_plan_bench("none", [])).findall(f"{SVG}polyline") == []
 
 
 class OnGpu(OnnxRuntimeEngine):

@@ -8,11 +8,11 @@ import pytest
 
 from tests.plans.compiling import rtx
 from tests.plans.small_store import Engine, Store
-from visavis.cli import engine_bench
-from visavis.errors import PlanRefusedError
-from visavis.plans.cache import PlanCache
-from visavis.plans.findings import Finding, findings_path, keep_findings
-from visavis.plans.targets import PORTABLE
+from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.findings import Finding, findings_path, keep_findings
+from visavis.bundles.compile.targets import PORTABLE
+from visavis.serving.errors import PlanRefusedError
+from visavis.tools.cli import engine_bench
 
 
 @pytest.fixture

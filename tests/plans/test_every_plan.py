@@ -16,15 +16,14 @@ import onnx
 import pytest
 
 from tests.plans.compiling import rtx
-from visavis.models.listing import pullable_catalog
-from visavis.plans.builder import PlanBuilder
-from visavis.plans.cache import PlanCache
-from visavis.plans.freshness import PlanRequest
-from visavis.plans.graphs import float_graph, in_precision
-from visavis.plans.recipe import PlanRecipe, Precision, recipes_of
-from visavis.plans.requests import every_request
-from visavis.plans.survey import Checked, check_plans
-from visavis.plans.targets import PORTABLE
+from visavis.bundles.compile.builder import PlanBuilder
+from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.graphs import float_graph, in_precision
+from visavis.bundles.compile.survey import Checked, check_plans, every_request
+from visavis.bundles.compile.targets import PORTABLE
+from visavis.bundles.store.catalogue import pullable_catalog
+from visavis.bundles.store.recipe import PlanRecipe, Precision, recipes_of
 
 CATALOG = pullable_catalog()
 PLANS = [(name, recipe) for name in CATALOG.names for recipe in recipes_of(name)]

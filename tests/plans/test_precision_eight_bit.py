@@ -11,11 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from visavis.errors import PlanCancelledError, PlanError
-from visavis.plans.precision import calibration_for, to_int8
-from visavis.plans.precision.calibration import recorded
-from visavis.plans.precision.running import Tensors, run_float
-from visavis.plans.recipe import PlanRecipe, recipes_of
+from visavis.bundles.compile.precision import calibration_for, to_int8
+from visavis.bundles.compile.precision.calibration import Tensors, recorded, run_float
+from visavis.bundles.store.recipe import PlanRecipe, recipes_of
+from visavis.serving.errors import PlanCancelledError, PlanError
 
 
 def convolutions() -> onnx.ModelProto:

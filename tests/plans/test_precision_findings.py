@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from visavis.errors import PlanError, PlanRefusedError
-from visavis.plans import findings
-from visavis.plans.findings import (
+from visavis.bundles.compile import findings
+from visavis.bundles.compile.findings import (
     SHIPPED,
     Finding,
     findings_path,
@@ -16,6 +15,7 @@ from visavis.plans.findings import (
     read_findings,
     refuse_failed,
 )
+from visavis.serving.errors import PlanError, PlanRefusedError
 
 
 @pytest.fixture(autouse=True)

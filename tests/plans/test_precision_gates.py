@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from visavis.cli import app
+from visavis.bundles.compile.findings import findings_path, read_findings
+from visavis.bundles.compile.graphs import graph_for
+from visavis.bundles.compile.precision.calibration import Tensors, run_float
+from visavis.bundles.store import bundle_path
+from visavis.bundles.store.recipe import Precision, recipes_of
 from visavis.engine import open_engine
-from visavis.errors import InvalidInputError, PlanError
-from visavis.models import bundle_path
-from visavis.plans.findings import findings_path, read_findings
-from visavis.plans.graphs import graph_for
-from visavis.plans.precision.assembled import assembled
-from visavis.plans.precision.gates import Gates, Graphs
-from visavis.plans.precision.running import Tensors, run_float
-from visavis.plans.precision.spoken import recordings, sentences
-from visavis.plans.precision.variant_bundle import variant_model_dir
-from visavis.plans.recipe import Precision, recipes_of
+from visavis.serving.errors import InvalidInputError, PlanError
+from visavis.tools.cli.main import app
+from visavis.tools.precision.assembled import assembled
+from visavis.tools.precision.gates import Gates, Graphs, variant_model_dir
+from visavis.tools.precision.spoken import recordings, sentences
 
 Bundles = Callable[[str], Path]
 

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from visavis.errors import PlanError
-from visavis.plans.precision import to_fp16
-from visavis.plans.precision.rounding import with_rounding
-from visavis.plans.precision.running import run_float
+from visavis.bundles.compile.precision import to_fp16
+from visavis.bundles.compile.precision.calibration import run_float
+from visavis.serving.errors import PlanError
+from visavis.tools.precision.gates import with_rounding
 
 F32, F16 = TensorProto.FLOAT, TensorProto.FLOAT16
 

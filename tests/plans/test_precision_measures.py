@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from visavis.edit_distance import edits
-from visavis.errors import InvalidInputError
-from visavis.plans.precision.mel_cepstrum import distortion_db, mel_cepstrum, warped
-from visavis.plans.precision.word_errors import count_errors, words_of
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.word_errors import count_errors, edits, words_of
+from visavis.tools.precision.mel_cepstrum import distortion_db, mel_cepstrum, warped
 
 RATE_HZ = 16_000
 

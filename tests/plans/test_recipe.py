@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from visavis.errors import InvalidInputError
-from visavis.plans.recipe import PlanRecipe, ProfileSpec, ShapeRange
+from visavis.bundles.store.recipe import PlanRecipe, ProfileSpec, ShapeRange
+from visavis.serving.errors import InvalidInputError
 
 MEL = {"min": [1, 10, 80], "opt": [1, 200, 80], "max": [8, 2048, 80]}
 

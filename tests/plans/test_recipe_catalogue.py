@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from visavis.errors import InvalidInputError, PlanError
-from visavis.models.listing import pullable_catalog
-from visavis.plans.graphs import graph_for
-from visavis.plans.recipe import recipes_of
-from visavis.plans.surgery import PASSES
+from visavis.bundles.compile.graphs import graph_for
+from visavis.bundles.compile.surgery.passes import PASSES
+from visavis.bundles.store.catalogue import pullable_catalog
+from visavis.bundles.store.recipe import recipes_of
+from visavis.serving.errors import InvalidInputError, PlanError
 
 CATALOG = pullable_catalog()
 RECIPES = [recipe for name in CATALOG.names for recipe in recipes_of(name)]

@@ -12,20 +12,20 @@ import pytest
 from onnx import helper
 from tokenizers import Tokenizer
 
-from services.asr.moonshine import Moonshine
-from services.asr.whisper import Whisper
-from services.tts.english import EnglishVoice
-from services.tts.letters_en import EnglishLetters, letter_ids
+from services.asr.hearing.moonshine import Moonshine
+from services.asr.hearing.whisper import Whisper
+from services.tts.text.english import EnglishLetters, letter_ids
+from services.tts.voices.english import EnglishVoice
 from tests.parity import Parity
 from tests.plans.graph_runs import GraphEngine, Tensors, model_of
 from tests.plans.speech import sound
+from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.compile.surgery.passes import apply_passes
+from visavis.bundles.store.recipe import recipes_of
 from visavis.engine import Engine, open_engine
-from visavis.engine.tensorrt.parts import arrange
-from visavis.errors import PlanError
-from visavis.plans.graphs import float_graph
-from visavis.plans.precision.mel_cepstrum import distortion_db
-from visavis.plans.recipe import recipes_of
-from visavis.plans.surgery import apply_passes
+from visavis.engine.tensorrt.compiled import arrange
+from visavis.serving.errors import PlanError
+from visavis.tools.precision.mel_cepstrum import distortion_db
 
 SENTENCE = "It was the best of times, it was the worst of times."
 SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from services.asr.turn_detector import TurnDetector
+from services.asr.hearing.detectors import TurnDetector
 from tests.parity import Parity
 from tests.plans.graph_runs import GraphEngine, GraphRun, Tensors, model_of, operators
 from tests.plans.speech import CLIPS, sound
-from visavis.errors import PlanError
-from visavis.plans.surgery import apply_passes
+from visavis.bundles.compile.surgery.passes import apply_passes
+from visavis.serving.errors import PlanError
 
 RNG = np.random.default_rng(7)
 

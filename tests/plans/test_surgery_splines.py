@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.plans.compiling import rtx
 from tests.plans.graph_runs import GraphEngine
-from visavis.errors import PlanError
-from visavis.plans.surgery import apply_passes
+from visavis.bundles.compile.surgery.passes import apply_passes
+from visavis.serving.errors import PlanError
 
 BINS, WIDTH, LENGTH = 4, 5, 50
 KERNEL = np.random.default_rng(0).normal(size=(3 * BINS - 1, WIDTH, 1)).astype(np.float32) * 3

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.plans.small_gguf import Types, blocks_of, small_model, write_gguf
-from visavis.errors import PlanCancelledError
-from visavis.models.installed import RECORD_NAME, BundleRecord, FileRecord
-from visavis.plans.cache import PlanCache
-from visavis.plans.weights import prepared
-from visavis.plans.weights.prepared import kept_weights, laid_out_file
+from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.gguf import prepared
+from visavis.bundles.gguf.prepared import kept_weights, laid_out_file
+from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, FileRecord
+from visavis.serving.errors import PlanCancelledError
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from tests.plans.small_gguf import Types, blocks_of, small_model, write_gguf
-from visavis.errors import PlanCancelledError
-from visavis.plans.weights.cpu_layout import GgmlType, to_lay_out
-from visavis.plans.weights.gguf_header import GgufError, TensorInfo, read_header
-from visavis.plans.weights.rewrite import rewrite, written_bytes
+from visavis.bundles.gguf.header import GgufError, TensorInfo, read_header
+from visavis.bundles.gguf.layout import GgmlType, rewrite, to_lay_out, written_bytes
+from visavis.serving.errors import PlanCancelledError
 
 
 def rewritten(source: Path, target: Path) -> dict[str, GgmlType]:

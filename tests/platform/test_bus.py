@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.fakes import ManualClock
-from visavis.bus import Bus
-from visavis.errors import BusError, InvalidInputError
-from visavis.media import PcmChunk, Place, TokenChunk
-from visavis.stack.nats_server import NatsServer
-from visavis.subjects import Kind
+from visavis.serving.errors import BusError, InvalidInputError
+from visavis.tools.stack.nats_server import NatsServer
+from visavis.wire.bus import Bus
+from visavis.wire.media import PcmChunk, Place, TokenChunk
+from visavis.wire.subjects import Kind
 
 
 def token(turn: int, seq: int, text: str, session: str = "s1") -> TokenChunk:

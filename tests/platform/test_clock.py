@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from visavis.clock import clock_id
-from visavis.lease import clock_reading
-from visavis.media import Stamp
+from visavis.serving.lease import clock_reading
+from visavis.wire.clock import clock_id
+from visavis.wire.media import Stamp
 
-_PRINT = "from visavis.clock import clock_id; import sys; sys.stdout.write(str(clock_id()))"
+_PRINT = "from visavis.wire.clock import clock_id; import sys; sys.stdout.write(str(clock_id()))"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process counts for itself")

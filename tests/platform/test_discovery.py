@@ -2,8 +2,8 @@ import json
 
 import nats.micro
 
-from visavis.bus import Bus
-from visavis.discovery import Replica, discover, parse_info
+from visavis.serving.discovery import Replica, discover, parse_info
+from visavis.wire.bus import Bus
 
 INFO = {
     "name": "visavis-tts",

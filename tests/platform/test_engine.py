@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.gpus import why_no_backend, why_no_gpu
+from visavis.bundles.store.recipe import PlanRecipe, ProfileSpec, ShapeRange
 from visavis.engine import Engine, EngineLane, EngineOptions, TensorSpec, open_engine
-from visavis.errors import EngineError, EngineLoadError, InvalidInputError
-from visavis.plans.recipe import PlanRecipe, ProfileSpec, ShapeRange
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 PLACES = (
     ("auto", "cpu"),

@@ -6,8 +6,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from visavis import metrics
-from visavis.logs import log_context
+from visavis.serving import metrics
+from visavis.serving.logs import log_context
 
 
 def exemplars_of(name: str) -> list[dict[str, str]]:

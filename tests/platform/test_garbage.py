@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from visavis.bus import Bus
-from visavis.errors import InvalidInputError
-from visavis.interceptor import ErrorInterceptor
-from visavis.media import MAX_PTS, PcmChunk, Place, TokenChunk, decode, encode
-from visavis.subjects import Kind, turn_of
+from visavis.serving.errors import InvalidInputError
+from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import llm_pb2_grpc
+from visavis.wire.bus import Bus
+from visavis.wire.media import MAX_PTS, PcmChunk, Place, TokenChunk, decode, encode
+from visavis.wire.subjects import Kind, turn_of
 
 GARBAGE = [b"\xff", b"\x0a\x7fshort", b"\x08" + b"\x80" * 20]
 

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from visavis.errors import (
+from visavis.serving.errors import (
     AlreadyExistsError,
     AtCapacityError,
     BusError,
@@ -17,8 +17,8 @@ from visavis.errors import (
     UnknownNameError,
     VisavisError,
 )
-from visavis.interceptor import ErrorInterceptor
-from visavis.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
+from visavis.serving.interceptor import ErrorInterceptor
+from visavis.serving.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 
 

@@ -3,8 +3,9 @@ import random
 import numpy as np
 import pytest
 
-from visavis.errors import InvalidInputError
-from visavis.media import (
+from visavis.serving.errors import InvalidInputError
+from visavis.v1 import media_pb2 as pb
+from visavis.wire.media import (
     BlendshapeChunk,
     Chunk,
     ClockChunk,
@@ -23,8 +24,7 @@ from visavis.media import (
     decode,
     encode,
 )
-from visavis.subjects import Kind
-from visavis.v1 import media_pb2 as pb
+from visavis.wire.subjects import Kind
 
 PLACE = Place("s1", 7, 3, 480, last=True, stamps=(Stamp("llm.first_got", 123, 7),))
 CHUNKS: list[tuple[Kind, Chunk]] = [

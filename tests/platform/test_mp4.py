@@ -5,9 +5,9 @@ import av
 import numpy as np
 import pytest
 
-from visavis.audio_file import read_mono
-from visavis.errors import InvalidInputError
-from visavis.mp4 import Mp4Writer
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.clips import read_mono
+from visavis.tools.mp4 import Mp4Writer
 
 FPS = 25
 RATE_HZ = 24_000

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from visavis.bus import Bus
-from visavis.cli.up import placed
-from visavis.discovery import Replica, discover
 from visavis.engine import EngineState
-from visavis.registration import Registration, placement
+from visavis.serving.discovery import Registration, Replica, discover, placement
+from visavis.tools.cli.up import placed
+from visavis.wire.bus import Bus
 
 ON_GPU = EngineState("tensorrt", "cuda:0")
 KEPT_ON_CPU = EngineState("onnxruntime", "cpu")

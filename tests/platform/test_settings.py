@@ -3,8 +3,8 @@ from typing import ClassVar
 
 import pytest
 
-from visavis.errors import SettingsError
-from visavis.settings import ServiceSettings, load_settings
+from visavis.serving.errors import SettingsError
+from visavis.serving.settings import ServiceSettings, load_settings
 
 
 class TtsSettings(ServiceSettings):

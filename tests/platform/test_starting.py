@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from visavis import runtime
-from visavis.clock import MonotonicClock
-from visavis.stack.process import Child
-from visavis.stack.supervisor import Stack, StackOptions
-from visavis.starting import tell_starting
+from visavis.serving import runtime
+from visavis.serving.starting import tell_starting
+from visavis.tools.stack.process import Child
+from visavis.tools.stack.supervisor import Stack, StackOptions
+from visavis.wire.clock import MonotonicClock
 
 
 class Loading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
 from visavis.styles import STYLES, CaptionText, StyleTags, checked_style, without_tags
 
 TEXT = "[happy] Hello [friend]! [SAD]Bye [1] and [angry"

@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 
 from tests.running_stack import RunningStack
-from visavis.client import GatewayClient
+from visavis.tools.client import GatewayClient
 from visavis.v1 import asr_pb2, asr_pb2_grpc
 
 

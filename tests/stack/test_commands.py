@@ -16,15 +16,14 @@ import psutil
 import pytest
 
 from tests.running_stack import KNOWN_QUESTION, WELCOME, RunningStack
-from visavis.audio_file import read_mono
-from visavis.lecture.parts import PartStore
-from visavis.lecture.render import FPS
+from visavis.tools.bench.clips import read_mono
+from visavis.tools.lecture import FPS, PartStore
 
 CLIPS = Path(__file__).parents[1] / "clips"
 
 
 def visavis(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from visavis.cli import main; main()", *arguments]
+    return [sys.executable, "-c", "from visavis.tools.cli.main import main; main()", *arguments]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

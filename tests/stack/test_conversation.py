@@ -16,11 +16,11 @@ import pytest
 
 from tests.running_stack import RunningStack
 from tests.stack.conftest import Ears, likeness
-from visavis.audio_file import read_mono
-from visavis.bus import Bus
-from visavis.client import MIC_RATE_HZ, GatewayClient, GatewaySession
-from visavis.media import decode
-from visavis.subjects import Kind
+from visavis.tools.bench.clips import read_mono
+from visavis.tools.client import MIC_RATE_HZ, GatewayClient, GatewaySession
+from visavis.wire.bus import Bus
+from visavis.wire.media import decode
+from visavis.wire.subjects import Kind
 
 CLIPS = Path(__file__).parents[1] / "clips"
 FRAME_S = 1 / 25

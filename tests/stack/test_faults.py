@@ -13,7 +13,7 @@ import pytest
 
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import answer_of, until_turn
-from visavis.client import GatewayClient, GatewayError
+from visavis.tools.client import GatewayClient, GatewayError
 
 LONG = "Tell me a long story about a dragon and a castle."
 

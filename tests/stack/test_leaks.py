@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection
 
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import until_turn
-from visavis.client import MIC_RATE_HZ, GatewayClient, GatewaySession
+from visavis.tools.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 
 PROCESSES = ("gateway", "services.asr", "services.llm", "services.tts", "services.face")
 ROUNDS = 3

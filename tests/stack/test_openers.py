@@ -9,8 +9,8 @@ import numpy as np
 from tests.running_stack import OPENER, THINKER
 from tests.stack.conftest import Ears, likeness
 from tests.stack.test_conversation import answer_of, until_turn
-from visavis.audio_file import read_mono
-from visavis.client import MIC_RATE_HZ, GatewayClient
+from visavis.tools.bench.clips import read_mono
+from visavis.tools.client import MIC_RATE_HZ, GatewayClient
 
 
 async def test_a_late_answer_begins_with_an_opener_and_goes_on_without_a_stumble(

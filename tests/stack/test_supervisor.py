@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from visavis.errors import VisavisError
-from visavis.stack.supervisor import Stack, StackOptions
+from visavis.serving.errors import VisavisError
+from visavis.tools.stack.supervisor import Stack, StackOptions
 
 
 async def test_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) -> None:

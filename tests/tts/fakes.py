@@ -9,8 +9,8 @@ import numpy as np
 from services.tts.phrase_cache import PhraseCache
 from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import HOP_SAMPLES, N_MELS, Block, PlacedSpan
-from services.tts.surroundings import ALONE, Surroundings
 from services.tts.synthesizer import Synthesizer
+from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.word_ends import WordEnd
 
 HOPS_PER_WORD = 24

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.tts.joining import TAIL_SAMPLES, cut_out, joined, let_go
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ, Block
+from services.tts.voices.joining import TAIL_SAMPLES, cut_out, joined, let_go
 
 PITCH_HZ = 180.0
 CUT_HOPS = 20

@@ -9,7 +9,7 @@ from services.tts.phrase_cache import PhraseCache, PhraseKey
 from services.tts.sound import Block, silence
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import SpeechPiece, Synthesizer
-from services.tts.text_chunker import Pause, Phrase
+from services.tts.text.chunker import Pause, Phrase
 from tests.tts.fakes import WordVoice, word_synthesizer
 from tests.tts.test_servicer import serving
 from visavis.v1 import tts_pb2

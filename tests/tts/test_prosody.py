@@ -12,14 +12,14 @@ from services.tts.phrase_feed import cut_phrases, phrases_of
 from services.tts.prosody import PLAIN, Prosody, needs, prosody_of, styles_within
 from services.tts.sound import Block
 from services.tts.speech_options import SpeechOptions
-from services.tts.surroundings import ALONE, Surroundings
 from services.tts.synthesizer import SpeechPiece, Synthesizer
-from services.tts.text_chunker import Pause
-from services.tts.voice_source import bent_melody, with_prosody
-from services.tts.voices import VOICES
+from services.tts.text.chunker import Pause
+from services.tts.text.surroundings import ALONE, Surroundings
+from services.tts.voices.base import VOICES
+from services.tts.voices.english import bent_melody, with_prosody
 from tests.tts.fakes import WordVoice
 from tests.tts.test_servicer import requests, serving
-from visavis.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError
 from visavis.styles import STYLES, without_tags
 from visavis.v1 import tts_pb2
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from services.tts.joining import MAX_SHIFT_SAMPLES, TAIL_SAMPLES
 from services.tts.phrase_cache import PhraseCache
 from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import Block
 from services.tts.speech_options import SpeechOptions
-from services.tts.surroundings import ALONE, Surroundings
 from services.tts.synthesizer import Answer, SpeechPiece, Synthesizer
-from services.tts.text_chunker import Pause, Phrase
+from services.tts.text.chunker import Pause, Phrase
+from services.tts.text.surroundings import ALONE, Surroundings
+from services.tts.voices.joining import MAX_SHIFT_SAMPLES, TAIL_SAMPLES
 from tests.tts.fakes import HOPS_PER_WORD, WordVoice
 
 WORD = HOPS_PER_WORD * 300

@@ -15,9 +15,9 @@ from services.tts.settings import TtsSettings
 from tests.fakes import MetricGrowth
 from tests.serving import served
 from tests.tts.fakes import word_synthesizer
-from visavis.bus import Bus
-from visavis.settings import load_settings
+from visavis.serving.settings import load_settings
 from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
+from visavis.wire.bus import Bus
 
 Stub = tts_pb2_grpc.SpeechSynthesisStub
 

@@ -14,13 +14,13 @@ from services.tts.speech_lane import SpeechLane
 from services.tts.speech_options import SpeechOptions
 from tests.fakes import ManualClock
 from tests.tts.fakes import word_synthesizer
-from visavis.bus import Bus, Subscription
 from visavis.engine import EngineLane
-from visavis.errors import EngineError
-from visavis.lease import EventStream
-from visavis.media import ClockChunk, MelChunk, PcmChunk, Place, TokenChunk, TurnChunk
-from visavis.subjects import Kind
+from visavis.serving.errors import EngineError
+from visavis.serving.lease import EventStream
 from visavis.v1 import control_pb2 as pb
+from visavis.wire.bus import Bus, Subscription
+from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, TokenChunk, TurnChunk
+from visavis.wire.subjects import Kind
 
 LEAD_S = 2.0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.tts.phonemes_en import arpabet_spans
-from services.tts.phonemes_zh import pinyin_spans
 from services.tts.sound import (
     HOP_SAMPLES,
     MEL_MARGIN_SAMPLES,
@@ -22,6 +20,8 @@ from services.tts.sound import (
     spoken_hops,
     to_pcm,
 )
+from services.tts.text.english import arpabet_spans
+from services.tts.text.mandarin import pinyin_spans
 
 
 def tone(hz: float, hops: int) -> np.ndarray:

@@ -12,9 +12,9 @@ import pytest
 from services.tts.sound import HOP_SAMPLES
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import SpeechPiece
-from services.tts.text_chunker import Pause, Phrase
+from services.tts.text.chunker import Pause, Phrase
 from tests.tts.fakes import HOPS_PER_WORD, word_synthesizer
-from visavis.errors import InvalidInputError, UnknownNameError
+from visavis.serving.errors import InvalidInputError, UnknownNameError
 
 
 def spoken(text: str, **options: object) -> list[SpeechPiece]:

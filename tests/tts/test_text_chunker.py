@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from services.tts.text_chunker import MAX_PHRASE_CHARACTERS, Pause, Phrase, TextChunker
+from services.tts.text.chunker import MAX_PHRASE_CHARACTERS, Pause, Phrase, TextChunker
 
 ENGLISH = (
     "Sure! Dr. Smith paid $1,000.50 at 10:30 a.m. on Jan. 5, e.g. for https://a.com/x,y?z=1!k and "

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.tts.normalizer_zh import normalize
-from services.tts.script_runs import split_by_script
-from services.tts.spoken_urls import say_addresses
-from services.tts.text_cleaner import clean
+from services.tts.text.english import say_addresses
+from services.tts.text.mandarin import normalize
+from services.tts.text.script_runs import clean, split_by_script
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.tts.mandarin import (
+from services.tts.prosody import Prosody
+from services.tts.sound import HOP_SAMPLES, log_mel
+from services.tts.speech_options import SpeechOptions
+from services.tts.synthesizer import SpeechPiece, Synthesizer
+from services.tts.text.chunker import Pause, Phrase
+from services.tts.text.mandarin import BakerPhonemes
+from services.tts.text.surroundings import Surroundings
+from services.tts.voices.mandarin import (
     CONTEXT_FRAMES,
     MAX_FRAMES,
     MAX_SYMBOLS,
     MandarinVoice,
     split_symbols,
 )
-from services.tts.opening import open_synthesizer
-from services.tts.phonemes_zh import BakerPhonemes
-from services.tts.prosody import Prosody
-from services.tts.sound import HOP_SAMPLES, log_mel
-from services.tts.speech_options import SpeechOptions
-from services.tts.surroundings import Surroundings
-from services.tts.synthesizer import SpeechPiece, Synthesizer
-from services.tts.text_chunker import Pause, Phrase
+from services.tts.voices.opening import open_synthesizer
 from visavis.engine import Resident, open_engine
 
 Bundles = Callable[[str], Path]

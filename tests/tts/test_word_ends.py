@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.tts.speech_options import SpeechOptions
-from services.tts.text_chunker import Pause, Phrase
+from services.tts.text.chunker import Pause, Phrase
 from services.tts.word_ends import (
     ends_of_words,
     last_spoken_words,
@@ -13,7 +13,7 @@ from services.tts.word_ends import (
     place_words,
 )
 from tests.tts.fakes import HOPS_PER_WORD, word_synthesizer
-from visavis.media import TextMark
+from visavis.wire.media import TextMark
 
 
 @pytest.mark.parametrize(

@@ -17,19 +17,25 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from services.face.audio_features import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ, log_mel
-from services.face.audio_to_face import SILENCE_LOG, output_times_s
-from services.face.visemes import (
+from services.face.lips.audio_to_face import (
+    HOP_SAMPLES,
+    N_MELS,
+    SAMPLE_RATE_HZ,
+    SILENCE_LOG,
+    log_mel,
+    output_times_s,
+)
+from services.face.lips.visemes import (
     LIP_COEFFICIENTS,
     close_gaps,
     frame_visemes,
     lip_coefficients,
     segments,
 )
-from services.tts.opening import open_synthesizer
 from services.tts.synthesizer import Synthesizer
+from services.tts.voices.opening import open_synthesizer
 from training.audio_to_face.sentences import HELD_OUT, training_sentences
-from visavis.media import PhonemeSpan
+from visavis.wire.media import PhonemeSpan
 
 NETWORK_COEFFICIENTS = LIP_COEFFICIENTS[:5]
 LANGUAGES = ("en", "zh")

@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from services.face.audio_features import N_MELS
-from services.face.audio_to_face import (
+from services.face.lips.audio_to_face import (
     CONTEXT_FRAMES,
     LOOK_AHEAD_FRAMES,
     LOOK_AHEAD_S,
+    N_MELS,
     SILENCE_LOG,
     WEIGHTS,
     AudioToFace,
 )
-from services.face.phonemes import VISEMES
-from services.tts.opening import open_synthesizer
+from services.face.lips.phonemes import VISEMES
+from services.tts.voices.opening import open_synthesizer
 from training.audio_to_face.corpus import (
     LANGUAGES,
     NETWORK_COEFFICIENTS,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from services.face.audio_features import N_MELS
-from services.face.audio_to_face import CONTEXT_FRAMES
-from services.face.phonemes import VISEMES
+from services.face.lips.audio_to_face import CONTEXT_FRAMES, N_MELS
+from services.face.lips.phonemes import VISEMES
 
 COEFFICIENTS = 5
 DILATIONS = (1, 2, 4, 1, 2, 4)

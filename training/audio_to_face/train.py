@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from services.face.audio_features import N_MELS
-from services.face.audio_to_face import LOOK_AHEAD_FRAMES, SILENCE_LOG, WEIGHTS
+from services.face.lips.audio_to_face import LOOK_AHEAD_FRAMES, N_MELS, SILENCE_LOG, WEIGHTS
 from training.audio_to_face.corpus import Example, joined, load
 from training.audio_to_face.network import CONTEXT, AudioToFace, Exported
 

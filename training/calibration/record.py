@@ -3,7 +3,8 @@
     python -m training.calibration.record
 
 Says sentences with the product's own voices, hears the recordings of tests/clips, and keeps what
-the networks are given in visavis/plans/precision/sets, small and in the form that they take it.
+the networks are given in visavis/bundles/compile/precision/sets, small and in the form that they
+take it.
 Needs the voices' bundles.
 """
 
@@ -19,15 +20,15 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from services.asr.turn_detector import TurnDetector
-from services.face.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES, SILENCE_LOG
-from services.tts.opening import open_synthesizer
+from services.asr.hearing.detectors import TurnDetector
+from services.face.lips.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES, SILENCE_LOG
 from services.tts.synthesizer import Synthesizer
+from services.tts.voices.opening import open_synthesizer
 from training.audio_to_face.corpus import LANGUAGES, Example, example_of, spoken
 from training.audio_to_face.sentences import HELD_OUT, training_sentences
+from visavis.bundles.compile.precision.calibration import SETS
+from visavis.bundles.store import bundle_path
 from visavis.engine import Engine, Tensors, TensorSpec, open_engine
-from visavis.models import bundle_path
-from visavis.plans.precision.calibration import SETS
 
 _RATE_HZ = 16_000
 _SEED = 5

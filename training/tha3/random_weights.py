@@ -7,8 +7,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.makers.tha3_graph import NETWORKS, POSE_PARAMETERS, SIZE
-from visavis.makers.weights import Checked
+from visavis.bundles.formats.weights import Checked
+from visavis.bundles.tha3.graph import NETWORKS, POSE_PARAMETERS, SIZE
 
 
 def random_weight(network: str, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:

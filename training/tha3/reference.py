@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from training.tha3.random_weights import random_inputs, random_weight
-from visavis.makers.tha3_graph import NETWORKS
+from visavis.bundles.tha3.graph import NETWORKS
 
 SAMPLES = 1500
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.asr.finished_words import (
+from services.asr.turns.finished_words import (
     N_BUCKETS,
     WEIGHTS_PATH,
     WordModel,
@@ -29,7 +29,7 @@ from services.asr.finished_words import (
     words_of,
 )
 from training.turn_taking.logistic import area_under_curve, log_loss, sigmoid
-from visavis.bench.question_texts import BACKCHANNELS, ENGLISH, INTERRUPTIONS, MANDARIN
+from visavis.tools.bench.questions import BACKCHANNELS, ENGLISH, INTERRUPTIONS, MANDARIN
 
 LANGUAGES = ("en", "zh")
 _LABELS = Path(__file__).parents[2] / "tests" / "turns" / "labels.jsonl"

@@ -3,8 +3,8 @@
     python -m training.turn_taking.fusion pauses.jsonl
 
 Cross-validated: what is fitted is asked about sentences, and voices, that it was not fitted to.
-The coefficients printed last are where those of services/asr/completeness.py come from, but for
-the constant (finished and broken-off turns are equally many here) and the comma.
+The coefficients printed last are where those of services/asr/turns/completeness.py come from, but
+for the constant (finished and broken-off turns are equally many here) and the comma.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from services.asr.completeness import finished_odds, fused, ruled_odds
-from services.asr.finished_words import word_model, words_of
+from services.asr.turns.completeness import finished_odds, fused, ruled_odds
+from services.asr.turns.finished_words import word_model, words_of
 from training.turn_taking.logistic import (
     Vector,
     area_under_curve,

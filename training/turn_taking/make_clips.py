@@ -24,8 +24,8 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from services.tts.opening import open_synthesizer
 from services.tts.synthesizer import Synthesizer
+from services.tts.voices.opening import open_synthesizer
 from training.turn_taking.sounds import (
     SAMPLE_RATE_HZ,
     Spoken,
@@ -35,7 +35,7 @@ from training.turn_taking.sounds import (
     trimmed,
     with_pause,
 )
-from visavis.audio_file import read_mono
+from visavis.tools.bench.clips import read_mono
 
 LABELS = "labels.jsonl"
 _MARGIN_SAMPLES = SAMPLE_RATE_HZ * 3 // 10

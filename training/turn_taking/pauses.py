@@ -21,12 +21,11 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from services.asr.hearing import Hearing
+from services.asr.hearing.networks import Hearing
 from services.asr.servicer import open_hearing
 from services.asr.settings import AsrSettings
-from services.tts.opening import open_synthesizer
-from services.tts.own_voices import own_voices
 from services.tts.synthesizer import Synthesizer
+from services.tts.voices.opening import open_synthesizer, own_voices
 from training.turn_taking.finished_words import LANGUAGES, halves, sentences
 from training.turn_taking.sounds import SAMPLE_RATE_HZ, Spoken, in_a_room, trimmed
 

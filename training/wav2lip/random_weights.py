@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.makers.wav2lip_graph import LAST, Layer, layers
+from visavis.bundles.wav2lip import LAST, Layer, layers
 
 
 def random_weights() -> dict[str, NDArray[np.float32]]:

@@ -13,6 +13,7 @@ from typing import Protocol
 from visavis.engine.base import (
     DeviceTensor,
     Engine,
+    EngineOptions,
     EngineState,
     Resident,
     Tensors,
@@ -22,8 +23,7 @@ from visavis.engine.base import (
     on_host,
 )
 from visavis.engine.lane import EngineLane
-from visavis.engine.options import EngineOptions
-from visavis.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError
 
 
 class Backend(Protocol):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.errors import EngineError, InvalidInputError
+from visavis.serving.errors import EngineError, InvalidInputError
+
+if TYPE_CHECKING:
+    from visavis.bundles.store.recipe import PlanRecipe
+
+
+# ------------------------------------------------------------ base
 
 
 class DeviceTensor(Protocol):
@@ -187,3 +193,22 @@ def on_host(inputs: Tensors) -> dict[str, NDArray[Any]]:
 def host_array(tensor: Resident) -> NDArray[Any]:
     """`tensor` itself if it is an array, else a copy of it in host memory."""
     return tensor if isinstance(tensor, np.ndarray) else tensor.to_host()
+
+
+# ------------------------------------------------------------ options
+# How engines are to be run, beyond the device: what the services' settings say.
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Of compiled plans, but for `require_device`."""
+
+    require_device: bool = False
+    """Fail rather than step down from the GPU to the CPU."""
+    precision: Literal["auto", "fp32", "fp16", "int8"] = "auto"
+    """auto: 16 bits where the recipe offers them."""
+    cuda_graphs: bool = True
+    idle_unload_s: float = 0.0
+    """Unused for so long, a plan leaves the GPU until it is needed again; 0: it stays."""
+    recipes: Sequence[PlanRecipe] = ()
+    """Of a model that is in no bundle."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from visavis.errors import ModelStoreError
-from visavis.models import default_catalog
-from visavis.models.listing import pullable_catalog
+from visavis.bundles.store import default_catalog
+from visavis.bundles.store.catalogue import pullable_catalog
+from visavis.serving.errors import ModelStoreError
 
 
 def bundle_of(model: Path) -> str:

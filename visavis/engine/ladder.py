@@ -16,11 +16,10 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from visavis import metrics
-from visavis.engine.base import Engine, EngineState, Resident, Tensors, TensorSpec
+from visavis.engine.base import Engine, EngineOptions, EngineState, Resident, Tensors, TensorSpec
 from visavis.engine.bundles import kept_on_cpu
-from visavis.engine.options import EngineOptions
-from visavis.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving import metrics
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 log = logging.getLogger(__name__)
 

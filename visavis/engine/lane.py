@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
-from visavis import metrics
-from visavis.engine.tensorrt import nvtx
-from visavis.errors import EngineError
+from visavis.engine.tensorrt import profiling
+from visavis.serving import metrics
+from visavis.serving.errors import EngineError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,11 +32,11 @@ class EngineLane:
         """Result of work(*args). Work that has not begun is dropped on cancellation."""
         if self._closed:
             raise EngineError(f"lane {self.name} is closed")
-        waiting = nvtx.start(f"{self.name}: queue")
+        waiting = profiling.start(f"{self.name}: queue")
         given_s = time.perf_counter()
 
         def begin() -> T:
-            nvtx.end(waiting)
+            profiling.end(waiting)
             self._queue_seconds.observe(time.perf_counter() - given_s)
             return work(*args, **kwargs)
 
@@ -45,7 +45,7 @@ class EngineLane:
             return await asyncio.wrap_future(future)
         finally:
             if future.cancelled():  # it never began
-                nvtx.end(waiting)
+                profiling.end(waiting)
 
     async def stream(
         self, work: Callable[P, Iterator[T]], /, *args: P.args, **kwargs: P.kwargs

@@ -10,7 +10,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from visavis.engine.base import Engine, Tensors, TensorSpec
-from visavis.errors import EngineError, EngineLoadError
+from visavis.serving.errors import EngineError, EngineLoadError
 
 _DTYPES = {
     "tensor(float)": np.float32,

@@ -10,7 +10,7 @@ from pydantic_settings import CliImplicitFlag
 
 from visavis.engine import Engine, EngineOptions, open_engine
 from visavis.engine.bundles import kept_on_cpu
-from visavis.settings import ServiceSettings
+from visavis.serving.settings import ServiceSettings
 
 
 class EngineSettings(ServiceSettings):

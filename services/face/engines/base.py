@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.face.pictures import Painter
-from services.face.sound_track import Ear
+from services.face.draw.pictures import Painter
+from services.face.lips.sound_track import Ear
 from visavis.engine import EngineState
 
 

@@ -6,14 +6,14 @@ import os
 from functools import partial
 from pathlib import Path
 
-from services.face.avatar_store import AvatarStore
+from services.face.avatar.portrait import PortraitStudio
+from services.face.avatar.store import AvatarStore
 from services.face.engines.base import FaceEngine
 from services.face.engines.warp import WarpEngine
-from services.face.portrait import PortraitStudio
 from services.face.settings import FaceSettings
-from visavis.clock import Clock, MonotonicClock
-from visavis.errors import SettingsError
-from visavis.models import bundle_path, load_manifest
+from visavis.bundles.store import bundle_path, load_manifest
+from visavis.serving.errors import SettingsError
+from visavis.wire.clock import Clock, MonotonicClock
 
 _TASKS = {"wav2lip": "face_mouth", "tha3": "face_character"}
 """What a bundle must be for, by engine."""

@@ -9,13 +9,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.animator import Frame
-from services.face.avatar import Avatar
-from services.face.avatar_store import DEFAULT_AVATAR, AvatarStore
+from services.face.avatar.avatar import Avatar
+from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
+from services.face.draw.animator import Frame
+from services.face.draw.pictures import Draw, Painter
+from services.face.draw.renderer import Renderer
 from services.face.engines.base import AvatarInfo, NetworkState
-from services.face.pictures import Draw, Painter
-from services.face.renderer import Renderer
-from services.face.sound_track import Ear
+from services.face.lips.sound_track import Ear
 
 _JPEG_QUALITY = 88
 

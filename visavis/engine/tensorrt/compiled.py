@@ -1,23 +1,132 @@
-"""The backends `tensorrt` and `tensorrt_rtx`: a model by its plans, one or several."""
+"""The compiled networks of one model file: whole, or in parts behind the inputs of the whole."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.engine.base import Engine, Resident, Tensors
-from visavis.engine.options import EngineOptions
+from visavis.engine.base import DeviceTensor, Engine, EngineOptions, Resident, Tensors, TensorSpec
 from visavis.engine.tensorrt.engine import TensorRTEngine
-from visavis.engine.tensorrt.parts import Arrangement, Specs, arrange
 from visavis.engine.tensorrt.runner import PlanMemory
 from visavis.engine.tensorrt.selection import check_device_name
 from visavis.engine.tensorrt.source import sources_of
-from visavis.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError
+
+# ------------------------------------------------------------ parts
+# Networks that are compiled in parts, behind the inputs and outputs that they have as a whole.
+#
+# TensorRT takes neither branches nor lengths that are computed on the way, so some graphs
+# become two plans; what happens between them happens here.
+
+Specs = dict[str, TensorSpec]
+
+
+class Arrangement(Protocol):
+    """Loaded plans as one network."""
+
+    inputs: Specs
+    outputs: Specs
+
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]: ...
+
+
+class Whole:
+    """A network that is one plan."""
+
+    def __init__(self, plan: Engine) -> None:
+        self.inputs, self.outputs = dict(plan.inputs), dict(plan.outputs)
+        self._plan = plan
+
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        return self._plan.infer_resident(inputs, resident)
+
+
+class Steps:
+    """A decoder with a cache: one plan for the first step, when it is empty, one for the next ones.
+
+    Keys and values of the sound, which only the first step makes, are handed through.
+    """
+
+    def __init__(self, first: Engine, following: Engine) -> None:
+        self._first, self._following = first, following
+        self.inputs: Specs = {**first.inputs, **following.inputs}
+        self.outputs: Specs = {**following.outputs, **first.outputs}
+        self._past = [name for name in following.inputs if name.startswith("past_")]
+        if any(name.startswith("past_key_values.") for name in self._past):
+            # Of the published graph, which branches on it; here the cache itself tells.
+            self.inputs[_SWITCH.name] = _SWITCH
+
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        is_first = any(0 in inputs[name].shape for name in self._past)
+        plan = self._first if is_first else self._following
+        given = {name: inputs[name] for name in plan.inputs}
+        made = plan.infer_resident(given, [name for name in resident if name in plan.outputs])
+        unchanged = {
+            present: inputs[name]
+            for name in self._past
+            if (present := _present(name)) in self.outputs and present not in made
+        }
+        return {**made, **_where_asked(unchanged, resident)}
+
+
+class LengthRegulated:
+    """Text to states, every state repeated by its duration on the host, states to voice."""
+
+    def __init__(self, text: Engine, voice: Engine) -> None:
+        self._text, self._voice = text, voice
+        self.inputs: Specs = dict(text.inputs)
+        self.outputs: Specs = {**voice.outputs, _DURATIONS: text.outputs[_DURATIONS]}
+
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        made = self._text.infer(inputs)
+        durations = made.pop(_DURATIONS)
+        repeated = {name: np.repeat(states, durations, axis=2) for name, states in made.items()}
+        wanted = [name for name in resident if name in self._voice.outputs]
+        return {**self._voice.infer_resident(repeated, wanted), _DURATIONS: durations}
+
+
+_DURATIONS = "durations"
+_SWITCH = TensorSpec("use_cache_branch", np.dtype(np.bool_), (1,))
+
+
+def arrange(model: str, plans: Mapping[str, Engine]) -> Arrangement:
+    """The network that loaded `plans`, by the names of their recipes, are together.
+
+    Raises EngineLoadError for parts that nobody knows how to join.
+    """
+    if len(plans) == 1:
+        return Whole(*plans.values())
+    parts = set(plans)
+    if parts == {"decoder-first", "decoder-next"}:
+        return Steps(plans["decoder-first"], plans["decoder-next"])
+    if parts == {"text", "voice"}:
+        return LengthRegulated(plans["text"], plans["voice"])
+    raise EngineLoadError(f"{model}: no way is known to join the plans {', '.join(sorted(parts))}")
+
+
+def _present(past: str) -> str:
+    """Output that becomes the input `past` of the next step."""
+    return past.replace("past_key_values.", "present.").replace("past_", "present_")
+
+
+def _where_asked(tensors: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+    return {
+        name: tensor if name in resident or isinstance(tensor, np.ndarray) else _fetched(tensor)
+        for name, tensor in tensors.items()
+    }
+
+
+def _fetched(tensor: DeviceTensor) -> Resident:
+    return tensor.to_host()
+
+
+# ------------------------------------------------------------ compiled
+# The backends `tensorrt` and `tensorrt_rtx`: a model by its plans, one or several.
 
 
 class CompiledEngine(Engine):

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from visavis.engine.tensorrt.buffers import TensorBuffer, bytes_of, output_allocator
+from visavis.engine.tensorrt.messages import Messages
 from visavis.engine.tensorrt.plan import Plan, Shape, Shapes, why
-from visavis.errors import EngineError
-from visavis.plans.compiler_log import Messages
+from visavis.serving.errors import EngineError
 
 Buffers = Mapping[str, TensorBuffer]
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.errors import EngineError
+from visavis.serving.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)

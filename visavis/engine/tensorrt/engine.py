@@ -1,29 +1,85 @@
-"""The TensorRT backend: one plan on one GPU, with its own context, stream and buffers."""
+"""The TensorRT backend: one plan on one GPU, loaded when needed and unloaded when idle."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis import metrics
-from visavis.clock import Clock, MonotonicClock
-from visavis.engine.base import Engine, Resident, Tensors, TensorSpec
-from visavis.engine.options import EngineOptions
+from visavis.engine.base import Engine, EngineOptions, Resident, Tensors, TensorSpec
 from visavis.engine.tensorrt.device import CudaBinding, CudaDevice, CudaError
-from visavis.engine.tensorrt.idle import IdleUnloader, shared_unloader
 from visavis.engine.tensorrt.plan import Plan
+from visavis.engine.tensorrt.profiling import RunTimes
 from visavis.engine.tensorrt.runner import PlanMemory, PlanRunner
 from visavis.engine.tensorrt.selection import open_device
 from visavis.engine.tensorrt.source import PlanSource
-from visavis.engine.tensorrt.timing import RunTimes
 from visavis.engine.tensorrt.trt_api import import_trt
-from visavis.errors import EngineError, EngineLoadError
+from visavis.serving import metrics
+from visavis.serving.errors import EngineError, EngineLoadError
+from visavis.wire.clock import Clock, MonotonicClock
+
+# ------------------------------------------------------------ idle
+# Unloads engines that nobody has used for long enough. One thread, only while there are any.
+
+
+class Unloadable(Protocol):
+    def unload_idle(self, now_s: float) -> float:
+        """Unload if idle; seconds until it makes sense to ask again."""
+        ...
+
+
+class IdleUnloader:
+    """Asks the engines that it watches, in a thread of its own."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or MonotonicClock()
+        self._engines: weakref.WeakSet[Unloadable] = weakref.WeakSet()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, engine: Unloadable) -> None:
+        with self._changed:
+            self._engines.add(engine)
+            self._changed.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, name="idle-plans", daemon=True)
+                self._thread.start()
+
+    def forget(self, engine: Unloadable) -> None:
+        with self._changed:
+            self._engines.discard(engine)
+            self._changed.notify()
+
+    def ask_all(self) -> float | None:
+        """Unload what is idle; seconds until the next may be, None where nothing is watched."""
+        now_s = self._clock.now()
+        return min((engine.unload_idle(now_s) for engine in list(self._engines)), default=None)
+
+    def _loop(self) -> None:
+        while True:
+            wait_s = self.ask_all()
+            with self._changed:
+                if not self._engines:
+                    self._thread = None
+                    return
+                self._changed.wait(wait_s)
+
+
+@cache
+def shared_unloader() -> IdleUnloader:
+    """The process's own."""
+    return IdleUnloader()
+
+
+# ------------------------------------------------------------ engine
+# The TensorRT backend: one plan on one GPU, with its own context, stream and buffers.
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from visavis.engine.tensorrt.device import CudaDevice
-from visavis.errors import EngineError
+from visavis.serving.errors import EngineError
 
 RUNS_BEFORE_CAPTURE = 3
 """Shapes that come once or twice, like a growing cache's, are not worth a capture."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from visavis.engine.base import TensorSpec
+from visavis.engine.tensorrt.messages import Messages, collecting, shared_logger
 from visavis.engine.tensorrt.trt_api import CudaEngine, ExecutionContext, Runtime
-from visavis.errors import EngineError, EngineLoadError, InvalidInputError
-from visavis.plans.compiler_log import Messages, collecting, shared_logger
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]

@@ -19,7 +19,7 @@ from visavis.engine.tensorrt.device import (
     MemoryInfo,
     PinnedMemory,
 )
-from visavis.errors import EngineError
+from visavis.serving.errors import EngineError
 
 
 @contextmanager

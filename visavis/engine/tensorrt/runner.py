@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from visavis.engine.base import Resident, Tensors
-from visavis.engine.tensorrt import nvtx
-from visavis.engine.tensorrt.buffers import TensorBuffer, bytes_of
+from visavis.engine.tensorrt import profiling
+from visavis.engine.tensorrt.buffers import CudaTensor, ResidentPool, TensorBuffer, bytes_of
 from visavis.engine.tensorrt.context import ProfileContext
 from visavis.engine.tensorrt.device import CudaDevice, CudaError
 from visavis.engine.tensorrt.graphs import RUNS_BEFORE_CAPTURE, GraphCache, GraphKey
+from visavis.engine.tensorrt.messages import Messages, collecting
 from visavis.engine.tensorrt.plan import Plan, Shape, Shapes
-from visavis.engine.tensorrt.resident import CudaTensor, ResidentPool
-from visavis.engine.tensorrt.timing import RunTimer, RunTimes
-from visavis.errors import EngineError
-from visavis.plans.compiler_log import Messages, collecting
+from visavis.engine.tensorrt.profiling import RunTimer, RunTimes
+from visavis.serving.errors import EngineError
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class PlanRunner:
             self._copy_in(inputs)
             captured = self._graphs.get(key)
             if captured is not None:
-                with nvtx.span(f"{self._plan.name}: infer (graph)"):
+                with profiling.span(f"{self._plan.name}: infer (graph)"):
                     self._device.launch_graph(captured.graph, self._stream)
                     self._timer.mark()
                 return self._copy_out(captured.output_shapes, resident)
@@ -160,7 +159,7 @@ class PlanRunner:
         return self._contexts[index]
 
     def _copy_in(self, inputs: Tensors) -> None:
-        with nvtx.span(f"{self._plan.name}: copy in"):
+        with profiling.span(f"{self._plan.name}: copy in"):
             sizes = {name: bytes_of(inputs[name].shape, inputs[name].dtype) for name in inputs}
             if any([buffer.grow(sizes[name]) for name, buffer in self._inputs.items()]):
                 self._graphs.clear()
@@ -180,7 +179,7 @@ class PlanRunner:
         return same_device and name not in self._plan.host_inputs
 
     def _infer(self, context: ProfileContext, shapes: Shapes, said: Messages) -> dict[str, Shape]:
-        with nvtx.span(f"{self._plan.name}: infer"):
+        with profiling.span(f"{self._plan.name}: infer"):
             if context.bind(shapes, self._inputs, self._outputs, said):
                 self._graphs.clear()
             context.enqueue(said)
@@ -191,7 +190,7 @@ class PlanRunner:
 
     def _copy_out(self, made: dict[str, Shape], resident: Collection[str]) -> dict[str, Resident]:
         outputs: dict[str, Resident] = {}
-        with nvtx.span(f"{self._plan.name}: copy out"):
+        with profiling.span(f"{self._plan.name}: copy out"):
             for name, shape in made.items():
                 dtype = self._plan.outputs[name].dtype
                 if name in resident:

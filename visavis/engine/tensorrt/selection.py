@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from visavis.engine.tensorrt.device import CudaBinding, CudaDevice, CudaError, DeviceInfo
-from visavis.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError
 
 
 class NoDeviceError(EngineLoadError):

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from visavis.bundles.compile.builder import PlanBuilder
+from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.targets import PORTABLE, is_rtx, resolve_target
+from visavis.bundles.store.recipe import PlanRecipe, Precision, recipes_of
+from visavis.engine.base import EngineOptions
 from visavis.engine.bundles import bundle_of, kept_on_cpu
-from visavis.engine.options import EngineOptions
 from visavis.engine.tensorrt.device import DeviceInfo
-from visavis.errors import EngineLoadError, ModelStoreError, UnknownNameError
-from visavis.plans.builder import PlanBuilder
-from visavis.plans.cache import PlanCache
-from visavis.plans.freshness import PlanRequest
-from visavis.plans.recipe import PlanRecipe, Precision, recipes_of
-from visavis.plans.targets import PORTABLE, is_rtx, resolve_target
+from visavis.serving.errors import EngineLoadError, ModelStoreError, UnknownNameError
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from visavis.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError
 
 MODULES = ("tensorrt", "tensorrt_rtx")
 """In the order of preference."""

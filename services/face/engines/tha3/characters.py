@@ -11,10 +11,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.portrait import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS, image_size
 from services.face.engines.tha3.network import SIZE, Picture
-from services.face.image_header import image_size
-from services.face.portrait import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
-from visavis.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+from visavis.serving.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
 
 DEFAULT_CHARACTER = "default"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

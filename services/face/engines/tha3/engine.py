@@ -10,18 +10,24 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.animator import Frame
+from services.face.draw.animator import Frame
+from services.face.draw.pictures import Draw, Painter
 from services.face.engines.base import AvatarInfo, NetworkState
-from services.face.engines.batch_runner import BatchRunner
+from services.face.engines.batching import BatchRunner
 from services.face.engines.tha3.characters import Character, CharacterStore
-from services.face.engines.tha3.network import SIZE, CharacterNetworks, Parted, Picture, PoseAsk
-from services.face.engines.tha3.pose import character_pose
+from services.face.engines.tha3.network import (
+    SIZE,
+    CharacterNetworks,
+    Parted,
+    Picture,
+    PoseAsk,
+    character_pose,
+)
 from services.face.engines.warp import jpeg
-from services.face.pictures import Draw, Painter
-from services.face.sound_track import Ear
-from visavis.clock import Clock
+from services.face.lips.sound_track import Ear
 from visavis.engine import EngineLane
-from visavis.errors import EngineError
+from visavis.serving.errors import EngineError
+from visavis.wire.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -11,22 +11,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.animator import Frame
-from services.face.avatar import Avatar
+from services.face.avatar.avatar import Avatar
+from services.face.draw.animator import Frame
+from services.face.draw.pictures import Draw, Painter
+from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, NetworkState
-from services.face.engines.batch_runner import BatchRunner
+from services.face.engines.batching import BatchRunner
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import MelEar
-from services.face.engines.wav2lip.mouths import Mouths, silent_ask
-from services.face.engines.wav2lip.network import Mouth, MouthAsk, MouthNetwork
+from services.face.engines.wav2lip.network import Mouth, MouthAsk, MouthNetwork, Mouths, silent_ask
 from services.face.engines.wav2lip.photographed import PhotographedAvatar, PhotographRenderer
-from services.face.pictures import Draw, Painter
-from services.face.pose import FacePose
-from services.face.sound_track import Ear
-from visavis.clock import Clock
+from services.face.lips.sound_track import Ear
 from visavis.engine import Engine, EngineLane
-from visavis.errors import EngineError
+from visavis.serving.errors import EngineError
+from visavis.wire.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face import topology
-from services.face.avatar import TEXTURE_SCALE, Avatar
+from services.face.avatar import topology
+from services.face.avatar.avatar import TEXTURE_SCALE, Avatar
 
 FACE_SIZE = 96
 _HALF = FACE_SIZE // 2

@@ -14,8 +14,8 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from visavis.errors import InvalidInputError
-from visavis.media import check_sample_rate
+from visavis.serving.errors import InvalidInputError
+from visavis.wire.media import check_sample_rate
 
 SAMPLE_RATE_HZ = 16_000
 HOP_SAMPLES = 200

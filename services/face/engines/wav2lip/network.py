@@ -1,17 +1,25 @@
-"""The network's runs: faces and windows of sound in, pictures of mouths out."""
+"""Wav2Lip's runs, and the mouths of one session: asked for ahead of their frames."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.draw.animator import EASE_FRAMES, Frame
+from services.face.engines.batching import BatchRunner
 from services.face.engines.wav2lip.face_crop import FACE_SIZE
-from services.face.engines.wav2lip.mel import N_MELS, WINDOW_HOPS
+from services.face.engines.wav2lip.mel import N_MELS, WINDOW_HOPS, silent_window
+from services.face.lips.sound_track import SoundTrack
 from visavis.engine import Engine
-from visavis.errors import EngineLoadError
+from visavis.serving.errors import EngineError, EngineLoadError
+
+# ------------------------------------------------------------ network
+# The network's runs: faces and windows of sound in, pictures of mouths out.
 
 Mouth = NDArray[np.float32]
 """[96, 96, 3] RGB 0..1, the face as the network drew it."""
@@ -57,3 +65,99 @@ class MouthNetwork:
         pictures = self._engine.infer({"mel": mel, "face": face})["picture"]
         # The network paints in BGR, the order of the pictures that it learned from.
         return list(np.ascontiguousarray(pictures[:, ::-1].transpose(0, 2, 3, 1)))
+
+
+# ------------------------------------------------------------ mouths
+# The mouths of one session: asked for ahead of their frames, given when they are due.
+
+log = logging.getLogger(__name__)
+
+AHEAD_FRAMES = 8
+"""How many frames are asked for before they are due: 0.3 s of video fill a batch."""
+_ASK_AGAIN = 4
+"""More are asked for when so few are left, so that they still go in batches."""
+
+
+class Mouths:
+    """Use from one task. A mouth that failed is replaced by the one before it."""
+
+    def __init__(
+        self, runner: BatchRunner[MouthAsk, Mouth], face: NDArray[np.float32], rest: Mouth
+    ) -> None:
+        """`face`: what the network is shown; `rest`: the mouth while nobody speaks."""
+        self._runner = runner
+        self._face = face
+        self._rest = rest
+        self._owner = runner.new_owner()
+        self._sound: SoundTrack | None = None
+        self._asked: dict[int, asyncio.Future[Mouth]] = {}
+        self._shown = rest
+        self._ease_from = rest
+        self._eased = EASE_FRAMES
+        self._failing = False
+
+    async def of(self, frame: Frame) -> Mouth:
+        """The mouth of a frame. Frames come in order; some may be left out."""
+        if frame.sound is not self._sound:
+            self._forget()
+            self._sound = frame.sound
+            self._ease_from, self._eased = self._shown, 0
+        mouth = self._rest if frame.sound is None else await self._speaking(frame, frame.sound)
+        if self._eased < EASE_FRAMES:
+            self._eased += 1
+            x = self._eased / EASE_FRAMES
+            share = np.float32(x * x * (3 - 2 * x))
+            if share < 1:
+                mouth = self._ease_from + share * (mouth - self._ease_from)
+        self._shown = mouth
+        return mouth
+
+    def close(self) -> None:
+        """Nothing more is wanted. Idempotent."""
+        self._forget()
+        self._sound = None
+
+    async def _speaking(self, frame: Frame, sound: SoundTrack) -> Mouth:
+        if any(index < frame.index for index in self._asked):
+            # Frames were left out because they came too late: so would their mouths.
+            self._skip_to(frame.index)
+        try:
+            self._ask(frame.index, sound)
+            answer = self._asked.pop(frame.index, None)
+            mouth = self._shown if answer is None else await answer
+        except EngineError as error:
+            if not self._failing:
+                log.warning("the mouth stands still: %s", error)
+            self._failing = True
+            return self._shown
+        self._failing = False
+        return mouth
+
+    def _ask(self, index: int, sound: SoundTrack) -> None:
+        """Ask for this frame's, and for more while at it."""
+        if index in self._asked and len(self._asked) > _ASK_AGAIN:
+            return
+        for ahead in range(index, index + AHEAD_FRAMES):
+            if ahead in self._asked:
+                continue
+            window = sound.window(ahead)
+            if window is None:
+                return
+            self._asked[ahead] = self._runner.ask(self._owner, MouthAsk(window, self._face))
+
+    def _skip_to(self, index: int) -> None:
+        self._runner.drop(self._owner)
+        gone = [k for k, answer in self._asked.items() if k < index or answer.cancelled()]
+        for k in gone:
+            self._asked.pop(k).cancel()
+
+    def _forget(self) -> None:
+        self._runner.drop(self._owner)
+        for answer in self._asked.values():
+            answer.cancel()
+        self._asked.clear()
+
+
+def silent_ask(face: NDArray[np.float32]) -> MouthAsk:
+    """What the network is asked for the mouth of somebody who does not speak."""
+    return MouthAsk(silent_window(), face)

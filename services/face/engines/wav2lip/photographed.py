@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face import topology
-from services.face.avatar import Avatar, person_texture
-from services.face.pose import FacePose
-from services.face.renderer import Renderer
+from services.face.avatar import topology
+from services.face.avatar.avatar import Avatar, person_texture
+from services.face.draw.pose import FacePose
+from services.face.draw.renderer import Renderer
 
 
 class PhotographedAvatar(Avatar):

@@ -1,0 +1,128 @@
+"""The gateway's web application: wires the parts together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import swagger_ui_bundle
+from fastapi import FastAPI, Request
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.staticfiles import StaticFiles
+
+from gateway.answers.desk import AnswerDesk
+from gateway.answers.prerender import Prerenderer
+from gateway.api import (
+    problems,
+    routes_cache,
+    routes_catalog,
+    routes_media,
+    routes_operation,
+    routes_sessions,
+    sockets,
+)
+from gateway.api.access import AccessControl, BodyLimit
+from gateway.api.state import Gateway
+from gateway.settings import GatewaySettings
+from gateway.stages.catalog import Catalog
+from gateway.stages.registry import Registry
+from gateway.talk.sessions import Sessions
+from visavis.wire.bus import Bus
+
+_STATIC = Path(__file__).parents[1] / "static"
+_BUS_WAIT_S = 30.0
+
+_DESCRIPTION = """
+Speak or type to a face, and it answers with voice and lips in step.
+
+1. `POST /v1/sessions` makes a session.
+2. Media: `POST …/webrtc` with an SDP offer, or the WebSocket `…/media?role=speaker|viewer`
+   (fragmented mp4 with H.264 and AAC to the client; the speaker's microphone as binary
+   messages of 16-bit little-endian mono PCM at 16 kHz, 16 to 20 ms each).
+3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
+   `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `warning`, `pong`; client
+   to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?}`, `{"type": "ping"}`.
+
+Every error from 400 on is `{"error": {"code", "message"}}`. Where the gateway has an API
+key: `Authorization: Bearer KEY`; for WebSockets also `?api_key=KEY` or the subprotocol
+`bearer.KEY`.
+"""
+
+
+def create_app(settings: GatewaySettings) -> FastAPI:
+    """The application; it connects to the bus when it is started."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        bus = await Bus.connect(settings.nats_url, name="gateway", wait_s=_BUS_WAIT_S)
+        registry = Registry(bus)
+        desk = AnswerDesk(settings)
+        sessions = Sessions(bus, registry, settings, desk)
+        prerenderer = Prerenderer(registry, desk, lambda: sessions.busy)
+        app.state.gateway = Gateway(
+            settings, bus, registry, Catalog(registry), sessions, desk, prerenderer
+        )
+        try:
+            await registry.start()
+            await desk.open()
+            sessions.start()
+            if settings.prerender:
+                prerenderer.start()
+            yield
+        finally:
+            await prerenderer.close()
+            await sessions.close()
+            await desk.close()
+            await registry.close()
+            await bus.close()
+
+    app = FastAPI(
+        title="visavis",
+        version=version("visavis"),
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    # What the bundled page can show.
+    app.openapi_version = "3.0.3"
+    limit_bytes = round(settings.upload_limit_mb * 1e6)
+    app.add_middleware(BodyLimit, upload_path="/v1/avatars", upload_limit_bytes=limit_bytes)
+    app.add_middleware(AccessControl, settings=settings)
+    problems.install(app)
+    for module in (
+        routes_sessions,
+        routes_media,
+        routes_catalog,
+        routes_cache,
+        routes_operation,
+        sockets,
+    ):
+        app.include_router(module.router)
+    _add_pages(app)
+    return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> HTMLResponse:
+        # Relative addresses, so that a reverse proxy may serve all of it under a prefix.
+        return get_swagger_ui_html(
+            openapi_url="openapi.json",
+            title="visavis API",
+            swagger_js_url="docs/swagger-ui-bundle.js",
+            swagger_css_url="docs/swagger-ui.css",
+            swagger_favicon_url="docs/favicon-32x32.png",
+        )
+
+    vendor = Path(swagger_ui_bundle.__file__).parent / "vendor"
+    app.mount("/docs", StaticFiles(directory=next(vendor.glob("swagger-ui-*"))))
+    app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False))

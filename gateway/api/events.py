@@ -1,0 +1,259 @@
+"""Every message of the events WebSocket, `/v1/sessions/{id}/events`.
+
+Each is one JSON object with a `type`. The server never closes the socket over a bad
+message: it answers with an `error` event that says what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from visavis.serving.errors import InvalidInputError
+from visavis.styles import STYLES
+
+MAX_TEXT_CHARACTERS = 8000
+MAX_MESSAGE_CHARACTERS = 64_000
+
+
+def readable(text: str) -> str:
+    """`text`, for pydantic. Raises ValueError where nothing of it can be seen."""
+    if not any(c.isprintable() and not c.isspace() for c in text):
+        raise ValueError("there is nothing in it to be answered")
+    return text
+
+
+TypedText = Annotated[
+    str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(readable)
+]
+"""What a visitor types: more than spaces and control characters."""
+
+
+def _known_style(name: str) -> str:
+    if name and name not in STYLES:
+        raise ValueError(f"there is no style {name[:40]!r}; known are {', '.join(STYLES)}")
+    return name
+
+
+StyleName = Annotated[str, Field(max_length=40), AfterValidator(_known_style)]
+"""How something is said; empty: nothing in particular."""
+
+
+class Event(BaseModel):
+    """Base of all messages: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ---------------------------------------------------------------- server -> client
+
+
+class SessionEvent(Event):
+    """The session as it is now: first after connecting, and after each change."""
+
+    type: Literal["session"] = "session"
+    id: str
+    language: str = Field(description="BCP 47, for example en or zh")
+    voice: str = Field(description="Empty: the best voice of the language")
+    avatar: str = Field(description="Empty: the default avatar")
+    speed: float = 1.0
+    style: str = Field(default="", description="How answers are said, for example happy")
+
+
+class StateEvent(Event):
+    """What the face is doing."""
+
+    type: Literal["state"] = "state"
+    state: Literal["idle", "listening", "thinking", "speaking"]
+
+
+class TranscriptEvent(Event):
+    """What the visitor says or typed; replaces the earlier text of the same utterance."""
+
+    type: Literal["transcript"] = "transcript"
+    utterance: int = Field(description="Counts what was spoken from 1; 0: typed")
+    text: str
+    final: bool
+    turn: int | None = Field(default=None, description="The turn that answers it; set where final")
+
+
+class AnswerEvent(Event):
+    """A piece of the answer's text, to be appended; the last one has `final` and may be empty."""
+
+    type: Literal["answer"] = "answer"
+    turn: int
+    text: str
+    final: bool = False
+
+
+class TurnEvent(Event):
+    """A turn's life: opened, speaking, then one of finished, interrupted, failed."""
+
+    type: Literal["turn"] = "turn"
+    turn: int
+    event: Literal["opened", "speaking", "finished", "interrupted", "failed"]
+    reason: str | None = Field(default=None, description="Why it was interrupted or failed")
+    heard: str | None = Field(default=None, description="What was audible of it, where interrupted")
+
+
+class StageTime(Event):
+    """One stage's share of a turn, relative to the end of the visitor's speech or text."""
+
+    name: str
+    start_ms: float
+    end_ms: float
+
+
+Origin: TypeAlias = Literal["speech", "text", "welcome"]
+SpanStage: TypeAlias = Literal["asr", "llm", "tts", "face", "encoder", "playout"]
+SpanKind: TypeAlias = Literal["transfer", "wait", "queue", "compute", "opener"]
+ChunkOrder: TypeAlias = Literal["first", "last"]
+
+
+class Span(Event):
+    """What a stage did with its first or last chunk of a turn, and when.
+
+    transfer: the chunk travels to the stage; wait: for what is not made yet, or for the
+    visitor; queue: all is there, the engine is busy; compute: the engine works; opener: it is
+    heard while the answer is made.
+    """
+
+    stage: SpanStage
+    kind: SpanKind
+    chunk: ChunkOrder
+    start_ms: float
+    end_ms: float
+
+
+class LatencyEvent(Event):
+    """Where the time of a turn went; sent when its sound starts and again when it is over.
+
+    All times in milliseconds from the end of the visitor's speech or the text's arrival; what
+    was prepared while the visitor might still have gone on begins before zero.
+    """
+
+    type: Literal["latency"] = "latency"
+    turn: int
+    stages: list[StageTime]
+    origin: Origin = "text"
+    spans: list[Span] = Field(default_factory=list, description="In the order of the stages")
+    first_frame_ms: float | None = Field(
+        default=None, description="To the first lip-synced picture that leaves"
+    )
+    overhead_ms: float | None = Field(
+        default=None,
+        description="voice_to_voice without the wait for the end of speech and without the "
+        "models' work that nothing else could be done beside",
+    )
+    underruns: int = Field(default=0, description="Gaps in the voice so far")
+    clock_error_ms: float = Field(
+        default=0.0,
+        description="How far spans of stages on other machines may be misplaced; 0: all on one",
+    )
+    voice_to_voice_ms: float | None = Field(
+        default=None,
+        description="End of the visitor's speech or text to the first sample that leaves",
+    )
+    opener: str = Field(
+        default="", description="What the voice begins with while the answer is made; mostly empty"
+    )
+    answer_proper_ms: float | None = Field(
+        default=None, description="To the answer's first sample, where an opener goes before it"
+    )
+
+
+class ErrorEvent(Event):
+    """Something went wrong; the session lives on unless `code` is `session_closed`."""
+
+    type: Literal["error"] = "error"
+    code: str
+    message: str
+
+
+class WarningEvent(Event):
+    """Something that was asked for cannot be done; the turn goes on without it."""
+
+    type: Literal["warning"] = "warning"
+    turn: int
+    code: str = Field(description="unsupported: the voice cannot do all of a style")
+    message: str
+
+
+class PongEvent(Event):
+    """Answer to a ping."""
+
+    type: Literal["pong"] = "pong"
+
+
+ServerEvent: TypeAlias = (
+    SessionEvent
+    | StateEvent
+    | TranscriptEvent
+    | AnswerEvent
+    | TurnEvent
+    | LatencyEvent
+    | ErrorEvent
+    | WarningEvent
+    | PongEvent
+)
+
+
+# ---------------------------------------------------------------- client -> server
+
+
+class TextCommand(Event):
+    """The visitor typed this; it interrupts what is being said."""
+
+    type: Literal["text"]
+    text: TypedText
+    style: StyleName = ""
+
+
+class InterruptCommand(Event):
+    """Be silent now."""
+
+    type: Literal["interrupt"]
+
+
+class UpdateCommand(Event):
+    """Change the session from the next turn on; what is left out stays."""
+
+    type: Literal["update"]
+    language: str | None = Field(default=None, max_length=35)
+    voice: str | None = Field(default=None, max_length=64)
+    avatar: str | None = Field(default=None, max_length=64)
+    speed: float | None = Field(default=None, ge=0.5, le=2.0)
+    style: StyleName | None = None
+
+
+class PingCommand(Event):
+    """Keeps a session without media alive; answered by `pong`."""
+
+    type: Literal["ping"]
+
+
+Command: TypeAlias = TextCommand | InterruptCommand | UpdateCommand | PingCommand
+
+_COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
+
+
+def parse_command(text: str) -> Command:
+    """One client message. Raises InvalidInputError that says what is wrong with it."""
+    if len(text) > MAX_MESSAGE_CHARACTERS:
+        raise InvalidInputError(
+            f"message: {len(text)} characters, at most {MAX_MESSAGE_CHARACTERS} are allowed"
+        )
+    try:
+        return _COMMAND.validate_json(text)
+    except ValidationError as error:
+        raise InvalidInputError(explain(error)) from None
+
+
+def explain(error: ValidationError) -> str:
+    """One line about everything that is wrong, without the input itself."""
+    parts = []
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        where = ".".join(str(p) for p in problem["loc"]) or "message"
+        parts.append(f"{where}: {problem['msg']}")
+    return "; ".join(parts)

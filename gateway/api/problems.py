@@ -1,0 +1,95 @@
+"""Errors as HTTP answers: one table, one shape."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from gateway.api.schemas import Problem
+from gateway.talk.microphone import MicrophoneTakenError
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    AtCapacityError,
+    BusError,
+    EngineError,
+    InvalidInputError,
+    OutOfOrderError,
+    StageLostError,
+    UnknownNameError,
+    VisavisError,
+)
+
+RETRY_AFTER_S = 5
+
+
+class TooLargeError(VisavisError):
+    """An upload is larger than allowed."""
+
+
+_TABLE: tuple[tuple[type[Exception], int, str], ...] = (
+    (InvalidInputError, 422, "invalid_input"),
+    (UnknownNameError, 404, "not_found"),
+    (AlreadyExistsError, 409, "already_exists"),
+    (MicrophoneTakenError, 409, "microphone_taken"),
+    (OutOfOrderError, 409, "out_of_order"),
+    (TooLargeError, 413, "too_large"),
+    (AtCapacityError, 503, "at_capacity"),
+    (StageLostError, 503, "stage_lost"),
+    (EngineError, 503, "unavailable"),
+    (BusError, 503, "unavailable"),
+)
+
+_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+
+def code_of(error: Exception) -> tuple[int, str]:
+    """HTTP status and machine-readable code of one of our errors."""
+    for kind, status, code in _TABLE:
+        if isinstance(error, kind):
+            return status, code
+    return 500, "internal"
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
+    """Of a route, for the OpenAPI page."""
+    return {status: {"model": Problem} for status in statuses}
+
+
+def install(app: FastAPI) -> None:
+    """Have every error answered as `Problem`."""
+    app.add_exception_handler(VisavisError, _ours)
+    app.add_exception_handler(MicrophoneTakenError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _problem(status: int, code: str, message: str) -> JSONResponse:
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
+    return JSONResponse({"error": {"code": code, "message": message}}, status, headers=headers)
+
+
+async def _ours(_request: Request, error: Exception) -> JSONResponse:
+    status, code = code_of(error)
+    return _problem(status, code, str(error))
+
+
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    parts = []
+    for problem in error.errors():
+        where = ".".join(str(p) for p in problem["loc"] if p != "body") or "body"
+        parts.append(f"{where}: {problem['msg']}")
+    return _problem(422, "invalid_input", "; ".join(parts))
+
+
+async def _http(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _problem(error.status_code, _CODES.get(error.status_code, "http"), str(error.detail))
+
+
+async def _unexpected(_request: Request, _error: Exception) -> JSONResponse:
+    # Starlette logs it with its traceback, which is no business of a client.
+    return _problem(500, "internal", "internal error; see the gateway's log")

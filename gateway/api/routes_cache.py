@@ -1,0 +1,144 @@
+"""What can be said without a language model: list, prerender, clear."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from gateway.answers.prerender import Prerenderer
+from gateway.api.problems import responses
+from gateway.api.schemas import (
+    CacheCleared,
+    CacheInfo,
+    ConfiguredInfo,
+    LearnedInfo,
+    PhrasesInfo,
+    WarmRequest,
+)
+from gateway.api.state import Gateway, TheGateway
+from visavis.serving.errors import InvalidInputError, StageLostError
+
+router = APIRouter(prefix="/v1/cache", tags=["answer cache"])
+
+
+@router.get("", responses=responses(503))
+async def show(gateway: TheGateway) -> CacheInfo:
+    """Configured and learned answers, welcome phrases, and what of them is prerendered."""
+    cache = gateway.desk.cache
+    welcome: dict[str, list[str]] = {}
+    for phrase in cache.book.welcome:
+        welcome.setdefault(phrase.spoken_language, []).append(phrase.text)
+    openers: dict[str, list[str]] = {}
+    for language, text in dict.fromkeys(cache.book.openers_by_language()):
+        openers.setdefault(language, []).append(text)
+    now_s = gateway.desk.now_s()
+    return CacheInfo(
+        file=str(gateway.desk.path) if gateway.desk.path else None,
+        learns=gateway.desk.learns,
+        lookups=cache.lookups,
+        evictions=cache.evictions,
+        expirations=cache.expirations,
+        learned=[
+            LearnedInfo(
+                language=learned.language,
+                persona_digest=learned.persona_digest,
+                question=learned.question,
+                answer=learned.answer,
+                age_s=round(now_s - learned.learned_at_s, 1),
+                hits=learned.hits,
+            )
+            for learned in cache.learned(now_s)
+        ],
+        learned_bytes=cache.learned_bytes,
+        configured=[
+            ConfiguredInfo(
+                language=entry.spoken_language,
+                persona=entry.persona,
+                questions=entry.questions,
+                answer=entry.answer,
+                hits=cache.hits.get(entry.questions[0], 0),
+            )
+            for entry in cache.book.answers
+        ],
+        welcome=welcome,
+        openers=openers,
+        phrases=await _phrases(gateway),
+    )
+
+
+async def _phrases(gateway: Gateway) -> list[PhrasesInfo]:
+    return [
+        PhrasesInfo(
+            replica=replica,
+            entries=len(kept.phrases),
+            seconds=round(sum(phrase.seconds for phrase in kept.phrases), 2),
+            bytes=kept.bytes,
+            limit_bytes=kept.limit_bytes,
+            hits=kept.hits,
+            misses=kept.misses,
+            evictions=kept.evictions,
+        )
+        for replica, kept in (await gateway.prerenderer.kept()).items()
+    ]
+
+
+@router.post(
+    "/warm",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {"application/x-ndjson": {}},
+            "description": "One line as each text is ready on each replica: replica, text, "
+            "phrases, made, evicted, error, done, total",
+        },
+        **responses(404, 422, 503),
+    },
+)
+async def warm(gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
+    """Read the file of answers anew and have the voice of its texts made.
+
+    For another voice, speed or style than the default one, too: what is ready speaks at once.
+    """
+    await gateway.desk.reload()
+    await gateway.catalog.check_voice(body.voice)
+    language = body.language.partition("-")[0].lower()
+    book = gateway.desk.cache.book
+    texts = [(known, text) for known, text in book.texts() if language in ("", known)]
+    if not texts:
+        raise InvalidInputError(
+            "answers: there is nothing to warm"
+            + (f" in {body.language!r}" if language else "")
+            + "; give the gateway a file with --answers"
+        )
+    if not gateway.prerenderer.replicas():
+        raise StageLostError("tts: no replica is running")
+    lines = _lines(gateway.prerenderer, texts, body)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+async def _lines(
+    prerenderer: Prerenderer, texts: Sequence[tuple[str, str]], wanted: WarmRequest
+) -> AsyncIterator[str]:
+    total = len(texts) * len(prerenderer.replicas())
+    done = 0
+    async for ready in prerenderer.make(
+        texts, voice=wanted.voice, speed=wanted.speed, style=wanted.style
+    ):
+        done += 1
+        line = {**dataclasses.asdict(ready), "done": done, "total": max(done, total)}
+        yield json.dumps(line, ensure_ascii=False) + "\n"
+
+
+@router.delete("", responses=responses(422))
+async def clear(
+    gateway: TheGateway, what: Literal["all", "learned", "phrases"] = "all"
+) -> CacheCleared:
+    """Forget learned answers, prerendered sound, or both. Configured answers stay."""
+    learned = await gateway.desk.forget_learned() if what != "phrases" else 0
+    phrases = await gateway.prerenderer.clear() if what != "learned" else 0
+    return CacheCleared(learned=learned, phrases=phrases)

@@ -1,0 +1,103 @@
+"""WebRTC, recordings."""
+
+from __future__ import annotations
+
+import secrets
+
+from fastapi import APIRouter, Response
+from fastapi.responses import FileResponse
+
+from gateway.api.problems import responses
+from gateway.api.schemas import Answer, Offer, RecordingInfo, RecordingRequest
+from gateway.api.state import TheSession
+from gateway.playout.sinks.recording import Phase, Recording
+from visavis.serving.errors import OutOfOrderError, UnknownNameError
+
+router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
+
+
+@router.post("/webrtc", responses=responses(400, 404, 409, 413, 422, 503))
+async def connect(session: TheSession, body: Offer) -> Answer:
+    """Answer a browser's offer (no trickle: all candidates are in it).
+
+    Any number of viewers may connect, one speaker: a second one gets 409. H.264 is
+    preferred, VP8 understood; sound is Opus.
+    """
+    session.touch()
+    peer_id = secrets.token_urlsafe(9)
+    if body.role == "speaker":
+        await session.take_microphone(peer_id)
+    try:
+        sdp, kind = await session.audience.add_peer(
+            body.sdp,
+            body.type,
+            body.role,
+            on_mic=session.push_mic,
+            on_gone=session.release_microphone,
+            peer_id=peer_id,
+        )
+    except BaseException:
+        session.release_microphone(peer_id)
+        raise
+    return Answer(sdp=sdp, type=kind, peer_id=peer_id)
+
+
+@router.delete("/webrtc/{peer_id}", status_code=204, responses=responses(404))
+async def disconnect(session: TheSession, peer_id: str) -> Response:
+    """Close one connection."""
+    await session.audience.remove_peer(peer_id)
+    return Response(status_code=204)
+
+
+def _info(recording: Recording) -> RecordingInfo:
+    return RecordingInfo(
+        scope=recording.scope,
+        state=recording.phase,
+        turn=recording.turn,
+        duration_s=recording.duration_s,
+    )
+
+
+@router.post("/recording", status_code=201, responses=responses(400, 404, 409, 413, 422))
+async def start_recording(session: TheSession, body: RecordingRequest) -> RecordingInfo:
+    """Start recording; a finished recording of before is forgotten."""
+    session.touch()
+    return _info(session.audience.start_recording(body.scope))
+
+
+@router.post("/recording/stop", responses=responses(404))
+async def stop_recording(session: TheSession) -> RecordingInfo:
+    """End the recording. Harmless where it has ended by itself."""
+    return _info(session.stop_recording())
+
+
+@router.get("/recording", responses=responses(404))
+async def recording(session: TheSession) -> RecordingInfo:
+    """How the recording stands."""
+    current = session.audience.recording
+    if current is None:
+        raise UnknownNameError("recording: none was started")
+    return _info(current)
+
+
+@router.get(
+    "/recording.mp4",
+    response_class=FileResponse,
+    responses={
+        200: {"content": {"video/mp4": {}}, "description": "H.264 and AAC, of one length"},
+        **responses(404, 409),
+    },
+)
+async def recording_file(session: TheSession) -> FileResponse:
+    """The finished recording: the very pictures that were shown, not encoded again."""
+    session.touch()
+    current = session.audience.recording
+    if current is None:
+        raise UnknownNameError("recording: none was started")
+    if current.phase is not Phase.DONE:
+        raise OutOfOrderError("recording: it is still running; stop it first")
+    if current.error:
+        raise OutOfOrderError(f"recording: it could not be written: {current.error}")
+    if current.empty:
+        raise UnknownNameError("recording: it ended before there was anything to record")
+    return FileResponse(current.path, media_type="video/mp4", filename="visavis.tools.mp4")

@@ -1,0 +1,87 @@
+"""For operators: services, metrics, health."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+
+from gateway.api.schemas import EngineInfo, ReplicaInfo, ServiceList, Target
+from gateway.api.state import TheGateway
+from gateway.stages.registry import SERVICES, ReplicaState
+
+router = APIRouter(tags=["operation"])
+
+
+def _info(state: ReplicaState) -> ReplicaInfo:
+    replica, status = state.replica, state.status
+    return ReplicaInfo(
+        service=replica.service,
+        instance=replica.instance,
+        version=replica.version,
+        address=replica.grpc_address,
+        healthy=state.healthy,
+        slots=status.slots if status else 0,
+        free_slots=state.free_slots,
+        languages=list(status.languages) if status else [],
+        engines=[
+            EngineInfo(model=e.bundle, backend=e.backend, device=e.device, detail=e.detail)
+            for e in (status.engines if status else ())
+        ],
+    )
+
+
+@router.get("/v1/services")
+async def services(gateway: TheGateway) -> ServiceList:
+    """Every replica that is known, its model, health and capacity."""
+    states = sorted(gateway.registry.replicas(), key=lambda s: s.replica.instance)
+    return ServiceList(services=[_info(s) for s in states])
+
+
+@router.get("/v1/metrics-targets")
+async def metrics_targets(request: Request, gateway: TheGateway) -> list[Target]:
+    """Prometheus' HTTP service discovery: where every process shows its metrics."""
+    own = Target(targets=[request.url.netloc], labels={"service": "gateway"})
+    return [own] + [
+        Target(
+            targets=[s.replica.metrics_address],
+            labels={"service": s.replica.service, "instance_id": s.replica.instance},
+        )
+        for s in gateway.registry.replicas()
+        if s.replica.metrics_address
+    ]
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request) -> Response:
+    """The gateway's own metrics: in Prometheus' text format or, where asked for, in OpenMetrics.
+
+    Only OpenMetrics carries exemplars: the session and the turn behind a sample.
+    """
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(REGISTRY), headers={"content-type": content_type})
+
+
+@router.get("/healthz")
+async def healthz(gateway: TheGateway) -> JSONResponse:
+    """200 while the gateway can work: the bus is connected."""
+    connected = gateway.bus.connected
+    status = "ok" if connected else "the bus is not connected"
+    return JSONResponse({"status": status}, 200 if connected else 503)
+
+
+@router.get("/readyz")
+async def readyz(gateway: TheGateway) -> JSONResponse:
+    """200 once a visitor can be served: every stage has a replica that answers."""
+    if _silent(gateway):
+        await gateway.registry.refresh()
+    silent = _silent(gateway)
+    status = f"waiting for {', '.join(silent)}" if silent else "ok"
+    return JSONResponse({"status": status}, 503 if silent else 200)
+
+
+def _silent(gateway: TheGateway) -> list[str]:
+    """Services of which no replica answers."""
+    healthy = {s.replica.service for s in gateway.registry.replicas() if s.healthy}
+    return [service for service in SERVICES if service not in healthy]

@@ -1,0 +1,159 @@
+"""Sessions, text, interruption, turns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from gateway.answers.cache import Speaker
+from gateway.answers.prerender import Way
+from gateway.api.problems import responses
+from gateway.api.schemas import (
+    SessionChange,
+    SessionInfo,
+    SessionList,
+    SessionRequest,
+    TextRequest,
+    TurnNumber,
+)
+from gateway.api.state import Gateway, TheGateway, TheSession
+from gateway.ledger.records import Timeline, TurnRecord
+from gateway.stages.stages import Options
+from gateway.talk.session import Session
+from visavis.serving.errors import UnknownNameError
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+
+
+def info_of(session: Session) -> SessionInfo:
+    options = session.options
+    return SessionInfo(
+        id=session.id,
+        language=options.language,
+        voice=options.voice,
+        avatar=options.avatar,
+        persona=session.persona,
+        speed=options.speed,
+        style=options.style,
+        state=session.state,
+        welcome=session.answering.welcome.text,
+        viewers=session.audience.present,
+        stages=session.stages.instances,
+    )
+
+
+def prepare_openers(session: Session, gateway: Gateway) -> None:
+    """Have the session's voice ready for what it may say at once."""
+    options = session.options
+    way = Way(options.language, options.voice, options.speed, options.style)
+    gateway.prerenderer.want_openers(way)
+
+
+async def change_session(session: Session, gateway: Gateway, change: dict[str, Any]) -> None:
+    """Apply what is set in `change`. Raises UnknownNameError, StageLostError."""
+    catalog = gateway.catalog
+    wanted = {key: value for key, value in change.items() if value is not None}
+    if "language" in wanted:
+        # A stage that is told of one it does not know would end its lease, again and again.
+        catalog.check_language(wanted["language"])
+    if "voice" in wanted:
+        await catalog.check_voice(wanted["voice"])
+    if "avatar" in wanted:
+        await catalog.check_avatar(wanted["avatar"])
+    options = replace(session.options, **wanted)
+    session.touch()
+    if options != session.options:
+        await session.update(options)
+        prepare_openers(session, gateway)
+
+
+@router.post("", status_code=201, responses=responses(400, 404, 413, 422, 503))
+async def create(request: Request, body: SessionRequest, gateway: TheGateway) -> SessionInfo:
+    """Start a session: takes a slot of each of the four services.
+
+    503 with Retry-After where one of them has none free. A session that nobody is
+    connected to ends by itself after a while.
+    """
+    options = Options(body.language, body.voice, body.avatar, body.speed, body.style)
+    await gateway.catalog.check_voice(body.voice)
+    persona = gateway.settings.persona if body.persona is None else body.persona
+    welcome = body.welcome if isinstance(body.welcome, str) else ""
+    if body.welcome is True:
+        welcome = gateway.desk.welcome(Speaker(persona, body.language))
+    session = await gateway.sessions.create(options, persona, welcome)
+    prepare_openers(session, gateway)
+    info = info_of(session)
+    if await request.is_disconnected():
+        # Nobody knows its name: it would keep its slots until it expires.
+        await gateway.sessions.delete(session.id)
+    return info
+
+
+@router.get("")
+async def list_sessions(gateway: TheGateway) -> SessionList:
+    """All open sessions."""
+    return SessionList(sessions=[info_of(s) for s in gateway.sessions.all()])
+
+
+@router.get("/{session_id}", responses=responses(404))
+async def get(session: TheSession) -> SessionInfo:
+    """One session as it is now."""
+    return info_of(session)
+
+
+@router.patch("/{session_id}", responses=responses(400, 404, 413, 422, 503))
+async def update(session: TheSession, body: SessionChange, gateway: TheGateway) -> SessionInfo:
+    """Change language, voice, avatar, speed or style; takes effect from the next turn on."""
+    await change_session(session, gateway, body.model_dump(exclude_unset=True))
+    return info_of(session)
+
+
+@router.delete("/{session_id}", status_code=204, responses=responses(404))
+async def delete(session_id: str, gateway: TheGateway) -> Response:
+    """End a session; viewers are disconnected, recordings deleted."""
+    await gateway.sessions.delete(session_id)
+    return Response(status_code=204)
+
+
+@router.post("/{session_id}/text", status_code=202, responses=responses(400, 404, 413, 422))
+async def submit_text(session: TheSession, body: TextRequest) -> TurnNumber:
+    """Say something to the face by typing. It interrupts what is being said.
+
+    The answer comes as media and as events; the turn's number finds it again.
+    """
+    return TurnNumber(turn=session.submit_text(body.text, body.style))
+
+
+@router.post("/{session_id}/interrupt", responses=responses(404))
+async def interrupt(session: TheSession) -> TurnNumber:
+    """Be silent now. Returns the newest turn number; turns up to it are over."""
+    return TurnNumber(turn=session.interrupt())
+
+
+@router.get("/{session_id}/turns", responses=responses(404))
+async def turns(session: TheSession) -> list[TurnRecord]:
+    """The last turns, oldest first."""
+    return session.records.all()
+
+
+@router.get("/{session_id}/turns/{turn}", responses=responses(404))
+async def turn(session: TheSession, turn: int) -> TurnRecord:
+    """What was asked and answered in a turn, and where its time went."""
+    record = session.records.get(turn)
+    if record is None:
+        raise UnknownNameError(f"turn: there is no turn {turn} in this session (any more)")
+    return record
+
+
+@router.get("/{session_id}/turns/{turn}/timeline", responses=responses(404))
+async def timeline(session: TheSession, turn: int) -> Timeline:
+    """What each stage did with a turn's first and last chunk: transfer, wait, queue, compute.
+
+    There once the answer's first sample has left; complete when the turn is over.
+    """
+    known = session.records.timeline(session.id, turn)
+    if known is None:
+        raise UnknownNameError(f"turn: there is no timeline of turn {turn} in this session (yet)")
+    return known

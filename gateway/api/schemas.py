@@ -1,0 +1,250 @@
+"""Bodies of the HTTP API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from gateway.api.events import StyleName, TypedText, readable
+from gateway.playout.sinks.recording import Phase, Scope
+from visavis.styles import STYLES
+
+LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$"
+NAME = r"^[A-Za-z0-9_.-]{0,64}$"
+
+
+Welcome = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(readable)]
+
+
+class Body(BaseModel):
+    """A request's body: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SessionRequest(Body):
+    """What the session is to be; all of it may be left out."""
+
+    language: str = Field("en", pattern=LANGUAGE, max_length=35, description="BCP 47")
+    voice: str = Field("", pattern=NAME, description="From /v1/voices; empty: the best one")
+    avatar: str = Field("", pattern=NAME, description="From /v1/avatars; empty: the default one")
+    persona: str | None = Field(
+        default=None,
+        max_length=8000,
+        description="What the language model is told it is; absent: the gateway's own",
+    )
+    speed: float = Field(1.0, ge=0.5, le=2.0, description="Of the voice; 1 is normal")
+    style: StyleName = Field(
+        "",
+        description=f"How answers are said, by voice and face: {', '.join(STYLES)}. What the voice "
+        "cannot do of it is told in a warning event",
+    )
+    welcome: bool | Welcome = Field(
+        default=False,
+        description="Said once somebody watches: true, the phrase configured for the language and "
+        "persona; a text, that one; false, nothing",
+    )
+
+
+class SessionChange(Body):
+    """What is left out stays. Takes effect from the next turn on."""
+
+    language: str | None = Field(default=None, pattern=LANGUAGE, max_length=35)
+    voice: str | None = Field(default=None, pattern=NAME)
+    avatar: str | None = Field(default=None, pattern=NAME)
+    speed: float | None = Field(default=None, ge=0.5, le=2.0)
+    style: StyleName | None = None
+
+
+class SessionInfo(BaseModel):
+    """A session as it is now."""
+
+    id: str
+    language: str
+    voice: str
+    avatar: str
+    persona: str
+    speed: float
+    style: str
+    state: Literal["idle", "listening", "thinking", "speaking"]
+    welcome: str = Field(description="What is still to be said first; empty: nothing")
+    viewers: int
+    stages: dict[str, str | None] = Field(
+        description="Replica that serves each stage; null while it is being replaced"
+    )
+
+
+class SessionList(BaseModel):
+    sessions: list[SessionInfo]
+
+
+class Offer(Body):
+    """A browser's SDP offer with all its candidates, one audio and one video section."""
+
+    sdp: str = Field(min_length=1, max_length=200_000)
+    type: Literal["offer"]
+    role: Literal["speaker", "viewer"] = "viewer"
+
+
+class Answer(BaseModel):
+    sdp: str
+    type: str
+    peer_id: str
+
+
+class TextRequest(Body):
+    text: TypedText
+    style: StyleName = Field("", description="Of this answer alone; empty: the session's")
+
+
+class TurnNumber(BaseModel):
+    turn: int
+
+
+class RecordingRequest(Body):
+    scope: Scope = Field(
+        Scope.SESSION,
+        description="turn: the next turn, first picture to last; session: until it is stopped",
+    )
+
+
+class RecordingInfo(BaseModel):
+    scope: Scope
+    state: Phase
+    turn: int | None = Field(description="The turn that is recorded, for scope turn")
+    duration_s: float = Field(description="Set when done")
+
+
+class VoiceInfo(BaseModel):
+    name: str
+    languages: list[str]
+    gender: str
+    sample_rate_hz: int
+    licence: str
+    description: str
+    controls: list[str] = Field(description="What can be changed: speed, pitch_range …")
+    styles: list[str] = Field(description="Styles of which it can do everything")
+
+
+class VoiceList(BaseModel):
+    voices: list[VoiceInfo]
+
+
+class AvatarInfo(BaseModel):
+    name: str
+    width: int
+    height: int
+    builtin: bool = Field(description="Ships with the product; cannot be deleted")
+    licence: str
+
+
+class AvatarList(BaseModel):
+    avatars: list[AvatarInfo]
+
+
+class EngineInfo(BaseModel):
+    model: str
+    backend: str
+    device: str
+    detail: str = Field("", description="Why that is not what was asked for; empty: it is")
+
+
+class ReplicaInfo(BaseModel):
+    service: str
+    instance: str
+    version: str
+    address: str
+    healthy: bool
+    slots: int
+    free_slots: int
+    languages: list[str]
+    engines: list[EngineInfo]
+
+
+class ServiceList(BaseModel):
+    services: list[ReplicaInfo]
+
+
+class ConfiguredInfo(BaseModel):
+    """An answer of the gateway's file."""
+
+    language: str
+    persona: str | None = Field(description="null: the gateway's own; *: everybody's")
+    questions: list[str]
+    answer: str
+    hits: int
+
+
+class LearnedInfo(BaseModel):
+    """What the language model once answered."""
+
+    language: str
+    persona_digest: str
+    question: str
+    answer: str
+    age_s: float
+    hits: int
+
+
+class PhrasesInfo(BaseModel):
+    """Prerendered sound of one tts replica."""
+
+    replica: str
+    entries: int
+    seconds: float
+    bytes: int
+    limit_bytes: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+class CacheInfo(BaseModel):
+    """All that can be said without a language model."""
+
+    file: str | None = Field(description="Where configured answers come from")
+    learns: bool
+    lookups: dict[str, int] = Field(description="exact, normalised, learned and miss")
+    evictions: int
+    expirations: int
+    learned_bytes: int
+    configured: list[ConfiguredInfo]
+    learned: list[LearnedInfo]
+    welcome: dict[str, list[str]] = Field(description="Welcome phrases by language")
+    openers: dict[str, list[str]] = Field(
+        description="What an answer that is late may begin with, by language"
+    )
+    phrases: list[PhrasesInfo]
+
+
+class WarmRequest(Body):
+    """With which voice the answers are to be ready."""
+
+    language: str = Field("", max_length=35, description="BCP 47; empty: all in the file")
+    voice: str = Field("", pattern=NAME, description="From /v1/voices; empty: the best one")
+    speed: float = Field(1.0, ge=0.5, le=2.0)
+    style: StyleName = Field("", description="Of the session; tags in the texts count besides")
+
+
+class CacheCleared(BaseModel):
+    learned: int
+    phrases: int
+
+
+class Target(BaseModel):
+    """One entry of Prometheus' HTTP service discovery."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
+class ErrorBody(BaseModel):
+    code: str = Field(description="For programs")
+    message: str = Field(description="For people: what is wrong, and what to do")
+
+
+class Problem(BaseModel):
+    """Body of every answer from 400 on."""
+
+    error: ErrorBody

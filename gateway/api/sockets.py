@@ -1,0 +1,183 @@
+"""The two WebSockets of a session: events, and media for where WebRTC cannot connect."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine
+from typing import Any
+
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from starlette.responses import JSONResponse
+
+from gateway.api.events import (
+    ErrorEvent,
+    InterruptCommand,
+    PingCommand,
+    PongEvent,
+    ServerEvent,
+    TextCommand,
+    UpdateCommand,
+    parse_command,
+)
+from gateway.api.problems import code_of
+from gateway.api.routes_sessions import change_session
+from gateway.api.state import Gateway, gateway_of
+from gateway.talk.microphone import MicrophoneTakenError, pcm_of_message
+from gateway.talk.session import Session
+from visavis.serving.errors import InvalidInputError, VisavisError
+
+router = APIRouter()
+
+SESSION_ENDED = 4410
+"""Close code: the session is over, connecting again will not help."""
+
+
+@router.websocket("/v1/sessions/{session_id}/events")
+async def events(socket: WebSocket, session_id: str) -> None:
+    """JSON both ways, see gateway/api/events.py. The first two events tell the present state."""
+    gateway = gateway_of(socket)
+    session = await _session(socket, gateway, session_id)
+    if session is None:
+        return
+    await _accept(socket)
+    listener = session.listen()
+
+    async def send() -> None:
+        async for event in listener:
+            await _send(socket, event)
+        await socket.close(SESSION_ENDED, "the session has ended")
+
+    async def receive() -> None:
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            answer = await _obey(session, gateway, message.get("text"))
+            if answer is not None:
+                listener.push(answer)
+
+    try:
+        await _first_of(send(), receive())
+    finally:
+        session.unlisten(listener)
+
+
+@router.websocket("/v1/sessions/{session_id}/media")
+async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> None:
+    """Fragmented mp4 to the client; microphone from a speaker, s16le mono 16 kHz.
+
+    Text messages from the server are error events. A client that does not keep up loses
+    fragments up to the next key frame.
+    """
+    gateway = gateway_of(socket)
+    session = await _session(socket, gateway, session_id)
+    if session is None:
+        return
+    holder = f"ws-{secrets.token_urlsafe(9)}"
+    try:
+        if role not in ("speaker", "viewer"):
+            raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor 'viewer'")
+        if role == "speaker":
+            await session.take_microphone(holder)
+        viewer = session.audience.add_viewer()
+    except (VisavisError, MicrophoneTakenError) as error:
+        await _refuse(socket, error)
+        return
+
+    async def send() -> None:
+        async for payload in viewer:
+            await socket.send_bytes(payload)
+        await socket.close(SESSION_ENDED, "the session has ended")
+
+    async def receive() -> None:
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            problem = _hear(session, holder, role, message.get("bytes"))
+            if problem is not None:
+                await _send(socket, problem)
+
+    try:
+        await _accept(socket)
+        await _first_of(send(), receive())
+    finally:
+        session.audience.remove_viewer(viewer)
+        session.release_microphone(holder)
+        session.touch()
+
+
+async def _obey(session: Session, gateway: Gateway, text: str | None) -> ServerEvent | None:
+    """Do what a client's message says; what only this client is to be told."""
+    session.touch()
+    try:
+        if text is None:
+            raise InvalidInputError("message: binary; events are JSON text")
+        command = parse_command(text)
+        match command:
+            case TextCommand():
+                session.submit_text(command.text, command.style)
+            case InterruptCommand():
+                session.interrupt()
+            case UpdateCommand():
+                change = command.model_dump(exclude={"type"}, exclude_none=True)
+                await change_session(session, gateway, change)
+            case PingCommand():
+                return PongEvent()
+    except VisavisError as error:
+        return ErrorEvent(code=code_of(error)[1], message=str(error))
+    return None
+
+
+def _hear(session: Session, holder: str, role: str, payload: bytes | None) -> ErrorEvent | None:
+    """Use a message of the media socket as sound; what is wrong with it."""
+    try:
+        if payload is None:
+            raise InvalidInputError("message: text; the media socket takes binary sound only")
+        if role != "speaker":
+            raise InvalidInputError("sound: a viewer has no microphone; connect with role=speaker")
+        session.push_mic(holder, pcm_of_message(payload))
+    except InvalidInputError as error:
+        return ErrorEvent(code="invalid_input", message=str(error))
+    return None
+
+
+async def _session(socket: WebSocket, gateway: Gateway, session_id: str) -> Session | None:
+    try:
+        return gateway.sessions.get(session_id)
+    except VisavisError as error:
+        await _refuse(socket, error)
+        return None
+
+
+async def _accept(socket: WebSocket) -> None:
+    """A client that offers subprotocols wants one of them confirmed."""
+    offered = socket.scope.get("subprotocols") or []
+    await socket.accept(subprotocol=offered[0] if offered else None)
+
+
+async def _refuse(socket: WebSocket, error: Exception) -> None:
+    """Answer the handshake with an HTTP error instead."""
+    status, code = code_of(error)
+    body = {"error": {"code": code, "message": str(error)}}
+    await socket.send_denial_response(JSONResponse(body, status))
+
+
+async def _send(socket: WebSocket, event: ServerEvent) -> None:
+    await socket.send_text(event.model_dump_json(exclude_none=True))
+
+
+async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
+    """Run until one ends; the others are cancelled. A client that has gone is no error."""
+    tasks = [asyncio.create_task(w) for w in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        gone = isinstance(result, WebSocketDisconnect | asyncio.CancelledError | RuntimeError)
+        if isinstance(result, BaseException) and not gone:
+            raise result

@@ -1,0 +1,186 @@
+"""Times one session's turns: keeps the ledger of the newest turn and feeds the metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import Histogram
+
+from gateway import metrics
+from gateway.api.events import LatencyEvent, Origin
+from gateway.ledger.ledger import Ledger, Mark, milliseconds
+from gateway.ledger.spans import overhead_s, spans_of
+from gateway.playout.pictures import Picture
+from gateway.playout.playout import Playout, PlayoutEvent, Tick
+from gateway.stages.registry import HostClocks
+from visavis.wire.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
+
+_ORIGINS: dict[str, Origin] = {"text": "text", "welcome": "welcome"}
+_SAYS_ALL = (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
+
+
+class Stopwatch:
+    """All times in seconds of the monotonic clock, passed in."""
+
+    def __init__(self, session: str, clocks: HostClocks) -> None:
+        self._session = session
+        self._clocks = clocks
+        self._ledger: Ledger | None = None
+        self._asked_at_s = 0.0
+        self._heard: tuple[Stamp, ...] = ()
+        self._late = 0
+        self._dropped = 0
+
+    # ------------------------------------------------------------ what comes in
+
+    def asked(self, at_s: float) -> None:
+        """The visitor sent a text: time zero of what comes next."""
+        self._asked_at_s, self._heard = at_s, ()
+
+    def heard(self, chunk: TranscriptChunk, speech_end_s: float) -> None:
+        """The visitor stopped speaking, for now or for good."""
+        if chunk.event in _SAYS_ALL:
+            self._asked_at_s, self._heard = speech_end_s, chunk.place.stamps
+
+    def opened(self, turn: int, origin: str, now: float, *, held: bool) -> None:
+        """A turn begins; a held one is not understood yet."""
+        if origin == "welcome":
+            self.asked(now)
+        self._ledger = ledger = Ledger(turn, _ORIGINS.get(origin, "speech"))
+        ledger.mark(Mark.ASKED, self._asked_at_s)
+        ledger.mark(Mark.OPENED, now)
+        if not held:
+            ledger.mark(Mark.UNDERSTOOD, now)
+        self._note(ledger, self._heard)
+
+    def confirmed(self, now: float) -> None:
+        """The held turn's words were final."""
+        ledger = self._ledger
+        if ledger is not None:
+            ledger.marks[Mark.ASKED] = self._asked_at_s
+            ledger.mark(Mark.UNDERSTOOD, now)
+            # A later pause with the same words was judged anew.
+            for name in [name for name in ledger.stamps if name.startswith("asr.")]:
+                del ledger.stamps[name]
+            self._note(ledger, self._heard)
+
+    def token(self, chunk: TokenChunk, now: float) -> None:
+        """A piece of the answer's text has come."""
+        self._came(chunk.place, Mark.FIRST_TOKEN, Mark.LAST_TOKEN, now)
+
+    def voice(self, chunk: PcmChunk, now: float, opener: str = "") -> None:
+        """Voice has come. opener: with its first chunk: what it says before the answer."""
+        empty = not len(chunk.pcm)
+        ledger = self._ledger
+        if ledger is not None and ledger.turn == chunk.place.turn:
+            ledger.opener = ledger.opener or opener
+            if ledger.opener and not (chunk.opener or empty):
+                ledger.mark(Mark.ANSWER_VOICE, now)
+        self._came(chunk.place, None if empty else Mark.FIRST_VOICE, Mark.LAST_VOICE, now)
+
+    def picture(self, place: Place, picture: Picture, now: float) -> None:
+        """A picture has come."""
+        if not picture.live:
+            self._came(place, Mark.FIRST_PICTURE, Mark.LAST_PICTURE, now)
+
+    def ended(self, turn: int, now: float) -> None:
+        """The turn is over."""
+        if self._ledger is not None and self._ledger.turn == turn:
+            self._ledger.mark(Mark.ENDED, now)
+
+    def tick(self, tick: Tick, playout: Playout, now: float) -> None:
+        """What left in this tick."""
+        ledger = self._ledger
+        for released in tick.pictures:
+            if released.skew_s is None:
+                continue
+            side = "leads" if released.skew_s < 0 else "lags"
+            metrics.av_skew_seconds.labels(side).observe(abs(released.skew_s))
+            if ledger is not None and ledger.turn == released.picture.turn:
+                if ledger.mark(Mark.FIRST_PICTURE_SHOWN, now) and not ledger.opener:
+                    self._observe(metrics.first_frame_seconds, ledger, Mark.FIRST_PICTURE_SHOWN)
+        for event, number in tick.events:
+            if event is PlayoutEvent.UNDERRUN:
+                metrics.underruns.inc()
+            if ledger is not None and ledger.turn == number:
+                self._note_event(ledger, event, now)
+        late, dropped = playout.late_pictures, playout.dropped_pictures
+        # A codec that is no longer sent takes its counts with it.
+        metrics.late_pictures.inc(max(0, late - self._late))
+        metrics.dropped_pictures.inc(max(0, dropped - self._dropped))
+        self._late, self._dropped = late, dropped
+
+    # ------------------------------------------------------------ what is known
+
+    def latency(self) -> LatencyEvent | None:
+        """Where the newest turn's time went so far."""
+        ledger = self._ledger
+        if ledger is None:
+            return None
+        return LatencyEvent(
+            turn=ledger.turn,
+            origin=ledger.origin,
+            stages=ledger.stages(),
+            spans=spans_of(ledger),
+            voice_to_voice_ms=_milliseconds(ledger.since_asked(Mark.STARTED)),
+            first_frame_ms=_milliseconds(ledger.since_asked(Mark.FIRST_PICTURE_SHOWN)),
+            overhead_ms=_milliseconds(overhead_s(ledger)),
+            underruns=ledger.underruns,
+            clock_error_ms=milliseconds(ledger.clock_error_s),
+            opener=ledger.opener,
+            answer_proper_ms=_milliseconds(ledger.since_asked(Mark.ANSWER_STARTED)),
+        )
+
+    # ------------------------------------------------------------ inside
+
+    def _came(self, place: Place, first: Mark | None, last: Mark, now: float) -> None:
+        ledger = self._ledger
+        if ledger is None or ledger.turn != place.turn:
+            return
+        if first is not None:
+            ledger.mark(first, now)
+        if place.last:
+            ledger.mark(last, now)
+        self._note(ledger, place.stamps)
+
+    def _note(self, ledger: Ledger, stamps: tuple[Stamp, ...]) -> None:
+        """Place what stages say on our clock; of an unknown clock, nothing can be said."""
+        for stamp in stamps:
+            offset = self._clocks.offset(stamp.clock)
+            at_s = self._clocks.local_s(stamp)
+            if offset is not None and at_s is not None:
+                ledger.stamp(stamp.stage, at_s)
+                ledger.clock_error_s = max(ledger.clock_error_s, offset.error_s)
+
+    def _note_event(self, ledger: Ledger, event: PlayoutEvent, now: float) -> None:
+        if event is PlayoutEvent.UNDERRUN:
+            ledger.underruns += 1
+        elif event is PlayoutEvent.OPENER_ENDED:
+            ledger.mark(Mark.OPENER_ENDED, now)
+        elif event is PlayoutEvent.ANSWER_STARTED and ledger.mark(Mark.ANSWER_STARTED, now):
+            self._observe(metrics.answer_proper_seconds, ledger, Mark.ANSWER_STARTED)
+        elif event is not PlayoutEvent.STARTED or not ledger.mark(Mark.STARTED, now):
+            return
+        elif ledger.opener:
+            self._observe(metrics.voice_to_voice_opener_seconds, ledger, Mark.STARTED)
+        else:
+            self._observe(metrics.voice_to_voice_seconds, ledger, Mark.STARTED)
+            self._observe_spans(ledger)
+
+    def _observe(self, histogram: Histogram, ledger: Ledger, moment: Mark) -> None:
+        seconds = ledger.since_asked(moment)
+        if seconds is not None:
+            exemplar = metrics.exemplar(self._session, ledger.turn)
+            histogram.labels(ledger.origin).observe(max(0.0, seconds), exemplar)
+
+    def _observe_spans(self, ledger: Ledger) -> None:
+        exemplar = metrics.exemplar(self._session, ledger.turn)
+        overhead = overhead_s(ledger)
+        if overhead is not None:
+            metrics.overhead_seconds.labels(ledger.origin).observe(overhead, exemplar)
+        for span in spans_of(ledger):
+            if span.chunk == "first":
+                seconds = (span.end_ms - span.start_ms) / 1000
+                metrics.turn_span_seconds.labels(span.stage, span.kind).observe(seconds, exemplar)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else milliseconds(seconds)

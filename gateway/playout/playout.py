@@ -1,0 +1,388 @@
+"""Playout: one pacing clock that releases the voice and the pictures of a turn together.
+
+Pure: time is the number of `tick` calls, each 20 ms of session media time. The session's
+sound never stops (silence between turns), so that every listener's clock keeps running.
+
+A turn starts when its first voice and its first picture are there, or 40 ms after the
+voice where no picture comes. From then on sound is the master: picture k is due at
+start + k / fps. Where the voice runs dry the turn's start moves on by the gap, so that
+the lips stay with the sound; where pictures are late, the sound goes on.
+
+A turn that is paused falls silent and its pictures are given up: idle ones are seen instead.
+It goes on from an earlier sample, together with pictures that the face has made anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.playout.pacing import ORIGIN_SAMPLES, RATE_HZ, TICK_S, TICK_SAMPLES
+from gateway.playout.pictures import Picture, PictureLane, ReleasedPicture, TurnTime
+from gateway.playout.recent_sound import Fader, Recall
+from visavis.wire.media import VideoCodec
+
+# A face that is quick draws its first picture in 10 ms; for a slow one the voice does not wait.
+WAIT_FOR_PICTURE_S = 0.040
+# After the voice's end: how long a late picture can still belong to the turn.
+LINGER_S = 0.5
+LONGEST_LINGER_S = 2.0
+# A voice that is cut off within a sample clicks; so short a fade is not heard as speech.
+FADE_SAMPLES = 240
+# The voice is bounded by the synthesis' credit of 10 s; more is a fault of the sender.
+VOICE_LIMIT_SAMPLES = 30 * RATE_HZ
+# The face makes the pictures after a pause anew, beginning with a key frame.
+RESUME_WAIT_S = 0.15
+# How far back a paused turn can go on, and on which grid: pictures are made for whole frames.
+RECALL_SAMPLES = 3 * RATE_HZ // 2
+RESUME_GRID_SAMPLES = RATE_HZ // 25
+# While it is not known whether somebody interrupts: clearly quieter, and still to be followed.
+DUCKED_GAIN = 0.4
+
+
+class PlayoutEvent(StrEnum):
+    STARTED = "started"
+    """The turn's first sample is in this tick."""
+    FINISHED = "finished"
+    UNDERRUN = "underrun"
+    """The voice ran dry in this tick: one per gap."""
+    OPENER_ENDED = "opener_ended"
+    """The turn's opener is over; the answer follows, or is waited for: no underrun."""
+    ANSWER_STARTED = "answer_started"
+    """The first sample behind an opener is in this tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What leaves in one step. pcm: [960] int16 at 48 kHz, starting at `start_samples`."""
+
+    start_samples: int
+    pcm: NDArray[np.int16]
+    pictures: tuple[ReleasedPicture, ...] = ()
+    events: tuple[tuple[PlayoutEvent, int], ...] = ()
+    """With the turn that each is about."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The one turn that may be heard."""
+
+    number: int
+    held: bool
+    voice: deque[NDArray[np.int16]] = field(default_factory=deque)
+    waiting_samples: int = 0
+    voice_complete: bool = False
+    played_samples: int = 0
+    opener_samples: int = 0
+    """Voice, from the first sample on, that the turn begins with while the answer is made."""
+    start_samples: int | None = None
+    waited_ticks: int = 0
+    starved: bool = False
+    voice_end_ticks: int | None = None
+    finished: bool = False
+    paused: bool = False
+    resuming: bool = False
+    """Waits for its pictures after a pause."""
+    fader: Fader = field(default_factory=Fader)
+    recall: Recall = field(default_factory=lambda: Recall(RECALL_SAMPLES))
+
+    def take(self, count: int) -> NDArray[np.int16]:
+        """Up to `count` samples, removed from the queue."""
+        out: list[NDArray[np.int16]] = []
+        wanted = count
+        while wanted and self.voice:
+            head = self.voice.popleft()
+            out.append(head[:wanted])
+            if len(head) > wanted:
+                self.voice.appendleft(head[wanted:])
+            wanted -= len(out[-1])
+        self.waiting_samples -= count - wanted
+        return np.concatenate(out) if out else np.zeros(0, np.int16)
+
+    def play(self, count: int) -> list[tuple[PlayoutEvent, int]]:
+        """So many more samples leave: what that begins and ends."""
+        before, self.played_samples = self.played_samples, self.played_samples + count
+        events: list[tuple[PlayoutEvent, int]] = []
+        if before < self.opener_samples <= self.played_samples:
+            events.append((PlayoutEvent.OPENER_ENDED, self.number))
+        if self.opener_samples and before <= self.opener_samples < self.played_samples:
+            events.append((PlayoutEvent.ANSWER_STARTED, self.number))
+        return events
+
+    def go_back(self, to_samples: int) -> None:
+        """Have voice that was played wait again, back to `to_samples` or as far as is known."""
+        again = self.recall.take(max(0, self.played_samples - to_samples))
+        self.put_back(again)
+        self.played_samples -= len(again)
+
+    def put_back(self, voice: NDArray[np.int16]) -> None:
+        """The first samples to be taken next."""
+        if len(voice):
+            self.voice.appendleft(voice)
+            self.waiting_samples += len(voice)
+            self.voice_end_ticks = None
+
+    @property
+    def voice_done(self) -> bool:
+        return self.voice_complete and not self.waiting_samples
+
+
+class Playout:
+    """One session's playout."""
+
+    def __init__(self) -> None:
+        self.underruns = 0
+        self.overflows = 0
+        self._now = ORIGIN_SAMPLES
+        self._turn: _Turn | None = None
+        self._epoch = 0
+        self._lanes: dict[VideoCodec, PictureLane] = {}
+        self._tail = np.zeros(0, np.int16)
+
+    @property
+    def now_samples(self) -> int:
+        """Media time of the next tick."""
+        return self._now
+
+    @property
+    def turn(self) -> int:
+        """The turn that is heard or will be; 0: none."""
+        return self._turn.number if self._turn else 0
+
+    @property
+    def playing(self) -> bool:
+        """Whether a turn's voice is being released."""
+        turn = self._turn
+        return turn is not None and turn.start_samples is not None and not turn.finished
+
+    @property
+    def paused(self) -> bool:
+        """Whether the turn stands still."""
+        return self._turn is not None and self._turn.paused
+
+    @property
+    def played_samples(self) -> int:
+        """Voice of the current turn released so far, at 48 kHz."""
+        return self._turn.played_samples if self._turn else 0
+
+    @property
+    def start_samples(self) -> int | None:
+        """Media time of the current turn's first voice sample; None before it started."""
+        return self._turn.start_samples if self._turn else None
+
+    @property
+    def dropped_pictures(self) -> int:
+        return sum(lane.dropped for lane in self._lanes.values())
+
+    @property
+    def late_pictures(self) -> int:
+        return sum(lane.late for lane in self._lanes.values())
+
+    def needs_keyframe(self) -> list[VideoCodec]:
+        """Codecs whose viewers see a still picture until a key frame comes."""
+        return [codec for codec, lane in self._lanes.items() if lane.needs_keyframe]
+
+    def set_codecs(self, codecs: set[VideoCodec]) -> None:
+        """The streams that the face sends from now on."""
+        for gone in self._lanes.keys() - codecs:
+            del self._lanes[gone]
+        for new in codecs - self._lanes.keys():
+            lane = PictureLane(new)
+            lane.advance(self._epoch)
+            self._lanes[new] = lane
+
+    def restart_stream(self) -> None:
+        """Another face encodes from now on: what was decoded before is no reference."""
+        for lane in self._lanes.values():
+            lane.needs_keyframe = True
+
+    def open_turn(self, number: int, *, held: bool = False) -> None:
+        """Turns before `number` are void. A held turn waits for `confirm`."""
+        self.void(number)
+        self._turn = _Turn(number, held)
+
+    def void(self, epoch: int) -> None:
+        """Turns before `epoch` are void: silence follows in the next tick."""
+        if self._turn is not None and self._turn.number < epoch:
+            self._cut_voice(self._turn)
+            self._turn = None
+        if epoch > self._epoch:
+            self._epoch = epoch
+            for lane in self._lanes.values():
+                lane.advance(epoch)
+
+    def confirm(self, number: int) -> None:
+        """The turn may be heard."""
+        if self._turn is not None and self._turn.number == number:
+            self._turn.held = False
+
+    def duck(self, number: int) -> None:
+        """The turn goes on, quieter."""
+        if self._turn is not None and self._turn.number == number:
+            self._turn.fader.goal = DUCKED_GAIN
+
+    def pause(self, number: int) -> None:
+        """The turn falls silent with the next tick and keeps its voice. Before its start: waits."""
+        turn = self._turn
+        if turn is None or turn.number != number or turn.paused or turn.finished:
+            return
+        if turn.start_samples is not None:
+            self._cut_voice(turn, keep=True)
+            for lane in self._lanes.values():
+                lane.give_up()
+        turn.paused = True
+
+    def resume(self, number: int, at_samples: int) -> None:
+        """The turn goes on at full strength, after a pause from `at_samples` of its voice.
+
+        Earlier than asked for, so that a picture begins there; and no earlier than is remembered.
+        """
+        turn = self._turn
+        if turn is None or turn.number != number:
+            return
+        turn.fader.goal = 1.0
+        if not turn.paused:
+            return
+        turn.paused = False
+        if turn.start_samples is None:
+            return
+        turn.go_back(at_samples // RESUME_GRID_SAMPLES * RESUME_GRID_SAMPLES)
+        turn.fader.jump(0.0)
+        turn.resuming, turn.waited_ticks = True, 0
+        for lane in self._lanes.values():
+            lane.take_up()
+
+    def push_voice(
+        self, number: int, pcm: NDArray[np.int16], *, last: bool = False, opener: bool = False
+    ) -> None:
+        """Voice that follows what came before. pcm: [N] int16 at 48 kHz."""
+        turn = self._turn
+        if turn is None or turn.number != number or turn.voice_complete:
+            return
+        if turn.waiting_samples + len(pcm) > VOICE_LIMIT_SAMPLES:
+            self.overflows += 1
+            pcm = pcm[:0]
+        if len(pcm):
+            turn.voice.append(pcm)
+            turn.waiting_samples += len(pcm)
+            turn.opener_samples += len(pcm) * opener
+        turn.voice_complete = last
+
+    def push_picture(self, picture: Picture) -> None:
+        lane = self._lanes.get(picture.codec)
+        if lane is not None:
+            lane.push(picture)
+
+    def tick(self) -> Tick:
+        """Release the next 20 ms."""
+        now = self._now
+        self._now += TICK_SAMPLES
+        pcm = np.zeros(TICK_SAMPLES, np.int16)
+        self._fade(pcm)
+        events: list[tuple[PlayoutEvent, int]] = []
+        turn = self._turn
+        if turn is not None:
+            self._start_if_ready(turn, now, events)
+        time = None
+        if turn is not None and turn.resuming:
+            self._go_on_if_ready(turn, now)
+        if turn is not None and turn.start_samples is not None and not self._stands(turn):
+            time = TurnTime(turn.number, self._release_voice(turn, pcm, events))
+        pictures = [p for lane in self._lanes.values() for p in lane.release(now, time)]
+        if turn is not None:
+            self._finish_if_over(turn, events)
+        return Tick(now, pcm, tuple(pictures), tuple(events))
+
+    def _stands(self, turn: _Turn) -> bool:
+        return turn.paused or turn.resuming
+
+    def _cut_voice(self, turn: _Turn, *, keep: bool = False) -> None:
+        """Fade out what is being heard; with `keep` it comes again, as it was not understood."""
+        if not self.playing or self._stands(turn):
+            return
+        rest = turn.take(FADE_SAMPLES)
+        self._tail = turn.fader.apply(rest)
+        if keep:
+            turn.put_back(rest)
+
+    def _go_on_if_ready(self, turn: _Turn, now: int) -> None:
+        pictures_there = all(lane.holds_synced() for lane in self._lanes.values())
+        patient = turn.waited_ticks * TICK_S < RESUME_WAIT_S
+        turn.waited_ticks += 1
+        if pictures_there or not patient or turn.voice_done:
+            turn.resuming = False
+            turn.start_samples = now - turn.played_samples
+
+    def _fade(self, pcm: NDArray[np.int16]) -> None:
+        count = len(self._tail)
+        if count:
+            gain = np.linspace(1, 0, count, dtype=np.float32)
+            pcm[:count] = (self._tail * gain).astype(np.int16)
+            self._tail = self._tail[:0]
+
+    def _start_if_ready(
+        self, turn: _Turn, now: int, events: list[tuple[PlayoutEvent, int]]
+    ) -> None:
+        if turn.start_samples is not None or turn.paused:
+            return
+        if not (turn.waiting_samples or turn.voice_complete):
+            return
+        picture_there = all(lane.holds_first() for lane in self._lanes.values())
+        patient = turn.waited_ticks * TICK_S < WAIT_FOR_PICTURE_S
+        turn.waited_ticks += 1
+        if not turn.waiting_samples:
+            if not turn.held:
+                # An answer with nothing to say is over at once.
+                turn.start_samples = now
+            return
+        enough = turn.waiting_samples >= TICK_SAMPLES or turn.voice_complete
+        if turn.held or not enough or (not picture_there and patient):
+            return
+        turn.start_samples = now
+        events.append((PlayoutEvent.STARTED, turn.number))
+
+    def _release_voice(
+        self, turn: _Turn, pcm: NDArray[np.int16], events: list[tuple[PlayoutEvent, int]]
+    ) -> int:
+        """Fill `pcm`; the turn's start by which this tick's pictures are timed."""
+        assert turn.start_samples is not None
+        start = turn.start_samples
+        if turn.voice_done:
+            turn.voice_end_ticks = (turn.voice_end_ticks or 0) + 1
+            return start
+        resumes = not turn.starved or turn.waiting_samples >= TICK_SAMPLES or turn.voice_complete
+        voice = turn.take(TICK_SAMPLES) if resumes else np.zeros(0, np.int16)
+        pcm[: len(voice)] = turn.fader.apply(voice)
+        turn.recall.add(voice)
+        events += turn.play(len(voice))
+        if len(voice) == TICK_SAMPLES or turn.voice_done:
+            turn.starved = False
+            return start
+        turn.start_samples += TICK_SAMPLES - len(voice)
+        if not turn.starved and turn.played_samples == turn.opener_samples:
+            turn.starved = True
+        elif not turn.starved:
+            turn.starved = True
+            self.underruns += 1
+            events.append((PlayoutEvent.UNDERRUN, turn.number))
+        # Sound that is in this tick goes with its pictures; where there is none, they wait.
+        return start if len(voice) else turn.start_samples
+
+    def _finish_if_over(self, turn: _Turn, events: list[tuple[PlayoutEvent, int]]) -> None:
+        if turn.finished or turn.start_samples is None or not turn.voice_done:
+            return
+        if self._stands(turn):
+            return
+        if turn.played_samples and turn.voice_end_ticks is None:
+            return
+        waited_s = (turn.voice_end_ticks or 0) * TICK_S
+        lanes = self._lanes.values()
+        shown = not any(lane.holds_synced() for lane in lanes)
+        complete = all(lane.complete for lane in lanes) or not turn.played_samples
+        if (shown and (complete or waited_s >= LINGER_S)) or waited_s >= LONGEST_LINGER_S:
+            turn.finished = True
+            events.append((PlayoutEvent.FINISHED, turn.number))

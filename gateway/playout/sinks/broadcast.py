@@ -1,0 +1,108 @@
+"""Live fragmented mp4 for viewers on a WebSocket: muxed once, sent to all of them.
+
+A viewer gets an init segment and then fragments from a key frame on. One that does not
+keep up loses what it could not take, up to the next key frame; nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway import metrics
+from gateway.api.hub import Outbox
+from gateway.playout.playout import Tick
+from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment
+from gateway.playout.sound import AacEncoder
+from visavis.wire.media import VideoCodec
+
+# About three seconds of fragments: 25 pictures and 47 sound packets a second.
+QUEUE_LIMIT = 220
+
+
+class Viewer(Outbox[bytes]):
+    """One client's fragments. All that waits is lost when it does not keep up."""
+
+    def __init__(self) -> None:
+        super().__init__(QUEUE_LIMIT)
+        self.init_version = 0
+        self.started = False
+
+    def push(self, payload: bytes) -> bool:
+        """False, and everything that waits is dropped, if the queue is full."""
+        if self.full:
+            self.dropped += len(self._waiting) + 1
+            self._waiting.clear()
+            # The init segment may have been among what was dropped.
+            self.started, self.init_version = False, 0
+            return False
+        self._put(payload)
+        return True
+
+
+class Broadcast:
+    """Muxes a session's ticks while somebody watches.
+
+    request_keyframe: called when a viewer cannot start before the next key frame.
+    """
+
+    def __init__(self, request_keyframe: Callable[[VideoCodec], None]) -> None:
+        self._request_keyframe = request_keyframe
+        self._viewers: set[Viewer] = set()
+        self._muxer: Muxer | None = None
+        self._sound: AacEncoder | None = None
+        self._init = b""
+        self._version = 0
+
+    @property
+    def viewers(self) -> int:
+        return len(self._viewers)
+
+    def join(self) -> Viewer:
+        viewer = Viewer()
+        self._viewers.add(viewer)
+        self._request_keyframe(VideoCodec.H264)
+        return viewer
+
+    def leave(self, viewer: Viewer) -> None:
+        viewer.close()
+        self._viewers.discard(viewer)
+
+    def close(self) -> None:
+        for viewer in list(self._viewers):
+            self.leave(viewer)
+        self._muxer = self._sound = None
+
+    def push(self, tick: Tick) -> None:
+        """Send a tick's sound and pictures to all viewers."""
+        if not self._viewers:
+            self._muxer = self._sound = None
+            return
+        if self._muxer is None or self._sound is None:
+            self._muxer, self._sound = Muxer(), AacEncoder(tick.start_samples)
+        for released in tick.pictures:
+            if released.picture.codec is not VideoCodec.H264:
+                continue
+            fragment = self._muxer.picture(released)
+            if fragment is not None:
+                self._send(fragment)
+            if self._muxer.parameters_changed and self._muxer.sets is not None:
+                self._version += 1
+                self._init = init_segment(
+                    self._muxer.sets, self._muxer.width, self._muxer.height, self._sound.config
+                )
+        for packet in self._sound.encode(tick.pcm):
+            self._send(self._muxer.sound(packet))
+
+    def _send(self, fragment: Fragment) -> None:
+        for viewer in self._viewers:
+            if not viewer.started:
+                if fragment.sound or not fragment.keyframe or not self._init:
+                    continue
+                viewer.started = True
+            delivered = True
+            if fragment.keyframe and not fragment.sound and viewer.init_version != self._version:
+                viewer.init_version = self._version
+                delivered = viewer.push(self._init)
+            if not (delivered and viewer.push(fragment.payload)):
+                metrics.viewer_drops.labels("websocket").inc()
+                self._request_keyframe(VideoCodec.H264)

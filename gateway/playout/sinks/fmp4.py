@@ -1,0 +1,337 @@
+"""Fragmented mp4 of H.264 and AAC: one muxer for live viewers and for recordings."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
+from gateway.playout.pictures import ReleasedPicture
+from gateway.playout.sound import AacPacket
+
+# ------------------------------------------------------------ boxes
+# Boxes of the ISO base media file format (ISO/IEC 14496-12, -14 and -15).
+#
+# Each function returns the bytes of one box, named after it.
+
+_MATRIX = struct.pack(">9I", 0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
+
+
+def box(kind: str, *content: bytes) -> bytes:
+    """A box: size, four-letter type, content."""
+    body = b"".join(content)
+    return struct.pack(">I4s", 8 + len(body), kind.encode()) + body
+
+
+def full_box(kind: str, version: int, flags: int, *content: bytes) -> bytes:
+    """A box with version and flags."""
+    return box(kind, struct.pack(">I", version << 24 | flags), *content)
+
+
+def ftyp() -> bytes:
+    return box("ftyp", b"iso6", struct.pack(">I", 1), b"iso6", b"isom", b"mp41", b"dash")
+
+
+def mvhd(duration_ms: int) -> bytes:
+    """Movie header; time scale 1000."""
+    return full_box(
+        "mvhd",
+        0,
+        0,
+        struct.pack(">IIII", 0, 0, 1000, duration_ms),
+        struct.pack(">IHHII", 0x10000, 0x0100, 0, 0, 0),
+        _MATRIX,
+        bytes(24),
+        struct.pack(">I", 0xFFFFFFFF),
+    )
+
+
+def tkhd(track_id: int, duration_ms: int, *, volume: int, width: int, height: int) -> bytes:
+    return full_box(
+        "tkhd",
+        0,
+        0x3,
+        struct.pack(">IIIII", 0, 0, track_id, 0, duration_ms),
+        struct.pack(">IIHHHH", 0, 0, 0, 0, volume, 0),
+        _MATRIX,
+        struct.pack(">II", width << 16, height << 16),
+    )
+
+
+def edts(duration_ms: int, media_time: int) -> bytes:
+    """Edit list of one entry: presentation starts at `media_time` of the track."""
+    entry = struct.pack(">IIiHH", 1, duration_ms, media_time, 1, 0)
+    return box("edts", full_box("elst", 0, 0, entry))
+
+
+def mdhd(time_scale: int) -> bytes:
+    # 0x55C4 is the packed language code "und".
+    return full_box("mdhd", 0, 0, struct.pack(">IIIIHH", 0, 0, time_scale, 0, 0x55C4, 0))
+
+
+def hdlr(kind: str, name: str) -> bytes:
+    return full_box("hdlr", 0, 0, bytes(4), kind.encode(), bytes(12), name.encode() + b"\0")
+
+
+def dinf() -> bytes:
+    # One data reference, flagged as "in this file".
+    return box("dinf", full_box("dref", 0, 0, struct.pack(">I", 1), full_box("url ", 0, 1)))
+
+
+def stbl(sample_entry: bytes) -> bytes:
+    """Sample table with no samples: they stand in the fragments."""
+    return box(
+        "stbl",
+        full_box("stsd", 0, 0, struct.pack(">I", 1), sample_entry),
+        full_box("stts", 0, 0, bytes(4)),
+        full_box("stsc", 0, 0, bytes(4)),
+        full_box("stsz", 0, 0, bytes(8)),
+        full_box("stco", 0, 0, bytes(4)),
+    )
+
+
+def avc1(width: int, height: int, sps: bytes, pps: bytes) -> bytes:
+    """Sample entry of H.264 with its parameter sets (ISO/IEC 14496-15)."""
+    config = struct.pack(">BBBBBB", 1, sps[1], sps[2], sps[3], 0xFF, 0xE1)
+    config += struct.pack(">H", len(sps)) + sps + struct.pack(">BH", 1, len(pps)) + pps
+    return box(
+        "avc1",
+        struct.pack(">6xH16xHHIIIH32xHh", 1, width, height, 0x480000, 0x480000, 0, 1, 0x18, -1),
+        box("avcC", config),
+    )
+
+
+def mp4a(sample_rate_hz: int, channels: int, audio_specific_config: bytes) -> bytes:
+    """Sample entry of AAC (ISO/IEC 14496-14)."""
+
+    def descriptor(tag: int, *content: bytes) -> bytes:
+        body = b"".join(content)
+        return struct.pack(">BB", tag, len(body)) + body
+
+    specific = descriptor(5, audio_specific_config)
+    # 0x40: MPEG-4 audio; 0x15: an audio stream.
+    decoder = descriptor(4, struct.pack(">BB3xII", 0x40, 0x15, 0, 0), specific)
+    es = descriptor(3, struct.pack(">HB", 0, 0), decoder, descriptor(6, b"\x02"))
+    return box(
+        "mp4a",
+        struct.pack(">6xH8xHHHHI", 1, channels, 16, 0, 0, sample_rate_hz << 16),
+        full_box("esds", 0, 0, es),
+    )
+
+
+def trex(track_id: int) -> bytes:
+    return full_box("trex", 0, 0, struct.pack(">IIIII", track_id, 1, 0, 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One access unit. `duration` in the track's time scale."""
+
+    payload: bytes
+    duration: int
+    keyframe: bool = True
+
+
+def fragment_box(
+    sequence: int, track_id: int, decode_time: int, samples: Sequence[Sample]
+) -> bytes:
+    """moof and mdat of one track's consecutive samples."""
+    # tfhd flag: default-base-is-moof. trun flags: data offset, and per sample
+    # duration, size, flags.
+    head = full_box("tfhd", 0, 0x020000, struct.pack(">I", track_id))
+    time = full_box("tfdt", 1, 0, struct.pack(">Q", decode_time))
+    entries = b"".join(
+        struct.pack(">III", s.duration, len(s.payload), 0x02000000 if s.keyframe else 0x01010000)
+        for s in samples
+    )
+
+    def moof(offset: int) -> bytes:
+        run = full_box("trun", 0, 0x000701, struct.pack(">Ii", len(samples), offset), entries)
+        return box(
+            "moof",
+            full_box("mfhd", 0, 0, struct.pack(">I", sequence)),
+            box("traf", head, time, run),
+        )
+
+    offset = len(moof(0)) + 8
+    return moof(offset) + box("mdat", *(s.payload for s in samples))
+
+
+# ------------------------------------------------------------ h264
+# H.264 byte streams (ITU-T H.264 Annex B) as mp4 wants them.
+
+_START_CODE = re.compile(rb"\x00\x00\x00?\x01")
+
+_SPS, _PPS, _DELIMITER = 7, 8, 9
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSets:
+    """What a decoder must know before the first picture."""
+
+    sps: bytes
+    pps: bytes
+
+
+def split_units(payload: bytes) -> list[bytes]:
+    """NAL units of an Annex B access unit, without start codes."""
+    units = _START_CODE.split(payload)[1:]
+    # Zero bytes may pad a unit before the next start code.
+    return [unit.rstrip(b"\0") for unit in units if unit]
+
+
+def parameter_sets(units: list[bytes]) -> ParameterSets | None:
+    """Those of a key frame; None where it carries none."""
+    sps = next((u for u in units if u[0] & 0x1F == _SPS), None)
+    pps = next((u for u in units if u[0] & 0x1F == _PPS), None)
+    return ParameterSets(sps, pps) if sps and pps and len(sps) >= 4 else None
+
+
+def length_prefixed(units: list[bytes], known: ParameterSets | None) -> bytes:
+    """The access unit with a length before each NAL unit, as in an mp4 sample.
+
+    Parameter sets that stand in the file's header already are left out.
+    """
+    out = []
+    for unit in units:
+        kind = unit[0] & 0x1F
+        if kind == _DELIMITER or (known and unit in (known.sps, known.pps)):
+            continue
+        out.append(struct.pack(">I", len(unit)) + unit)
+    return b"".join(out)
+
+
+# ------------------------------------------------------------ fmp4
+# Fragmented mp4 of H.264 and AAC: one muxer for live viewers and for recordings.
+#
+# Pictures are passed through as the face encoded them. A picture's fragment is complete
+# when the next one tells how long it was shown.
+
+VIDEO_TRACK = 1
+SOUND_TRACK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One moof and mdat. `time`: where it begins, in seconds of the muxer's time."""
+
+    payload: bytes
+    keyframe: bool
+    sound: bool
+    time_s: float
+
+
+def init_segment(
+    sets: ParameterSets,
+    width: int,
+    height: int,
+    sound_config: bytes,
+    *,
+    priming_samples: int = 0,
+    duration_ms: int = 0,
+) -> bytes:
+    """ftyp and moov.
+
+    priming_samples: what a player skips at the beginning of the sound (edit list).
+    duration_ms: of the whole file; 0 where it is live.
+    """
+    video = box(
+        "trak",
+        tkhd(VIDEO_TRACK, duration_ms, volume=0, width=width, height=height),
+        box(
+            "mdia",
+            mdhd(VIDEO_HZ),
+            hdlr("vide", "face"),
+            box(
+                "minf",
+                full_box("vmhd", 0, 1, bytes(8)),
+                dinf(),
+                stbl(avc1(width, height, sets.sps, sets.pps)),
+            ),
+        ),
+    )
+    edit = edts(duration_ms, priming_samples) if priming_samples else b""
+    sound = box(
+        "trak",
+        tkhd(SOUND_TRACK, duration_ms, volume=0x0100, width=0, height=0),
+        edit,
+        box(
+            "mdia",
+            mdhd(RATE_HZ),
+            hdlr("soun", "voice"),
+            box(
+                "minf",
+                full_box("smhd", 0, 0, bytes(4)),
+                dinf(),
+                stbl(mp4a(RATE_HZ, 1, sound_config)),
+            ),
+        ),
+    )
+    extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
+    return ftyp() + box("moov", mvhd(duration_ms), video, sound, extends)
+
+
+class Muxer:
+    """Turns released pictures and sound packets into fragments.
+
+    Times of both have the same origin: `origin_samples` of session media time is zero.
+    A file (live=False) has one header: parameter sets that change later stay in the
+    pictures.
+    """
+
+    def __init__(self, origin_samples: int = 0, *, live: bool = True) -> None:
+        self.sets: ParameterSets | None = None
+        self.width = 0
+        self.height = 0
+        self._live = live
+        self._origin_samples = origin_samples
+        self._origin_video = origin_samples * VIDEO_HZ // RATE_HZ
+        self._sequence = 0
+        self._pending: tuple[int, bytes, bool] | None = None
+        self.parameters_changed = False
+
+    def picture(self, released: ReleasedPicture) -> Fragment | None:
+        """The fragment of the picture before this one, if there was one.
+
+        parameters_changed is True if live viewers need a new init segment from
+        this picture on.
+        """
+        picture = released.picture
+        units = split_units(picture.payload)
+        self.parameters_changed = False
+        if picture.keyframe:
+            found = parameter_sets(units)
+            changed = found != self.sets and (self._live or self.sets is None)
+            if found is not None and changed:
+                self.parameters_changed = True
+                self.sets, self.width, self.height = found, picture.width, picture.height
+        time = max(0, released.time - self._origin_video)
+        done = self._flush(time)
+        self._pending = (time, length_prefixed(units, self.sets), picture.keyframe)
+        return done
+
+    def finish(self, end_samples: int) -> Fragment | None:
+        """The last picture, shown until `end_samples` of session media time."""
+        return self._flush((end_samples - self._origin_samples) * VIDEO_HZ // RATE_HZ)
+
+    def sound(self, packet: AacPacket) -> Fragment:
+        """Fragment of one packet; packet.time_samples in session media time."""
+        time = packet.time_samples - self._origin_samples
+        sample = Sample(packet.payload, packet.duration_samples)
+        payload = fragment_box(self._next(), SOUND_TRACK, time, [sample])
+        return Fragment(payload, True, True, time / RATE_HZ)
+
+    def _flush(self, until: int) -> Fragment | None:
+        if self._pending is None:
+            return None
+        time, payload, keyframe = self._pending
+        self._pending = None
+        sample = Sample(payload, max(1, until - time), keyframe)
+        fragment = fragment_box(self._next(), VIDEO_TRACK, time, [sample])
+        return Fragment(fragment, keyframe, False, time / VIDEO_HZ)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence

@@ -1,0 +1,300 @@
+"""WebRTC viewers: encoded packets pass through, a microphone comes back.
+
+aiortc packs an `av.Packet` that a track returns into RTP as it is; nothing is encoded
+here a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+import av
+import numpy as np
+from aiortc import (
+    MediaStreamTrack,
+    RTCConfiguration,
+    RTCIceServer,
+    RTCPeerConnection,
+    RTCRtpSender,
+    RTCSessionDescription,
+)
+from aiortc.mediastreams import MediaStreamError
+from aiortc.rtp import RtcpSrPacket
+from numpy.typing import NDArray
+
+from gateway import metrics
+from gateway.playout.pacing import RATE_HZ, VIDEO_HZ, VIDEO_TIME_BASE
+from gateway.playout.pictures import ReleasedPicture
+from gateway.playout.sinks.aiortc_private import MediaClock, TrackReports
+from gateway.talk.microphone import MicPackets, MicSound
+from visavis.serving.errors import InvalidInputError
+from visavis.wire.media import VideoCodec
+
+log = logging.getLogger(__name__)
+
+Role = Literal["speaker", "viewer"]
+
+MIC_PACKET_MS = 10
+CONNECT_TIMEOUT_S = 20.0
+# Half a second waits for a slow connection, then it loses up to the next key frame.
+SOUND_LIMIT = 25
+PICTURE_LIMIT = 25
+
+_MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
+
+
+class PassTrack(MediaStreamTrack):
+    """Hands encoded packets to the RTP sender; bounded, and whole up to the next key frame."""
+
+    def __init__(self, kind: Literal["audio", "video"], on_drop: Callable[[], None]) -> None:
+        super().__init__()
+        self.kind = kind
+        self.dropped = 0
+        self._on_drop = on_drop
+        self._needs_keyframe = kind == "video"
+        self._limit = PICTURE_LIMIT if kind == "video" else SOUND_LIMIT
+        self._packets: deque[Any] = deque()
+        self._arrived = asyncio.Event()
+        self._taken: int | None = None
+        self.left: int | None = None
+        """Media time of the newest packet that has left; None while one may be leaving."""
+
+    def push(self, packet: Any, *, keyframe: bool = True) -> None:
+        """Queue one packet. Never waits."""
+        if self.readyState != "live" or (self._needs_keyframe and not keyframe):
+            return
+        if len(self._packets) >= self._limit:
+            self.dropped += len(self._packets)
+            self._packets.clear()
+            self._needs_keyframe = self.kind == "video"
+            self._on_drop()
+            if self._needs_keyframe and not keyframe:
+                return
+        self._needs_keyframe = False
+        self._packets.append(packet)
+        self._arrived.set()
+
+    def drop_waiting(self) -> None:
+        """What waits is void: a slow connection must not play it after the fact."""
+        self.dropped += len(self._packets)
+        self._packets.clear()
+
+    async def recv(self) -> Any:
+        """Next packet, once there is one; the one before has left."""
+        self.left = self._taken
+        while not self._packets:
+            if self.readyState != "live":
+                raise MediaStreamError
+            self._arrived.clear()
+            await self._arrived.wait()
+        packet = self._packets.popleft()
+        self.left, self._taken = None, packet.pts
+        return packet
+
+    def stop(self) -> None:
+        super().stop()
+        self._arrived.set()
+
+
+class Peer:
+    """One browser's connection to a session.
+
+    on_mic: gets the speaker's sound, [N] int16 at 16 kHz.
+    on_keyframe: the browser has lost the picture, or is new.
+    on_closed: the connection is gone; called once.
+    """
+
+    def __init__(
+        self,
+        peer_id: str,
+        role: Role,
+        *,
+        ice_servers: list[str],
+        on_mic: Callable[[NDArray[np.int16]], None],
+        on_keyframe: Callable[[VideoCodec], None],
+        on_closed: Callable[[Peer], None],
+    ) -> None:
+        self.id = peer_id
+        self.role = role
+        self.codec = VideoCodec.H264
+        self._on_mic = on_mic
+        self._on_keyframe = on_keyframe
+        self._on_closed = on_closed
+        self._sound = PassTrack("audio", self._dropped)
+        self._pictures = PassTrack("video", self._lost_picture)
+        # Without this, aiortc would ask a public STUN server.
+        servers = [RTCIceServer(url) for url in ice_servers]
+        self._pc = RTCPeerConnection(RTCConfiguration(iceServers=servers))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        return str(self._pc.connectionState) == "connected"
+
+    async def answer(self, sdp: str, kind: str) -> tuple[str, str]:
+        """SDP and type that answer a browser's offer. Raises InvalidInputError."""
+        if kind != "offer":
+            raise InvalidInputError(f"type: {kind[:20]!r} is not 'offer'")
+        if not re.search(r"^m=audio ", sdp, re.M) or not re.search(r"^m=video ", sdp, re.M):
+            raise InvalidInputError("sdp: the offer needs one audio and one video section")
+        self._add_tracks()
+        self._pc.on("connectionstatechange", self._state_changed)
+        self._pc.on("track", self._track_arrived)
+        try:
+            await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
+            await self._pc.setLocalDescription(await self._pc.createAnswer())
+        except Exception as error:  # aiortc raises whatever its parser met
+            await self.close()
+            raise InvalidInputError(f"sdp: not an offer that can be answered: {error}") from error
+        local = self._pc.localDescription
+        self.codec = negotiated_codec(local.sdp)
+        self._start(self._give_up())
+        wanted = asking_for_short_packets(local.sdp) if self.role == "speaker" else local.sdp
+        return wanted, local.type
+
+    def push_sound(self, packet: Any) -> None:
+        """One Opus packet in session media time."""
+        if self.connected:
+            self._sound.push(packet)
+
+    def silence(self) -> None:
+        """The voice was cut off: sound that has not gone out yet must not."""
+        self._sound.drop_waiting()
+
+    def push_picture(self, released: ReleasedPicture) -> None:
+        """Queue a picture, if it is in this viewer's codec."""
+        if released.picture.codec is not self.codec or not self.connected:
+            return
+        packet: Any = av.Packet(released.picture.payload)
+        packet.pts = released.time
+        packet.time_base = VIDEO_TIME_BASE
+        self._pictures.push(packet, keyframe=released.picture.keyframe)
+
+    async def close(self) -> None:
+        """Close the connection and end all tasks of it. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._sound.stop()
+        self._pictures.stop()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        await self._pc.close()
+        self._on_closed(self)
+
+    # ------------------------------------------------------------ inside
+
+    def _add_tracks(self) -> None:
+        clock = MediaClock()
+        for track, rate_hz in ((self._sound, RATE_HZ), (self._pictures, VIDEO_HZ)):
+            sender = self._pc.addTrack(track)
+            report_media_time(sender, track, TrackReports(clock, rate_hz))
+            if track.kind == "video":
+                # aiortc keeps a loss report from the browser to itself, where it would
+                # force its own encoder; ours sits in the face service.
+                sender._send_keyframe = self._lost_picture  # type: ignore[method-assign]
+        for transceiver in self._pc.getTransceivers():
+            receives = self.role == "speaker" and transceiver.kind == "audio"
+            transceiver.direction = "sendrecv" if receives else "sendonly"
+            if transceiver.kind == "video":
+                transceiver.setCodecPreferences(_preferred_codecs())
+            elif receives:
+                _listen_at_once(transceiver.receiver)
+
+    def _lost_picture(self) -> None:
+        self._on_keyframe(self.codec)
+
+    def _dropped(self) -> None:
+        metrics.viewer_drops.labels("webrtc").inc()
+
+    def _track_arrived(self, track: Any) -> None:
+        if track.kind == "audio" and self.role == "speaker":
+            self._start(self._listen(track))
+
+    async def _state_changed(self) -> None:
+        state = self._pc.connectionState
+        if state == "connected":
+            self._on_keyframe(self.codec)
+        elif state in ("failed", "closed"):
+            await self.close()
+
+    async def _give_up(self) -> None:
+        await asyncio.sleep(CONNECT_TIMEOUT_S)
+        if not self.connected:
+            log.info("peer %s did not connect within %g s", self.id, CONNECT_TIMEOUT_S)
+            await self.close()
+
+    async def _listen(self, track: Any) -> None:
+        sound = MicSound()
+        try:
+            while True:
+                for pcm in sound.push(await track.recv()):
+                    self._on_mic(pcm)
+        except MediaStreamError:
+            log.debug("peer %s: the microphone ended", self.id)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work, name=f"peer-{self.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _listen_at_once(receiver: Any) -> None:
+    """Hand the microphone's packets on as they come, where aiortc holds 80 ms of them back."""
+    name = "_RTCRtpReceiver__jitter_buffer"
+    if hasattr(receiver, name):
+        setattr(receiver, name, MicPackets())
+
+
+def report_media_time(sender: RTCRtpSender, track: PassTrack, reports: TrackReports) -> None:
+    """Correct the sender's reports on their way out."""
+    send = sender._send_rtcp
+
+    async def send_corrected(packets: list[Any]) -> None:
+        told = [p for p in packets if isinstance(p, RtcpSrPacket)]
+        if all(reports.correct(p.sender_info, track.left) for p in told):
+            await send(packets)
+
+    sender._send_rtcp = send_corrected  # type: ignore[method-assign]
+
+
+def _preferred_codecs() -> list[Any]:
+    """H.264 first (one encode serves the mp4 path too), then VP8, each with its rtx."""
+    known = RTCRtpSender.getCapabilities("video").codecs
+
+    def rank(codec: Any) -> int:
+        name = codec.mimeType.lower()
+        return {"video/h264": 0, "video/vp8": 1}.get(name, 2)
+
+    return sorted((c for c in known if rank(c) < 2 or c.mimeType.endswith("rtx")), key=rank)
+
+
+def asking_for_short_packets(sdp: str) -> str:
+    """An answer that has the browser send its microphone in packets of MIC_PACKET_MS.
+
+    What is said at the beginning of a packet waits for its end: 20 ms is usual for listening.
+    """
+    before, section, rest = sdp.partition("m=audio ")
+    sound, following, others = rest.partition("\r\nm=")
+    wish = f"\r\na=ptime:{MIC_PACKET_MS}"
+    return before + section + sound.removesuffix("\r\n") + wish + (following or "\r\n") + others
+
+
+def negotiated_codec(sdp: str) -> VideoCodec:
+    """Codec of the first payload type of the video section. Raises InvalidInputError."""
+    section = sdp.partition("m=video ")[2].partition("\nm=")[0]
+    if section:
+        payload_type = section.split()[2]
+        found = re.search(rf"^a=rtpmap:{payload_type} ([^/\s]+)/", section, re.M)
+        codec = _MIME_TYPES.get(f"video/{found[1].lower()}") if found else None
+        if codec is not None:
+            return codec
+    raise InvalidInputError("sdp: neither H264 nor VP8 is offered for the video")

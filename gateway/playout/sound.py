@@ -1,0 +1,161 @@
+"""Sound encoders: Opus for WebRTC, AAC for mp4; and the way from a voice's rate to 48 kHz."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import av
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from gateway.playout.pacing import RATE_HZ, SOUND_TIME_BASE
+
+AAC_FRAME_SAMPLES = 1024
+OPUS_BIT_RATE = 32_000
+AAC_BIT_RATE = 96_000
+# By then an encoder has settled on silence, whatever it heard before.
+_SETTLED_PACKETS = 10
+
+
+class VoiceResampler:
+    """One turn's voice at 48 kHz, whatever rate it comes in; holes become silence."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        self.sample_rate_hz = sample_rate_hz
+        self.missing_samples = 0
+        self._expected = 0
+        self._stream = (
+            None
+            if sample_rate_hz == RATE_HZ
+            else soxr.ResampleStream(sample_rate_hz, RATE_HZ, 1, dtype="int16", quality="HQ")
+        )
+
+    def push(self, pts: int, pcm: NDArray[np.int16], *, last: bool = False) -> NDArray[np.int16]:
+        """Samples at 48 kHz that are known so far. pcm: [N] int16 at the voice's rate.
+
+        pts: where `pcm` begins, in samples of the turn's voice. What is missing before
+        it is filled with silence (a second at most), what was heard already is cut off.
+        """
+        end = pts + len(pcm)
+        hole = min(pts - self._expected, self.sample_rate_hz)
+        if hole > 0:
+            self.missing_samples += hole
+            pcm = np.concatenate([np.zeros(hole, np.int16), pcm])
+        elif hole < 0:
+            pcm = pcm[-hole:]
+        self._expected = max(self._expected, end)
+        if self._stream is None:
+            return pcm
+        resampled = self._stream.resample_chunk(np.ascontiguousarray(pcm), last=last)
+        return cast(NDArray[np.int16], resampled)
+
+
+@dataclass(frozen=True, slots=True)
+class AacPacket:
+    """time_samples: session media time of its first sample, the encoder's delay included."""
+
+    payload: bytes
+    time_samples: int
+    duration_samples: int
+
+
+class AacEncoder:
+    """AAC-LC, mono, 48 kHz, for sound that begins at `start_samples` and has no gaps."""
+
+    PRIMING_SAMPLES = AAC_FRAME_SAMPLES
+    """The first packet starts so much before the first sample."""
+
+    def __init__(self, start_samples: int) -> None:
+        self._codec = av.CodecContext.create("aac", "w")
+        self._codec.sample_rate = RATE_HZ
+        self._codec.layout = "mono"
+        self._codec.format = "fltp"
+        self._codec.bit_rate = AAC_BIT_RATE
+        # A third of the work, for a difference that speech does not show.
+        self._codec.options = {"aac_coder": "fast"}
+        # A pool of threads for one voice would outlast its session until it is collected.
+        self._codec.thread_count = 1
+        self._codec.time_base = SOUND_TIME_BASE
+        self._codec.open()
+        self._start = start_samples
+        self._encoded = 0
+        self._waiting = np.zeros(0, np.float32)
+
+    @property
+    def config(self) -> bytes:
+        """AudioSpecificConfig of the stream."""
+        return bytes(self._codec.extradata or b"")[:2]
+
+    def encode(self, pcm: NDArray[np.int16]) -> list[AacPacket]:
+        """pcm: [N] int16, any N."""
+        self._waiting = np.concatenate([self._waiting, pcm.astype(np.float32) / 32768])
+        packets: list[AacPacket] = []
+        while len(self._waiting) >= AAC_FRAME_SAMPLES:
+            packets += self._push(self._waiting[:AAC_FRAME_SAMPLES])
+            self._waiting = self._waiting[AAC_FRAME_SAMPLES:]
+        return packets
+
+    def finish(self) -> list[AacPacket]:
+        """The rest. The encoder cannot be used afterwards."""
+        packets = self._push(self._waiting) if len(self._waiting) else []
+        return packets + self._collect(None)
+
+    def _push(self, samples: NDArray[np.float32]) -> list[AacPacket]:
+        frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+        frame.sample_rate = RATE_HZ
+        frame.pts = self._encoded
+        frame.time_base = SOUND_TIME_BASE
+        self._encoded += len(samples)
+        return self._collect(frame)
+
+    def _collect(self, frame: av.AudioFrame | None) -> list[AacPacket]:
+        return [
+            AacPacket(bytes(p), self._start + (p.pts or 0), p.duration or AAC_FRAME_SAMPLES)
+            for p in self._codec.encode(frame)
+        ]
+
+
+class OpusEncoder:
+    """Opus, mono, 20 ms a packet: encoded once for all listeners.
+
+    Nobody speaks most of the time, and digital silence is always the same: after 200 ms of it
+    its packet is sent again instead of being made anew.
+    """
+
+    def __init__(self) -> None:
+        self._codec = av.CodecContext.create("libopus", "w")
+        self._codec.sample_rate = RATE_HZ
+        self._codec.layout = "mono"
+        self._codec.format = "s16"
+        self._codec.bit_rate = OPUS_BIT_RATE
+        self._codec.time_base = SOUND_TIME_BASE
+        self._codec.options = {"application": "voip", "compression_level": "5"}
+        self._lookahead: int | None = None
+        self._silent_packets = 0
+        self._silence = b""
+
+    def encode(self, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[Any]]:
+        """pcm: [960] int16. Packets carry session media time."""
+        self._silent_packets = 0 if pcm.any() else self._silent_packets + 1
+        if self._silence and self._silent_packets > _SETTLED_PACKETS:
+            packets: list[av.Packet[Any]] = [av.Packet(self._silence)]
+        else:
+            packets = self._encode(pcm, time_samples)
+            self._silence = bytes(packets[0]) if len(packets) == 1 else b""
+        for packet in packets:
+            # The encoder would count on from what it was given last.
+            packet.pts = packet.dts = time_samples - (self._lookahead or 0)
+            packet.time_base, packet.duration = SOUND_TIME_BASE, len(pcm)
+        return packets
+
+    def _encode(self, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[Any]]:
+        frame = av.AudioFrame.from_ndarray(pcm[None], format="s16", layout="mono")
+        frame.sample_rate = RATE_HZ
+        frame.pts = time_samples
+        frame.time_base = SOUND_TIME_BASE
+        packets = list(self._codec.encode(frame))
+        if self._lookahead is None and packets:
+            self._lookahead = time_samples - (packets[0].pts or 0)
+        return packets

@@ -1,0 +1,119 @@
+"""A session's ends of the bus: what it reads, what it writes, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
+from visavis.serving.errors import BusError
+from visavis.wire.bus import Bus, Subscription
+from visavis.wire.media import Chunk, ClockChunk, PcmChunk, Place, TokenChunk, TurnChunk
+from visavis.wire.subjects import Kind
+
+log = logging.getLogger(__name__)
+
+# Chunks that may wait: seconds of voice and pictures, a whole answer's tokens.
+LIMITS = {Kind.TRANSCRIPT: 64, Kind.TOKENS: 512, Kind.VOICE: 128, Kind.VIDEO: 128}
+OUTBOX_LIMIT = 512
+
+
+class BusFeed:
+    """Subscriptions and publications of one session.
+
+    handlers: what is called with each decoded chunk of a kind.
+    """
+
+    def __init__(self, bus: Bus, session: str, handlers: dict[Kind, Callable[[Any], None]]) -> None:
+        self.dropped = 0
+        self._bus = bus
+        self._session = session
+        self._handlers = handlers
+        self._stack = AsyncExitStack()
+        self._subscriptions: list[Subscription] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        """They end only by a fault of ours."""
+        self._outbox: asyncio.Queue[tuple[Kind, Chunk]] = asyncio.Queue(OUTBOX_LIMIT)
+        self._mic_seq = 0
+        self._clock_seq = 0
+        self._connected = True
+
+    def newly_lost(self) -> bool:
+        """Whether the bus has gone since this was last asked."""
+        was_connected, self._connected = self._connected, self._bus.connected
+        return was_connected and not self._connected
+
+    async def open(self) -> None:
+        """Subscribe. Raises BusError."""
+        for kind, handler in self._handlers.items():
+            subscription = self._bus.subscribe(self._session, kind, limit=LIMITS[kind])
+            await self._stack.enter_async_context(subscription)
+            self._subscriptions.append(subscription)
+            self.tasks.append(asyncio.create_task(_pump(subscription, handler)))
+        self.tasks.append(asyncio.create_task(self._write()))
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self._stack.aclose()
+
+    def announce(self, turn: int, reason: str, *, held: bool = False, style: str = "") -> None:
+        """Make `turn` the epoch; what waits of older turns is dropped unread.
+
+        style: of this turn alone.
+        """
+        for subscription in self._subscriptions:
+            subscription.advance(turn)
+        self._put(Kind.TURN, TurnChunk(Place(self._session, turn, 0, 0), reason, held, style))
+        self._clock_seq = 0
+
+    def mic(self, pts: int, pcm: NDArray[np.int16]) -> None:
+        """Microphone sound. pcm: [N] int16 at 16 kHz, at most one second."""
+        place = Place(self._session, 0, self._mic_seq, pts)
+        self._mic_seq += 1
+        self._put(Kind.MIC, PcmChunk(place, MIC_RATE_HZ, pcm))
+
+    def clock(
+        self, turn: int, played_samples: int, sample_rate_hz: int, *, paused: bool = False
+    ) -> None:
+        """So much of the turn's voice has been heard, and it goes on or stands still."""
+        place = Place(self._session, turn, self._clock_seq, played_samples)
+        self._clock_seq += 1
+        self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused))
+
+    def answer(self, turn: int, text: str) -> None:
+        """A whole answer that needs no language model: it goes where that one's tokens go."""
+        place = Place(self._session, turn, 0, 0, last=True)
+        self._put(Kind.TOKENS, TokenChunk(place, text))
+
+    def opener(self, turn: int, text: str) -> None:
+        """Have `text` said before the turn's answer, if that is not being said yet."""
+        self._put(Kind.OPENER, TokenChunk(Place(self._session, turn, 0, 0), text))
+
+    def _put(self, kind: Kind, chunk: Chunk) -> None:
+        try:
+            self._outbox.put_nowait((kind, chunk))
+        except asyncio.QueueFull:
+            # The bus has been away for seconds: fresh chunks matter, these do not.
+            self.dropped += 1
+
+    async def _write(self) -> None:
+        while True:
+            kind, chunk = await self._outbox.get()
+            try:
+                await self._bus.publish(kind, chunk)
+            except BusError as error:
+                self.dropped += 1
+                log.warning("publish: %s", error)
+
+
+async def _pump(subscription: Subscription, handler: Callable[[Any], None]) -> None:
+    async for chunk in subscription:
+        handler(chunk)

@@ -1,0 +1,111 @@
+"""Voices and avatars, as the tts and face services list them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc.aio
+
+from gateway.stages.registry import Registry
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    AtCapacityError,
+    InvalidInputError,
+    OutOfOrderError,
+    StageLostError,
+    UnknownNameError,
+    VisavisError,
+)
+from visavis.v1 import face_pb2, tts_pb2
+
+CALL_TIMEOUT_S = 5.0
+CREATE_TIMEOUT_S = 60.0
+
+_ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidInputError,
+    grpc.StatusCode.NOT_FOUND: UnknownNameError,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyExistsError,
+    grpc.StatusCode.FAILED_PRECONDITION: OutOfOrderError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: AtCapacityError,
+}
+
+
+class Catalog:
+    """Asks any replica that answers: all of a service list the same."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def voices(self, language: str = "") -> Sequence[tts_pb2.Voice]:
+        """Raises StageLostError where no tts runs."""
+        request = tts_pb2.ListVoicesRequest(language=language)
+        answer: tts_pb2.ListVoicesResponse = await self._call("tts", "ListVoices", request)
+        return answer.voices
+
+    async def avatars(self) -> Sequence[face_pb2.Avatar]:
+        """Raises StageLostError where no face runs."""
+        answer: face_pb2.ListAvatarsResponse = await self._call(
+            "face", "ListAvatars", face_pb2.ListAvatarsRequest()
+        )
+        return answer.avatars
+
+    async def portrait(self, name: str) -> bytes:
+        """JPEG. Raises UnknownNameError."""
+        for avatar in await self.avatars():
+            if avatar.name == name:
+                return avatar.portrait_jpeg
+        raise UnknownNameError(f"avatar: there is no {name[:64]!r}")
+
+    async def create_avatar(self, name: str, image: bytes) -> face_pb2.Avatar:
+        """Raises InvalidInputError with the reason why a picture will not do."""
+        request = face_pb2.CreateAvatarRequest(name=name, image=image)
+        avatar: face_pb2.Avatar = await self._call(
+            "face", "CreateAvatar", request, timeout_s=CREATE_TIMEOUT_S
+        )
+        return avatar
+
+    async def delete_avatar(self, name: str) -> None:
+        """Raises UnknownNameError, OutOfOrderError for one that ships with the product."""
+        await self._call("face", "DeleteAvatar", face_pb2.DeleteAvatarRequest(name=name))
+
+    async def check_voice(self, name: str) -> None:
+        """Raises UnknownNameError that lists what exists."""
+        if name:
+            _known("voice", name, [v.name for v in await self.voices()])
+
+    def check_language(self, tag: str) -> None:
+        """Raises UnknownNameError unless it is both understood and spoken."""
+        language = tag.split("-")[0].lower()
+        for service in ("asr", "tts"):
+            replicas = self._registry.replicas(service)
+            known = {name for s in replicas if s.status for name in s.status.languages}
+            if known:  # else none is there that could be asked, and the leases will tell
+                _known("language", language, sorted(known))
+
+    async def check_avatar(self, name: str) -> None:
+        """Raises UnknownNameError that lists what exists."""
+        if name:
+            _known("avatar", name, [a.name for a in await self.avatars()])
+
+    async def _call(
+        self, service: str, method: str, request: Any, *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> Any:
+        replicas = [s for s in self._registry.replicas(service) if s.healthy]
+        if not replicas:
+            await self._registry.refresh()
+            replicas = [s for s in self._registry.replicas(service) if s.healthy]
+        if not replicas:
+            raise StageLostError(f"{service}: no replica is running")
+        stub = self._registry.stub(replicas[0].replica)
+        try:
+            return await getattr(stub, method)(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            kind = _ERRORS.get(error.code(), StageLostError)
+            raise kind(error.details() or f"{service}: {error.code().name}") from None
+
+
+def _known(what: str, name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        known = ", ".join(sorted(names)) or "none"
+        raise UnknownNameError(f"{what}: there is no {name[:64]!r}; known are {known}")

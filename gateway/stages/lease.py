@@ -1,0 +1,216 @@
+"""One session's lease on one stage: an Attach stream that comes back when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from gateway import metrics
+from gateway.stages.registry import Registry
+from visavis.serving.discovery import Replica
+from visavis.serving.errors import (
+    AtCapacityError,
+    InvalidInputError,
+    StageLostError,
+    UnknownNameError,
+    VisavisError,
+)
+from visavis.v1 import control_pb2
+
+log = logging.getLogger(__name__)
+
+READY_TIMEOUT_S = 5.0
+BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+# How long a request waits for a stage that is coming back.
+RETURN_TIMEOUT_S = 2.0
+
+# The session asked for what does not exist: no fault of the replica.
+_REQUEST_ERRORS = (InvalidInputError, UnknownNameError)
+
+
+class LeaseListener(Protocol):
+    """Whom a lease tells what happens."""
+
+    def stage_event(self, service: str, event: control_pb2.AttachEvent) -> None: ...
+
+    def stage_lost(self, service: str, message: str) -> None: ...
+
+    def stage_ready(self, service: str) -> None:
+        """Attached; called again after each loss."""
+
+
+class StageLease:
+    """Holds a slot of one service for one session.
+
+    config: makes the first message of the stream, with the options of the moment.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        registry: Registry,
+        config: Callable[[], Any],
+        listener: LeaseListener,
+    ) -> None:
+        self.service = service
+        self._registry = registry
+        self._config = config
+        self._listener = listener
+        self._ready = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._call: Any = None
+        self._replica: Replica | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._restarting = False
+
+    @property
+    def instance(self) -> str | None:
+        """Replica that serves the session; None while there is none."""
+        return self._replica.instance if self._replica and self._ready.is_set() else None
+
+    async def open(self) -> None:
+        """Attach. Raises AtCapacityError, InvalidInputError, UnknownNameError or StageLostError."""
+        avoid: set[str] = set()
+        last: VisavisError | None = None
+        for _ in range(3):
+            try:
+                await self._attach(frozenset(avoid))
+                break
+            except (AtCapacityError, StageLostError) as error:
+                # The replica may have filled up or died since it was last asked.
+                last = error
+                if self._replica is None or self._replica.instance in avoid:
+                    raise
+                avoid.add(self._replica.instance)
+        else:
+            assert last is not None
+            raise last
+        self._listener.stage_ready(self.service)
+        self._runner = asyncio.create_task(self._run(), name=f"lease-{self.service}")
+
+    async def send(self, request: Any) -> None:
+        """Send a later message of the stream. Raises StageLostError if the stage is away."""
+        try:
+            async with asyncio.timeout(RETURN_TIMEOUT_S):
+                # One at a time, in the order of the calls.
+                async with self._writing:
+                    await self._ready.wait()
+                    await self._call.write(request)
+        except TimeoutError:
+            raise StageLostError("no replica serves the session at the moment") from None
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+            raise StageLostError("the connection to its replica was lost") from error
+
+    def restart(self) -> None:
+        """Attach anew with the options of now, silently."""
+        self._restarting = True
+        if self._call is not None:
+            self._call.cancel()
+
+    async def close(self) -> None:
+        """Give the slot back."""
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.gather(self._runner, return_exceptions=True)
+        if self._replica is not None and self._ready.is_set():
+            self._registry.returned(self._replica)
+        self._ready.clear()
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    async def _attach(self, avoid: frozenset[str] = frozenset()) -> None:
+        self._replica = None
+        self._replica = await self._registry.choose(self.service, avoid=avoid)
+        call = self._registry.stub(self._replica).Attach()
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await call.write(self._config())
+                event = await call.read()
+            if event is grpc.aio.EOF or event.WhichOneof("event") != "ready":
+                raise StageLostError(f"{self.service}: closed the stream before it was ready")
+        except TimeoutError:
+            self._failed(call, "timeout")
+            raise StageLostError(
+                f"{self.service}: not ready within {READY_TIMEOUT_S:g} s"
+            ) from None
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            reason = await _explain(self.service, call, error)
+            self._failed(call, "refused", lost=not isinstance(reason, _REQUEST_ERRORS))
+            raise reason from None
+        except BaseException:
+            self._failed(call, "refused", lost=False)
+            raise
+        metrics.stage_attach.labels(self.service, "ready").inc()
+        self._call = call
+        self._ready.set()
+
+    def _failed(self, call: Any, result: str, *, lost: bool = True) -> None:
+        call.cancel()
+        metrics.stage_attach.labels(self.service, result).inc()
+        if self._replica is not None and lost:
+            self._registry.lost(self._replica)
+
+    async def _run(self) -> None:
+        while True:
+            message = await self._read()
+            self._ready.clear()
+            self._call.cancel()
+            restarting, self._restarting = self._restarting, False
+            if not restarting:
+                metrics.stage_attach.labels(self.service, "lost").inc()
+                if self._replica is not None:
+                    self._registry.lost(self._replica)
+                self._listener.stage_lost(self.service, message)
+            await self._reattach()
+            self._listener.stage_ready(self.service)
+
+    async def _read(self) -> str:
+        """Hand events on until the stream ends; why it did."""
+        try:
+            while True:
+                event = await self._call.read()
+                if event is grpc.aio.EOF:
+                    code = await self._call.code()
+                    details = await self._call.details()
+                    return f"its replica ended the lease: {details or code.name}"
+                self._listener.stage_event(self.service, event)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            return f"its replica was lost: {details}"
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Not this task but the stream was cancelled, by restart().
+            return "restarting"
+
+    async def _reattach(self) -> None:
+        attempt = 0
+        while True:
+            try:
+                await self._attach()
+                return
+            except VisavisError as error:
+                log.warning("attach %s: %s", self.service, error)
+            await asyncio.sleep(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
+            attempt += 1
+
+
+async def _explain(service: str, call: Any, error: BaseException) -> VisavisError:
+    """Our error for the status that ended an Attach stream."""
+    code = error.code() if isinstance(error, grpc.aio.AioRpcError) else await call.code()
+    details = error.details() if isinstance(error, grpc.aio.AioRpcError) else await call.details()
+    text = f"{service}: {details or code.name}"
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return InvalidInputError(text)
+    if code is grpc.StatusCode.NOT_FOUND:
+        return UnknownNameError(text)
+    if code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ALREADY_EXISTS):
+        return AtCapacityError(text)
+    return StageLostError(text)

@@ -1,0 +1,243 @@
+"""Which replicas of each service exist, how loaded they are, how their clocks stand to ours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from visavis.serving.discovery import Replica, discover
+from visavis.serving.errors import AtCapacityError, BusError
+from visavis.serving.runtime import MESSAGE_LIMITS
+from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
+from visavis.wire.bus import Bus
+from visavis.wire.clock import MonotonicClock, clock_id
+from visavis.wire.media import Stamp
+
+# ------------------------------------------------------------ host clocks
+# Where the monotonic clocks of other machines stand against ours.
+#
+# Services on this machine share our clock. The others tell theirs with each status that they
+# give: sent, read there, received. The reading lies between the two, so half of the round trip
+# is the error; of the last readings the quickest counts (the clock filter of NTP, RFC 5905,
+# section 10).
+
+# Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
+_KEPT_READINGS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """What has to be added to a remote clock to have ours, and by how much it may be wrong."""
+
+    offset_s: float
+    error_s: float
+
+
+class HostClocks:
+    """Offsets by clock, as named in stamps. Pure: all times are passed in."""
+
+    def __init__(self, own: int | None = None) -> None:
+        self._own = clock_id() if own is None else own
+        self._readings: dict[int, deque[Offset]] = {}
+
+    def read(self, clock: int, reading_s: float, sent_s: float, received_s: float) -> None:
+        """A clock said `reading_s` between two moments of ours."""
+        if clock in (0, self._own):
+            return
+        middle_s, error_s = (sent_s + received_s) / 2, (received_s - sent_s) / 2
+        readings = self._readings.setdefault(clock, deque(maxlen=_KEPT_READINGS))
+        readings.append(Offset(middle_s - reading_s, error_s))
+
+    def offset(self, clock: int) -> Offset | None:
+        """None where nothing is known of a clock."""
+        if clock == self._own:
+            return Offset(0.0, 0.0)
+        readings = self._readings.get(clock)
+        return min(readings, key=lambda offset: offset.error_s) if readings else None
+
+    def local_s(self, stamp: Stamp) -> float | None:
+        """When a stamp was made, on our clock."""
+        offset = self.offset(stamp.clock)
+        return None if offset is None else stamp.monotonic_ns / 1e9 + offset.offset_s
+
+
+# ------------------------------------------------------------ registry
+# Which replicas of each service exist, how loaded they are, and the channels to them.
+#
+# The one thing that sessions share.
+
+log = logging.getLogger(__name__)
+
+SERVICES = ("asr", "llm", "tts", "face")
+REFRESH_S = 2.0
+STATUS_TIMEOUT_S = 1.0
+
+
+_STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
+    "asr": asr_pb2_grpc.SpeechRecognitionStub,
+    "llm": llm_pb2_grpc.LanguageModelStub,
+    "tts": tts_pb2_grpc.SpeechSynthesisStub,
+    "face": face_pb2_grpc.FaceAnimationStub,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """A replica and what it last said of itself; status None: it did not answer."""
+
+    replica: Replica
+    status: control_pb2.ServiceStatus | None = None
+
+    @property
+    def healthy(self) -> bool:
+        return self.status is not None
+
+    @property
+    def free_slots(self) -> int:
+        return self.status.free_slots if self.status is not None else 0
+
+
+class Registry:
+    """Keeps an eye on all replicas. `start` it, `close` it."""
+
+    def __init__(self, bus: Bus, *, refresh_s: float = REFRESH_S) -> None:
+        self._bus = bus
+        self._refresh_s = refresh_s
+        self._states: dict[str, ReplicaState] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._refreshing = asyncio.Lock()
+        self._clock = MonotonicClock()
+        self.clocks = HostClocks()
+        """Where the replicas' clocks stand against ours."""
+
+    async def start(self) -> None:
+        await self.refresh()
+        self._watch = asyncio.create_task(self._keep_watching(), name="registry")
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+    def replicas(self, service: str | None = None) -> list[ReplicaState]:
+        """Those known now, of one service or of all."""
+        return [s for s in self._states.values() if service in (None, s.replica.service)]
+
+    async def choose(self, service: str, *, avoid: frozenset[str] = frozenset()) -> Replica:
+        """The least loaded replica with a free slot, instances in `avoid` last of all.
+
+        Raises AtCapacityError where there is none.
+        """
+        candidates = self._candidates(service)
+        if not candidates:
+            await self.refresh()
+            candidates = self._candidates(service)
+        if not candidates:
+            known = len(self.replicas(service))
+            raise AtCapacityError(
+                f"{service}: no free slot on any of its {known} replicas; try again later"
+                if known
+                else f"{service}: no replica is running"
+            )
+        best = min(candidates, key=lambda s: (s.replica.instance in avoid, -s.free_slots))
+        self._count_slots(best, -1)
+        return best.replica
+
+    def returned(self, replica: Replica) -> None:
+        """A lease on this replica was given back."""
+        state = self._states.get(replica.instance)
+        if state is not None and state.status is not None:
+            self._count_slots(state, +1)
+
+    def stub(self, replica: Replica) -> Any:
+        """gRPC stub of the replica's service, on a channel that all sessions share."""
+        channel = self._channels.get(replica.grpc_address)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(
+                replica.grpc_address,
+                options=[
+                    *MESSAGE_LIMITS,
+                    ("grpc.initial_reconnect_backoff_ms", 100),
+                    ("grpc.min_reconnect_backoff_ms", 100),
+                    ("grpc.max_reconnect_backoff_ms", 2000),
+                ],
+            )
+            self._channels[replica.grpc_address] = channel
+        return _STUBS[replica.service](channel)
+
+    def lost(self, replica: Replica) -> None:
+        """A lease on this replica died: it is not chosen before it answers again."""
+        state = self._states.get(replica.instance)
+        if state is not None:
+            self._states[replica.instance] = replace(state, status=None)
+
+    async def refresh(self) -> None:
+        """Ask the bus who is there, and each one how loaded it is."""
+        async with self._refreshing:
+            try:
+                found = {r.instance: r for r in await discover(self._bus.client)}
+            except BusError as error:
+                log.warning("registry: %s", error)
+                return
+            # A replica too busy to be found in time, or behind a bus that is restarting, is
+            # still there if it answers itself.
+            known = {r.replica.instance: r.replica for r in self._states.values()}
+            asked = list((known | found).values())
+            statuses = await asyncio.gather(*(self._status(r) for r in asked))
+            self._states = {
+                r.instance: ReplicaState(r, status)
+                for r, status in zip(asked, statuses, strict=True)
+                if status is not None or r.instance in found
+            }
+        await self._close_unused()
+
+    def _candidates(self, service: str) -> list[ReplicaState]:
+        return [s for s in self.replicas(service) if s.free_slots > 0]
+
+    def _count_slots(self, state: ReplicaState, change: int) -> None:
+        """Estimate free slots until the replica tells them itself."""
+        assert state.status is not None
+        status = control_pb2.ServiceStatus()
+        status.CopyFrom(state.status)
+        status.free_slots = min(status.slots, max(0, status.free_slots + change))
+        self._states[state.replica.instance] = replace(state, status=status)
+
+    async def _status(self, replica: Replica) -> control_pb2.ServiceStatus | None:
+        if replica.service not in _STUBS:
+            return None
+        sent_s = self._clock.now()
+        try:
+            answer = await self.stub(replica).GetStatus(
+                control_pb2.GetStatusRequest(), timeout=STATUS_TIMEOUT_S
+            )
+        except grpc.aio.AioRpcError as error:
+            log.warning("registry: %s: %s", replica.instance, error.details())
+            return None
+        inner = getattr(answer, "service", answer)
+        status: control_pb2.ServiceStatus = (
+            inner if isinstance(inner, control_pb2.ServiceStatus) else answer
+        )
+        reading_s = status.clock.monotonic_ns / 1e9
+        self.clocks.read(status.clock.clock, reading_s, sent_s, self._clock.now())
+        return status
+
+    async def _close_unused(self) -> None:
+        used = {s.replica.grpc_address for s in self._states.values()}
+        for address in [a for a in self._channels if a not in used]:
+            await self._channels.pop(address).close()
+
+    async def _keep_watching(self) -> None:
+        while True:
+            await asyncio.sleep(self._refresh_s)
+            await self.refresh()

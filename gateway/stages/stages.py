@@ -1,0 +1,237 @@
+"""A session's four leases, and what is said to each stage. Protobuf of the stages stops here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from gateway.api.events import ServerEvent, SessionEvent
+from gateway.ledger.records import Records
+from gateway.playout.playout import Playout
+from gateway.settings import GatewaySettings
+from gateway.stages.incoming import Notices
+from gateway.stages.lease import LeaseListener, StageLease
+from gateway.stages.registry import SERVICES, Registry
+from gateway.talk.actions import Action, ConfirmTurn, Message
+from gateway.talk.conversation import Conversation
+from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
+from gateway.talk.speculation import WasteMeter
+from visavis.serving.errors import VisavisError
+from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
+from visavis.wire.clock import Clock
+from visavis.wire.media import VideoCodec
+
+# ------------------------------------------------------------ stages
+
+_ROLES = {
+    "system": llm_pb2.Message.SYSTEM,
+    "user": llm_pb2.Message.USER,
+    "assistant": llm_pb2.Message.ASSISTANT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a session can be told; empty voice, avatar: the service's choice."""
+
+    language: str = "en"
+    voice: str = ""
+    avatar: str = ""
+    speed: float = 1.0
+    style: str = ""
+
+    def event(self, session: str) -> SessionEvent:
+        """As listeners of `session` are told."""
+        return SessionEvent(id=session, **asdict(self))
+
+
+class Stages:
+    """asr, llm, tts and face of one session."""
+
+    def __init__(
+        self,
+        session: str,
+        options: Options,
+        registry: Registry,
+        listener: LeaseListener,
+        settings: GatewaySettings,
+    ) -> None:
+        self._session = session
+        self._options = options
+        self._settings = settings
+        self._face_stale = False
+        self._codecs: tuple[VideoCodec, ...] = (VideoCodec.H264,)
+        configs = {
+            "asr": self._asr_config,
+            "llm": self._llm_config,
+            "tts": self._tts_config,
+            "face": self._face_config,
+        }
+        self._leases = {s: StageLease(s, registry, configs[s], listener) for s in SERVICES}
+
+    @property
+    def instances(self) -> dict[str, str | None]:
+        """Replica that serves each stage."""
+        return {name: lease.instance for name, lease in self._leases.items()}
+
+    async def open(self) -> None:
+        """Attach to all four, or to none and raise the first error."""
+        results = await asyncio.gather(
+            *(lease.open() for lease in self._leases.values()), return_exceptions=True
+        )
+        errors = [r for r in results if isinstance(r, BaseException)]
+        if errors:
+            await self.close()
+            raise next((e for e in errors if isinstance(e, VisavisError)), errors[0])
+
+    async def close(self) -> None:
+        """Give all slots back."""
+        await asyncio.gather(*(lease.close() for lease in self._leases.values()))
+
+    async def begin_answer(self, turn: int, messages: Iterable[Message]) -> None:
+        """Let the language model answer. Raises StageLostError."""
+        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages))
+        await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
+
+    async def read_ahead(self, messages: Iterable[Message]) -> None:
+        """Let the language model read a question that is not complete. Raises StageLostError."""
+        read = llm_pb2.ReadAhead(request=self._request(messages))
+        await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
+
+    async def update(self, options: Options) -> None:
+        """Tell asr and tts; the face is changed by `refresh_face`. Raises StageLostError."""
+        before, self._options = self._options, options
+        self._face_stale = self._face_stale or options.avatar != before.avatar
+        if options.language != before.language:
+            await self._leases["asr"].send(asr_pb2.AsrAttachRequest(language=options.language))
+        if replace(options, avatar=before.avatar) != before:
+            synthesis = self._synthesis()
+            await self._leases["tts"].send(tts_pb2.TtsAttachRequest(synthesis=synthesis))
+
+    def refresh_face(self) -> None:
+        """Attach to the face anew if the avatar has been changed since."""
+        if self._face_stale:
+            self._face_stale = False
+            self._leases["face"].restart()
+
+    async def request_keyframe(self, codec: VideoCodec) -> None:
+        """A viewer cannot decode before the next key frame. Raises StageLostError."""
+        if codec not in self._codecs:
+            return  # its last viewer has just left
+        request = face_pb2.KeyframeRequest(codec=_codec(codec))
+        await self._leases["face"].send(face_pb2.FaceAttachRequest(keyframe=request))
+
+    async def set_codecs(self, codecs: Iterable[VideoCodec]) -> None:
+        """What the face is to encode. Raises StageLostError."""
+        self._codecs = tuple(codecs)
+        request = face_pb2.SetCodecs(codecs=[_codec(c) for c in self._codecs])
+        await self._leases["face"].send(face_pb2.FaceAttachRequest(codecs=request))
+
+    def _request(self, messages: Iterable[Message]) -> llm_pb2.GenerateRequest:
+        return llm_pb2.GenerateRequest(
+            messages=[llm_pb2.Message(role=_ROLES[m.role], content=m.content) for m in messages],
+            max_tokens=self._settings.max_tokens,
+            temperature=self._settings.temperature,
+        )
+
+    # ------------------------------------------------------------ first messages
+
+    def _asr_config(self) -> asr_pb2.AsrAttachRequest:
+        recognition = asr_pb2.RecognitionConfig(
+            sample_rate_hz=MIC_RATE_HZ, language=self._options.language, interim_results=True
+        )
+        config = asr_pb2.AsrAttachConfig(session=self._session, recognition=recognition)
+        return asr_pb2.AsrAttachRequest(config=config)
+
+    def _llm_config(self) -> llm_pb2.LlmAttachRequest:
+        return llm_pb2.LlmAttachRequest(config=llm_pb2.LlmAttachConfig(session=self._session))
+
+    def _tts_config(self) -> tts_pb2.TtsAttachRequest:
+        config = tts_pb2.TtsAttachConfig(session=self._session, synthesis=self._synthesis())
+        return tts_pb2.TtsAttachRequest(config=config)
+
+    def _face_config(self) -> face_pb2.FaceAttachRequest:
+        face = face_pb2.FaceConfig(
+            avatar=self._options.avatar, codecs=[_codec(c) for c in self._codecs]
+        )
+        config = face_pb2.FaceAttachConfig(session=self._session, face=face)
+        return face_pb2.FaceAttachRequest(config=config)
+
+    def _synthesis(self) -> tts_pb2.SynthesisConfig:
+        options = self._options
+        return tts_pb2.SynthesisConfig(
+            language=options.language,
+            voice=options.voice,
+            speed=options.speed,
+            style=options.style,
+        )
+
+
+def _codec(codec: VideoCodec) -> Any:
+    """Enum value as the generated code's annotations want it."""
+    return int(codec)
+
+
+# ------------------------------------------------------------ stage news
+# What a session's stages tell over their leases: turns that end or fail, replicas that go.
+
+log = logging.getLogger(__name__)
+
+
+class StageNews:
+    """Listens to the leases of one session. perform: carries out what follows; emit: tells it."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        playout: Playout,
+        records: Records,
+        clock: Clock,
+        perform: Callable[[Sequence[Action]], None],
+        emit: Callable[[ServerEvent], None],
+    ) -> None:
+        self._conversation = conversation
+        self._playout = playout
+        self._records = records
+        self._clock = clock
+        self._perform = perform
+        self._emit = emit
+        self._waste, self._notices = WasteMeter(), Notices()
+
+    def stage_event(self, service: str, event: control_pb2.AttachEvent) -> None:
+        """An event of a lease."""
+        kind = event.WhichOneof("event")
+        if kind == "turn_failed":
+            failed, code = event.turn_failed, event.turn_failed.code.lower()
+            told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
+            self._perform(told)
+        elif kind == "turn_notice":
+            for warning in self._notices.add(event.turn_notice, self._conversation.turn):
+                self._emit(warning)
+        elif kind == "turn_finished":
+            finished = event.turn_finished
+            self._records.reported(finished.turn, service, finished.seconds)
+            if service == "llm":
+                self._waste.generated(finished.turn, finished.produced)
+
+    def stage_lost(self, service: str, message: str) -> None:
+        """A replica is gone; its lease is looking for another."""
+        log.warning("%s: %s", service, message)
+        if service == "face":
+            self._playout.restart_stream()
+        self._perform(self._conversation.stage_lost(service, message, self._clock.now()))
+
+    def stage_ready(self, service: str) -> None:
+        """A stage is (again) attached."""
+        if service == "face":
+            self._playout.restart_stream()
+
+    def observe(self, action: Action) -> None:
+        """What is decided about turns: counts what was made for nothing, tells what waited."""
+        self._waste.observe(action)
+        if isinstance(action, ConfirmTurn):
+            for warning in self._notices.confirmed(action.turn):
+                self._emit(warning)

@@ -1,0 +1,106 @@
+"""What the turn state machine asks its session to do, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gateway.api.events import ServerEvent
+
+Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome"]
+Role: TypeAlias = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of the conversation that the language model reads."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceTurn:
+    """Make `turn` the epoch everywhere: what is older falls silent and is dropped.
+
+    opens: an answer follows under this number; held until ConfirmTurn where `held`.
+    """
+
+    turn: int
+    reason: Reason
+    opens: bool = False
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAnswer:
+    """Let the language model answer. messages: oldest first, the last is the visitor's."""
+
+    turn: int
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """Let the language model read what the visitor has said so far, to be quicker later."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmTurn:
+    """The visitor has finished: the turn may be heard."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuckTurn:
+    """Somebody may be speaking: the turn's voice goes on, quieter, until that is known."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseTurn:
+    """Somebody speaks: the turn falls silent and keeps what it has."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTurn:
+    """It was no interruption: the turn goes on, after a pause from `at_s` of its voice."""
+
+    turn: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CloseTurn:
+    """The turn is over; nothing more will be counted for it."""
+
+    turn: int
+    outcome: Literal["finished", "interrupted", "failed", "discarded"]
+    voice_s: float = 0.0
+    """Of a discarded one: the voice that was made for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Tell everybody who listens to the session's events."""
+
+    event: ServerEvent
+
+
+Action: TypeAlias = (
+    AnnounceTurn
+    | BeginAnswer
+    | ReadAhead
+    | ConfirmTurn
+    | DuckTurn
+    | PauseTurn
+    | ResumeTurn
+    | CloseTurn
+    | Emit
+)

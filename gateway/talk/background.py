@@ -1,0 +1,48 @@
+"""Tasks on the side of a session: all are ended with it, none fails unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from visavis.serving.errors import VisavisError
+
+log = logging.getLogger(__name__)
+
+
+class Background:
+    """failed: set when a task raised what nobody foresaw; its session is then of no use."""
+
+    def __init__(self) -> None:
+        self.failed = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work` on the side. An error of ours in it is logged and no reason to fail."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """Notice if somebody else's task fails."""
+        task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, VisavisError):
+            log.warning("%s", error)
+        elif error is not None:
+            log.error("a task failed", exc_info=error)
+            self.failed.set()

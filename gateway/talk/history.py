@@ -1,0 +1,175 @@
+"""The conversation as the language model reads it: who the face is, and only what was heard."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.talk.actions import Message
+
+# ------------------------------------------------------------ persona
+# The system message: who the face is, and in which language it answers.
+
+# Small models follow an instruction best in the language that they are to answer in.
+_ANSWER_IN = {
+    "en": "Answer in English.",
+    "zh": "请用简体中文回答。",
+    "de": "Antworte auf Deutsch.",
+    "es": "Responde en español.",
+    "fr": "Réponds en français.",
+    "ja": "日本語で答えてください。",
+    "ko": "한국어로 대답하세요.",
+}
+
+
+def system_message(persona: str, language: str) -> str:
+    """`persona`, and the language of the answers where it is one of those known here.
+
+    Empty for an empty persona: the language model then speaks as its own, which it has read
+    ahead, so that the first answer comes sooner.
+    """
+    if not persona.strip():
+        return ""
+    sentence = _ANSWER_IN.get(language.partition("-")[0].lower(), "")
+    return " ".join(part for part in (persona.strip(), sentence) if part)
+
+
+# ------------------------------------------------------------ heard
+# How much of an answer's text has been heard when it is cut off.
+
+# Seconds that a character takes where the voice has not told yet: about 15 letters or
+# 4.5 Chinese characters a second, as measured on ordinary read speech.
+_LETTER_S = 1 / 15
+_IDEOGRAPH_S = 1 / 4.5
+# The very end of a word can be missing and the word is heard.
+_TOLERANCE_S = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenMark:
+    """Once `at_s` seconds of the voice have been heard, the first `chars` characters have."""
+
+    chars: int
+    at_s: float
+
+
+Marks: TypeAlias = Sequence[SpokenMark]
+
+
+def heard_text(
+    text: str, *, played_s: float, voice_s: float | None = None, marks: Sequence[SpokenMark] = ()
+) -> str:
+    """The beginning of `text` that was audible after `played_s` seconds of its voice.
+
+    voice_s: length of the voice of the whole `text`, None while that is not known.
+    marks: what the voice told, in order; between two of them time is shared out by characters.
+    Cut at a word's end: a word that was heard in part counts as not heard.
+    """
+    if played_s <= 0 or not text:
+        return ""
+    index = _passed(marks, played_s + _TOLERANCE_S)
+    start = marks[index - 1] if index else SpokenMark(0, 0.0)
+    end = SpokenMark(len(text), voice_s) if voice_s else None
+    if index < len(marks):
+        end = marks[index]
+    part = text[start.chars : end.chars if end else None]
+    known_s = end.at_s - start.at_s if end else None
+    reached = _reached(part, played_s - start.at_s, known_s)
+    position = min(len(text), start.chars + reached)
+    if position == len(text):
+        return text
+    while position > start.chars and _within_word(text, position):
+        position -= 1
+    return text[:position].rstrip()
+
+
+def word_start_s(marks: Sequence[SpokenMark], played_s: float) -> float | None:
+    """Where the word begins that is being spoken at `played_s`; None where nobody knows."""
+    index = _passed(marks, played_s)
+    if index == len(marks):
+        return None
+    return marks[index - 1].at_s if index else 0.0
+
+
+def _passed(marks: Sequence[SpokenMark], played_s: float) -> int:
+    """How many of the marks lie behind."""
+    return bisect_right(marks, played_s, key=lambda mark: mark.at_s)
+
+
+def _reached(text: str, played_s: float, voice_s: float | None) -> int:
+    """Characters of `text` that were begun and ended within `played_s`."""
+    costs = [_cost_s(character) for character in text]
+    scale = max(voice_s, 0.0) / sum(costs) if voice_s is not None and costs else 1.0
+    spent_s = 0.0
+    for position, cost in enumerate(costs):
+        spent_s += cost * scale
+        if spent_s > played_s + 1e-6:
+            return position
+    return len(costs)
+
+
+def spoken_s(text: str) -> float:
+    """About how many seconds it takes to say."""
+    return sum(_cost_s(character) for character in text if character.isalnum())
+
+
+def _cost_s(character: str) -> float:
+    return _IDEOGRAPH_S if _is_ideograph(character) else _LETTER_S
+
+
+def _is_ideograph(character: str) -> bool:
+    return "\u3400" <= character <= "\u9fff" or "\U00020000" <= character <= "\U0003ffff"
+
+
+def _within_word(text: str, position: int) -> bool:
+    before, after = text[position - 1], text[position]
+    return not (
+        before.isspace() or after.isspace() or _is_ideograph(before) or _is_ideograph(after)
+    )
+
+
+# ------------------------------------------------------------ history
+# What has been said so far, as the language model reads it: only what was heard counts.
+
+# Older exchanges are beyond any token budget that answers in real time.
+LIMIT = 100
+
+
+class History:
+    """Visitor's and face's utterances in order."""
+
+    def __init__(self, persona: str) -> None:
+        self.persona = persona
+        self._said: deque[Message] = deque(maxlen=LIMIT)
+
+    def visitor(self, text: str) -> None:
+        self._said.append(Message("user", text))
+
+    def face(self, text: str) -> None:
+        if text:
+            self._said.append(Message("assistant", text))
+
+    def forget_unanswered(self) -> None:
+        """Drop what the visitor said last and was not answered."""
+        while self._said and self._said[-1].role == "user":
+            self._said.pop()
+
+    def prompt(self, text: str) -> tuple[Message, ...]:
+        """Messages for an answer to `text`. The history itself does not change.
+
+        Utterances of one side that follow each other become one message: a visitor who
+        goes on before the answer came has asked one longer question.
+        """
+        merged: list[Message] = []
+        for said in (*self._said, Message("user", text)):
+            if merged and merged[-1].role == said.role:
+                said = Message(said.role, f"{merged.pop().content} {said.content}")
+            merged.append(said)
+        while merged[0].role == "assistant":
+            # Its question has fallen out of the window.
+            merged.pop(0)
+        system = [Message("system", self.persona)] if self.persona else []
+        return (*system, *merged)

@@ -1,0 +1,184 @@
+"""A session's microphone: who holds it, when its samples came, and RTP packets as plain sound."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from typing import Any
+
+import av
+import numpy as np
+from aiortc.jitterbuffer import JitterFrame
+from numpy.typing import NDArray
+
+from gateway import metrics
+from visavis.serving.errors import InvalidInputError
+
+# ------------------------------------------------------------ microphone
+# A session's microphone: who holds it, and when each of its samples arrived.
+
+RATE_HZ = 16_000
+CHUNK_LIMIT_BYTES = 2 * RATE_HZ
+"""One second: the most that one message may hold."""
+
+# A speaker that has been silent on the wire for so long has gone.
+STALE_S = 2.0
+# How far a client's sound may run ahead of real time before it is dropped.
+AHEAD_S = 3.0
+# Chunks of 10 ms: a minute.
+_REMEMBERED = 6000
+
+
+class MicrophoneTakenError(Exception):
+    """Another client speaks in this session."""
+
+
+class Microphone:
+    """Bookkeeping of one session's speaker. Pure: time comes as an argument."""
+
+    def __init__(self) -> None:
+        self.dropped_samples = 0
+        self._holder: str | None = None
+        self._heard_at_s = 0.0
+        self._samples = 0
+        self._first_at_s: float | None = None
+        self._arrivals: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
+
+    @property
+    def holder(self) -> str | None:
+        return self._holder
+
+    def take(self, holder: str, now: float) -> str | None:
+        """Make `holder` the speaker; returns the stale one that it replaces.
+
+        Raises MicrophoneTakenError while somebody else speaks.
+        """
+        stale = self._holder
+        if stale not in (None, holder) and now - self._heard_at_s < STALE_S:
+            raise MicrophoneTakenError(
+                "another client holds this session's microphone; join as a viewer instead"
+            )
+        self._holder, self._heard_at_s = holder, now
+        self._first_at_s = None
+        return stale if stale != holder else None
+
+    def release(self, holder: str) -> None:
+        if self._holder == holder:
+            self._holder = None
+
+    def push(self, holder: str, samples: int, now: float) -> int | None:
+        """Media time of a chunk of `samples`; None if it is not to be used.
+
+        A client that sends faster than real time is cut to real time.
+        """
+        if holder != self._holder:
+            return None
+        self._heard_at_s = now
+        if self._first_at_s is None:
+            self._first_at_s = now - self._samples / RATE_HZ
+        if self._samples / RATE_HZ > now - self._first_at_s + AHEAD_S:
+            self.dropped_samples += samples
+            return None
+        pts = self._samples
+        self._samples += samples
+        self._arrivals.append((self._samples, now))
+        return pts
+
+    def arrival_s(self, sample: int) -> float | None:
+        """When microphone sample `sample` reached the gateway."""
+        if not self._arrivals:
+            return None
+        index = bisect_left(self._arrivals, (sample, 0.0))
+        return self._arrivals[min(index, len(self._arrivals) - 1)][1]
+
+
+def pcm_of_message(payload: bytes) -> NDArray[np.int16]:
+    """[N] int16 from a binary message. Raises InvalidInputError."""
+    if len(payload) % 2:
+        raise InvalidInputError(
+            f"sound: {len(payload)} bytes is not a whole number of 16-bit samples"
+        )
+    if len(payload) > CHUNK_LIMIT_BYTES:
+        raise InvalidInputError(
+            f"sound: {len(payload)} bytes in one message, at most {CHUNK_LIMIT_BYTES} "
+            "(one second of 16 kHz mono) are allowed; 16 to 20 ms are best"
+        )
+    return np.frombuffer(payload, dtype="<i2").astype(np.int16, copy=False)
+
+
+# ------------------------------------------------------------ mic packets
+# A browser's microphone from RTP packets to sound for recognition, with nothing held back.
+#
+# aiortc receives as a player does: it waits for packets that may still come, so that they play
+# evenly. Nobody plays a microphone here, and each millisecond of it is heard as a longer wait for
+# the answer. A packet is therefore handed on as it comes in; what has not come by then is lost, and
+# sounds as silence of its own length, so that sound and clock stay together.
+
+# Further back or ahead than this a packet is neither late nor the first after a loss: its sender
+# counts anew (RFC 3550, appendix A.1).
+_MOST_MISORDERED = 100
+_MOST_LOST = 3000
+_SEQUENCES = 1 << 16
+# Longer gaps are pauses of a sender that has nothing to say; recognition counts them by itself.
+LONGEST_GAP_S = 1.0
+
+
+class MicPackets:
+    """Stands in for aiortc's jitter buffer: each packet leaves as it comes, or never."""
+
+    def __init__(self) -> None:
+        self._source: int | None = None
+        self._newest = 0
+
+    def add(self, packet: Any) -> tuple[bool, JitterFrame | None]:
+        """An RTP packet; what is to be decoded now. The flag would ask for a key frame."""
+        ahead = _signed(packet.sequence_number - self._newest)
+        if packet.ssrc != self._source or not -_MOST_MISORDERED < ahead <= _MOST_LOST:
+            ahead = 1
+        if ahead <= 0:
+            # A copy, or so late that silence has been heard in its place.
+            metrics.mic_packets.labels("late").inc()
+            return False, None
+        self._source, self._newest = packet.ssrc, packet.sequence_number
+        if ahead > 1:
+            metrics.mic_packets.labels("lost").inc(ahead - 1)
+        data: bytes = packet._data
+        # Without sound in it (padding), a decoder would take it for the end of the stream.
+        return False, JitterFrame(data, packet.timestamp) if data else None
+
+
+class MicSound:
+    """Decoded frames to 16 kHz mono; what was lost between them is silence."""
+
+    def __init__(self) -> None:
+        # Without a frame size: pieces of fixed length would wait for the next packet's sound,
+        # because the resampler holds back its filter's millisecond.
+        self._resampler = av.AudioResampler("s16", "mono", RATE_HZ)
+        self._next_pts: int | None = None
+
+    def push(self, frame: av.AudioFrame) -> list[NDArray[np.int16]]:
+        """Pieces [N] int16 at 16 kHz, N about as long as the frame. frame.pts: in its samples."""
+        frames = [frame]
+        if frame.pts is not None:
+            hole = 0 if self._next_pts is None else frame.pts - self._next_pts
+            if 0 < hole <= LONGEST_GAP_S * frame.sample_rate:
+                frames.insert(0, _silence_like(frame, hole))
+            self._next_pts = frame.pts + frame.samples
+        resampled = (piece for f in frames for piece in self._resampler.resample(f))
+        pieces = [piece.to_ndarray()[0].astype(np.int16, copy=False) for piece in resampled]
+        return [pcm for pcm in pieces if len(pcm)]
+
+
+def _signed(difference: int) -> int:
+    """Of two sequence numbers, as a step of at most half their range."""
+    return (difference + _SEQUENCES // 2) % _SEQUENCES - _SEQUENCES // 2
+
+
+def _silence_like(frame: av.AudioFrame, samples: int) -> av.AudioFrame:
+    silence = av.AudioFrame(frame.format.name, frame.layout.name, samples)
+    for plane in silence.planes:
+        plane.update(bytes(plane.buffer_size))
+    silence.sample_rate = frame.sample_rate
+    silence.time_base = frame.time_base
+    silence.pts = None if frame.pts is None else frame.pts - samples
+    return silence

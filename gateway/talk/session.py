@@ -1,0 +1,380 @@
+"""One visitor's session: carries out what the turn state machine decides.
+
+The edge between the pure parts (conversation, playout, ledger) and the outside: bus,
+stages, viewers, recordings. Nothing in here is shared between sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway import metrics
+from gateway.answers.answering import Answering
+from gateway.answers.cache import Speaker
+from gateway.answers.desk import AnswerDesk
+from gateway.answers.opening import Opening
+from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
+from gateway.api.hub import EventHub, Listener
+from gateway.ledger.records import Records
+from gateway.ledger.stopwatch import Stopwatch
+from gateway.playout.audience import Audience
+from gateway.playout.pacing import RATE_HZ, pace
+from gateway.playout.pictures import KeyframeThrottle
+from gateway.playout.playout import Playout, PlayoutEvent
+from gateway.playout.sinks.recording import Recording
+from gateway.settings import GatewaySettings
+from gateway.stages.bus_feed import BusFeed
+from gateway.stages.incoming import AnswerInput, VoiceInput, heard, picture_of
+from gateway.stages.registry import Registry
+from gateway.stages.stages import Options, StageNews, Stages
+from gateway.talk import actions
+from gateway.talk.background import Background
+from gateway.talk.conversation import Conversation, State
+from gateway.talk.history import system_message
+from gateway.talk.microphone import Microphone
+from gateway.talk.speech_over import BargeIn, Interruption
+from visavis.serving.errors import VisavisError
+from visavis.serving.logs import log_context
+from visavis.wire import media
+from visavis.wire.bus import Bus
+from visavis.wire.clock import MonotonicClock
+from visavis.wire.media import VideoCodec
+from visavis.wire.subjects import Kind
+
+CLOCK_TICKS = 5
+CHECK_TICKS = 25
+
+
+class Session:
+    """Open it, use it, close it. `failed` is set if it cannot go on."""
+
+    def __init__(
+        self,
+        session_id: str,
+        options: Options,
+        persona: str,
+        *,
+        bus: Bus,
+        registry: Registry,
+        settings: GatewaySettings,
+        desk: AnswerDesk,
+        welcome: str = "",
+    ) -> None:
+        self.id = session_id
+        self.options = options
+        self.persona = persona
+        self.microphone = Microphone()
+        self.records = Records()
+        self.audience = Audience(self.id, settings, self.request_keyframe, self._codecs_changed)
+        self._clock = MonotonicClock()
+        self._conversation = Conversation(
+            system_message(persona, options.language),
+            answer_timeout_s=settings.answer_timeout_s,
+            speculation=settings.speculation,
+        )
+        self._playout = Playout()
+        self._playout.set_codecs({VideoCodec.H264})
+        judge = BargeIn(settings.barge_in_after_s)
+        self._interruption = Interruption(session_id, self._playout, judge)
+        self._hub = EventHub()
+        self.news = StageNews(
+            self._conversation, self._playout, self.records, self._clock, self._perform, self._emit
+        )
+        self.stages = Stages(session_id, options, registry, self.news, settings)
+        self._feed = BusFeed(
+            bus,
+            session_id,
+            {
+                Kind.TRANSCRIPT: self._on_transcript,
+                Kind.TOKENS: self._on_token,
+                Kind.VOICE: self._on_voice,
+                Kind.VIDEO: self._on_video,
+            },
+        )
+        self._answer = AnswerInput()
+        self._voice = VoiceInput(self._playout)
+        self._ticks = 0
+        self._stopwatch = Stopwatch(session_id, registry.clocks)
+        self._keyframes = KeyframeThrottle()
+        self._background = Background()
+        self.answering = Answering(self.stages, self._feed, desk, self._background, welcome)
+        self._opening = Opening(self._feed, desk, self.answering, settings.opener_limits)
+        self._speak_as(persona, options.language)
+        self.touched_at_s = self._clock.now()
+
+    # ------------------------------------------------------------ life
+
+    async def open(self) -> None:
+        """Take a slot of every stage. Raises AtCapacityError, UnknownNameError and others."""
+        with log_context(session=self.id):
+            try:
+                await self._feed.open()
+                await self.stages.open()
+            except BaseException:
+                await self._feed.close()
+                raise
+            for task in self._feed.tasks:
+                self._background.watch(task)
+            self._background.start(pace(self._tick, self._clock))
+
+    async def close(self, message: str = "the session was closed") -> None:
+        """Free everything; listeners are told why."""
+        self._emit(ErrorEvent(code="session_closed", message=message))
+        self._feed.announce(self._conversation.epoch + 1, "close")
+        await self._background.close()
+        await self.stages.close()
+        await self._feed.close()
+        await self.audience.close()
+        self._hub.close()
+
+    def touch(self) -> None:
+        """Somebody has used the session."""
+        self.touched_at_s = self._clock.now()
+
+    def idle_s(self) -> float:
+        """How long nobody has been connected to it or used it."""
+        if self._hub.listeners or self.audience.present:
+            self.touch()
+        return self._clock.now() - self.touched_at_s
+
+    # ------------------------------------------------------------ what a client can do
+
+    @property
+    def failed(self) -> bool:
+        """A fault of ours has left it unusable."""
+        return self._background.failed.is_set()
+
+    @property
+    def state(self) -> State:
+        return self._conversation.state
+
+    def listen(self) -> Listener:
+        """The session's events from now on, after its present state."""
+        return self._hub.join(
+            self.options.event(self.id), StateEvent(state=self._conversation.state)
+        )
+
+    def unlisten(self, listener: Listener) -> None:
+        self._hub.leave(listener)
+        self.touch()
+
+    def submit_text(self, text: str, style: str = "") -> int:
+        """The visitor typed `text`; returns the turn that answers it, in `style` if given."""
+        self.touch()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.submit_text(text, now), style)
+        return self._conversation.epoch
+
+    def interrupt(self) -> int:
+        """Silence; returns the turn number from which on something can be said again."""
+        self.touch()
+        self._perform(self._conversation.interrupt())
+        return self._conversation.epoch
+
+    async def update(self, options: Options) -> None:
+        """Take effect from the next turn on. Raises StageLostError."""
+        self.touch()
+        self.options = options
+        self._conversation.set_persona(system_message(self.persona, options.language))
+        self._speak_as(self.persona, options.language)
+        await self.stages.update(options)
+        self._refresh_face()
+        self._emit(options.event(self.id))
+
+    def _speak_as(self, persona: str, language: str) -> None:
+        speaker = Speaker(persona, language)
+        self.answering.speak_as(speaker)
+        self._opening.speak_as(speaker, self._conversation)
+
+    async def take_microphone(self, holder: str) -> None:
+        """Make `holder` the speaker. Raises MicrophoneTakenError."""
+        stale = self.microphone.take(holder, self._clock.now())
+        if stale is not None and self.audience.has_peer(stale):
+            await self.audience.remove_peer(stale)
+
+    def release_microphone(self, holder: str) -> None:
+        self.microphone.release(holder)
+
+    def stop_recording(self) -> Recording:
+        """Raises UnknownNameError where none was started."""
+        self.touch()
+        return self.audience.stop_recording(self._playout.now_samples)
+
+    def push_mic(self, holder: str, pcm: NDArray[np.int16]) -> None:
+        """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second."""
+        if not len(pcm):
+            return
+        now = self._clock.now()
+        pts = self.microphone.push(holder, len(pcm), now)
+        if pts is not None:
+            self._interruption.hear(pcm, now)
+            self._feed.mic(pts, pcm)
+
+    def request_keyframe(self, codec: VideoCodec) -> None:
+        """A viewer needs one; asked of the face at most every 0.4 s."""
+        if self._keyframes.allows(codec, self._clock.now()):
+            self._background.start(self.stages.request_keyframe(codec))
+
+    # ------------------------------------------------------------ what the bus brings
+
+    def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
+        now = self._clock.now()
+        self._stopwatch.heard(chunk, self.microphone.arrival_s(chunk.speech_end_samples) or now)
+        if chunk.event is media.TranscriptEvent.SPEECH_STARTED:
+            self._interruption.begin(self.microphone.arrival_s(chunk.place.pts), now)
+        self._perform(heard(self._conversation, chunk, now))
+        self._perform(self._interruption.judge(self._conversation, now))
+        self._perform(self._opening.consider(self._conversation, now))
+
+    def _on_token(self, chunk: media.TokenChunk) -> None:
+        now, place, text = self._clock.now(), chunk.place, self._answer.push(chunk)
+        self._stopwatch.token(chunk, now)
+        self._opening.token(place.turn, now)
+        self._perform(self._conversation.token(place.turn, text, last=place.last, now=now))
+
+    def _on_voice(self, chunk: media.PcmChunk) -> None:
+        turn, now = chunk.place.turn, self._clock.now()
+        if self._conversation.turn is None or self._conversation.turn.number != turn:
+            return
+        seconds = self._voice.push(chunk)
+        if seconds is None:
+            return
+        opener = self._opening.voice(chunk, now)
+        self._stopwatch.voice(chunk, now, opener)
+        last, marks = chunk.place.last, self._voice.marks(chunk)
+        told = self._conversation.voice(turn, seconds, marks, last=last, now=now, opener=opener)
+        self._perform(told)
+
+    def _on_video(self, chunk: media.VideoChunk) -> None:
+        picture = picture_of(chunk)
+        if picture is None:
+            return
+        begins = picture.live and picture.codec is VideoCodec.H264 and self._conversation.turn
+        if begins and self.audience.recording_waits:
+            # Each may be the last before the turn's first, which has to be a key frame.
+            self._background.start(self.stages.request_keyframe(picture.codec))
+        self._stopwatch.picture(chunk.place, picture, self._clock.now())
+        self._playout.push_picture(picture)
+
+    # ------------------------------------------------------------ the pacing clock
+
+    def _tick(self) -> None:
+        tick = self._playout.tick()
+        self.audience.push(tick)
+        now = self._clock.now()
+        self._stopwatch.tick(tick, self._playout, now)
+        turn = self._conversation.turn
+        if turn is not None:
+            played_s = self._playout.played_samples / RATE_HZ
+            self._conversation.played(turn.number, played_s, now)
+        for event, number in tick.events:
+            if event is PlayoutEvent.STARTED:
+                self._perform(self._conversation.started(number))
+                self._report_latency()
+            elif event is PlayoutEvent.ANSWER_STARTED:
+                self._report_latency()
+            elif event is PlayoutEvent.FINISHED:
+                self._publish_clock(number)
+                self._perform(self._conversation.finished(number, now))
+        for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
+            self.request_keyframe(codec)
+        self._perform(self._interruption.tick(tick.pcm, self._conversation, now))
+        self._perform(self._opening.consider(self._conversation, now))
+        self._ticks += 1
+        if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:
+            self._publish_clock(turn.number)
+        if self._ticks % CHECK_TICKS == 0:
+            self._check(now)
+        self._greet(now)
+
+    def _greet(self, now: float) -> None:
+        untouched = not self._conversation.epoch and self._conversation.state == "idle"
+        text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
+        if text:
+            self._perform(self._conversation.greet(now))
+            self.answering.greet(self._conversation.epoch, text)
+
+    def _publish_clock(self, turn: int) -> None:
+        played = self._voice.played()
+        if played is not None:
+            self._feed.clock(turn, *played, paused=self._playout.paused)
+
+    def _check(self, now: float) -> None:
+        self._perform(self._conversation.check(now))
+        if self._feed.newly_lost():
+            self._perform(self._conversation.bus_lost("the bus connection was lost"))
+
+    # ------------------------------------------------------------ carrying out
+
+    def _perform(self, wanted: Sequence[actions.Action], style: str = "") -> None:
+        for action in wanted:
+            match action:
+                case actions.AnnounceTurn():
+                    self._announce(action, style if action.opens else "")
+                case actions.BeginAnswer():
+                    self._background.start(self._begin(action))
+                case actions.ReadAhead():
+                    self._background.start(self.answering.read_ahead(action))
+                case actions.ConfirmTurn():
+                    self._playout.confirm(action.turn)
+                    self._feed.clock(action.turn, 0, RATE_HZ)
+                    self._stopwatch.confirmed(self._clock.now())
+                case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
+                    self._interruption.carry_out(action, self._clock.now())
+                    if self._playout.playing:
+                        self._publish_clock(action.turn)
+                case actions.CloseTurn():
+                    self._close_turn(action)
+                case actions.Emit():
+                    self._emit(action.event)
+            self.news.observe(action)
+
+    def _announce(self, action: actions.AnnounceTurn, style: str) -> None:
+        now = self._clock.now()
+        self._interruption.void(action.reason, now)
+        self._voice.begin()
+        if action.opens:
+            self._playout.open_turn(action.turn, held=action.held)
+            self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
+        else:
+            self._playout.void(action.turn)
+        self._feed.announce(action.turn, action.reason, held=action.held, style=style)
+
+    async def _begin(self, action: actions.BeginAnswer) -> None:
+        try:
+            await self.answering.begin(action)
+            self._perform(self._opening.consider(self._conversation, self._clock.now()))
+        except VisavisError as error:
+            failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
+            self._perform(failed)
+
+    def _close_turn(self, action: actions.CloseTurn) -> None:
+        metrics.turns.labels(action.outcome).inc()
+        self.answering.closed(action, self.records.get(action.turn))
+        if action.outcome != "finished":
+            self.audience.turn_cut(action.turn, self._playout.now_samples)
+        if action.outcome != "discarded":
+            self._stopwatch.ended(action.turn, self._clock.now())
+            self._report_latency()
+        self._refresh_face()
+
+    def _report_latency(self) -> None:
+        if (latency := self._stopwatch.latency()) is not None:
+            self._emit(latency)
+
+    def _refresh_face(self) -> None:
+        """Change the avatar, once nothing is being said."""
+        if self._conversation.turn is None:
+            self.stages.refresh_face()
+
+    def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
+        self._playout.set_codecs(codecs)
+        self._background.start(self.stages.set_codecs(sorted(codecs)))
+
+    def _emit(self, event: ServerEvent) -> None:
+        self.records.observe(event)
+        self._hub.publish(event)

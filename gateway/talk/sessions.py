@@ -1,0 +1,113 @@
+"""All open sessions: made, found, ended; those that nobody uses expire."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+
+from gateway import metrics
+from gateway.answers.desk import AnswerDesk
+from gateway.settings import GatewaySettings
+from gateway.stages.registry import Registry
+from gateway.stages.stages import Options
+from gateway.talk.session import Session
+from visavis.serving.errors import AtCapacityError, UnknownNameError
+from visavis.wire.bus import Bus
+
+log = logging.getLogger(__name__)
+
+SWEEP_S = 1.0
+
+
+class Sessions:
+    """Owns every session. `start` it, `close` it."""
+
+    def __init__(
+        self, bus: Bus, registry: Registry, settings: GatewaySettings, desk: AnswerDesk
+    ) -> None:
+        self._bus = bus
+        self._registry = registry
+        self._settings = settings
+        self._desk = desk
+        self._open: dict[str, Session] = {}
+        self._opening = 0
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._sweeper = asyncio.create_task(self._sweep(), name="sessions-sweep")
+
+    async def close(self) -> None:
+        """End all sessions."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await asyncio.gather(
+            *(self._end(s, "shutdown", "the gateway is stopping") for s in self.all())
+        )
+
+    def all(self) -> list[Session]:
+        return list(self._open.values())
+
+    def get(self, session_id: str) -> Session:
+        """Raises UnknownNameError."""
+        session = self._open.get(session_id)
+        if session is None:
+            raise UnknownNameError(
+                f"session: there is no {session_id[:64]!r}; it may have expired after "
+                f"{self._settings.session_idle_s:g} s without a client"
+            )
+        return session
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody is talking."""
+        return any(session.state != "idle" for session in self._open.values())
+
+    async def create(self, options: Options, persona: str, welcome: str = "") -> Session:
+        """A session with a slot of every stage. Raises AtCapacityError and others.
+
+        welcome: said once somebody watches.
+        """
+        limit = self._settings.max_sessions
+        if len(self._open) + self._opening >= limit:
+            raise AtCapacityError(f"sessions: {limit} are open, the most allowed; try again later")
+        session = Session(
+            secrets.token_urlsafe(12),
+            options,
+            persona,
+            bus=self._bus,
+            registry=self._registry,
+            settings=self._settings,
+            desk=self._desk,
+            welcome=welcome,
+        )
+        self._opening += 1
+        try:
+            await session.open()
+        finally:
+            self._opening -= 1
+        self._open[session.id] = session
+        metrics.sessions.set(len(self._open))
+        return session
+
+    async def delete(self, session_id: str) -> None:
+        """End a session and free all it held. Raises UnknownNameError."""
+        await self._end(self.get(session_id), "deleted", "the session was ended")
+
+    async def _end(self, session: Session, reason: str, message: str) -> None:
+        if self._open.pop(session.id, None) is None:
+            return
+        metrics.sessions.set(len(self._open))
+        metrics.sessions_ended.labels(reason).inc()
+        log.info("session %s ends: %s", session.id, reason)
+        await session.close(message)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            for session in self.all():
+                if session.failed:
+                    await self._end(session, "failed", "an internal error ended the session")
+                elif session.idle_s() > self._settings.session_idle_s:
+                    await self._end(session, "expired", "nobody used the session")

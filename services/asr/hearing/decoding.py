@@ -1,0 +1,46 @@
+"""What decoders share: a draft that is checked in one step, a guard against loops."""
+
+from collections.abc import Sequence
+
+# ------------------------------------------------------------ draft
+# A guess at the tokens of a text, checked by the decoder in one step.
+
+
+def agreed(best: Sequence[int], guess: Sequence[int]) -> int:
+    """How many tokens of `guess` the decoder would have said itself.
+
+    best: its likeliest token after the start and after each token of the guess.
+    """
+    for i, (own, guessed) in enumerate(zip(best, guess, strict=False)):
+        if own != guessed:
+            return i
+    return len(guess)
+
+
+# ------------------------------------------------------------ loop guard
+# Notices that a decoder has fallen into a loop.
+#
+# Small speech recognisers repeat themselves on music, noise and cut-off speech.
+# People repeat words too ("no, no, no"), so a loop is only what comes back more
+# often than anybody says it.
+
+_LONGEST_PERIOD = 24
+_FEWEST_TOKENS = 12
+_FEWEST_REPEATS = 4
+_KEPT_REPEATS = 1
+
+
+def loop_start(tokens: Sequence[int]) -> int | None:
+    """Index from which `tokens` only repeats itself, or None.
+
+    The first round of the loop counts as speech and lies before the index.
+    """
+    for period in range(1, _LONGEST_PERIOD + 1):
+        repeats = max(_FEWEST_REPEATS, -(-_FEWEST_TOKENS // period))
+        span = period * repeats
+        if span > len(tokens):
+            continue
+        tail = tokens[len(tokens) - span :]
+        if all(tail[i] == tail[i % period] for i in range(period, span)):
+            return len(tokens) - span + period * _KEPT_REPEATS
+    return None

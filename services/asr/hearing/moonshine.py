@@ -1,0 +1,163 @@
+"""Moonshine (Jeffries et al. 2024, arXiv:2410.15608): English speech to text.
+
+The encoder's cost grows with the length of the sound, so that short questions
+cost little. The model gives no times: a transcript is one segment.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from services.asr.hearing.decoding import agreed, loop_start
+from services.asr.hearing.transcript import Segment, Transcript
+from visavis.engine import Engine, Resident, host_array
+from visavis.serving.errors import UnknownNameError
+
+SAMPLE_RATE_HZ = 16_000
+LANGUAGE = "en"
+MAX_SAMPLES = 30 * SAMPLE_RATE_HZ
+
+# Sound cut off right after speech gives no text at all; silence put before speech makes for
+# wrong words and now and then none.
+_MARGIN_SAMPLES = SAMPLE_RATE_HZ // 10
+# A quarter of a second of quiet before a word can make the model mute: then it hears the
+# rest once more without it.
+_QUIET_START_SAMPLES = SAMPLE_RATE_HZ * 4 // 25
+# The encoder's convolutions need about this much to give one frame.
+_FEWEST_SAMPLES = SAMPLE_RATE_HZ // 8
+# The paper's bound for English; more is a loop.
+_TOKENS_PER_SECOND = 6.5
+_SPARE_TOKENS = 4
+_START, _END = 1, 2
+# A listener's hum, and whatever is taken for one, is shorter than this with the silence around it.
+_HUM_SAMPLES = SAMPLE_RATE_HZ * 5 // 4
+_HUM_WORDS = 2
+_HUMS = ("Mm-hmm.", "Uh-huh.")
+
+Cache = dict[str, Resident]
+
+
+class Moonshine:
+    """Encoder and merged decoder as Useful Sensors publish them."""
+
+    def __init__(self, encoder: Engine, decoder: Engine, tokenizer: Tokenizer) -> None:
+        self._encoder = encoder
+        self._decoder = decoder
+        self._tokenizer = tokenizer
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return (LANGUAGE,)
+
+    def transcribe(
+        self, pcm: NDArray[np.float32], language: str = LANGUAGE, draft: str = ""
+    ) -> Transcript:
+        """pcm: [N] float32 in -1..1 at 16 kHz, at most 30 s.
+
+        draft: a guess at the text. The decoder looks at all of it in one step and goes
+        on from where it would have said something else (speculative decoding, Leviathan
+        et al. 2022, arXiv:2211.17192, with the guess as the draft model).
+
+        Raises UnknownNameError for another language than English, ValueError
+        for too much sound.
+        """
+        if language not in ("", LANGUAGE):
+            raise UnknownNameError(f"language: Moonshine knows {LANGUAGE!r} only, not {language!r}")
+        if pcm.ndim != 1 or len(pcm) > MAX_SAMPLES:
+            raise ValueError(f"Moonshine takes [N] samples, N <= {MAX_SAMPLES}, got {pcm.shape}")
+        text, hum_odds = self._heard(pcm, draft)
+        if not text and len(pcm) >= 2 * _QUIET_START_SAMPLES:
+            text, hum_odds = self._heard(pcm[_QUIET_START_SAMPLES:], draft)
+        segments = (Segment(text, 0, len(pcm)),) if text else ()
+        return Transcript(text, LANGUAGE, segments, hum_odds)
+
+    def _heard(self, pcm: NDArray[np.float32], draft: str) -> tuple[str, float | None]:
+        """The text and, of a short sound, the log odds of a hum."""
+        if len(pcm) < _FEWEST_SAMPLES:
+            return "", None
+        padded = np.pad(pcm, (0, _MARGIN_SAMPLES))[None]
+        hidden = self._encoder.infer({"input_values": padded})["last_hidden_state"]
+        budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
+        guess = self._tokenizer.encode(draft, add_special_tokens=False).ids if draft else []
+        tokens = self._decode(hidden, budget, guess[:budget])
+        text = str(self._tokenizer.decode(tokens)).strip()
+        if not text or len(pcm) > _HUM_SAMPLES or len(text.split()) > _HUM_WORDS:
+            return text, None
+        hums = (self._tokenizer.encode(hum, add_special_tokens=False).ids for hum in _HUMS)
+        likeliest = max(self._log_likelihood(hidden, hum) for hum in hums)
+        return text, likeliest - self._log_likelihood(hidden, tokens)
+
+    def _log_likelihood(self, hidden: NDArray[np.float32], tokens: list[int]) -> float:
+        """Of exactly these tokens, [N] ids, for the sound: one step of the decoder."""
+        cache = self._empty_cache()
+        out = self._decoder.infer_resident(
+            {
+                "input_ids": np.array([[_START, *tokens]], np.int64),
+                "encoder_hidden_states": hidden,
+                "use_cache_branch": np.array([False]),
+                **cache,
+            },
+            [_present(name) for name in cache],
+        )
+        logits = host_array(out["logits"])[0].astype(np.float64)
+        peaks = logits.max(axis=-1)
+        totals = peaks + np.log(np.exp(logits - peaks[:, None]).sum(axis=-1))
+        told = logits[np.arange(len(tokens) + 1), [*tokens, _END]]
+        return float((told - totals).sum())
+
+    def _empty_cache(self) -> Cache:
+        cache: Cache = {}
+        for name, spec in self._decoder.inputs.items():
+            if name.startswith("past_key_values."):
+                _, heads, _, width = spec.shape
+                assert heads and width
+                cache[name] = np.zeros((1, heads, 0, width), np.float32)
+        return cache
+
+    def _decode(
+        self, hidden: NDArray[np.float32], budget: int, guess: list[int] | None = None
+    ) -> list[int]:
+        cache = self._empty_cache()
+        tokens: list[int] = []
+        seen = [_START, *(guess or [])]
+        for step in range(budget):
+            # On a GPU the cache stays there: it would cost more to move than to use.
+            out = self._decoder.infer_resident(
+                {
+                    "input_ids": np.array([seen], np.int64),
+                    "encoder_hidden_states": hidden,
+                    "use_cache_branch": np.array([step > 0]),
+                    **cache,
+                },
+                [_present(name) for name in cache],
+            )
+            best: list[int] = host_array(out["logits"])[0].argmax(axis=-1).tolist()
+            right = agreed(best, seen[1:])
+            tokens += best[: right + 1]
+            if _END in tokens:
+                return tokens[: tokens.index(_END)]
+            if (start := loop_start(tokens)) is not None:
+                return tokens[:start]
+            for name in cache:
+                # The keys and values of the sound are made in the first step only.
+                if step == 0 or ".decoder." in name:
+                    cache[name] = out[_present(name)]
+            if right < len(seen) - 1:
+                cache = _first_positions(cache, right + 1)
+            seen = tokens[-1:]
+            if len(tokens) >= budget:
+                break
+        return tokens
+
+
+def _first_positions(cache: Cache, n_positions: int) -> Cache:
+    """The cache less what was computed of a guess that turned out wrong."""
+    return {
+        name: host_array(kept)[:, :, :n_positions] if ".decoder." in name else kept
+        for name, kept in cache.items()
+    }
+
+
+def _present(past: str) -> str:
+    """Output that is the input `past` of the next step."""
+    return past.replace("past_key_values", "present")

@@ -1,0 +1,151 @@
+"""A stream of sound: brought to 16 kHz, its recent past, and which frames are as quiet as
+the room.
+"""
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from services.asr.hearing.detectors import SAMPLE_RATE_HZ
+
+# ------------------------------------------------------------ resampler
+# Any microphone's rate to the networks' 16 kHz, as a stream.
+
+# Short filters: 6 ms of delay from 48 kHz, where the best quality takes 21 ms
+# and recognition is no better.
+_QUALITY = "LQ"
+
+
+class Resampler:
+    """One stream's resampling; state is carried from call to call."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        """sample_rate_hz: 8000 to 48000 of what will be fed."""
+        self.sample_rate_hz = sample_rate_hz
+        self._stream = (
+            None
+            if sample_rate_hz == SAMPLE_RATE_HZ
+            else soxr.ResampleStream(
+                sample_rate_hz, SAMPLE_RATE_HZ, 1, dtype="float32", quality=_QUALITY
+            )
+        )
+
+    def feed(self, pcm: NDArray[np.int16], *, last: bool = False) -> NDArray[np.float32]:
+        """pcm: [N] int16 -> [M] float32 in -1..1 at 16 kHz; `last` brings the rest."""
+        level = pcm.astype(np.float32) / np.float32(32768)
+        if self._stream is None:
+            return level
+        resampled: NDArray[np.float32] = self._stream.resample_chunk(level, last=last)
+        return resampled
+
+
+def resample(pcm: NDArray[np.int16], sample_rate_hz: int) -> NDArray[np.float32]:
+    """A whole recording [N] int16 -> [M] float32 at 16 kHz."""
+    return Resampler(sample_rate_hz).feed(pcm, last=True)
+
+
+# ------------------------------------------------------------ tape
+# The recent past of a stream of sound, addressed by absolute sample position.
+
+_FIRST_SIZE = 16_000
+_HOP_SAMPLES = 160
+_QUIET_HOPS = 6
+
+
+class Tape:
+    """Grows at its end and forgets at its beginning; appending is amortised O(1)."""
+
+    def __init__(self) -> None:
+        self._samples = np.zeros(_FIRST_SIZE, np.float32)
+        self._first = 0
+        self._used = 0
+
+    @property
+    def start(self) -> int:
+        """Position of the oldest sample that is kept."""
+        return self._first
+
+    @property
+    def end(self) -> int:
+        """Position after the newest sample: how much has been heard."""
+        return self._first + self._used
+
+    @property
+    def capacity(self) -> int:
+        """Samples that the memory held at present has room for."""
+        return len(self._samples)
+
+    def append(self, pcm: NDArray[np.float32]) -> None:
+        """pcm: [N] float32."""
+        needed = self._used + len(pcm)
+        if needed > len(self._samples):
+            grown = np.zeros(max(needed, 2 * len(self._samples)), np.float32)
+            grown[: self._used] = self._samples[: self._used]
+            self._samples = grown
+        self._samples[self._used : needed] = pcm
+        self._used = needed
+
+    def between(self, start: int, end: int) -> NDArray[np.float32]:
+        """A copy of what is left of [start, end)."""
+        low = max(start - self._first, 0)
+        high = max(min(end - self._first, self._used), low)
+        return self._samples[low:high].copy()
+
+    def quietest(self, start: int, end: int) -> int:
+        """The middle of the quietest 60 ms in [start, end), or `start` where that is shorter."""
+        pcm = self.between(start, end)
+        n_hops = len(pcm) // _HOP_SAMPLES
+        if n_hops < _QUIET_HOPS:
+            return start
+        power = (pcm[: n_hops * _HOP_SAMPLES].reshape(n_hops, -1) ** 2).mean(axis=1)
+        smooth = np.convolve(power, np.ones(_QUIET_HOPS), "valid")
+        return start + (int(smooth.argmin()) + _QUIET_HOPS // 2) * _HOP_SAMPLES
+
+    def forget(self, before: int) -> None:
+        """Drop what lies before this position."""
+        gone = min(max(before - self._first, 0), self._used)
+        if not gone:
+            return
+        left = self._used - gone
+        size = len(self._samples)
+        # A long monologue must not leave its size behind for the rest of the session.
+        target = max(_FIRST_SIZE, size // 2) if left < size // 4 else size
+        kept = self._samples[gone : self._used].copy()
+        if target != size:
+            self._samples = np.zeros(target, np.float32)
+        self._samples[:left] = kept
+        self._first += gone
+        self._used = left
+
+
+# ------------------------------------------------------------ quiet
+# Which frames are as quiet as the room: an end of speech is seen there before the VAD sees it.
+
+_TINY = 1e-5
+# So much above the room's level a frame is still as quiet as the room.
+_MARGIN = 10 ** (6 / 20)
+# The room's level falls at once and rises by this much per frame.
+_RISE_PER_FRAME = 10 ** (0.5 / 20)
+# A room cannot be told from speech that is not well above it.
+_FEWEST_RANGE = 10 ** (18 / 20)
+_PEAK_FALL_PER_FRAME = 10 ** (-0.1 / 20)
+
+
+class QuietFrames:
+    """One stream's room level and speech level, by the loudness of its frames."""
+
+    def __init__(self) -> None:
+        self._room = 1.0
+        self._speech = _TINY
+
+    def frame(self, pcm: NDArray[np.float32], speech_probability: float) -> bool:
+        """Whether the frame, [N] float32, holds no more than the room's own sound."""
+        level = max(_TINY, float(np.sqrt(np.mean(pcm * pcm))))
+        self._speech *= _PEAK_FALL_PER_FRAME
+        if speech_probability >= 0.5:
+            self._speech = max(self._speech, level)
+        if level < self._room:
+            self._room = level
+        elif speech_probability < 0.5:
+            self._room = min(level, self._room * _RISE_PER_FRAME)
+        return level < self._room * _MARGIN and self._speech > level * _FEWEST_RANGE

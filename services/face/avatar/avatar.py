@@ -1,0 +1,275 @@
+"""An avatar: everything the renderer needs, kept in a folder that loads in a moment."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.avatar import topology
+from services.face.avatar.matte import fill_hidden
+from services.face.avatar.mesh import FaceMesh, HeadFrame, Lining
+from visavis.serving.errors import InvalidInputError
+
+VERSION = 1
+"""Of the folder's content. A folder of another version has to be made anew."""
+TEXTURE_SCALE = 2
+"""Texture pixels per portrait pixel: bilinear samples of it stay as sharp in motion as at rest."""
+_ABOUT, _PORTRAIT, _BACKGROUND, _MATTE, _MESH = (
+    "avatar.toml",
+    "portrait.png",
+    "background.png",
+    "matte.png",
+    "mesh.npz",
+)
+
+
+@dataclass(frozen=True)
+class Avatar:
+    """A portrait taken apart for animation. Never changed after it is made, so all sessions share
+    one.
+    """
+
+    name: str
+    licence: str
+    source_note: str
+    """Where the portrait comes from."""
+    created: str
+    """ISO 8601 date."""
+    portrait: NDArray[np.uint8]
+    """[size, size, 3] RGB, as photographed."""
+    background: NDArray[np.uint8]
+    """[size, size, 3] RGB with the person painted away."""
+    matte: NDArray[np.uint8]
+    """[size, size], 255 where the person is."""
+    mesh: FaceMesh
+    frame: HeadFrame
+    rest: NDArray[np.float64]
+    """[N, 2] vertices of the face at rest, pixels."""
+    shapes: NDArray[np.float32]
+    """[len(SHAPES), N, 2] pixels per unit of coefficient."""
+    iris: NDArray[np.float64]
+    """[2, 3] x, y, radius of the right and the left iris, pixels."""
+    lids: NDArray[np.uint8]
+    """[h, w, 3] RGB of the same pixels as the portrait around both eyes, with the eyes painted over
+    by skin.
+    """
+    lids_at: tuple[int, int]
+    """x, y of the corner of `lids` in the portrait."""
+    lash: NDArray[np.float64]
+    """[3] RGB of the lashes."""
+    mouth_middle: NDArray[np.float64]
+    """[2] middle of the closed lips, pixels."""
+    ivory: NDArray[np.float64]
+    """[3] RGB of a well lit tooth."""
+    mouth_light: NDArray[np.float64]
+    """[3] light that falls on the mouth, about 1."""
+    upper_teeth: NDArray[np.uint8]
+    """[h, w, 4] as `teeth_texture`: those of the portrait where it shows them."""
+    teeth_edge: float
+    """How far the upper teeth end below the line of the closed lips, eye distances."""
+    seam: float
+    """0..1, shadow to be drawn between closed lips: 0 where the portrait itself shows it."""
+
+    @property
+    def size(self) -> int:
+        """Width and height of the pictures, pixels."""
+        return int(self.portrait.shape[0])
+
+    def portrait_jpeg(self) -> bytes:
+        """The portrait for lists of avatars."""
+        _, content = cv2.imencode(".jpg", self.portrait[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 88])
+        return content.tobytes()
+
+    @cached_property
+    def texture(self) -> NDArray[np.uint8]:
+        """[scale * size, scale * size, 4]: the person alone, colour times alpha, and alpha.
+
+        Over the background it gives the portrait again, so the edge keeps its softness and has no
+        halo.
+        """
+        return person_texture(self, _lips_only(self.portrait, self.mesh.source))
+
+    def colour_at(self, vertices: Sequence[int]) -> NDArray[np.float64]:
+        """Median colour [3] of the portrait at some vertices."""
+        x, y = np.clip(np.round(self.mesh.source[list(vertices)]).astype(int), 0, self.size - 1).T
+        return np.asarray(np.median(self.portrait[y, x], axis=0), np.float64)
+
+    def visible_triangles(self) -> NDArray[np.int32]:
+        """The triangles that carry any of the person, in drawing order, [M, 3]."""
+        triangles = self.mesh.triangles
+        shown = cv2.dilate(self.matte, np.ones((5, 5), np.uint8))
+        corners = self.mesh.source[triangles]
+        low = np.clip(np.floor(corners.min(axis=1)).astype(int) - 1, 0, self.size - 1)
+        high = np.clip(np.ceil(corners.max(axis=1)).astype(int) + 2, 1, self.size)
+        visible = [
+            bool(shown[y0:y1, x0:x1].any()) for (x0, y0), (x1, y1) in zip(low, high, strict=True)
+        ]
+        return np.ascontiguousarray(triangles[np.array(visible)])
+
+
+def person_texture(avatar: Avatar, seen: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The person of `seen` [size, size, 3] alone, enlarged; see `Avatar.texture`."""
+    alpha = avatar.matte.astype(np.float32) / 255.0
+    person = seen.astype(np.float32) - (1 - alpha[..., None]) * avatar.background
+    rgba = np.dstack([person, alpha * 255.0]).astype(np.float32)
+    fine = _enlarged(rgba)
+    # Samples of it shall give the portrait, not a blur: enlarge once more what was lost.
+    small = cv2.resize(fine, (avatar.size, avatar.size), interpolation=cv2.INTER_AREA)
+    fine += _enlarged(np.asarray(rgba - small, np.float32))
+    fine[..., 3] = np.clip(np.round(fine[..., 3]), 0, 255)
+    fine[..., :3] = np.clip(np.round(fine[..., :3]), 0, fine[..., 3:])
+    return np.ascontiguousarray(fine.astype(np.uint8))
+
+
+def _lips_only(rgb: NDArray[np.uint8], source: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """The portrait with lip in place of what it shows between the lips: the inside of the mouth is
+    drawn, and must not be seen at the rims and in the corners as well.
+    """
+    rims = source[[*topology.UPPER_INNER_LIP, *topology.LOWER_INNER_LIP[-2:0:-1]]]
+    mask: NDArray[np.uint8] = np.zeros(rgb.shape[:2], np.uint8)
+    # In sixteenths of a pixel.
+    cv2.fillPoly(mask, [np.round(rims * 16).astype(np.int32)], 1, cv2.LINE_8, 4)
+    margin = 12
+    x0, y0 = np.maximum(0, rims.min(axis=0).astype(int) - margin)
+    x1, y1 = rims.max(axis=0).astype(int) + margin
+    out = rgb.copy()
+    out[y0:y1, x0:x1] = fill_hidden(rgb[y0:y1, x0:x1], 1.0 - mask[y0:y1, x0:x1].astype(np.float32))
+    return out
+
+
+def _enlarged(picture: NDArray[np.float32]) -> NDArray[np.float32]:
+    side = picture.shape[0] * TEXTURE_SCALE
+    return np.asarray(cv2.resize(picture, (side, side), interpolation=cv2.INTER_CUBIC), np.float32)
+
+
+def save_avatar(avatar: Avatar, folder: Path) -> None:
+    """Writes the avatar's files into `folder`, which must exist."""
+    about = {
+        "name": avatar.name,
+        "licence": avatar.licence,
+        "source": avatar.source_note,
+        "created": avatar.created,
+        "version": VERSION,
+        "size": avatar.size,
+    }
+    # JSON strings and integers are valid TOML values.
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in about.items()]
+    (folder / _ABOUT).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for file, pixels in (
+        (_PORTRAIT, avatar.portrait[..., ::-1]),
+        (_BACKGROUND, avatar.background[..., ::-1]),
+        (_MATTE, avatar.matte),
+    ):
+        _, content = cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 9])
+        (folder / file).write_bytes(content.tobytes())
+    mesh, frame = avatar.mesh, avatar.frame
+    np.savez_compressed(
+        folder / _MESH,
+        source=mesh.source.astype(np.float32),
+        depth=mesh.depth.astype(np.float32),
+        weight=mesh.weight.astype(np.float32),
+        triangles=mesh.triangles.astype(np.int16),
+        edges=np.concatenate([lining.edge for lining in mesh.linings]).astype(np.int16),
+        strips=np.concatenate([lining.strip for lining in mesh.linings]).astype(np.int16),
+        lining_sizes=np.array([len(lining.edge) for lining in mesh.linings], np.int16),
+        still=mesh.still.astype(np.int16),
+        offsets=mesh.offsets.astype(np.float32),
+        origin=frame.origin,
+        axes=frame.axes,
+        eye_distance=frame.eye_distance,
+        pivot=frame.pivot,
+        rest=avatar.rest.astype(np.float32),
+        shapes=avatar.shapes.astype(np.float16),
+        iris=avatar.iris,
+        lids=avatar.lids,
+        lids_at=np.array(avatar.lids_at, np.int16),
+        lash=avatar.lash,
+        upper_teeth=avatar.upper_teeth,
+        mouth_middle=avatar.mouth_middle,
+        ivory=avatar.ivory,
+        mouth_light=avatar.mouth_light,
+        teeth_edge=avatar.teeth_edge,
+        seam=avatar.seam,
+    )
+
+
+def load_avatar(folder: Path) -> Avatar:
+    """Reads what `save_avatar` wrote. InvalidInputError when the folder is damaged or of another
+    version.
+    """
+    try:
+        about = tomllib.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+        if about["version"] != VERSION:
+            raise InvalidInputError(
+                f"avatar {folder.name!r} is of version {about['version']}, "
+                f"this is {VERSION}: make it again"
+            )
+        with np.load(folder / _MESH) as arrays:
+            return _assemble(folder, about, dict(arrays))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(
+            f"avatar folder {folder} is damaged: {error!r}; make the avatar again"
+        ) from error
+
+
+def _assemble(
+    folder: Path, about: dict[str, object], arrays: dict[str, NDArray[np.generic]]
+) -> Avatar:
+    f64 = {
+        key: value.astype(np.float64) for key, value in arrays.items() if value.dtype.kind == "f"
+    }
+    i32 = {key: value.astype(np.int32) for key, value in arrays.items() if value.dtype.kind == "i"}
+    cuts = np.cumsum(i32["lining_sizes"])[:-1]
+    linings = tuple(
+        Lining(edge, strip)
+        for edge, strip in zip(
+            np.split(i32["edges"], cuts), np.split(i32["strips"], cuts), strict=True
+        )
+    )
+    mesh = FaceMesh(
+        f64["source"],
+        f64["depth"],
+        f64["weight"],
+        i32["triangles"],
+        linings,
+        i32["still"],
+        f64["offsets"],
+    )
+    return Avatar(
+        name=str(about["name"]),
+        licence=str(about["licence"]),
+        source_note=str(about["source"]),
+        created=str(about["created"]),
+        portrait=_read_picture(folder / _PORTRAIT),
+        background=_read_picture(folder / _BACKGROUND),
+        matte=np.ascontiguousarray(_read_picture(folder / _MATTE)[..., 0]),
+        mesh=mesh,
+        frame=HeadFrame(f64["origin"], f64["axes"], float(f64["eye_distance"]), f64["pivot"]),
+        rest=f64["rest"],
+        shapes=f64["shapes"].astype(np.float32),
+        iris=f64["iris"],
+        lids=np.asarray(arrays["lids"], np.uint8),
+        lids_at=(int(i32["lids_at"][0]), int(i32["lids_at"][1])),
+        lash=f64["lash"],
+        upper_teeth=np.asarray(arrays["upper_teeth"], np.uint8),
+        mouth_middle=f64["mouth_middle"],
+        ivory=f64["ivory"],
+        mouth_light=f64["mouth_light"],
+        teeth_edge=float(f64["teeth_edge"]),
+        seam=float(f64["seam"]),
+    )
+
+
+def _read_picture(path: Path) -> NDArray[np.uint8]:
+    pixels = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
+    if pixels is None:
+        raise ValueError(f"{path.name} is not a picture")
+    return np.ascontiguousarray(pixels[..., ::-1])

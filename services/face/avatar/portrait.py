@@ -1,0 +1,263 @@
+"""An uploaded picture becomes a square portrait with a measured face, or a reason why it
+will not do.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.avatar import topology
+from services.face.avatar.landmarks import FaceDetector, FaceLandmarker, Landmarks
+from services.face.avatar.matte import Segmenter
+from services.face.avatar.tflite import TfliteModel
+from visavis.serving.errors import InvalidInputError
+
+# ------------------------------------------------------------ image header
+# Size of a picture read from its first bytes, so that nothing huge is ever decoded.
+
+_JPEG_START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_JPEG_STANDALONE = frozenset(range(0xD0, 0xDA)) | {0x01}
+
+
+def image_size(content: bytes) -> tuple[int, int] | None:
+    """(width, height) in pixels that a JPEG, PNG or WebP declares; None for anything else or a cut
+    header.
+    """
+    try:
+        if content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR":
+            width, height = struct.unpack_from(">II", content, 16)
+            return width, height
+        if content.startswith(b"\xff\xd8"):
+            return _jpeg_size(content)
+        if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+            return _webp_size(content)
+    except (struct.error, IndexError):
+        return None
+    return None
+
+
+def _jpeg_size(content: bytes) -> tuple[int, int] | None:
+    """Walks the marker segments up to the start of frame (ITU-T T.81, annex B)."""
+    at = 2
+    while True:
+        if content[at] != 0xFF:
+            return None
+        marker = content[at + 1]
+        if marker == 0xFF:
+            at += 1
+        elif marker in _JPEG_STANDALONE:
+            at += 2
+        elif marker in _JPEG_START_OF_FRAME:
+            height, width = struct.unpack_from(">HH", content, at + 5)
+            return width, height
+        else:
+            at += 2 + max(2, struct.unpack_from(">H", content, at + 2)[0])
+
+
+def _webp_size(content: bytes) -> tuple[int, int] | None:
+    """The three chunk kinds of the WebP container: lossy, lossless, extended."""
+    kind = content[12:16]
+    if kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", content, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    if kind == b"VP8L":
+        bits = struct.unpack_from("<I", content, 21)[0]
+        return (bits & 0x3FFF) + 1, ((bits >> 14) & 0x3FFF) + 1
+    if kind == b"VP8X":
+        width = int.from_bytes(content[24:27], "little") + 1
+        height = int.from_bytes(content[27:30], "little") + 1
+        return width, height
+    return None
+
+
+# ------------------------------------------------------------ crop
+# Cuts a square with head room and shoulders around a face.
+
+_SIDE_IN_FACES = 2.35
+"""Side of the square in heights of the face outline (hair line to chin)."""
+_CENTRE_DROP = 0.04
+"""How far the centre of the square lies below the centre of the face, in sides."""
+
+
+def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -> NDArray[np.uint8]:
+    """The square [size, size, 3] around the face of `rgb` [H, W, 3].
+
+    The square is moved and, if it must be, shrunk to stay inside the picture; what is still missing
+    at an edge repeats the edge.
+    """
+    outline = points[list(topology.FACE_OVAL), :2].astype(np.float64)
+    low, high = outline.min(axis=0), outline.max(axis=0)
+    height, width = rgb.shape[:2]
+    face = float((high - low).max())
+    side = min(_SIDE_IN_FACES * face, max(min(width, height), 1.7 * face))
+    centre = (low + high) / 2 + (0, _CENTRE_DROP * side)
+    corner = np.clip(centre - side / 2, 0, np.maximum(0, np.array([width, height]) - side))
+    corner = np.where(
+        np.array([width, height]) < side, (np.array([width, height]) - side) / 2, corner
+    )
+    scale = size / side
+    affine = np.array([[scale, 0, 0.0], [0, scale, 0.0]])
+    # Pixel centres: the picture's corner (-0.5) goes to the square's corner (-0.5).
+    affine[:, 2] = -(corner) * scale + (0.5 * scale - 0.5)
+    shrink = max(1, int(1 / scale))
+    fine = size * min(shrink, 8)
+    zoom = affine * (fine / size)
+    zoom[:, 2] += 0.5 * (fine / size) - 0.5
+    square = cv2.warpAffine(
+        rgb, zoom, (fine, fine), flags=cv2.INTER_LANCZOS4, borderMode=cv2.BORDER_REPLICATE
+    )
+    if scale > 1.2:
+        # Enlarging softens: give back a little of the lost crispness (unsharp mask).
+        amount = min(0.6, 0.5 * (scale - 1))
+        soft = cv2.GaussianBlur(square, (0, 0), 0.7 * scale)
+        square = cv2.addWeighted(square, 1 + amount, soft, -amount, 0)
+    if fine != size:
+        square = cv2.resize(square, (size, size), interpolation=cv2.INTER_AREA)
+    return np.asarray(square, np.uint8)
+
+
+# ------------------------------------------------------------ portrait
+# An uploaded picture becomes a square portrait with a measured face, or a reason why it will not
+# do.
+
+MAX_IMAGE_BYTES = 20_000_000
+MAX_IMAGE_PIXELS = 50_000_000
+MIN_FACE_PIXELS = 80
+"""From the brows to the chin; below it the mouth is too coarse to move."""
+_RIVAL_SHARE = 0.5
+"""A second face this wide, in widths of the first, makes the picture ambiguous."""
+_MAX_OUTSIDE = 0.15
+"""Share of the outline of the face that may lie beyond the edge of the picture."""
+_MAX_YAW = math.radians(28)
+_MAX_PITCH = math.radians(28)
+_MAX_ROLL = math.radians(35)
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """A face ready to be made an avatar."""
+
+    rgb: NDArray[np.uint8]
+    """[size, size, 3]"""
+    landmarks: Landmarks
+    """In pixels of `rgb`."""
+    person: NDArray[np.float32]
+    """[size, size], 0..1: how much of a pixel is the person."""
+
+
+class PortraitStudio:
+    """Holds the nets that read portraits. Not thread-safe."""
+
+    def __init__(self, bundle: Path) -> None:
+        """Loads the nets of the bundle folder "face-landmarks". EngineLoadError when a file is
+        missing or broken.
+        """
+        self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
+        self._landmarker = FaceLandmarker(
+            TfliteModel(bundle / "face_landmark.tflite"),
+            TfliteModel(bundle / "iris_landmark.tflite"),
+        )
+        self._segmenter = Segmenter(TfliteModel(bundle / "selfie_segmentation.tflite"))
+
+    def take(self, content: bytes, size: int = 512) -> Portrait:
+        """Reads a JPEG, PNG or WebP. InvalidInputError says why a picture will not do."""
+        picture = decode_image(content)
+        landmarks = self._find_face(picture)
+        check_face(landmarks, picture.shape[1], picture.shape[0])
+        rgb = crop_head(picture, landmarks.points, size)
+        # Measured again in the crop: there the face has the size that the nets like best.
+        measured = self._find_face(rgb, largest=True)
+        return Portrait(rgb, measured, self._segmenter.person(rgb))
+
+    def _find_face(self, rgb: NDArray[np.uint8], *, largest: bool = False) -> Landmarks:
+        boxes = sorted(self._detector.detect(rgb), key=lambda box: box.width, reverse=True)
+        if not boxes:
+            raise InvalidInputError(
+                "no face found: use a photo with one face, seen from the front and well lit"
+            )
+        rivals = [box for box in boxes[1:] if box.width >= _RIVAL_SHARE * boxes[0].width]
+        if rivals and not largest:
+            raise InvalidInputError(
+                f"{1 + len(rivals)} faces of similar size found: "
+                "crop the picture to the one that is wanted"
+            )
+        landmarks = self._landmarker.measure(rgb, boxes[0])
+        if landmarks is None:
+            raise InvalidInputError(
+                "no face found: what looks like one is covered or too strongly turned"
+            )
+        return landmarks
+
+
+def decode_image(content: bytes) -> NDArray[np.uint8]:
+    """RGB [H, W, 3], turned upright as its EXIF data says. InvalidInputError for anything but a
+    fair-sized picture.
+    """
+    if len(content) > MAX_IMAGE_BYTES:
+        raise InvalidInputError(
+            f"the picture has {len(content) / 1e6:.1f} MB, "
+            f"allowed are {MAX_IMAGE_BYTES / 1e6:.0f} MB"
+        )
+    declared = image_size(content)
+    if declared is None:
+        raise InvalidInputError("not a picture: JPEG, PNG and WebP are read")
+    width, height = declared
+    if width * height > MAX_IMAGE_PIXELS:
+        raise InvalidInputError(
+            f"the picture has {width} x {height} pixels, "
+            f"allowed are {MAX_IMAGE_PIXELS / 1e6:.0f} megapixels"
+        )
+    try:
+        bgr = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    except cv2.error:
+        bgr = None
+    if bgr is None:
+        raise InvalidInputError("the picture is damaged: it cannot be decoded")
+    return np.ascontiguousarray(bgr[..., ::-1])
+
+
+def check_face(landmarks: Landmarks, width: int, height: int) -> None:
+    """InvalidInputError when the face is cut off by the edge of its picture of `width` x `height`
+    pixels, too small, or turned too far to be animated.
+    """
+    points = landmarks.points
+    outline = points[list(topology.FACE_OVAL), :2]
+    outside = ((outline < 0) | (outline > (width - 1, height - 1))).any(axis=1)
+    if outside.mean() > _MAX_OUTSIDE:
+        raise InvalidInputError("the face is cut off at the edge: use a picture with all of it")
+    found = float(np.linalg.norm(points[topology.CHIN, :2] - points[topology.BROW_CENTRE, :2]))
+    if found < MIN_FACE_PIXELS:
+        raise InvalidInputError(
+            f"the face is too small: {found:.0f} pixels from brows to chin, "
+            f"{MIN_FACE_PIXELS} are needed"
+        )
+    yaw, pitch, roll = head_angles(points)
+    for name, angle, limit in (
+        ("sideways", yaw, _MAX_YAW),
+        ("up or down", pitch, _MAX_PITCH),
+        ("over", roll, _MAX_ROLL),
+    ):
+        if abs(angle) > limit:
+            raise InvalidInputError(
+                f"the head is turned {name} by {math.degrees(abs(angle)):.0f} degrees, "
+                f"at most {math.degrees(limit):.0f} work: use a photo taken from the front"
+            )
+
+
+def head_angles(points: NDArray[np.floating]) -> tuple[float, float, float]:
+    """(yaw, pitch, roll) in radians from landmarks [468, 3], from the plane of eyes, temples and
+    chin.
+    """
+    across = points[topology.LEFT_EAR] - points[topology.RIGHT_EAR]
+    down = points[topology.CHIN] - points[topology.FOREHEAD]
+    roll = math.atan2(across[1], across[0])
+    yaw = math.atan2(across[2], math.hypot(across[0], across[1]))
+    pitch = math.atan2(down[2], math.hypot(down[0], down[1]))
+    return yaw, pitch, roll

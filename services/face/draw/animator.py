@@ -1,0 +1,381 @@
+"""The timeline of one face: what it shows in each frame, idle or speaking.
+
+Pure logic: it does no I/O and gets the time as an argument. Frames come out in the order in which
+they are shown. Between turns they are live, one each 1/fps seconds; during a turn frame k belongs
+to voice second k/fps and is made ahead of time, as far as the lips are known and the credit goes.
+
+The motion of the head runs on one frame counter through both, so it never jumps. Where the lips do
+change their ground (a turn begins, runs dry, is interrupted), what differs from the pose on screen
+is eased out over EASE_FRAMES.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.draw.expressions import Expressions, express
+from services.face.draw.motion import Accent, AccentKind, Motion
+from services.face.draw.pose import POSE_INDEX, FacePose
+from services.face.lips.lips import LipTrack
+from services.face.lips.sound_track import SoundTrack
+from services.face.lips.visemes import LIP_COEFFICIENTS
+
+EASE_FRAMES = 3
+"""120 ms at 25 fps: how fast the mouth shuts after an interruption."""
+_NOWHERE = -1
+_LIP_COLUMNS = [POSE_INDEX[name] for name in LIP_COEFFICIENTS]
+_SPEECH_RISE, _SPEECH_FALL = 0.12, 0.06
+"""Share of the way to speaking and back to rest that the livelier motion goes in one frame."""
+_ACCENT_GAP_S = 0.8
+_SLOW_FRAMES = 4
+"""An engine is slow when so many frames in a row were: one that had to wait is no sign of it."""
+_CLOCK_TRUST_S = 0.5
+"""Playback is taken to go on for so long after the clock last spoke."""
+_CLOCK_SILENT_S = 2.0
+"""Playback that is not heard of for so long beyond what it had to play counts as finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame to draw. `index` counts from 0 within its turn; live frames belong to turn 0."""
+
+    turn: int
+    index: int
+    live: bool
+    last: bool
+    restart: bool
+    """It must stand on its own: a turn begins, or the viewer may have lost frames before it."""
+    pose: FacePose
+    sound: SoundTrack | None = None
+    """The turn's sound, for pictures that are drawn from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What was made, so that it can be returned to."""
+
+    turn: int
+    index: int
+    motion: int
+    speech: float
+    expression: NDArray[np.float32]
+    pose: NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The turn being spoken."""
+
+    number: int
+    lips: LipTrack
+    held: bool = False
+    """Not to be shown before the clock speaks of it."""
+    made: int = 0
+    first_made_s: float | None = None
+    """When its first frame was made, which need not be frame 0."""
+    clock_s: float | None = None
+    """Voice played when the clock last spoke, and when that was."""
+    clock_at_s: float = 0.0
+    ended: bool = False
+    paused: bool = False
+    """Playing stands still: the face rests, and makes the frames that follow anew."""
+
+    def played_s(self, now_s: float) -> float:
+        """Voice played by now: what the clock said, and the time since if that is not long."""
+        if self.clock_s is None:
+            return 0.0
+        return self.clock_s + min(max(0.0, now_s - self.clock_at_s), _CLOCK_TRUST_S)
+
+
+class Animator:
+    """One session's face. Call `next_frame` until it gives None, then wait for `delay_s`."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        fps: int = 25,
+        lead_s: float = 1.0,
+        first_lead_s: float = 0.4,
+        start_frame: int = 0,
+    ) -> None:
+        """`lead_s`: how far frames may run ahead of the clock; `first_lead_s`: before it starts.
+
+        `start_frame`: frame of the motion to begin with.
+        """
+        self.fps = fps
+        self.late = 0
+        """Frames skipped because their time had passed."""
+        self._lead_s, self._first_lead_s = lead_s, min(first_lead_s, lead_s)
+        self._motion = Motion(seed, fps)
+        self._draws = np.random.default_rng(seed)
+        self._accents: list[Accent] = []
+        self._accent_free = 0
+        self._history: deque[_Shown] = deque(maxlen=math.ceil((min(lead_s, 1.0) + 1) * fps))
+        self._turn: _Turn | None = None
+        self._newest_turn = 0
+        self._held = False
+        self._early_clock: tuple[int, float, float] | None = None
+        self._restart = True
+        self._expressions = Expressions(fps)
+        self._frame = start_frame
+        self._speech = 0.0
+        self._ground = 0
+        self._ease_from: NDArray[np.float32] | None = None
+        self._ease = np.zeros(len(_LIP_COLUMNS), np.float32)
+        self._eased = EASE_FRAMES
+        self._live = 0
+        self._live_since_s: float | None = None
+        self._live_due = 0
+        self._draw_s: deque[float] = deque([0.0], maxlen=_SLOW_FRAMES)
+
+    @property
+    def turn(self) -> int:
+        """The turn being spoken; 0 while idle."""
+        return self._turn.number if self._turn else 0
+
+    def advance(self, turn: int, now_s: float, *, held: bool = False) -> None:
+        """The session's turn is now `turn`: anything older stops where the screen has it.
+
+        A held turn may yet be thrown away: the face stays idle until the clock speaks of it.
+        """
+        if turn <= self._newest_turn:
+            return
+        self._newest_turn, self._held = turn, held
+        self._restart = True
+        if self._turn is not None:
+            self._leave_turn(now_s)
+            self._turn = None
+
+    def speak(self, turn: int, lips: LipTrack, now_s: float) -> None:
+        """Begin a turn whose lips are `lips`; they may grow afterwards. Stale turns are ignored."""
+        self.advance(turn, now_s)
+        if turn == self._newest_turn and self._turn is None:
+            self._turn = _Turn(turn, lips, self._held)
+            if self._early_clock is not None and self._early_clock[0] == turn:
+                self.played(*self._early_clock)
+
+    def express(self, turn: int, time_s: float, style: str) -> None:
+        """From this time of the turn's voice on it is said in `style`."""
+        self._expressions.cue(turn, time_s, style)
+
+    def abandon(self, turn: int) -> None:
+        """Nothing more will come of a turn: the face rests once what was made has been shown."""
+        if self._turn is not None and turn == self._turn.number:
+            self._turn.ended = True
+
+    def played(self, turn: int, played_s: float, now_s: float, *, paused: bool = False) -> None:
+        """The clock: so much of the turn's voice has been played; none yet: it is wanted.
+
+        paused: it stands there, and goes on with the frame of the next time that it does not say
+        so, which may be one made before.
+        """
+        if self._turn is not None and turn == self._turn.number:
+            wanted, self._turn.held = self._turn.held, False
+            was_paused, self._turn.paused = self._turn.paused, paused
+            if played_s > 0 or not wanted:
+                self._turn.clock_s, self._turn.clock_at_s = played_s, now_s
+            if paused and not was_paused:
+                self._turn.ended = False
+                self._leave_turn(now_s)
+            elif was_paused and not paused:
+                self._turn.made = math.floor(played_s * self.fps + 1e-6)
+                self._restart = True
+        elif turn > self._newest_turn or (turn == self._newest_turn and self._turn is None):
+            self._early_clock = (turn, played_s, now_s)
+
+    def took(self, draw_s: float) -> None:
+        """How long the last frame took to draw. Where all of them take longer than they are shown,
+        frames are skipped so far ahead that those which are drawn come in time.
+        """
+        self._draw_s.append(draw_s)
+
+    def next_spoken(self, now_s: float) -> Frame | None:
+        """The next frame of the turn, if one may be made now."""
+        if self._turn is None:
+            return None
+        self._catch_up(self._turn)
+        return self._speaking_frame(self._turn, now_s) if self._may_speak(self._turn) else None
+
+    def next_frame(self, now_s: float) -> Frame | None:
+        """The next frame, spoken or live, if one may be made now."""
+        frame = self.next_spoken(now_s)
+        if frame is not None:
+            return frame
+        if self._turn is not None and not self._screen_is_free(self._turn, now_s):
+            return None
+        return self._live_frame(now_s)
+
+    def delay_s(self, now_s: float) -> float | None:
+        """How long to wait for the next frame if nothing is heard; None: until something is."""
+        if self._turn is not None and not self._screen_is_free(self._turn, now_s):
+            return self._free_in_s(self._turn, now_s)
+        if self._live_since_s is None:
+            return 0.0
+        return max(0.0, self._live_since_s + self._live_due / self.fps - now_s)
+
+    # Turns
+
+    def _may_speak(self, turn: _Turn) -> bool:
+        if turn.ended or turn.held or turn.paused:
+            return False
+        time_s = turn.made / self.fps
+        return time_s <= turn.lips.known_s and time_s < self._limit_s(turn)
+
+    def _limit_s(self, turn: _Turn) -> float:
+        """How far into the voice frames may be made now."""
+        return self._first_lead_s if turn.clock_s is None else turn.clock_s + self._lead_s
+
+    def _catch_up(self, turn: _Turn) -> None:
+        """Skip frames whose voice will have been heard when they are drawn: better fewer of them
+        than late ones.
+        """
+        if turn.ended or turn.paused:
+            return
+        slow_s = min(self._draw_s)
+        ahead_s = slow_s if slow_s > 1 / self.fps else 0.0
+        # Before the clock speaks, the voice is about to begin.
+        due_s = min((turn.clock_s or 0.0) + ahead_s, self._limit_s(turn) - 1 / self.fps)
+        seen_s = min(due_s, turn.lips.known_s)
+        behind = math.floor(seen_s * self.fps + 1e-6) - turn.made
+        if turn.lips.end_s is not None:
+            behind = min(behind, self._frame_count(turn.lips.end_s) - 1 - turn.made)
+        if behind > 1:
+            self.late += behind
+            turn.made += behind
+
+    def _frame_count(self, seconds: float) -> int:
+        """Frames of a voice of this length; even an empty turn has one, to say that it is over."""
+        return max(1, math.ceil(seconds * self.fps - 1e-6))
+
+    def _screen_is_free(self, turn: _Turn, now_s: float) -> bool:
+        """Everything made of the turn has been shown, so live frames may follow."""
+        return self._free_in_s(turn, now_s) <= 0.0
+
+    def _free_in_s(self, turn: _Turn, now_s: float) -> float:
+        if turn.first_made_s is None or turn.paused:
+            return 0.0
+        made_s = turn.made / self.fps
+        clock_s, at_s = (turn.clock_s, turn.clock_at_s)
+        if clock_s is None:  # nobody plays this turn, yet
+            clock_s, at_s = 0.0, turn.first_made_s
+        silent = at_s + made_s - clock_s + _CLOCK_SILENT_S - now_s
+        return min(silent, made_s - turn.played_s(now_s))
+
+    def _speaking_frame(self, turn: _Turn, now_s: float) -> Frame:
+        self._stand_on(turn.number)
+        self._live_since_s = None
+        time_s = turn.made / self.fps
+        if turn.first_made_s is None:
+            turn.first_made_s = now_s
+            # So that a recording of the turn can begin with its first picture.
+            self._restart = True
+        self._note_accents(turn.lips, time_s)
+        self._speech += _SPEECH_RISE * (1 - self._speech)
+        self._expressions.speak(turn.number, time_s)
+        pose = self._pose(turn.lips.at(time_s))
+        index, turn.made = turn.made, turn.made + 1
+        end_s = turn.lips.end_s
+        turn.ended = end_s is not None and turn.made >= self._frame_count(end_s)
+        return self._shown(
+            pose, turn.number, index, live=False, last=turn.ended, sound=turn.lips.sound
+        )
+
+    def _live_frame(self, now_s: float) -> Frame | None:
+        if self._turn is not None and self._turn.ended:
+            self._turn = None
+        if self._live_since_s is None:
+            self._live_since_s, self._live_due = now_s, 0
+        behind = math.floor((now_s - self._live_since_s) * self.fps + 1e-6) - self._live_due
+        if behind < 0:
+            return None
+        self._stand_on(0)
+        if behind > 0:
+            # Too late for these. The motion waits with them, so that nothing jumps.
+            self.late += behind
+            self._live_due += behind
+        self._live_due += 1
+        self._speech += _SPEECH_FALL * (0 - self._speech)
+        self._expressions.rest()
+        pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
+        index, self._live = self._live, self._live + 1
+        return self._shown(pose, 0, index, live=True, last=False)
+
+    # Poses
+
+    def _pose(self, lips: NDArray[np.float32]) -> NDArray[np.float32]:
+        # An accent that is over matters again where frames are forgotten.
+        kept = self._history.maxlen or 0
+        self._accents = [a for a in self._accents if self._frame < a.frame + a.frames + kept]
+        pose = self._motion.pose(self._frame, speech=self._speech, accents=self._accents)
+        pose = express(pose, self._expressions.offsets)
+        if self._ease_from is not None:
+            self._ease, self._ease_from, self._eased = self._ease_from - lips, None, 0
+        if self._eased < EASE_FRAMES:
+            self._eased += 1
+            x = self._eased / EASE_FRAMES
+            lips = lips + self._ease * np.float32(1 - x * x * (3 - 2 * x))
+        pose[_LIP_COLUMNS] = np.clip(lips, 0.0, 1.0)
+        return pose
+
+    def _shown(
+        self,
+        pose: NDArray[np.float32],
+        turn: int,
+        index: int,
+        *,
+        live: bool,
+        last: bool,
+        sound: SoundTrack | None = None,
+    ) -> Frame:
+        expression = self._expressions.offsets
+        self._history.append(_Shown(turn, index, self._frame, self._speech, expression, pose))
+        self._frame += 1
+        restart, self._restart = self._restart, False
+        return Frame(turn, index, live, last, restart, FacePose.from_vector(pose), sound)
+
+    def _stand_on(self, ground: int) -> None:
+        """The lips follow a turn from here on, or rest (0): ease over from the last frame's."""
+        if ground != self._ground and self._history:
+            self._ease_from = self._history[-1].pose[_LIP_COLUMNS]
+        self._ground = ground
+
+    def _leave_turn(self, now_s: float) -> None:
+        """Idle frames follow, from what the viewer sees on."""
+        self._return_to_screen(now_s)
+        self._restart = True
+        self._ground = _NOWHERE
+        self._live_since_s = None
+
+    def _return_to_screen(self, now_s: float) -> None:
+        """Forget what was made but not shown, and go on from what the viewer sees."""
+        turn = self._turn
+        if turn is None:
+            return
+        seen = -1 if turn.clock_s is None else math.floor(turn.played_s(now_s) * self.fps)
+        while self._history and self._history[-1].turn == turn.number:
+            if self._history[-1].index <= seen:
+                break
+            self._frame = self._history.pop().motion
+        self._speech = self._history[-1].speech if self._history else 0.0
+        if self._history:
+            self._expressions.offsets = self._history[-1].expression
+        self._accents = [a for a in self._accents if a.frame < self._frame]
+        self._accent_free = min(self._accent_free, self._frame)
+
+    def _note_accents(self, lips: LipTrack, time_s: float) -> None:
+        """Nods and brows on some of the stressed sounds, blinks in some of the pauses."""
+        for _, strength in lips.stresses(time_s):
+            chance = float(self._draws.random())
+            if strength == 0.0:
+                if chance < 0.55:
+                    self._accents.append(Accent(AccentKind.BLINK, self._frame))
+            elif self._frame >= self._accent_free and chance < 0.25 + 0.5 * strength:
+                kind = AccentKind.NOD if self._draws.random() < 0.6 else AccentKind.BROW
+                self._accents.append(Accent(kind, self._frame, 0.4 + 0.6 * strength))
+                self._accent_free = self._frame + round(_ACCENT_GAP_S * self.fps)

@@ -1,0 +1,183 @@
+"""Frames -> chunks: drawn once, encoded once for each codec, on the session's lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.draw.animator import Frame
+from services.face.draw.blendshapes import arkit_weights, head_rotation
+from visavis.engine import EngineLane
+from visavis.serving.errors import InvalidInputError
+from visavis.wire.media import BlendshapeChunk, Place, Stamp, VideoChunk, VideoCodec
+from visavis.wire.subjects import Kind
+
+Chunk = VideoChunk | BlendshapeChunk
+PlaceOf = Callable[[Kind, bool], Place]
+"""Place of a frame's next chunk of a kind; the flag says whether it is its stream's last."""
+
+
+Draw = Callable[[], NDArray[np.uint8]]
+"""Draws one picture, RGB [size, size, 3] uint8; takes milliseconds, so it runs on a lane."""
+
+
+class Painter(Protocol):
+    """Draws one avatar for one session, frame after frame."""
+
+    @property
+    def size(self) -> int: ...
+
+    async def prepare(self, frame: Frame) -> Draw:
+        """What draws the frame, once all that it needs is there: a network may have to run."""
+        ...
+
+    def close(self) -> None:
+        """No frame follows. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DrawTimes:
+    """When the work on a frame began, when it was painted, when the last codec had it.
+
+    All on the session's lane: what a network of the engine takes comes before.
+    """
+
+    started: Stamp
+    painted: Stamp
+    encoded: Stamp
+
+    @classmethod
+    def none(cls) -> DrawTimes:
+        """Of a frame that nobody draws: no time at all, now."""
+        now = Stamp.now("face")
+        return cls(now, now, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One picture of a stream."""
+
+    payload: bytes
+    keyframe: bool
+
+
+class Encoder(Protocol):
+    """One stream of one codec. It has no delay: each picture comes out as it goes in."""
+
+    def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded: ...
+
+    def close(self) -> None: ...
+
+
+EncoderFactory = Callable[[VideoCodec, int, int], Encoder]
+"""Codec, width and height in pixels, frames per second."""
+
+
+class PictureMaker:
+    """One session's pictures. `draw` one frame at a time."""
+
+    def __init__(
+        self,
+        painter: Painter,
+        open_encoder: EncoderFactory,
+        lane: EngineLane,
+        *,
+        fps: int,
+        codecs: Sequence[VideoCodec],
+        blendshapes: bool,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_close = on_close
+        self._painter = painter
+        self._open_encoder = open_encoder
+        self._lane = lane
+        self._fps = fps
+        self._blendshapes = blendshapes
+        self._encoders: dict[VideoCodec, Encoder] = {}
+        self._keyframes: set[VideoCodec] = set()
+        self._codecs: tuple[VideoCodec, ...] = ()
+        self.times = DrawTimes.none()
+        """Of the frame drawn last."""
+        self.set_codecs(codecs)
+
+    def set_codecs(self, codecs: Sequence[VideoCodec]) -> None:
+        """The streams from the next frame on; new ones begin with a key frame."""
+        wanted = tuple(dict.fromkeys(codecs))
+        self._keyframes |= set(wanted) - set(self._codecs)
+        self._codecs = wanted
+
+    def request_keyframe(self, codec: VideoCodec) -> None:
+        """The codec's next picture stands on its own. InvalidInputError if it is not sent."""
+        if codec not in self._codecs:
+            sent = ", ".join(c.name for c in self._codecs) or "no video"
+            raise InvalidInputError(f"codec: {codec.name} is not sent here, but {sent}")
+        self._keyframes.add(codec)
+
+    async def draw(
+        self, frame: Frame, *, restart: bool, place: PlaceOf
+    ) -> list[tuple[Kind, Chunk]]:
+        """The chunks of a frame. With `restart` every stream stands on its own from here."""
+        chunks: list[tuple[Kind, Chunk]] = []
+        self.times = DrawTimes.none()
+        if self._blendshapes:
+            chunks.append((Kind.FACE, self._face(frame, place(Kind.FACE, frame.last))))
+        codecs = self._codecs
+        if not codecs:
+            return chunks
+        keyframes = set(codecs) if restart else self._keyframes & set(codecs)
+        self._keyframes -= keyframes
+        draw = await self._painter.prepare(frame)
+        pictures, self.times = await self._lane.run(self._draw, draw, codecs, keyframes)
+        size = self._painter.size
+        for codec, encoded in zip(codecs, pictures, strict=True):
+            where = place(Kind.VIDEO, frame.last)
+            chunk = VideoChunk(
+                where,
+                frame.live,
+                codec,
+                encoded.keyframe,
+                size,
+                size,
+                self._fps,
+                encoded.payload,
+            )
+            chunks.append((Kind.VIDEO, chunk))
+        return chunks
+
+    async def close(self) -> None:
+        """Free the encoders, behind whatever the lane still draws."""
+        self._on_close()
+        self._painter.close()
+        await self._lane.run(self._close)
+
+    def _draw(
+        self, draw: Draw, codecs: tuple[VideoCodec, ...], keyframes: set[VideoCodec]
+    ) -> tuple[list[Encoded], DrawTimes]:
+        """On the lane's thread, which alone touches the encoders."""
+        started = Stamp.now("face")
+        for gone in self._encoders.keys() - set(codecs):
+            self._encoders.pop(gone).close()
+        size = self._painter.size
+        for codec in codecs:
+            if codec not in self._encoders:
+                self._encoders[codec] = self._open_encoder(codec, size, self._fps)
+        picture = draw()
+        painted = Stamp.now("face")
+        encoded = [
+            self._encoders[codec].encode(picture, keyframe=codec in keyframes) for codec in codecs
+        ]
+        return encoded, DrawTimes(started, painted, Stamp.now("face"))
+
+    def _close(self) -> None:
+        for encoder in self._encoders.values():
+            encoder.close()
+        self._encoders.clear()
+
+    def _face(self, frame: Frame, place: Place) -> BlendshapeChunk:
+        weights, rotation = arkit_weights(frame.pose), head_rotation(frame.pose)
+        return BlendshapeChunk(place, frame.live, self._fps, weights, rotation)

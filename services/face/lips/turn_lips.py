@@ -1,0 +1,134 @@
+"""The lips of the newest turn, from whatever the client sends of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from services.face.lips.audio_to_face import AudioToFace, AudioToFaceStream
+from services.face.lips.lips import DurationLips, LipTrack, SoundLips
+from services.face.lips.sound_track import Ear
+from visavis.engine import EngineLane
+from visavis.serving.errors import InvalidInputError
+from visavis.wire.media import MelChunk, PcmChunk
+
+MAX_CHUNK_S = 1.0
+_KEPT_VOICE_CHUNKS = 128
+
+
+class Hearing:
+    """Runs the network for one stream of turns. One turn at a time; an older one never comes back.
+
+    With `durations` the lips follow the phonemes of the mel, and the voice only matters for turns
+    whose mel carries no phonemes; without, they follow the voice alone.
+    """
+
+    def __init__(
+        self,
+        network: AudioToFace,
+        lane: EngineLane,
+        fps: int,
+        *,
+        durations: bool,
+        open_ear: Callable[[int, int], Ear | None] = lambda sample_rate_hz, fps: None,
+    ) -> None:
+        """`open_ear`: gives what listens for pictures that are drawn from the voice, if they are,
+        by its sample rate and the frame rate.
+        """
+        self._fps, self._open_ear = fps, open_ear
+        self._ear: Ear | None = None
+        self._network = network
+        self._lane = lane
+        self._frame_s = 1 / fps
+        self._durations = durations
+        self._turn = 0
+        self._spans: DurationLips | None = None
+        self._sound: SoundLips | None = None
+        self._stream: AudioToFaceStream | None = None
+        self._early: deque[PcmChunk] = deque(maxlen=_KEPT_VOICE_CHUNKS)
+        # Mel and voice come from two tasks; what one has begun must not be overtaken by the other.
+        self._order = asyncio.Lock()
+
+    def begin(self, turn: int) -> None:
+        """Forget older turns. Chunks of a turn begin it by themselves, too."""
+        if turn > self._turn:
+            self._turn = turn
+            self._spans, self._sound, self._stream, self._ear = None, None, None, None
+            self._early.clear()
+
+    async def mel(self, chunk: MelChunk) -> LipTrack | None:
+        """Take in mel: the lips of its turn, or None if that is over or the voice has to tell.
+
+        InvalidInputError for what cannot be.
+        """
+        async with self._order:
+            if not self._enter(chunk.place.turn):
+                return None
+            if self._sound is None and self._spans is None:
+                if chunk.phonemes or not len(chunk.mel):
+                    self._spans = DurationLips(self._frame_s)
+                    self._early.clear()
+                else:
+                    return await self._from_early_voice(chunk.place.turn)
+            if self._spans is not None:
+                self._spans.add(chunk)
+            return self._spans or self._sound
+
+    async def voice(self, chunk: PcmChunk) -> LipTrack | None:
+        """Take in voice: the lips of its turn, or None if that is over or the mel tells."""
+        async with self._order:
+            if not self._enter(chunk.place.turn) or self._spans is not None:
+                return None
+            if self._durations and self._sound is None:
+                self._early.append(chunk)
+                return None
+            return await self._hear(chunk)
+
+    async def finish(self) -> LipTrack | None:
+        """The client has ended without a last chunk: what came is all."""
+        if self._sound is not None and self._sound.end_s is None:
+            await self._push(np.zeros(0, np.int16), last=True)
+        if self._spans is not None:
+            self._spans.finish()
+        return self._spans or self._sound
+
+    def _enter(self, turn: int) -> bool:
+        self.begin(turn)
+        return turn == self._turn
+
+    async def _from_early_voice(self, turn: int) -> LipTrack | None:
+        self._sound = SoundLips(self._frame_s)
+        while turn == self._turn and self._early:
+            await self._hear(self._early.popleft())
+        return self._sound
+
+    async def _hear(self, chunk: PcmChunk) -> LipTrack:
+        if len(chunk.pcm) > MAX_CHUNK_S * chunk.sample_rate_hz:
+            raise InvalidInputError(
+                f"voice: {len(chunk.pcm)} samples in one chunk are more than {MAX_CHUNK_S:g} s"
+            )
+        if self._stream is None:
+            self._stream = AudioToFaceStream(self._network, chunk.sample_rate_hz)
+            self._ear = self._open_ear(chunk.sample_rate_hz, self._fps)
+        elif chunk.sample_rate_hz != self._stream.sample_rate_hz:
+            raise InvalidInputError(
+                f"sample_rate_hz: {chunk.sample_rate_hz} after {self._stream.sample_rate_hz} "
+                "in the same turn"
+            )
+        track = self._ear.track if self._ear is not None else None
+        sound = self._sound = self._sound or SoundLips(self._frame_s, track)
+        if sound.end_s is None:
+            await self._push(chunk.pcm, last=chunk.place.last)
+        return sound
+
+    async def _push(self, pcm: np.ndarray[tuple[int], np.dtype[np.int16]], *, last: bool) -> None:
+        stream, sound, ear = self._stream, self._sound, self._ear
+        if stream is None or sound is None:
+            return
+        if ear is not None:
+            ear.add(await self._lane.run(ear.features, pcm, last=last), last=last)
+        lips = await self._lane.run(stream.push, pcm, last=last)
+        sound.add(lips, end_s=stream.heard_s if last else None)

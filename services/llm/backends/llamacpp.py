@@ -1,0 +1,277 @@
+"""llama.cpp inside this process: the embedded default backend.
+
+xllamacpp runs llama.cpp's server loop on a thread of its own; it batches the
+sequences of all slots together. A request is one blocking call that gives its
+pieces to a callback, on a worker thread; the callback's answer True drops the
+request, which frees the slot after the step that is being computed. Prompts
+are read in batches of `_BATCH_TOKENS` and each is reported, so that this holds
+while a long prompt is being read, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import secrets
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from services.llm.backends.base import BackendRequest, Delta
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+
+log = logging.getLogger(__name__)
+
+# Tokens of a prompt that are read at once: large ones are hardly faster on a
+# CPU (243 against 253 tokens/s with 512) and delay a cancel and other slots.
+_BATCH_TOKENS = 64
+_GGUF_MAGIC = b"GGUF"
+# With several threads: how long one spins before it sleeps where it waits for the others, hundreds
+# of times for each token. By default for milliseconds: where another process holds the core that
+# the awaited thread needs, both cores then stand still (two cores, two busy neighbours: a first
+# token after 2.1 s instead of 0.1 s).
+_SPIN_COUNT = "10000"
+_TOKENIZE_TIMEOUT_S = 10.0
+# The history of a session is counted again on every turn.
+_COUNTS_KEPT = 512
+_COUNTED_TEXT_CHARS = 2_000
+
+
+class LlamaCppBackend:
+    """One GGUF model. The cache of keys and values takes `slots * context_tokens` tokens."""
+
+    name = "llamacpp"
+    keeps_prefix = True
+
+    def __init__(
+        self,
+        model_file: Path,
+        *,
+        model: str,
+        slots: int,
+        context_tokens: int,
+        threads: int = 1,
+        device: str = "cpu",
+        choose_file: Callable[[Path], Awaitable[Path]] | None = None,
+    ) -> None:
+        """`choose_file` is asked, as the model is loaded, which file to take for `model_file`."""
+        self.model = model
+        self.slots = slots
+        self.context_tokens = context_tokens
+        self._file = model_file
+        self._choose_file = choose_file
+        self._threads = threads
+        self.device = device
+        self._api_key = secrets.token_urlsafe(24)
+        self._server: Any = None
+        self._tokenizer: httpx.Client | None = None
+        # A cancelled call returns a step later; the next one of its slot need not wait for that.
+        self._workers = ThreadPoolExecutor(2 * slots, thread_name_prefix="llamacpp")
+        self._calls: set[_Call] = set()
+        self._count_again = functools.lru_cache(_COUNTS_KEPT)(self._count)
+
+    async def load(self) -> None:
+        _check_file(self._file)
+        if self._choose_file is not None:
+            self._file = await self._choose_file(self._file)
+        self._server = await asyncio.to_thread(self._start)
+        self._tokenizer = httpx.Client(
+            base_url=self._server.listening_address,
+            headers={"Authorization": f"Bearer {self._api_key}"},
+            timeout=_TOKENIZE_TIMEOUT_S,
+            trust_env=False,
+        )
+
+    async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
+        if self._server is None:
+            raise EngineError("llamacpp: not loaded, or closed")
+        call = _Call(asyncio.get_running_loop(), request)
+        self._calls.add(call)
+        self._workers.submit(call.run, self._server)
+        try:
+            while (item := await call.deltas.get()) is not None:
+                yield item
+            if call.error is not None:
+                raise call.error
+        finally:
+            call.cancelled.set()
+            self._calls.discard(call)
+
+    def count_tokens(self, text: str) -> int:
+        count = self._count_again if len(text) <= _COUNTED_TEXT_CHARS else self._count
+        return count(text)
+
+    def _count(self, text: str) -> int:
+        if self._tokenizer is None:
+            raise EngineError("llamacpp: not loaded, or closed")
+        try:
+            answer = self._tokenizer.post("/tokenize", json={"content": text}).raise_for_status()
+            return len(answer.json()["tokens"])
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            raise EngineError(f"llamacpp: cannot count tokens: {error}") from error
+
+    async def close(self) -> None:
+        for call in self._calls:
+            call.cancelled.set()
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        self._workers.shutdown(wait=True, cancel_futures=True)
+        if self._tokenizer is not None:
+            self._tokenizer.close()
+        # The last reference: the destructor ends the server's loop and joins its threads.
+        self._tokenizer = self._server = None
+
+    def _start(self) -> Any:
+        # Read by the OpenMP runtime as it is loaded, with the next line.
+        os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
+        import xllamacpp
+
+        params = xllamacpp.CommonParams()
+        params.model.path = str(self._file)
+        # Weights are repacked for the CPU at load: a mapped file would be held a second time.
+        params.load_mode = xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_NONE
+        params.n_gpu_layers = _gpu_layers(xllamacpp, self.device)
+        params.n_parallel = self.slots
+        params.n_ctx = self.slots * self.context_tokens
+        params.n_batch = params.n_ubatch = _BATCH_TOKENS
+        for cpu in (params.cpuparams, params.cpuparams_batch):
+            cpu.n_threads = self._threads
+            cpu.poll = 0  # Sleep, not spin, between two steps.
+        params.verbosity = -1
+        # Nothing beside the slots: no prompts kept in memory, no sizes changed to fit.
+        params.cache_ram_mib = 0
+        params.cache_idle_slots = False
+        params.fit_params = False
+        # llama.cpp always listens on a loopback port; we need it to count
+        # tokens, and nobody else needs it.
+        params.api_keys = [self._api_key]
+        params.n_threads_http = 1
+        params.ui = False
+        params.endpoint_slots = False
+        params.sse_ping_interval = -1
+        try:
+            return xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise EngineLoadError(
+                f"llama.cpp cannot load {self._file}: the file is damaged or of a kind that it "
+                f"does not know, or memory is short; run `visavis models verify {self.model}`"
+            ) from error
+
+
+class _Call:
+    """One request: runs on a worker thread, hands its deltas to the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, request: BackendRequest) -> None:
+        self.cancelled = threading.Event()
+        self.error: Exception | None = None
+        # Bounded by what one request can make: the beginning, a delta per token,
+        # the finish, the usage and the end mark.
+        sampling = request.sampling
+        self._loop = loop
+        self._body = _body(request)
+        self.deltas: asyncio.Queue[Delta | None] = asyncio.Queue(sampling.max_tokens + 4)
+
+    def run(self, server: Any) -> None:
+        try:
+            if not self.cancelled.is_set():
+                self._put(Delta())  # here the work begins; the first report comes after some of it
+                server.handle_chat_completions(self._body, self._on_event)
+        except Exception as error:
+            log.exception("llama.cpp failed")
+            self.error = EngineError(f"llama.cpp failed: {error}")
+        self._put(None)
+
+    def _on_event(self, payload: bytes) -> bool:
+        """True drops the request. Nothing may be raised into the native caller."""
+        if self.cancelled.is_set():
+            return True
+        try:
+            delta = self._read(json.loads(payload))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.error = EngineError(f"llama.cpp sent what cannot be read: {error}")
+        if self.error is not None:
+            return True
+        if delta is not None:
+            self._put(delta)
+        return False
+
+    def _read(self, event: dict[str, Any]) -> Delta | None:
+        if "error" in event:
+            self.error = _error_of(event["error"])
+            return None
+        choices = event.get("choices") or [{}]
+        text = choices[0].get("delta", {}).get("content") or ""
+        usage = event.get("usage")
+        if usage:
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+            return Delta("", "", usage["prompt_tokens"], usage["completion_tokens"], cached)
+        finish_reason = choices[0].get("finish_reason") or ""
+        return Delta(text, finish_reason) if text or finish_reason else None
+
+    def _put(self, delta: Delta | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.deltas.put_nowait, delta)
+        except RuntimeError:
+            # The event loop has ended, and with it whoever waited for this.
+            self.cancelled.set()
+
+
+def _body(request: BackendRequest) -> bytes:
+    sampling = request.sampling
+    body: dict[str, Any] = {
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
+        "cache_prompt": True,
+        "id_slot": request.slot,
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "repeat_penalty": sampling.repeat_penalty,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    if sampling.seed is not None:
+        body["seed"] = sampling.seed
+    return json.dumps(body).encode()
+
+
+def _error_of(error: dict[str, Any]) -> Exception:
+    message = f"llama.cpp: {error.get('message', 'unknown error')}"
+    if error.get("code") == 400:
+        return InvalidInputError(message)
+    return EngineError(message)
+
+
+def _check_file(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_GGUF_MAGIC))
+    except OSError as error:
+        raise EngineLoadError(
+            f"cannot read the model file {path}: {error.strerror}; "
+            "run `visavis models pull <bundle>`, or set `model` to a bundle that is there"
+        ) from error
+    if magic != _GGUF_MAGIC:
+        raise EngineLoadError(f"{path} is not a GGUF file: it begins with {magic!r}")
+
+
+def _gpu_layers(xllamacpp: Any, device: str) -> int:
+    """Layers that go to the GPU: none or all."""
+    if device == "cpu":
+        return 0
+    kinds = {str(info["type"]) for info in xllamacpp.get_device_info()}
+    if not any("GPU" in kind for kind in kinds):
+        raise EngineLoadError(
+            f"device: {device} is set, but the installed xllamacpp sees no GPU; "
+            "install its CUDA build, or set device to cpu"
+        )
+    return -1

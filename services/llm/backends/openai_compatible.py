@@ -1,0 +1,377 @@
+"""Any server that speaks OpenAI's chat completions: by URL, streamed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import httpx
+
+from services.llm.backends.base import BackendRequest, Delta
+from visavis.serving.errors import (
+    AtCapacityError,
+    EngineError,
+    EngineLoadError,
+    InvalidInputError,
+    SettingsError,
+    VisavisError,
+)
+
+# ------------------------------------------------------------ openai errors
+# The errors of OpenAI-compatible servers, in every shape that they come in, to ours.
+#
+# With a status: {"error": {"message": ...}} (OpenAI, newer vLLM, llama.cpp),
+# {"object": "error", "message": ...} (SGLang, trtllm-serve, older vLLM), or
+# {"detail": [...]} where FastAPI refuses a field. In the middle of a stream that
+# began with 200: the first two, as an event, with the status as their `code`.
+
+_MAX_CHARS = 300
+
+
+def status_error(url: str, model: str, status: int, message: str) -> VisavisError:
+    """Our error for an answer of the server with a status that is no success."""
+    reason = f"{url} answered {status}: {message}"
+    if status in (401, 403):
+        return EngineError(f"{reason}; check `api_key`")
+    if status == 404:
+        return EngineError(f"{reason}; check `url` and `model` ({model!r})")
+    return _by_status(status, reason)
+
+
+def raise_event_error(content: Any) -> None:
+    """Raises our error if an event of the stream is an error; else does nothing."""
+    error = content.get("error")
+    if not error and content.get("object") == "error":
+        error = content
+    if not error:
+        return
+    code = error.get("code") if isinstance(error, dict) else None
+    reason = f"the language model server failed: {message_in(json.dumps(content))}"
+    raise _by_status(code if isinstance(code, int) else 500, reason)
+
+
+def message_in(text: str) -> str:
+    """The message in an error body, whatever its shape, on one short line."""
+    try:
+        content = json.loads(text)
+        error = content.get("error", content)
+        message = _message_of(error) if isinstance(error, dict) else error
+    except (ValueError, AttributeError):
+        message = text
+    return " ".join(str(message).split())[:_MAX_CHARS] or "(no message)"
+
+
+def _message_of(error: dict[str, Any]) -> Any:
+    if "message" in error:
+        return error["message"]
+    detail = error.get("detail", error)
+    if not isinstance(detail, list):
+        return detail
+    return "; ".join(
+        f"{'.'.join(map(str, part.get('loc', ())))}: {part.get('msg')}"
+        if isinstance(part, dict)
+        else str(part)
+        for part in detail
+    )
+
+
+def _by_status(status: int, reason: str) -> VisavisError:
+    # SGLang answers 503 where its queue is full; with others 503 is "still loading".
+    if status == 429 or (status == 503 and "queue is full" in reason):
+        return AtCapacityError(reason)
+    if status in (400, 413, 422):
+        return InvalidInputError(reason)
+    return EngineError(reason)
+
+
+# ------------------------------------------------------------ sse
+# Server-sent events out of a byte stream, as the HTML standard (9.2.6) reads them.
+
+_MAX_LINE_BYTES = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseParser:
+    """Feed it bytes cut anywhere; it gives the data of every complete event.
+
+    Comments and fields other than `data` are skipped.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[str] = []
+        self._first_line = True
+        self._after_cr = False
+
+    def feed(self, piece: bytes) -> list[str]:
+        """Data of the events that `piece` completes.
+
+        Raises EngineError if a line never ends or is not UTF-8.
+        """
+        events: list[str] = []
+        # A line ends with CR, LF or CRLF; the LF of a CRLF may come in the next piece.
+        if self._after_cr and piece:
+            piece = piece.removeprefix(b"\n")
+            self._after_cr = False
+        self._rest += piece
+        while (end := _line_end(self._rest)) >= 0:
+            line, ending = self._rest[:end], self._rest[end : end + 2]
+            size = 2 if ending == b"\r\n" else 1
+            self._after_cr = ending == b"\r"
+            self._rest = self._rest[end + size :]
+            event = self._take_line(line)
+            if event is not None:
+                events.append(event)
+        if len(self._rest) > _MAX_LINE_BYTES:
+            raise EngineError("the language model server sent a line of more than 1 MB")
+        return events
+
+    def _take_line(self, line: bytes) -> str | None:
+        if self._first_line:
+            line = line.removeprefix(_BOM)
+            self._first_line = False
+        if not line:
+            event, self._data = "\n".join(self._data) if self._data else None, []
+            return event
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            try:
+                self._data.append(value.removeprefix(b" ").decode())
+            except UnicodeDecodeError as error:
+                raise EngineError(
+                    "the language model server sent text that is not UTF-8"
+                ) from error
+        return None
+
+
+def _line_end(text: bytes) -> int:
+    ends = [place for mark in (b"\n", b"\r") if (place := text.find(mark)) >= 0]
+    return min(ends, default=-1)
+
+
+# ------------------------------------------------------------ openai compatible
+# Any server that speaks OpenAI's chat completions: by URL, streamed.
+#
+# Tried against llama.cpp's server. vLLM, SGLang and TensorRT-LLM's trtllm-serve
+# differ in their errors, finish reasons and model lists (docs/language-models.md);
+# what is known of that is read here, and tested against its recorded shapes.
+
+log = logging.getLogger(__name__)
+
+_DONE = "[DONE]"
+_MAX_ERROR_BYTES = 64 * 1024
+# Said by servers when an answer did not come to its end. All others are a stop.
+_BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "error", "timeout"})
+# Ours to set: an answer could not be read otherwise.
+_OWN_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
+# No tokenizer at hand: English takes about 4 characters a token, Chinese up to one
+# and a half tokens a character. Estimates from above only shorten old history.
+_ASCII_CHARS_PER_TOKEN = 3.0
+_TOKENS_PER_OTHER_CHAR = 1.5
+
+
+class OpenAiCompatibleBackend:
+    """`url` is the API's base, for example http://127.0.0.1:8000/v1.
+
+    `model` empty: the first that the server lists. `extra`: fields that every
+    request carries beside ours, for what only some servers know.
+    """
+
+    name = "openai"
+    # Whether the server keeps prefixes is its own affair, and reading one ahead may cost money.
+    device = "remote"
+    keeps_prefix = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str = "",
+        api_key: str = "",
+        slots: int,
+        context_tokens: int,
+        connect_timeout_s: float = 5.0,
+        read_timeout_s: float = 30.0,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.slots = slots
+        self.context_tokens = context_tokens
+        self._url = _base_url(url)
+        self._read_timeout_s = read_timeout_s
+        self._extra = _checked_extra(extra or {})
+        self._client = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
+            limits=httpx.Limits(max_connections=2 * slots, max_keepalive_connections=slots),
+        )
+
+    async def load(self) -> None:
+        """Asks the server for its models, so that a wrong address or key is known at once."""
+        try:
+            answer = await self._client.get(f"{self._url}/models")
+            if answer.status_code in (404, 405):
+                models: list[dict[str, Any]] = []  # Not every server has a list.
+            elif answer.is_success:
+                models = [{**entry, "id": entry["id"]} for entry in answer.json()["data"] or []]
+            else:
+                raise self._status_error(answer.status_code, answer.text)
+        except httpx.HTTPError as error:
+            raise EngineLoadError(f"{self._explain(error)}; check `url`") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EngineLoadError(
+                f"{self._url}/models did not answer with a list of models; "
+                "is `url` the base of an OpenAI-compatible API (it mostly ends in /v1)?"
+            ) from error
+        except VisavisError as error:
+            raise EngineLoadError(str(error)) from error
+        if not self.model:
+            if not models:
+                raise EngineLoadError(f"{self._url} lists no models: set `model`")
+            self.model = str(models[0]["id"])
+        self._heed(models)
+
+    def _heed(self, models: list[dict[str, Any]]) -> None:
+        """What the list says of our model: whether it is there, and how much it reads."""
+        ours = next((entry for entry in models if entry["id"] == self.model), None)
+        if ours is None:
+            if models:
+                listed = ", ".join(str(entry["id"]) for entry in models[:10])
+                log.warning("%s lists %s, not the model %r", self._url, listed, self.model)
+            return
+        longest = ours.get("max_model_len")  # vLLM and SGLang say it.
+        if isinstance(longest, int) and 0 < longest < self.context_tokens:
+            log.warning(
+                "context_tokens: %d, but %s reads %d at most: history is cut to that",
+                self.context_tokens,
+                self.model,
+                longest,
+            )
+            self.context_tokens = longest
+
+    async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
+        try:
+            async with self._client.stream(
+                "POST", f"{self._url}/chat/completions", json=self._body(request)
+            ) as answer:
+                if not answer.is_success:
+                    raise self._status_error(answer.status_code, await _error_text(answer))
+                yield Delta()
+                # Closing the generator closes the connection: the server stops then.
+                async with contextlib.aclosing(_deltas(answer)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+        except httpx.HTTPError as error:
+            raise EngineError(self._explain(error)) from error
+
+    def count_tokens(self, text: str) -> int:
+        ascii_chars = sum(char.isascii() for char in text)
+        others = len(text) - ascii_chars
+        return math.ceil(ascii_chars / _ASCII_CHARS_PER_TOKEN + others * _TOKENS_PER_OTHER_CHAR)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    def _body(self, request: BackendRequest) -> dict[str, Any]:
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": max(1, sampling.max_tokens),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        return body | self._extra
+
+    def _explain(self, error: httpx.HTTPError) -> str:
+        if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+            return f"no language model server answers at {self._url}"
+        if isinstance(error, httpx.PoolTimeout):
+            return f"every connection to {self._url} is busy"
+        if isinstance(error, httpx.TimeoutException):
+            return f"{self._url} sent nothing for {self._read_timeout_s:g} s"
+        return f"the connection to {self._url} broke: {error or type(error).__name__}"
+
+    def _status_error(self, status: int, text: str) -> VisavisError:
+        return status_error(self._url, self.model, status, message_in(text))
+
+
+def _checked_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+    if taken := sorted(_OWN_FIELDS & extra.keys()):
+        raise SettingsError(f"extra: {', '.join(taken)} cannot be set here")
+    return dict(extra)
+
+
+def _base_url(url: str) -> str:
+    base = url.rstrip("/").removesuffix("/chat/completions")
+    parsed = httpx.URL(base) if base.startswith(("http://", "https://")) else None
+    if parsed is None or not parsed.host:
+        raise SettingsError(
+            f"url: {url!r} is not an address such as http://127.0.0.1:8000/v1 "
+            "(needed by the openai backend)"
+        )
+    return base
+
+
+async def _error_text(answer: httpx.Response) -> str:
+    """The beginning of an error's body: a server may send any amount."""
+    body = b""
+    async for piece in answer.aiter_bytes():
+        body += piece
+        if len(body) > _MAX_ERROR_BYTES:
+            break
+    return body[:_MAX_ERROR_BYTES].decode(errors="replace")
+
+
+async def _deltas(answer: httpx.Response) -> AsyncGenerator[Delta, None]:
+    parser = SseParser()
+    finished = False
+    async for piece in answer.aiter_bytes():
+        for event in parser.feed(piece):
+            if event.strip() == _DONE:
+                return
+            delta = _delta_of(event)
+            finished = finished or bool(delta.finish_reason)
+            yield delta
+    if not finished:
+        raise EngineError("the language model server ended in the middle of the answer")
+
+
+def _delta_of(event: str) -> Delta:
+    try:
+        content = json.loads(event)
+        raise_event_error(content)
+        choice = (content.get("choices") or [{}])[0]
+        usage = content.get("usage") or {}
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        text = (choice.get("delta") or {}).get("content") or ""
+        if not isinstance(text, str):
+            raise TypeError(f"content is {type(text).__name__}")
+        return Delta(
+            text,
+            _finish_reason(choice.get("finish_reason")),
+            int(usage.get("prompt_tokens") or 0),
+            int(usage.get("completion_tokens") or 0),
+            int(cached),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise EngineError(
+            f"the language model server sent what is no chat completion: {event[:80]!r}"
+        ) from error
+
+
+def _finish_reason(reason: str | None) -> str:
+    """Ours are "stop" and "length"; whatever else ends an answer well is a stop."""
+    if reason is None or reason == "length":
+        return reason or ""
+    if reason in _BROKEN_OFF:
+        raise EngineError(f"the language model server broke the answer off: {reason}")
+    return "stop"

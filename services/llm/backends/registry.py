@@ -1,0 +1,153 @@
+"""The backends by name. Each is imported only when it is chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from services.llm.backends.base import TellStarting, TextBackend
+from services.llm.settings import LlmSettings
+from visavis.bundles.gguf.prepared import laid_out_file
+from visavis.serving.errors import SettingsError
+
+# ------------------------------------------------------------ cpu weights
+# Has the weights laid out for the CPU as the service starts, beside its event loop.
+
+log = logging.getLogger(__name__)
+
+_REPORT_S = 0.5
+_LOGGED_PERCENT = 25
+
+
+async def lay_out(source: Path, bundle: str, tell: TellStarting) -> Path:
+    """The file to load in place of `source`, made now if it must be; see `laid_out_file`.
+
+    `tell` is called whenever another per cent is done. Cancelled, it returns once the work
+    has stopped and what was written of it is gone.
+    """
+    done = 0.0
+    given_up = threading.Event()
+
+    def note(fraction: float) -> None:
+        nonlocal done
+        done = fraction
+
+    work = asyncio.ensure_future(
+        asyncio.to_thread(
+            functools.partial(laid_out_file, on_fraction=note, cancelled=given_up.is_set),
+            source,
+            bundle,
+        )
+    )
+    try:
+        await _report(work, bundle, lambda: int(100 * done), tell)
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.gather(work, return_exceptions=True)
+        raise
+
+
+async def _report(
+    work: asyncio.Future[Path], bundle: str, percent: Callable[[], int], tell: TellStarting
+) -> None:
+    """Tell how far `work` is, until it is done."""
+    told = logged = 0
+    while not (await asyncio.wait({work}, timeout=_REPORT_S))[0]:
+        now = percent()
+        if now == told:
+            continue
+        told = now
+        text = f"laying out the weights of {bundle} for this processor (once): {now} %"
+        await tell(text)
+        if not logged or now >= logged + _LOGGED_PERCENT:
+            logged = now
+            log.info("%s", text)
+
+
+# ------------------------------------------------------------ registry
+
+
+def _llamacpp(settings: LlmSettings, tell: TellStarting) -> TextBackend:
+
+    from services.llm.backends.llamacpp import LlamaCppBackend
+    from visavis.bundles.store import bundle_path, profile
+
+    model = settings.model or profile(settings.profile)["llm"][0]
+    laid_out = settings.weights_layout == "cpu" and settings.device == "cpu"
+    return LlamaCppBackend(
+        bundle_path(model, settings.model_dir) / "model.gguf",
+        model=model,
+        slots=settings.slots,
+        context_tokens=settings.context_tokens,
+        threads=settings.threads,
+        device=settings.device,
+        choose_file=functools.partial(lay_out, bundle=model, tell=tell) if laid_out else None,
+    )
+
+
+def _openai(settings: LlmSettings, tell: TellStarting) -> TextBackend:
+    from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
+
+    return OpenAiCompatibleBackend(
+        settings.url,
+        model=settings.model,
+        api_key=settings.api_key.get_secret_value(),
+        slots=settings.slots,
+        context_tokens=settings.context_tokens,
+        connect_timeout_s=settings.connect_timeout_s,
+        read_timeout_s=settings.read_timeout_s,
+        extra=settings.extra_fields(),
+    )
+
+
+def _tensorrt_llm(settings: LlmSettings, tell: TellStarting) -> TextBackend:
+    from services.llm.backends.tensorrt_llm import KvCacheLimits, TensorRtLlmBackend
+
+    if settings.device not in ("cuda", "cuda:0"):
+        # The engine's worker processes take the first GPU that they see.
+        raise SettingsError(
+            f"device: {settings.device!r} is not for tensorrt_llm: set cuda:0, and choose the GPU "
+            "with the variable CUDA_VISIBLE_DEVICES"
+        )
+    if not settings.model:
+        raise SettingsError("model: the tensorrt_llm backend needs the directory of a checkpoint")
+    return TensorRtLlmBackend(
+        Path(settings.model).expanduser(),
+        slots=settings.slots,
+        context_tokens=settings.context_tokens,
+        kv_cache=KvCacheLimits(
+            memory_fraction=settings.kv_cache_fraction,
+            max_tokens=settings.kv_cache_tokens,
+            host_bytes=settings.kv_cache_host_mb * 1024 * 1024,
+            reuse=settings.kv_cache_reuse,
+        ),
+        scheduler=settings.scheduler,
+        tensor_parallel=settings.tensor_parallel,
+        silence_s=settings.read_timeout_s,
+    )
+
+
+_FACTORIES: Mapping[str, Callable[[LlmSettings, TellStarting], TextBackend]] = {
+    "llamacpp": _llamacpp,
+    "openai": _openai,
+    "tensorrt_llm": _tensorrt_llm,
+}
+
+
+async def _tell_nobody(_: str) -> None: ...
+
+
+def open_backend(settings: LlmSettings, tell: TellStarting = _tell_nobody) -> TextBackend:
+    """The backend that `settings.backend` names, not loaded yet; long loading is told of.
+
+    Raises SettingsError for an unknown name, ModelStoreError if the bundle is not pulled.
+    """
+    factory = _FACTORIES.get(settings.backend)
+    if factory is None:
+        raise SettingsError(f"backend: {settings.backend!r} is none of {', '.join(_FACTORIES)}")
+    return factory(settings, tell)

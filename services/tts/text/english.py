@@ -1,0 +1,277 @@
+"""English text as letters and phonemes: spelled out, normalised, told what follows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from hibari.g2p import G2P
+from hibari.tts import ASSETS
+
+from services.tts.sound import SILENCE, Span
+from services.tts.text.surroundings import ALONE, Surroundings
+from services.tts.word_ends import last_spoken_words, owners_within
+
+# ------------------------------------------------------------ spoken urls
+# Addresses of pages and mailboxes as they are said in English.
+
+_ADDRESS = re.compile(
+    r"(?:https?://|www\.)[^\s]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b(?:[\w-]+\.)+[a-z]{2,}/[^\s]*",
+    re.IGNORECASE,
+)
+_TRAILING = ".,;:!?)]}>\"'”’"
+_NAMES = {".": "dot", "/": "slash", "@": "at", "-": "dash", "_": "underscore", "?": "question mark",
+          "&": "and", "=": "equals", "#": "hash", "%": "percent", ":": "colon", "+": "plus",
+          "~": "tilde"}  # fmt: skip
+
+
+def say_addresses(text: str) -> str:
+    """`text` with "https://example.com/a" as "example dot com slash a"."""
+    return _ADDRESS.sub(_say, text)
+
+
+def _say(match: re.Match[str]) -> str:
+    address = match.group()
+    bare = address.rstrip(_TRAILING)
+    tail = address[len(bare) :]
+    bare = re.sub(r"^https?://", "", bare, flags=re.IGNORECASE).rstrip("/")
+    bare = re.sub(r"^www\.", "", bare, flags=re.IGNORECASE)
+    spoken = "".join(f" {_NAMES[char]} " if char in _NAMES else char for char in bare)
+    return " ".join(spoken.split()) + tail
+
+
+# ------------------------------------------------------------ going on en
+# How an English sentence might go on, so that the words before sound as if it did.
+#
+# Words last twice as long, and fall in pitch, before a comma or an end. Before any words that go on
+# they are within a tenth of their length in the whole sentence; nearest before some of which the
+# first begins with the right letter.
+
+_REST = "world."
+_OTHERS = "part of the"
+# Those of a few that left the word before nearest to its length at 180 cuts in 90 sentences, and
+# begin as what follows does: a plosive closes the mouth before its time.
+_BY_LETTER: Mapping[str, str] = {
+    "a": "at the", "b": "by the", "c": "could be", "d": "due to the", "e": "every",
+    "f": "from the", "g": "given the", "h": "here in the", "i": "in the", "j": "just in the",
+    "k": "known in the", "l": "like the", "m": "more of the", "n": "near the", "o": "on the",
+    "q": "quite a", "r": "right in the", "s": "still in the", "t": "to the", "u": "until the",
+    "v": "very much in the", "w": "with the", "y": "you can",
+}  # fmt: skip
+
+
+def going_on(ahead: str) -> str:
+    """Words that begin as `ahead` does; "" where that begins with no Latin letter.
+
+    ahead: the first letter of what follows or more; a whole word where a blank is behind it.
+    """
+    words = ahead.split()
+    if not words or not ("a" <= words[0][0].lower() <= "z"):
+        return ""
+    if len(words) > 1 or ahead[-1].isspace():
+        return f"{words[0]} the {_REST}"
+    return f"{_BY_LETTER.get(words[0][0].lower(), _OTHERS)} {_REST}"
+
+
+# ------------------------------------------------------------ letters en
+# English text -> phoneme letters, one for each sound, with stress marks, blanks, punctuation.
+
+log = logging.getLogger(__name__)
+
+_SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
+_LONG_NUMBER = re.compile(r"\d{16,}")
+_ENDINGS = frozenset(".,;:!?…—")
+
+
+@cache
+def letter_ids() -> dict[str, int]:
+    """Every letter with its number in the English voice."""
+    return dict(json.loads((Path(ASSETS) / "vocab.json").read_text("utf-8")))
+
+
+class SpokenPart(NamedTuple):
+    """Letters for a voice, and which of their words are to be heard."""
+
+    letters: str
+    owners: list[int | None]
+    """For every word of the text the last of its spoken words, counted from `first`; None where
+    that is in another part or unknown."""
+    first: int
+    """Spoken words before it were said already."""
+    stop: int
+    """So many spoken words up to the last one to be heard."""
+    goes_on: bool
+    """The words from `stop` on are there for the sentence to go on."""
+
+
+class EnglishLetters:
+    """Says how text is pronounced."""
+
+    def __init__(self) -> None:
+        self._grapheme_to_phoneme = G2P()
+
+    def parts(self, text: str, longest: int) -> list[str]:
+        """Letters of `text`, in parts of at most `longest`; none where it has no sound."""
+        return _parts(_ended(self._known(text)), longest)
+
+    def spoken(self, text: str, longest: int, around: Surroundings = ALONE) -> Iterator[SpokenPart]:
+        """`text` in parts of at most `longest` letters; what is around it only where that fits."""
+        part = self._within(text, around)
+        if part is not None and len(part.letters) <= longest:
+            yield part
+            return
+        parts = self.parts(text, longest)
+        counts = [len(ends_of_spoken_words(part)) for part in parts]
+        owners = last_spoken_words(text, sum(counts))
+        spoken = 0
+        for letters, count in zip(parts, counts, strict=True):
+            yield SpokenPart(letters, owners_within(owners, spoken, count), 0, count, False)
+            spoken += count
+
+    def _within(self, text: str, around: Surroundings) -> SpokenPart | None:
+        """`text` with what is around it; None where that is nothing, or `text` has no sound."""
+        before, ahead = self._known(around.before), self._known(going_on(around.ahead))
+        said = self._known(text)
+        if not said or not (before or ahead):
+            return None
+        first, count = (len(ends_of_spoken_words(letters)) for letters in (before, said))
+        letters = _ended(" ".join(filter(None, (before, said, ahead))))
+        owners = last_spoken_words(text, count)
+        return SpokenPart(letters, owners, first, first + count, bool(ahead))
+
+    def _known(self, text: str) -> str:
+        """Letters of `text` that the voices have; "" where it has no sound."""
+        if not text:
+            return ""
+        letters = self._letters(_LONG_NUMBER.sub(_spell_digits, say_addresses(text)))
+        known = "".join(letter for letter in letters if letter in letter_ids()).strip()
+        return known if any(letter.isalpha() for letter in known) else ""
+
+    def _letters(self, text: str) -> str:
+        """Phoneme letters of `text`, as many as can be had."""
+        try:
+            return str(self._grapheme_to_phoneme(text))
+        except Exception as error:  # rules of a library for text that nobody foresaw
+            words = text.split()
+            if len(words) < 2:
+                log.warning("no pronunciation for a word of %d letters: %r", len(text), error)
+                return ""
+            middle = len(words) // 2
+            halves = (" ".join(words[:middle]), " ".join(words[middle:]))
+            return " ".join(filter(None, map(self._letters, halves)))
+
+
+def ends_of_spoken_words(letters: str) -> list[int]:
+    """Letters up to the end of each word, marks behind it left out."""
+    ends: list[int] = []
+    open_word = False
+    for position, letter in enumerate(letters, start=1):
+        if letter.isalpha():
+            if not open_word:
+                ends.append(position)
+            ends[-1] = position
+            open_word = True
+        elif letter.isspace():
+            open_word = False
+    return ends
+
+
+def _ended(letters: str) -> str:
+    """They go on: without a comma the voice drops as at the end of a sentence."""
+    return letters + "," if letters and letters[-1] not in _ENDINGS else letters
+
+
+def _parts(letters: str, longest: int) -> list[str]:
+    parts, current = [], ""
+    for word in _SPLIT.split(letters):
+        for start in range(0, len(word), longest):
+            piece = word[start : start + longest]
+            if current and len(current) + 1 + len(piece) > longest:
+                parts.append(current)
+                current = piece
+            else:
+                current = f"{current} {piece}" if current else piece
+    return [*parts, current] if current else parts
+
+
+def _spell_digits(match: re.Match[str]) -> str:
+    return " ".join(match.group())
+
+
+# ------------------------------------------------------------ phonemes en
+# The English voice's own phoneme letters -> ARPABET with their durations.
+#
+# The voice writes one letter per sound, with stress marks in front of vowels and with blanks and
+# punctuation between words; each of these has a duration of its own.
+
+_VOWELS = {
+    "A": "EY", "I": "AY", "W": "AW", "Y": "OY", "O": "OW", "Q": "OW",
+    "æ": "AE", "ɑ": "AA", "a": "AA", "ɒ": "AA", "ɔ": "AO", "ɛ": "EH", "e": "EH", "ɜ": "ER",
+    "ɚ": "ER", "ə": "AH", "ᵊ": "AH", "ɐ": "AH", "ʌ": "AH", "ɪ": "IH", "ᵻ": "IH", "ɨ": "IH",
+    "i": "IY", "o": "OW", "u": "UW", "ʊ": "UH",
+}  # fmt: skip
+_CONSONANTS = {
+    "b": "B", "d": "D", "f": "F", "h": "HH", "j": "Y", "k": "K", "l": "L", "m": "M", "n": "N",
+    "p": "P", "s": "S", "t": "T", "v": "V", "w": "W", "z": "Z", "ɡ": "G", "ŋ": "NG", "ɹ": "R",
+    "r": "R", "ʃ": "SH", "ʒ": "ZH", "θ": "TH", "ð": "DH", "ʤ": "JH", "ʧ": "CH", "T": "D",
+    "ɾ": "D", "ʔ": "T", "x": "K", "c": "K", "q": "K", "ʣ": "Z", "ʦ": "S", "ç": "HH",
+}  # fmt: skip
+_STRESS = {"ˈ": "1", "ˌ": "2"}
+_LENGTH_MARKS = frozenset("ːʰʲ̃")
+_BLANK = " "
+
+
+def arpabet_spans(letters: Sequence[str], hops: Sequence[int]) -> list[Span]:
+    """Spans of all of `letters` ("" stands for the padding at the ends); their hops add up.
+
+    The time of a stress mark goes to its vowel, that of a blank to the sounds around it, that of
+    punctuation to silence. "əɹ" and "ɜɹ" are one sound in ARPABET.
+    """
+    spans: list[Span] = []
+    carried = 0
+    stress = "0"
+    for letter, length in zip(letters, hops, strict=True):
+        if letter in _STRESS:
+            stress = _STRESS[letter]
+            carried += length
+        elif letter in _LENGTH_MARKS or letter == _BLANK:
+            carried += _give_to_last(spans, length, share=1.0 if letter != _BLANK else 0.5)
+        elif letter == "ɹ" and spans and spans[-1].symbol.rstrip("012") == "ER" and not carried:
+            _give_to_last(spans, length, share=1.0)
+        elif letter == "ɹ" and spans and spans[-1].symbol == "AH0" and not carried:
+            spans[-1] = Span("ER0", spans[-1].hops + length)
+        elif letter in _VOWELS:
+            spans.append(Span(_VOWELS[letter] + stress, length + carried))
+            carried, stress = 0, "0"
+        elif letter in _CONSONANTS:
+            spans.append(Span(_CONSONANTS[letter], length + carried))
+            carried = 0
+        else:
+            _give_silence(spans, length + carried)
+            carried = 0
+    if carried:
+        _give_silence(spans, carried)
+    return spans
+
+
+def _give_to_last(spans: list[Span], length: int, *, share: float) -> int:
+    """Lengthen the last span by its share; what is left for the next one comes back."""
+    if not spans:
+        return length
+    if spans[-1].symbol == SILENCE:
+        share = 1.0
+    given = round(length * share)
+    spans[-1] = Span(spans[-1].symbol, spans[-1].hops + given)
+    return length - given
+
+
+def _give_silence(spans: list[Span], length: int) -> None:
+    if spans and spans[-1].symbol == SILENCE:
+        spans[-1] = Span(SILENCE, spans[-1].hops + length)
+    else:
+        spans.append(Span(SILENCE, length))

@@ -1,0 +1,387 @@
+"""Mandarin text as pinyin: numbers and signs read out, characters to phonemes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pypinyin import Style, load_phrases_dict, pinyin
+from pypinyin.seg import mmseg
+
+from services.tts.sound import SILENCE, Span
+from services.tts.text.chunker import is_han
+from visavis.serving.errors import ModelStoreError
+
+# ------------------------------------------------------------ numbers zh
+# Numbers as Mandarin says them.
+
+_DIGITS = "零一二三四五六七八九"
+_TELEPHONE_DIGITS = "零幺二三四五六七八九"
+_GROUPS = ("", "万", "亿", "万亿", "亿亿")
+_PLACES = ("", "十", "百", "千")
+MAX_INTEGER_DIGITS = 16
+"""Longer ones are read digit by digit."""
+
+
+def say_digits(digits: str, *, telephone: bool = False) -> str:
+    """Digit by digit; "1" becomes 幺 in telephone numbers."""
+    names = _TELEPHONE_DIGITS if telephone else _DIGITS
+    return "".join(names[int(digit)] for digit in digits)
+
+
+def say_integer(digits: str, *, counted: bool = False) -> str:
+    """A whole number from its digits, "10" as 十; `counted`: 2 before a measure word is 两."""
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > MAX_INTEGER_DIGITS:
+        return say_digits(digits)
+    if counted and digits == "2":
+        return "两"
+    groups = [digits[max(0, end - 4) : end] for end in range(len(digits), 0, -4)]
+    spoken = ""
+    zero_pending = False
+    for index in range(len(groups) - 1, -1, -1):
+        value = int(groups[index])
+        if value == 0:
+            zero_pending = bool(spoken)
+            continue
+        if spoken and (zero_pending or value < 1000):
+            spoken += "零"
+        leads_with_two = not spoken and value == 2 and index > 0
+        spoken += ("两" if leads_with_two else _say_group(value)) + _GROUPS[index]
+        zero_pending = False
+    if spoken.startswith("一十"):
+        spoken = spoken[1:]
+    return spoken or "零"
+
+
+def say_number(text: str, *, counted: bool = False) -> str:
+    """A decimal number such as "-1,234.50": "负一千二百三十四点五零"."""
+    text = text.replace(",", "")
+    sign = ""
+    if text[:1] in ("-", "−", "+"):
+        sign = "" if text[0] == "+" else "负"
+        text = text[1:]
+    whole, point, fraction = text.partition(".")
+    spoken = say_integer(whole or "0", counted=counted and not point)
+    return sign + spoken + (f"点{say_digits(fraction)}" if fraction else "")
+
+
+def _say_group(value: int) -> str:
+    spoken = ""
+    zero_pending = False
+    for place in (3, 2, 1, 0):
+        digit = value // 10**place % 10
+        if digit == 0:
+            zero_pending = bool(spoken)
+            continue
+        if zero_pending:
+            spoken += "零"
+            zero_pending = False
+        spoken += _DIGITS[digit] + _PLACES[place]
+    return spoken
+
+
+# ------------------------------------------------------------ normalizer zh
+# Mandarin text as it is written -> as it is said: numbers, dates, times, units, symbols.
+
+_N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+_UNITS = {
+    "km/h": "公里每小时", "m/s": "米每秒", "km": "公里", "kg": "公斤", "cm": "厘米", "mm": "毫米",
+    "ml": "毫升", "mL": "毫升", "m²": "平方米", "GB": "吉字节", "MB": "兆字节", "KB": "千字节",
+    "TB": "太字节", "kW": "千瓦", "GHz": "吉赫兹", "MHz": "兆赫兹", "Hz": "赫兹", "m": "米",
+    "g": "克", "L": "升", "℃": "摄氏度", "°C": "摄氏度", "℉": "华氏度", "°F": "华氏度", "°": "度",
+}  # fmt: skip
+_CURRENCIES = {"$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "￥": "元"}
+_SYMBOLS = {
+    "+": "加", "=": "等于", "×": "乘以", "÷": "除以", "≈": "约等于", "≥": "大于等于",
+    "≤": "小于等于", ">": "大于", "<": "小于", "&": "和", "@": "艾特", "№": "号", "±": "正负",
+    "√": "根号",
+}  # fmt: skip
+_MEASURES = (
+    "个只条张把本位名次件种样天年周岁倍台辆部家座层间块片颗粒头匹架艘支根瓶杯碗盘双对套份万亿千百"
+)
+
+
+def _date(match: re.Match[str]) -> str:
+    year, month, day = match.groups()
+    return f"{say_digits(year)}年{say_integer(month)}月{say_integer(day)}日"
+
+
+def _year(match: re.Match[str]) -> str:
+    return f"{say_digits(match.group(1))}年"
+
+
+def _time(match: re.Match[str]) -> str:
+    hours, minutes, seconds = match.groups()
+    spoken = f"{_hours(hours)}点"
+    if int(minutes):
+        spoken += ("零" if int(minutes) < 10 else "") + f"{say_integer(minutes)}分"
+    elif not seconds:
+        return spoken + "整"
+    return spoken + (f"{say_integer(seconds)}秒" if seconds else "")
+
+
+def _hours(hours: str) -> str:
+    return say_integer(hours, counted=True)
+
+
+def _range(match: re.Match[str]) -> str:
+    return f"{say_number(match.group(1))}到{match.group(2)}"
+
+
+def _percent(match: re.Match[str]) -> str:
+    share = "千分之" if match.group(2) == "‰" else "百分之"
+    number = match.group(1)
+    sign = "负" if number[0] in "-−" else ""
+    return f"{sign}{share}{say_number(number.lstrip('-−+'))}"
+
+
+def _fraction(match: re.Match[str]) -> str:
+    return f"{say_integer(match.group(2))}分之{say_integer(match.group(1))}"
+
+
+def _money(match: re.Match[str]) -> str:
+    symbol, number, scale = match.groups()
+    return f"{say_number(number, counted=not scale)}{scale}{_CURRENCIES[symbol]}"
+
+
+def _unit(match: re.Match[str]) -> str:
+    sign, number, unit = match.groups()
+    degrees = unit in ("℃", "°C", "℉", "°F", "°")
+    spoken = say_number(number, counted=not degrees)
+    if not sign:
+        return spoken + _UNITS[unit]
+    return ("零下" if degrees else "负") + spoken + _UNITS[unit]
+
+
+def _counted(match: re.Match[str]) -> str:
+    return say_number(match.group(1), counted=True) + match.group(2)
+
+
+def _digit_by_digit(match: re.Match[str]) -> str:
+    digits = re.sub(r"\D", "", match.group())
+    return say_digits(digits, telephone=7 <= len(digits) <= 13)
+
+
+def _number(match: re.Match[str]) -> str:
+    return say_number(match.group())
+
+
+_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"(?<!\d)(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})(?:日|号)?(?!\d)"), _date),
+    (re.compile(r"(?<!\d)(\d{4})\s*年"), _year),
+    (re.compile(r"(?<![\d:])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])"), _time),
+    (re.compile(r"(?<!\d)(?:\+?86[- ]?)?1\d{2}[- ]?\d{4}[- ]?\d{4}(?!\d)"), _digit_by_digit),
+    (re.compile(r"(?<!\d)0\d{2,3}-\d{7,8}(?!\d)"), _digit_by_digit),
+    (re.compile(rf"([-−+]?{_N})\s*([%‰])"), _percent),
+    (re.compile(r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])"), _fraction),
+    (re.compile(rf"([$€£¥￥])\s*({_N})\s*([百千万亿]*)"), _money),
+    (re.compile(rf"(?<![\d.])({_N})\s*[-–~～]\s*(?=\d)()"), _range),
+    (
+        re.compile(rf"([-−]?)({_N})\s*({'|'.join(map(re.escape, _UNITS))})(?![A-Za-z])"),
+        _unit,
+    ),
+    (re.compile(rf"(?<![\d.第])({_N})\s*([{_MEASURES}])"), _counted),
+    (re.compile(r"(?<![\d.,])0\d+(?![\d.])|(?<![\d.,])\d{17,}"), _digit_by_digit),
+    (re.compile(rf"(?<!\w)[-−+]{_N}|{_N}"), _number),
+)
+
+
+def normalize(text: str) -> str:
+    """Chinese characters and punctuation only; whatever has no reading is left as it is."""
+    for pattern, say in _RULES:
+        text = pattern.sub(say, text)
+    text = re.sub(r"\d", lambda match: say_digits(match.group()), text)
+    return "".join(_SYMBOLS.get(char, char) for char in text)
+
+
+# ------------------------------------------------------------ phonemes zh
+# Mandarin text -> the phonemes of the Baker voice: initials, finals with tone, prosody marks.
+#
+# Tones are those that are heard: third-tone sandhi and the changes of 不 and 一 (Chao, A Grammar of
+# Spoken Chinese, 1968) are applied to the dictionary's readings, as the corpus was labelled.
+
+# Between two syllables of a word, two words, two clauses: the voice was trained with these marks
+# and is understood far better with them than with "#0" alone.
+_SYLLABLE = "#0"
+_WORD = "#1"
+BREAK = "#3"
+END = "eos"
+_NO_INITIAL = "^"
+_AUDIBLE_BREAK_HOPS = 4
+
+_BREAKS = frozenset('，、；：,;:—…。！？.!?（）()“”"《》\n')
+_SPELLINGS = {"n": "en", "ng": "en", "m": "en", "hm": "heng", "hng": "heng", "ê": "ei",
+              "lue": "lve", "nue": "nve", "yai": "ya", "fiao": "fei"}  # fmt: skip
+_KEEPS_ONE_AFTER = frozenset("第零〇一二三四五六七八九十点初幺")
+_KEEPS_ONE_BEFORE = frozenset("零〇一二三四五六七八九月号日楼班等")
+_FULL_ER = frozenset("子童女孙歌科媳")
+_FULL_ER_AFTER = frozenset("女婴幼孤胎男少小健生育")
+_NUMERALS = frozenset("零〇一二三四五六七八九十百千万亿点幺两")
+_CLITICS = frozenset("的地得了着过吗呢吧们啊")
+_TONE = re.compile(r"([a-zêüv]+)([1-5]?)$")
+
+
+class BakerPhonemes:
+    """Turns text into the voice's phonemes and ids. `mapper`: mapper.json of the voice."""
+
+    def __init__(self, mapper: Path) -> None:
+        try:
+            content = json.loads(mapper.read_text(encoding="utf-8"))
+            self._ids: Mapping[str, int] = content["symbol_to_id"]
+            self._syllables: Mapping[str, tuple[str, str]] = content["pinyin_dict"]
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelStoreError(
+                f"{mapper} cannot be read ({error}): pull the voice again"
+            ) from error
+        # The dictionary's own readings of what a conversation says often and it gets wrong.
+        load_phrases_dict({"一会儿": [["yí"], ["huì"], ["er"]], "哪儿": [["nǎ"], ["er"]]})
+
+    def symbols(self, text: str) -> list[str]:
+        """Phonemes of normalised text, from "sil" to "sil"; empty where nothing can be spoken."""
+        symbols: list[str] = []
+        for clause in _clauses(text):
+            spoken = self._clause(clause)
+            if spoken and symbols:
+                symbols.append(BREAK)
+            symbols.extend(spoken)
+        return [SILENCE, *symbols, SILENCE] if symbols else []
+
+    def ids(self, symbols: list[str]) -> list[int]:
+        """The network's ids of `symbols`, with the end mark."""
+        return [self._ids[symbol] for symbol in (*symbols, END)]
+
+    def _clause(self, characters: str) -> list[str]:
+        symbols: list[str] = []
+        words = list(mmseg.seg.cut(characters))
+        word_starts = _starts_of_prosodic_words(words)
+        readings = _sandhi(characters, words, _readings(characters))
+        for index, (character, reading) in enumerate(zip(characters, readings, strict=True)):
+            match = _TONE.fullmatch(reading)
+            base = match.group(1).replace("ü", "v") if match else ""
+            base = _SPELLINGS.get(base, base)
+            if match is None or base not in self._syllables:
+                continue
+            tone = match.group(2) or "5"
+            if character == "儿" and _is_suffix(characters, index) and symbols:
+                symbols.append("er5")
+                continue
+            if symbols:
+                symbols.append(_WORD if index in word_starts else _SYLLABLE)
+            initial, final = self._syllables[base]
+            symbols += [initial, final + tone]
+        return [symbol for symbol in symbols if symbol in self._ids]
+
+
+def is_final(symbol: str) -> bool:
+    """Whether `symbol` is a final with its tone, with which a syllable ends."""
+    return symbol[-1:].isdigit() and not symbol.startswith("#")
+
+
+def pinyin_spans(symbols: Sequence[str], hops: Sequence[int]) -> list[Span]:
+    """Spans of the voice's symbols (the end mark last); their hops add up.
+
+    Prosody marks count with the final before them, or as silence where they are long; the mark of
+    a missing initial counts with the final behind it.
+    """
+    spans: list[Span] = []
+    carried = 0
+    for symbol, length in zip(symbols, hops, strict=True):
+        if symbol == _NO_INITIAL:
+            carried = length
+            continue
+        silent = symbol in (SILENCE, END) or (symbol == BREAK and length >= _AUDIBLE_BREAK_HOPS)
+        symbol = SILENCE if silent else symbol
+        if spans and (symbol.startswith("#") or symbol == spans[-1].symbol == SILENCE):
+            spans[-1] = Span(spans[-1].symbol, spans[-1].hops + length)
+        elif length + carried:
+            spans.append(Span(symbol, length + carried))
+        carried = 0
+    return spans
+
+
+def _clauses(text: str) -> list[str]:
+    """Chinese characters between two breaks; everything else is left out."""
+    clauses, current = [], ""
+    for char in text:
+        if is_han(char):
+            current += char
+        elif char in _BREAKS and current:
+            clauses.append(current)
+            current = ""
+    return [*clauses, current] if current else clauses
+
+
+def _readings(characters: str) -> list[str]:
+    """One reading per character, such as "zhong1"."""
+    readings: list[str] = []
+    found = pinyin(characters, style=Style.TONE3, neutral_tone_with_five=True, errors="default")
+    for heteronyms in found:
+        reading = heteronyms[0]
+        # Characters without a reading come back as they are, several in one.
+        readings += list(reading) if is_han(reading[0]) else [reading]
+    return readings
+
+
+def _is_suffix(characters: str, index: int) -> bool:
+    """儿 that colours the syllable before it, not the word for child."""
+    after = characters[index + 1 : index + 2]
+    return index > 0 and after not in _FULL_ER and characters[index - 1] not in _FULL_ER_AFTER
+
+
+def _starts_of_prosodic_words(words: list[str]) -> set[int]:
+    """Where words begin that do not lean on the one before them."""
+    starts, position = set(), 0
+    before = ""
+    for word in words:
+        goes_on_counting = before in _NUMERALS and word[0] in _NUMERALS
+        if word not in _CLITICS and not goes_on_counting:
+            starts.add(position)
+        position += len(word)
+        before = word[-1]
+    return starts
+
+
+def _sandhi(characters: str, words: list[str], readings: list[str]) -> list[str]:
+    changed = _third_tones(words, readings)
+    for index, character in enumerate(characters):
+        following = changed[index + 1][-1:] if index + 1 < len(changed) else ""
+        if character == "不" and changed[index].startswith("bu"):
+            changed[index] = "bu2" if following == "4" else "bu4"
+        elif character == "一":
+            changed[index] = "yi" + _tone_of_one(characters, index, following)
+    return changed
+
+
+def _tone_of_one(characters: str, index: int, following: str) -> str:
+    before = characters[index - 1 : index] if index else ""
+    after = characters[index + 1 : index + 2]
+    if not after or before in _KEEPS_ONE_AFTER or after in _KEEPS_ONE_BEFORE:
+        if before and before not in _KEEPS_ONE_AFTER and before == after:
+            return "5"
+        return "1"
+    if before and before == after:
+        return "5"  # 看一看
+    if after == "个" or following == "4":
+        return "2"
+    return "4" if following in ("1", "2", "3") else "1"
+
+
+def _third_tones(words: list[str], readings: list[str]) -> list[str]:
+    """Two third tones in a row: the first is heard as second.
+
+    Inside words from the left, then across words from the right: 我也想买 is "wo2 ye3 xiang2 mai3".
+    """
+    changed = list(readings)
+    start = 0
+    for word in words:
+        for index in range(start, start + len(word) - 1):
+            if changed[index][-1:] == "3" and readings[index + 1][-1:] == "3":
+                changed[index] = changed[index][:-1] + "2"
+        start += len(word)
+    for index in range(len(changed) - 2, -1, -1):
+        if changed[index][-1:] == "3" and changed[index + 1][-1:] == "3":
+            changed[index] = changed[index][:-1] + "2"
+    return changed

@@ -1,0 +1,118 @@
+"""Text cleaned for speech and parted by script: Chinese here, Latin letters there."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+# ------------------------------------------------------------ text cleaner
+# Takes out of a phrase what cannot be spoken: markup, emoji, control characters.
+
+_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
+_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
+_FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
+_LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+\s*|[-*+•·–]\s+)+")
+_RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
+_EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
+_TIMES = re.compile(r"(?<=\d)\s*[*×]\s*(?=\d)")
+_HASH = re.compile(r"#+(?!\d)")
+_BLANKS = re.compile(r"\s+")
+_SPOKEN_SYMBOLS = frozenset("°℃℉№")
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+_FULL_WIDTH = {code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B))}
+_FULL_WIDTH |= {code: code - 0xFEE0 for code in (*range(0xFF41, 0xFF5B), 0xFF05)}
+_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°")
+
+
+def clean(text: str) -> str:
+    """`text` without markup, emoji and control characters; "" where nothing is left to speak."""
+    text = unicodedata.normalize("NFC", text.replace("\r", "\n")).translate(_FULL_WIDTH)
+    text = _LINK.sub(r"\1", _FENCE.sub(" ", text))
+    text = _RULE.sub(" ", _TAG.sub(" ", text))
+    text = _LINE_MARK.sub(" ", text)
+    text = _TIMES.sub(" × ", text)
+    text = _HASH.sub(" ", _EMPHASIS.sub("", text))
+    text = text.replace("_", " ").replace("|", ", ").replace("\\", " ")
+    text = "".join(char if _is_speech(char) else _gap(char) for char in text)
+    text = _strip_head(_BLANKS.sub(" ", text).strip())
+    return text if any(char.isalnum() for char in text) else ""
+
+
+def _is_speech(char: str) -> bool:
+    if char in _SPOKEN_SYMBOLS:
+        return True
+    if char == "\ufe0f" or ord(char) in _SKIN_TONES:
+        return False
+    return unicodedata.category(char) not in ("So", "Cc", "Cf", "Cs", "Co", "Cn", "Sk", "Me")
+
+
+def _gap(char: str) -> str:
+    """Joiners vanish, whatever else is taken out parts two words."""
+    return "" if unicodedata.category(char) in ("Cf", "Sk", "Me") or char == "\ufe0f" else " "
+
+
+def _strip_head(text: str) -> str:
+    """Drop punctuation that belonged to the phrase before."""
+    start = 0
+    while start < len(text) and not text[start].isalnum() and text[start] not in _OPENERS:
+        start += 1
+    return text[start:]
+
+
+# ------------------------------------------------------------ script runs
+# Splits a phrase into runs that one voice can speak: Chinese here, Latin letters there.
+
+_UNITS = "km/h|km|kg|cm|mm|ml|mL|m²|m/s|GB|MB|KB|TB|kW|Hz|GHz|MHz|m|g|L|℃|°C|℉|°F|°|%|‰"
+_TOKEN = re.compile(
+    r"(?P<zh>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇]+)"
+    rf"|(?P<number>[-−+]?[$€£¥￥]?\d(?:[\d,.:/~–-]*\d)?(?:\s?(?:{_UNITS}))?(?![A-Za-zÀ-ɏ]))"
+    r"|(?P<en>[0-9]*[A-Za-zÀ-ɏ](?:[A-Za-z0-9_À-ɏ]|['’.@/:+&=?#-]+(?=[A-Za-z0-9À-ɏ]))*)"
+    r"|(?P<other>.)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Text that one language's voice speaks."""
+
+    language: str
+    text: str
+
+
+def split_by_script(text: str, default_language: str) -> list[Run]:
+    """Runs of `text` in order; together they are the text.
+
+    Numbers are read in Chinese where the phrase has Chinese characters, unless Latin words stand on
+    both sides ("iPhone 15 Pro"); elsewhere in English where it has Latin letters, else in
+    `default_language`. Punctuation stays with what it follows.
+    """
+    tokens = [(match.lastgroup or "other", match.group()) for match in _TOKEN.finditer(text)]
+    scripts = {kind for kind, _ in tokens}
+    runs: list[Run] = []
+    head = ""
+    for index, (kind, token) in enumerate(tokens):
+        if kind == "number":
+            kind = _language_of_number(tokens, index, scripts, default_language)
+        if kind == "other":
+            if runs:
+                runs[-1] = Run(runs[-1].language, runs[-1].text + token)
+            else:
+                head += token
+        elif runs and runs[-1].language == kind:
+            runs[-1] = Run(kind, runs[-1].text + token)
+        else:
+            runs.append(Run(kind, head + token))
+            head = ""
+    return runs or ([Run(default_language, head)] if head else [])
+
+
+def _language_of_number(
+    tokens: list[tuple[str, str]], index: int, scripts: set[str], default_language: str
+) -> str:
+    if "zh" not in scripts:
+        return "en" if "en" in scripts else default_language
+    before = next((kind for kind, _ in reversed(tokens[:index]) if kind in ("zh", "en")), "")
+    after = next((kind for kind, _ in tokens[index + 1 :] if kind in ("zh", "en")), "")
+    return "en" if before == after == "en" else "zh"

@@ -1,0 +1,281 @@
+"""The Mandarin voice: text -> phonemes -> durations -> mel -> sound, vocoded piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.tts.prosody import PLAIN, Prosody
+from services.tts.sound import (
+    HOP_SAMPLES,
+    MEL_MARGIN_SAMPLES,
+    NOTHING,
+    SILENCE,
+    Block,
+    Span,
+    cut_spans,
+    fade,
+    first_audible,
+    log_mel_padded,
+    place_spans,
+)
+from services.tts.text.chunker import is_han
+from services.tts.text.mandarin import BREAK, END, BakerPhonemes, is_final, normalize, pinyin_spans
+from services.tts.text.surroundings import ALONE, Surroundings
+from services.tts.voices.joining import TAIL_SAMPLES, cut_out
+from services.tts.word_ends import last_spoken_words, owners_within, place_words
+from visavis.engine import Engine, Resident, host_array
+
+# The vocoder sees 24 frames to each side: with that much context a piece comes out as it does in
+# the whole, down to 1e-5.
+CONTEXT_FRAMES = 24
+# Small at first, so that sound leaves early; then larger, so that less is computed twice.
+FIRST_PIECE_FRAMES = 12
+PIECE_FRAMES = 64
+MAX_PIECE_FRAMES = 192
+"""With their context they are within what the compiled vocoder takes, 256 frames."""
+MIN_FRAMES = 10
+"""Fewer, and the vocoder's reflection at the edges has nothing to reflect."""
+MAX_FRAMES = 2048
+"""The decoder has no more positions."""
+
+MAX_SYMBOLS = 144
+"""At once: 48 syllables of at most 20 frames, 40 at half speed, are within MAX_FRAMES."""
+
+_MARGIN_FRAMES = 1
+# Brings the voice's speech to the loudness that both voices share.
+_GAIN = np.float32(1.15)
+_MEL_REACH = -(-MEL_MARGIN_SAMPLES // HOP_SAMPLES)
+_MARGIN_SAMPLES = _MEL_REACH * HOP_SAMPLES
+_REACH_FRAMES = _MEL_REACH + 1
+# Behind what is known of a sentence that goes on, so that it does not end there.
+_AND_SO_ON = "的时候"
+
+
+class _Made(NamedTuple):
+    """Voice of the frames from `left` to `right`."""
+
+    left: int
+    right: int
+    voice: NDArray[np.float32]
+
+
+class _Words(NamedTuple):
+    """Words of the text, each by its last syllable, and the frames where the syllables end."""
+
+    owners: Sequence[int | None]
+    ends_hops: Sequence[int]
+
+
+class _Part(NamedTuple):
+    """Symbols to be made at once, and which of their syllables are to be heard."""
+
+    symbols: list[str]
+    owners: list[int | None]
+    """As in _Words."""
+    first: int
+    stop: int
+    goes_on: bool
+    """Syllables from `stop` on are there for the sentence to go on."""
+
+
+class MandarinVoice:
+    """Engines: encoder.onnx, decoder.onnx and vocoder.onnx, loaded. `mapper`: mapper.json."""
+
+    language = "zh"
+
+    def __init__(self, encoder: Engine, decoder: Engine, vocoder: Engine, mapper: Path) -> None:
+        self._encoder = encoder
+        self._decoder = decoder
+        self._vocoder = vocoder
+        self.phonemes = BakerPhonemes(mapper)
+
+    def speak(
+        self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
+    ) -> Iterator[Block]:
+        """Sound of `text`, first pieces first; nothing where it has no sound.
+
+        Its pitch cannot be changed: the graph has the predictor's melody inside.
+        """
+        part = self._within(text, around)
+        if part is not None:
+            yield from self._speak_part(part, prosody)
+            return
+        symbols = self.phonemes.symbols(normalize(text))
+        owners = last_spoken_words(text, sum(map(is_final, symbols)))
+        spoken = 0
+        for section in split_symbols(symbols):
+            count = sum(map(is_final, section))
+            here = owners_within(owners, spoken, count)
+            spoken += count
+            yield from self._speak_part(_Part(section, here, 0, count, False), prosody)
+
+    def _within(self, text: str, around: Surroundings) -> _Part | None:
+        """`text` with what is around it; None where that is nothing, or too much."""
+        ahead = around.ahead if is_han(around.ahead[:1]) else ""
+        if not (around.before or ahead):
+            return None
+        first = self._syllables(around.before)
+        stop = self._syllables(around.before + text)
+        going_on = f"{ahead}{_AND_SO_ON}" if ahead else ""
+        symbols = self.phonemes.symbols(normalize(around.before + text + going_on))
+        if stop <= first or len(symbols) > MAX_SYMBOLS:
+            return None
+        owners = last_spoken_words(text, stop - first)
+        return _Part(symbols, owners, first, stop, bool(ahead))
+
+    def _syllables(self, text: str) -> int:
+        return sum(map(is_final, self.phonemes.symbols(normalize(text))))
+
+    def _speak_part(self, part: _Part, prosody: Prosody) -> Iterator[Block]:
+        mel, spans, ends = self._acoustics(part.symbols, prosody.speed)
+        begin, finish = _without_silence(spans, mel.shape[1])
+        begin = ends[part.first - 1] if part.first else begin
+        finish = ends[part.stop - 1] if part.goes_on else finish
+        words = _Words(part.owners, ends[part.first : part.stop])
+        if part.first:
+            yield self._vocode_at_once(mel, spans, words, begin, finish, part.goes_on)
+        else:
+            yield from self._vocode(mel, spans, words, begin, finish, part.goes_on)
+
+    def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:
+        """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all."""
+        mel, spans, _ = self._acoustics(symbols, speed)
+        return host_array(mel), spans
+
+    def _acoustics(
+        self, symbols: list[str], speed: float
+    ) -> tuple[Resident, list[Span], list[int]]:
+        """The same, and the hop where each syllable ends.
+
+        On a GPU the mel stays there: only the vocoder needs it.
+
+        What the bus carries is the mel of the voice, which both languages have: 80 float32
+        every 300 samples, 25.6 kB for a second of speech.
+        """
+        ids = np.array([self.phonemes.ids(symbols)], np.int64)
+        encoded = self._encoder.infer({"ids": ids})
+        durations = np.rint(encoded["durations"][0] / speed).astype(np.int64)
+        durations[-1] = max(durations[-1], MIN_FRAMES - int(durations[:-1].sum()))
+        if durations.sum() > MAX_FRAMES:  # speech does not get there: the parts are too short
+            durations = durations * MAX_FRAMES // int(durations.sum())
+        hidden = np.repeat(encoded["hidden"], durations, axis=1)
+        mask = np.ones(hidden.shape[:2], np.float32)
+        mel = self._decoder.infer_resident({"hidden": hidden, "mask": mask}, ["mel"])["mel"]
+        heard = np.cumsum(durations)
+        ends = [int(heard[i]) for i, symbol in enumerate(symbols) if is_final(symbol)]
+        return mel, pinyin_spans([*symbols, END], durations.tolist()), ends
+
+    def vocode(self, mel: Resident, first: int, end: int) -> NDArray[np.float32]:
+        """Voice [(end - first) * 300] of the frames `first` to `end` of mel [1, T, 80].
+
+        As it is in the voice of the whole mel. Needs a T of MIN_FRAMES at least.
+        """
+        left = max(0, min(first - CONTEXT_FRAMES, mel.shape[1] - MIN_FRAMES))
+        right = min(mel.shape[1], max(end + CONTEXT_FRAMES, MIN_FRAMES))
+        voice: NDArray[np.float32] = self._vocoder.infer({"mel": mel[:, left:right]})["voice"][0]
+        return voice[(first - left) * HOP_SAMPLES : (end - left) * HOP_SAMPLES] * _GAIN
+
+    def _vocode(
+        self,
+        mel: Resident,
+        spans: list[Span],
+        words: _Words,
+        begin: int,
+        finish: int,
+        goes_on: bool,
+    ) -> Iterator[Block]:
+        """The frames from `begin` to `finish`, the first few at once."""
+        made = self._make(mel, begin, min(finish, begin + FIRST_PIECE_FRAMES))
+        heard = first_audible(made.voice[(begin - made.left) * HOP_SAMPLES :]) or 0
+        quiet_frames = min(round(heard / HOP_SAMPLES), finish - begin - 1)
+        late = heard - quiet_frames * HOP_SAMPLES
+        # What is left of the first piece without its quiet begin leaves at once, if it is anything.
+        size = FIRST_PIECE_FRAMES - quiet_frames
+        size = size if size >= FIRST_PIECE_FRAMES // 3 else FIRST_PIECE_FRAMES
+        begin += quiet_frames
+        start = begin
+        while start < finish:
+            end = start + size if finish - start - size >= FIRST_PIECE_FRAMES else finish
+            around = self._surrounded(mel, start, end, late, made)
+            ends_here = end == finish
+            voice = around[_MARGIN_SAMPLES:-_MARGIN_SAMPLES]
+            voice = fade(voice, at_start=start == begin, at_end=ends_here and not goes_on)
+            behind = around[-_MARGIN_SAMPLES:][:TAIL_SAMPLES]
+            yield Block(
+                voice,
+                _mel_of(around),
+                place_spans(cut_spans(spans, begin, finish), start - begin, end - begin),
+                place_words(words.owners, words.ends_hops, start, end),
+                tail=behind if ends_here and goes_on else NOTHING,
+            )
+            start, size = end, min(PIECE_FRAMES, 3 * max(size, FIRST_PIECE_FRAMES))
+
+    def _vocode_at_once(
+        self,
+        mel: Resident,
+        spans: list[Span],
+        words: _Words,
+        begin: int,
+        finish: int,
+        goes_on: bool,
+    ) -> Block:
+        """The same as one block, which follows what was said before: there is time."""
+        around = self._surrounded(mel, begin, finish, 0, self._make(mel, begin, finish))
+        lead, voice, tail = cut_out(
+            around, _MEL_REACH, len(around) // HOP_SAMPLES - _MEL_REACH, opens=True, goes_on=goes_on
+        )
+        placed = place_spans(cut_spans(spans, begin, finish), 0, finish - begin)
+        heard = place_words(words.owners, words.ends_hops, begin, finish)
+        return Block(voice, _mel_of(around), placed, heard, lead, tail)
+
+    def _make(self, mel: Resident, start: int, end: int) -> _Made:
+        """Voice of the frames from `start` to `end` and of a few on both sides."""
+        left, right = max(0, start - _REACH_FRAMES), min(mel.shape[1], end + _REACH_FRAMES)
+        steps = range(left, right, MAX_PIECE_FRAMES)
+        parts = [self.vocode(mel, at, min(right, at + MAX_PIECE_FRAMES)) for at in steps]
+        return _Made(left, right, np.concatenate(parts))
+
+    def _surrounded(
+        self, mel: Resident, start: int, end: int, late: int, made: _Made
+    ) -> NDArray[np.float32]:
+        """Voice from `late` samples behind the frame `start` on to the same behind `end`, with
+        _MARGIN_SAMPLES more on both sides; of `made` as far as that goes."""
+        if start < made.left or end + _REACH_FRAMES > made.right:
+            made = self._make(mel, start, end)
+        first = (start - _REACH_FRAMES - made.left) * HOP_SAMPLES
+        last = (end + _REACH_FRAMES - made.left) * HOP_SAMPLES
+        whole = np.pad(made.voice, (max(0, -first), max(0, last - len(made.voice))))
+        first = max(0, first) + HOP_SAMPLES + late
+        return whole[first : first + (end - start) * HOP_SAMPLES + 2 * _MARGIN_SAMPLES]
+
+
+def _mel_of(around: NDArray[np.float32]) -> NDArray[np.float32]:
+    surplus = _MARGIN_SAMPLES - MEL_MARGIN_SAMPLES
+    return log_mel_padded(around[surplus : len(around) - surplus])
+
+
+def _without_silence(spans: list[Span], total: int) -> tuple[int, int]:
+    """First and last frame to be spoken: silence at the ends is left out but for a margin."""
+    lead = spans[0].hops if spans[0].symbol == SILENCE else 0
+    tail = spans[-1].hops if spans[-1].symbol == SILENCE else 0
+    return max(0, lead - _MARGIN_FRAMES), min(total, total - tail + _MARGIN_FRAMES)
+
+
+def split_symbols(symbols: list[str]) -> Iterator[list[str]]:
+    """Symbols in parts that the decoder has positions for, cut between syllables."""
+    inner = [symbol for symbol in symbols if symbol != SILENCE]
+    while inner:
+        size = len(inner)
+        if size > MAX_SYMBOLS:
+            breaks = [i for i in range(MAX_SYMBOLS // 2, MAX_SYMBOLS) if inner[i] == BREAK]
+            marks = [i for i in range(MAX_SYMBOLS) if inner[i].startswith("#")]
+            size = (breaks or marks or [MAX_SYMBOLS])[-1]
+        yield [SILENCE, *inner[:size], SILENCE]
+        inner = inner[size:]
+        while inner and inner[0].startswith("#"):
+            inner = inner[1:]

@@ -1,0 +1,210 @@
+"""A VITS voice (Kim et al. 2021, arXiv:2106.06103), as Piper exports it, cut in two.
+
+Such a graph draws noise twice and decides the length of its own output, which no compiler takes and
+no test can repeat. Cut at its length regulator, it leaves to the host to draw the noise, to round
+the durations, which lips need too, and to repeat every symbol's row by its duration.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from visavis.bundles.compile.surgery.editing import GraphEditor, described, expect
+
+_MASK = np.ones((1, 1, 1), np.float32)
+_MASK_MAKERS = ("Unsqueeze", "Less", "Cast")
+_SPEAKER = "sid"
+
+
+def vits_text(model: onnx.ModelProto) -> onnx.ModelProto:
+    """ids [1, T] int64 and duration_noise [1, 2, T] -> durations [1, 1, T], means and log_spreads
+    [1, T, C]; all but ids float32. Durations are in frames, before scaling and rounding up."""
+    editor = GraphEditor(model)
+    latents = _Latents(editor)
+    scaled = editor.maker(latents.durations.input[0])
+    expect(scaled is not None and scaled.op_type == "Mul", "scale of the durations")
+    assert scaled is not None
+    durations = _other(editor, scaled, scales=True)
+    noise = _only_reader(editor, latents.duration_noise.output[0], "Mul")
+    editor.read_instead(noise.output[0], "duration_noise")
+    editor.read_instead(_mask_after(editor, "input_lengths"), editor.add_weight("one", _MASK))
+    _rename_input(editor, "input", "ids")
+    editor.set_inputs(
+        [
+            described("ids", [1, "symbols"], TensorProto.INT64),
+            described("duration_noise", [1, 2, "symbols"]),
+            *_speaker(model),
+        ]
+    )
+    width = latents.width
+    for name, tensor in (
+        ("durations", durations),
+        ("means", latents.means),
+        ("log_spreads", latents.log_spreads),
+    ):
+        model.graph.node.append(onnx.helper.make_node("Identity", [tensor], [name]))
+    editor.set_outputs(
+        [
+            described("durations", [1, 1, "symbols"]),
+            described("means", [1, "symbols", width]),
+            described("log_spreads", [1, "symbols", width]),
+        ]
+    )
+    return GraphEditor(model).finish()
+
+
+def vits_voice(model: onnx.ModelProto) -> onnx.ModelProto:
+    """latents [1, C, F] float32, one column for each frame -> voice [1, samples] float32."""
+    editor = GraphEditor(model)
+    latents = _Latents(editor)
+    behind = _descendants(editor, latents.sum)
+    lengths = _descendants(editor, latents.durations)
+    masks = {
+        name
+        for node in editor.nodes
+        if node.output[0] in behind and node.output[0] != latents.sum.output[0]
+        for name in node.input
+        if name not in behind and name in lengths
+    }
+    expect(len(masks) == 1, "single mask behind its length regulator")
+    mask = editor.add_weight("one", _MASK)
+    editor.read_instead(masks.pop(), mask)
+    editor.read_instead(latents.sum.output[0], "latents")
+    _drop_neutral(editor, mask)
+    (sound,) = model.graph.output
+    flat = editor.add_weight("flat", np.array([1, -1], np.int64))
+    model.graph.node.append(onnx.helper.make_node("Reshape", [sound.name, flat], ["voice"]))
+    editor.set_inputs([described("latents", [1, latents.width, "frames"]), *_speaker(model)])
+    editor.set_outputs([described("voice", [1, "samples"])])
+    return GraphEditor(model).finish()
+
+
+class _Latents:
+    """The places around the length regulator: latents = means + noise * exp(log spreads) * scale,
+    with means and spreads repeated by a product with the alignment."""
+
+    def __init__(self, editor: GraphEditor) -> None:
+        ceils = [node for node in editor.nodes if node.op_type == "Ceil"]
+        expect(len(ceils) == 1, "single rounding of durations")
+        self.durations = ceils[0]
+        noises = [node for node in editor.nodes if node.op_type == "RandomNormalLike"]
+        expect(len(noises) == 2, "two sources of noise")
+        before = [n for n in noises if self.durations.output[0] in _descendants(editor, n)]
+        expect(len(before) == 1, "noise in front of its durations")
+        self.duration_noise = before[0]
+        noise = noises[1] if noises[0] is before[0] else noises[0]
+        spread = _only_reader(editor, noise.output[0], "Mul")
+        scaled = _only_reader(editor, spread.output[0], "Mul")
+        self.sum = _only_reader(editor, scaled.output[0], "Add")
+        exponent = editor.maker(_different(spread, noise.output[0]))
+        expect(exponent is not None and exponent.op_type == "Exp", "spread of the latents")
+        assert exponent is not None
+        self.means = _repeated(editor, _different(self.sum, scaled.output[0]))
+        self.log_spreads = _repeated(editor, exponent.input[0])
+        self.width = _width(editor, self.means)
+
+
+def _drop_neutral(editor: GraphEditor, mask: str) -> None:
+    """Without sums with zeros of a tensor's own shape and products with ones: TensorRT-RTX takes
+    the former for the bias of the convolution in front, and fails."""
+    zeros: set[str] = set()
+    ones = {mask}
+    for node in editor.nodes:
+        if node.op_type == "ConstantOfShape" and _fills_with_zero(node):
+            zeros.update(node.output)
+        elif node.op_type == "Neg" and node.input[0] in zeros:
+            zeros.update(node.output)
+        elif node.op_type == "Exp" and node.input[0] in zeros:
+            ones.update(node.output)
+        neutral = {"Add": zeros, "Sub": zeros, "Mul": ones}.get(node.op_type, set())
+        kept = [name for name in node.input if name not in neutral]
+        if (
+            len(node.input) == 2
+            and len(kept) == 1
+            and (node.op_type != "Sub" or kept[0] == node.input[0])
+        ):
+            editor.read_instead(node.output[0], kept[0])
+
+
+def _fills_with_zero(node: onnx.NodeProto) -> bool:
+    return not any(np.any(numpy_helper.to_array(filled.t)) for filled in node.attribute)
+
+
+def _repeated(editor: GraphEditor, tensor: str) -> str:
+    """What is repeated by the alignment: the product's right factor, in front of a Transpose."""
+    turned = editor.maker(tensor)
+    expect(turned is not None and turned.op_type == "Transpose", "turned latents")
+    assert turned is not None
+    product = editor.maker(turned.input[0])
+    expect(product is not None and product.op_type == "MatMul", "product with the alignment")
+    assert product is not None
+    return str(product.input[1])
+
+
+def _width(editor: GraphEditor, means: str) -> int:
+    """Channels of the latents: half of what the projection in front of their Split makes."""
+    turned = editor.maker(means)
+    split = editor.maker(turned.input[0]) if turned is not None else None
+    product = editor.maker(split.input[0]) if split is not None else None
+    while product is not None and product.op_type == "Mul":
+        product = editor.maker(product.input[0])
+    weight = editor.constant(product.input[1]) if product is not None else None
+    expect(weight is not None and product is not None and product.op_type == "Conv", "projection")
+    assert weight is not None
+    return int(weight.shape[0]) // 2
+
+
+def _mask_after(editor: GraphEditor, lengths: str) -> str:
+    """The mask of a batch's shorter texts, made of their lengths."""
+    readers = editor.readers(lengths)
+    for _ in range(8):
+        expect(len(readers) == 1 and readers[0].op_type in _MASK_MAKERS, f"mask made of {lengths}")
+        (node,) = readers
+        if node.op_type == "Cast":
+            return str(node.output[0])
+        readers = editor.readers(node.output[0])
+    expect(False, f"mask made of {lengths}")
+    return ""
+
+
+def _descendants(editor: GraphEditor, start: onnx.NodeProto) -> set[str]:
+    """Every tensor that `start` has a part in, its own included."""
+    found = set(start.output)
+    for node in editor.nodes:
+        if found.intersection(node.input):
+            found.update(node.output)
+    return found
+
+
+def _only_reader(editor: GraphEditor, tensor: str, operator: str) -> onnx.NodeProto:
+    readers = [node for node in editor.readers(tensor) if node.op_type == operator]
+    expect(len(readers) == 1, f"{operator} of {tensor}")
+    return readers[0]
+
+
+def _different(node: onnx.NodeProto, tensor: str) -> str:
+    return str(node.input[1] if node.input[0] == tensor else node.input[0])
+
+
+def _other(editor: GraphEditor, node: onnx.NodeProto, *, scales: bool) -> str:
+    """The input of a product that is not one of the graph's scales."""
+    for place in (0, 1):
+        maker = editor.maker(node.input[place])
+        if maker is not None and maker.op_type == "Gather" and maker.input[0] == "scales":
+            return str(node.input[1 - place])
+    expect(not scales, "product with a scale")
+    return ""
+
+
+def _rename_input(editor: GraphEditor, old: str, new: str) -> None:
+    expect(bool(editor.readers(old)), f"input {old}")
+    editor.read_instead(old, new)
+
+
+def _speaker(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Voices of several speakers take which one."""
+    return [described(_SPEAKER, [1], TensorProto.INT64)] * any(
+        value.name == _SPEAKER for value in model.graph.input
+    )

@@ -1,0 +1,113 @@
+"""The model store: bundles of weights with manifests, pulled from where packages come from.
+
+A bundle is a folder of files that one model needs. `bundle_path(name)` says where a
+pulled one lies; `pull(names)` brings it; `verify(names)` reads every file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visavis.bundles.store.catalogue import Catalog, default_catalog, default_model_dir
+from visavis.bundles.store.download import PullProgress, SilentProgress
+from visavis.bundles.store.installed import Standing, State, inspect, verify_files
+from visavis.bundles.store.manifest import BundleManifest
+from visavis.serving.errors import ModelStoreError
+
+if TYPE_CHECKING:
+    from visavis.bundles.store.puller import Pulled, PullSetup
+
+__all__ = [
+    "BundleManifest",
+    "Catalog",
+    "PullProgress",
+    "SilentProgress",
+    "Standing",
+    "State",
+    "bundle_path",
+    "default_catalog",
+    "load_manifest",
+    "profile",
+    "pull",
+    "verify",
+]
+
+
+def bundle_path(
+    name: str, model_dir: Path | None = None, *, catalog: Catalog | None = None
+) -> Path:
+    """The folder of a pulled bundle, complete and current by its record.
+
+    Cheap: sizes are compared, contents are not read. Raises ModelStoreError, with the
+    command to run, if the bundle is unknown, not pulled, outdated or incomplete.
+    """
+    manifest = (catalog or default_catalog(model_dir)).manifest(name)
+    folder = manifest.folder(default_model_dir(model_dir))
+    standing = inspect(manifest, folder)
+    if standing.state is State.READY:
+        return folder
+    if manifest.shipped is not None:
+        raise ModelStoreError(
+            f"bundle {name} is part of the product: {'; '.join(standing.problems)}; "
+            "install visavis with that part"
+        )
+    if manifest.made is not None:
+        raise ModelStoreError(
+            f"bundle {name} is damaged ({'; '.join(standing.problems)}): "
+            f"make it again with `visavis bundle make {manifest.made.maker} --replace`"
+        )
+    what = {
+        State.MISSING: "is not pulled",
+        State.OUTDATED: "is pulled, but an older version of it",
+        State.DAMAGED: f"is damaged ({'; '.join(standing.problems)})",
+    }[standing.state]
+    raise ModelStoreError(f"bundle {name} {what}: run `visavis models pull {name}`")
+
+
+def load_manifest(
+    name: str, model_dir: Path | None = None, *, catalog: Catalog | None = None
+) -> BundleManifest:
+    """The manifest of `name`; ModelStoreError with near names if it is unknown."""
+    return (catalog or default_catalog(model_dir)).manifest(name)
+
+
+def profile(name: str, *, catalog: Catalog | None = None) -> dict[str, list[str]]:
+    """Bundles by role (asr, llm, tts, face) of the profile `name`."""
+    return (catalog or default_catalog()).profile(name)
+
+
+def pull(
+    names: Sequence[str],
+    *,
+    model_dir: Path | None = None,
+    catalog: Catalog | None = None,
+    progress: PullProgress | None = None,
+    repair: bool = False,
+    force: bool = False,
+    setup: PullSetup | None = None,
+) -> list[Pulled]:
+    """Make bundles ready, in the order given; see `visavis.bundles.store.puller.pull`."""
+    # Services only ask for paths: the downloader and its HTTP client load on first use.
+    from visavis.bundles.store import puller
+
+    return puller.pull(
+        names,
+        model_dir=model_dir,
+        catalog=catalog,
+        progress=progress,
+        repair=repair,
+        force=force,
+        setup=setup,
+    )
+
+
+def verify(
+    names: Sequence[str], *, model_dir: Path | None = None, catalog: Catalog | None = None
+) -> list[Standing]:
+    """Read every file of the bundles and compare its sha256; raises only for unknown names."""
+    catalog = catalog or default_catalog(model_dir)
+    folder = default_model_dir(model_dir)
+    manifests = [catalog.manifest(name) for name in names]
+    return [verify_files(manifest, folder / manifest.name) for manifest in manifests]

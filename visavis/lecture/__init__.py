@@ -1,1 +1,0 @@
-"""A whole script to one video, in parts that survive an interruption."""

@@ -1,0 +1,170 @@
+"""Services and replicas by the NATS micro protocol: how one tells that it is there, how
+others find it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import nats.errors
+import nats.micro
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.micro.service import Service as MicroService
+
+from visavis.engine.base import EngineState
+from visavis.serving.errors import BusError
+from visavis.wire.bus import Bus
+
+# ------------------------------------------------------------ discovery
+# Finds the replicas of every service by the NATS micro protocol.
+
+log = logging.getLogger(__name__)
+
+# Name of a service in the micro protocol is this and its short name.
+MICRO_PREFIX = "visavis-"
+_INFO_SUBJECT = "$SRV.INFO"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One running instance of a service; addresses are "host:port"."""
+
+    service: str
+    instance: str
+    version: str
+    grpc_address: str
+    metrics_address: str
+    device: str
+    """Where its networks run, as in "cuda:0, cpu"."""
+    wanted_device: str = ""
+    """Where they were to run; empty: they all do."""
+
+
+async def discover(
+    client: Client, *, wait_s: float = 0.3, patience_s: float = 2.0
+) -> list[Replica]:
+    """Every replica that answers, ordered by service and instance.
+
+    The protocol does not say how many will answer: those count that do within `wait_s` of
+    the first one. On a machine too busy for any to answer at once the first one has
+    `patience_s`. Raises BusError if the bus is down.
+    """
+    found: dict[str, Replica] = {}
+    first = asyncio.Event()
+
+    async def collect(message: Msg) -> None:
+        if not message.data:
+            first.set()  # the server's note that nobody listens
+            return
+        replica = parse_info(message.data)
+        if replica is not None:
+            found[replica.instance] = replica
+            first.set()
+
+    inbox = client.new_inbox()
+    try:
+        subscription = await client.subscribe(inbox, cb=collect)
+        try:
+            await client.publish(_INFO_SUBJECT, reply=inbox)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await first.wait()
+            if found:
+                await asyncio.sleep(wait_s)
+        finally:
+            await subscription.unsubscribe()
+    except (nats.errors.Error, OSError) as error:
+        raise BusError(f"discovery: {error}") from error
+    return sorted(found.values(), key=lambda r: (r.service, r.instance))
+
+
+def parse_info(payload: bytes) -> Replica | None:
+    """Replica from a $SRV.INFO answer; None if it is not one of ours."""
+    try:
+        info = json.loads(payload)
+        name, metadata = str(info["name"]), dict(info.get("metadata") or {})
+        if not name.startswith(MICRO_PREFIX):
+            return None
+        return Replica(
+            service=name.removeprefix(MICRO_PREFIX),
+            instance=metadata["instance"],
+            version=str(info["version"]),
+            grpc_address=metadata["grpc"],
+            metrics_address=metadata.get("metrics", ""),
+            device=metadata.get("device", ""),
+            wanted_device=metadata.get("wanted", ""),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("discovery: an answer is not readable: %r", error)
+        return None
+
+
+# ------------------------------------------------------------ registration
+# A service's entry in the NATS micro protocol: where it is, and where its networks run now.
+
+REFRESH_S = 2.0
+"""How old the told device may be: an engine can step down at any time."""
+
+
+class Registration:
+    """Answers $SRV.PING and $SRV.INFO; the gateway finds replicas by them."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        name: str,
+        *,
+        instance: str,
+        addresses: Mapping[str, str],
+        states: Callable[[], Sequence[EngineState]],
+        wanted_device: str,
+        refresh_s: float = REFRESH_S,
+    ) -> None:
+        """addresses: "host:port" by kind. states: of every engine, asked again and again."""
+        self._bus = bus
+        self._name = name
+        self._states = states
+        self._wanted_device = wanted_device
+        self._refresh_s = refresh_s
+        # The micro service keeps this very object and reads it for every answer.
+        self._metadata = {"instance": instance, **addresses}
+        self._micro: MicroService | None = None
+        self._telling: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._metadata.update(placement(self._states(), self._wanted_device))
+        self._micro = await nats.micro.add_service(
+            self._bus.client,
+            name=f"{MICRO_PREFIX}{self._name}",
+            version=version("visavis"),
+            description=f"visavis {self._name} service",
+            metadata=self._metadata,
+        )
+        self._telling = asyncio.create_task(self._keep_telling(), name="registration")
+
+    async def stop(self) -> None:
+        """Nobody finds the service any more. Nothing if it was not started."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._micro is not None:
+            await self._micro.stop()
+
+    async def _keep_telling(self) -> None:
+        while True:
+            await asyncio.sleep(self._refresh_s)
+            self._metadata.update(placement(self._states(), self._wanted_device))
+
+
+def placement(states: Sequence[EngineState], wanted_device: str) -> dict[str, str]:
+    """`device`: where the networks run, a GPU first. `wanted`: where not all of them could be."""
+    devices = sorted(dict.fromkeys(state.device for state in states), key=lambda d: d == "cpu")
+    stepped_down = any(state.detail for state in states)
+    return {"device": ", ".join(devices), "wanted": wanted_device if stepped_down else ""}

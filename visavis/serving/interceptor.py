@@ -1,0 +1,171 @@
+"""Around every gRPC call: our errors become status codes, and the call is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from visavis.serving import metrics
+from visavis.serving.errors import InvalidInputError, VisavisError, status_of
+
+log = logging.getLogger(__name__)
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Aborts a call that raised with the status of the one table in `visavis.serving.errors`."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return handler
+        method = handler_call_details.method
+        if handler.response_streaming:
+            inner = handler.unary_stream or handler.stream_stream
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_stream_rpc_method_handler
+            )
+            guard = _guard_stream
+        else:
+            inner = handler.unary_unary or handler.stream_unary
+            make = (
+                grpc.stream_unary_rpc_method_handler
+                if handler.request_streaming
+                else grpc.unary_unary_rpc_method_handler
+            )
+            guard = _guard_unary
+        return make(
+            guard(inner, method, streaming=handler.request_streaming),
+            request_deserializer=_forgiving(handler.request_deserializer),
+            response_serializer=handler.response_serializer,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Garbage:
+    """Stands for a request that could not be decoded."""
+
+    why: str
+
+
+def _forgiving(deserialize: Any) -> Any:
+    """gRPC takes an error in a deserializer for the servicer's: let it surface as the client's."""
+
+    def decode(payload: bytes) -> Any:
+        try:
+            return deserialize(payload)
+        except DecodeError as error:
+            return _Garbage(str(error))
+
+    return decode
+
+
+def _decoded(message: Any) -> Any:
+    """`message` itself. Raises InvalidInputError if it is garbage."""
+    if isinstance(message, _Garbage):
+        raise InvalidInputError(f"the request is no such message: {message.why}")
+    return message
+
+
+class _Requests:
+    """The client's stream, for one reader; ends with InvalidInputError at garbage."""
+
+    def __init__(self, requests: AsyncIterator[Any]) -> None:
+        self._requests = requests
+
+    def __aiter__(self) -> _Requests:
+        return self
+
+    async def __anext__(self) -> Any:
+        return _decoded(await anext(self._requests))
+
+
+def _checked(request: Any, *, streaming: bool) -> Any:
+    return _Requests(aiter(request)) if streaming else _decoded(request)
+
+
+class ClientGoneError(Exception):
+    """The client left in the middle of the answer: its business, and nobody is there to be told."""
+
+
+async def _write(response: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    try:
+        await context.write(response)
+    except (grpc.aio.InternalError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+        raise ClientGoneError from error
+
+
+def _guard_unary(inner: Any, method: str, *, streaming: bool) -> Any:
+    async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        call = _Call(method)
+        try:
+            response = await inner(_checked(request, streaming=streaming), context)
+        except BaseException as error:
+            await call.fail(error, context)
+            raise
+        call.finish(grpc.StatusCode.OK)
+        return response
+
+    return behaviour
+
+
+def _guard_stream(inner: Any, method: str, *, streaming: bool) -> Any:
+    # A coroutine that writes, not a generator: gRPC drops a generator that it has cancelled
+    # between two responses, and clean-up would wait for the collector, in another task.
+    async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        call = _Call(method)
+        try:
+            answering = inner(_checked(request, streaming=streaming), context)
+            if not hasattr(answering, "__aiter__"):
+                await answering  # one that writes, as gRPC's own health service is
+            else:
+                async with contextlib.aclosing(answering) as responses:
+                    async for response in responses:
+                        await _write(response, context)
+        except ClientGoneError:
+            call.finish(grpc.StatusCode.CANCELLED)
+            return
+        except BaseException as error:
+            await call.fail(error, context)
+            raise
+        call.finish(grpc.StatusCode.OK)
+
+    return behaviour
+
+
+class _Call:
+    def __init__(self, method: str) -> None:
+        self._method = method.rsplit("/", 1)[-1]
+        self._started = time.monotonic()
+
+    def finish(self, code: grpc.StatusCode) -> None:
+        metrics.grpc_requests.labels(self._method, code.name).inc()
+        metrics.grpc_request_seconds.labels(self._method).observe(time.monotonic() - self._started)
+
+    async def fail(self, error: BaseException, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        if isinstance(error, grpc.aio.AbortError):
+            self.finish(grpc.StatusCode.CANCELLED)
+            return
+        code, message = status_of(error)
+        self.finish(code)
+        if isinstance(error, asyncio.CancelledError):
+            return
+        if not isinstance(error, (VisavisError, TimeoutError)):
+            log.exception("%s failed", self._method, exc_info=error)
+        await context.abort(code, message)

@@ -1,0 +1,186 @@
+"""Attach leases: who holds a slot, and the life of one Attach stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from typing import Any, Literal, Protocol, TypeVar
+
+from visavis.serving import metrics
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    AtCapacityError,
+    BusError,
+    OutOfOrderError,
+    VisavisError,
+    status_of,
+)
+from visavis.serving.logs import log_context
+from visavis.v1 import control_pb2 as pb
+from visavis.wire.bus import Bus
+from visavis.wire.clock import clock_id
+from visavis.wire.subjects import check_session
+
+
+class _Oneof(Protocol):
+    """A message of a client's stream: its `request` is the config or what follows it."""
+
+    def WhichOneof(self, name: Literal["request"], /) -> str | None: ...
+
+
+Request = TypeVar("Request", bound=_Oneof)
+
+log = logging.getLogger(__name__)
+
+# A client that does not read its events for this many of them has stopped listening;
+# the stage then waits with it, which closes the credit window and costs no memory.
+_EVENTS_WAITING = 64
+
+
+async def read_config(requests: AsyncIterator[Request], call: str) -> Request:
+    """The first message of a stream named `call`. Raises OutOfOrderError if it is no config."""
+    first = await anext(aiter(requests), None)
+    if first is None or first.WhichOneof("request") != "config":
+        raise OutOfOrderError(f"the first message of {call} must be the config")
+    return first
+
+
+def clock_reading() -> pb.ClockReading:
+    """This machine's monotonic clock now, for GetStatus."""
+    return pb.ClockReading(clock=clock_id(), monotonic_ns=time.monotonic_ns())
+
+
+def need_bus(bus: Bus | None) -> Bus:
+    """The bus, without which nothing can be attached. Raises BusError."""
+    if bus is None:
+        raise BusError("this service runs without a bus: set nats_url to attach sessions")
+    return bus
+
+
+class CallLimit:
+    """Calls of one kind that are answered at once: without a session, they take no slot."""
+
+    def __init__(self, most: int, what: str) -> None:
+        """what: names the calls in the error, such as "recordings"."""
+        self.running = 0
+        self._most = most
+        self._what = what
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Counted for as long as the context lasts. Raises AtCapacityError."""
+        if self.running >= self._most:
+            raise AtCapacityError(f"{self._what}: {self.running} are being answered already")
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+
+class SlotTable:
+    """Sessions attached to one service, at most `slots` at once."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._sessions: set[str] = set()
+        metrics.slots.set(slots)
+
+    @property
+    def free(self) -> int:
+        return self.slots - len(self._sessions)
+
+    @contextlib.contextmanager
+    def hold(self, session: str) -> Iterator[None]:
+        """A slot for as long as the context lasts; log lines inside carry the session.
+
+        Raises InvalidInputError, AlreadyExistsError or AtCapacityError.
+        """
+        check_session(session)
+        if session in self._sessions:
+            raise AlreadyExistsError(f"session {session} is attached to this service already")
+        if not self.free:
+            raise AtCapacityError(f"all {self.slots} slots are taken")
+        self._sessions.add(session)
+        metrics.attached_sessions.set(len(self._sessions))
+        try:
+            with log_context(session=session):
+                yield
+        finally:
+            self._sessions.discard(session)
+            metrics.attached_sessions.set(len(self._sessions))
+
+
+class EventStream:
+    """The answering half of an Attach stream."""
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[pb.AttachEvent] = asyncio.Queue(_EVENTS_WAITING)
+
+    async def ready(self, instance: str) -> None:
+        await self._events.put(pb.AttachEvent(ready=pb.AttachReady(instance=instance)))
+
+    async def turn_started(self, turn: int) -> None:
+        await self._events.put(pb.AttachEvent(turn_started=pb.TurnStarted(turn=turn)))
+
+    async def turn_finished(
+        self, turn: int, *, seconds: dict[str, float], produced: int, cancelled: bool = False
+    ) -> None:
+        finished = pb.TurnFinished(
+            turn=turn, seconds=seconds, produced=produced, cancelled=cancelled
+        )
+        await self._events.put(pb.AttachEvent(turn_finished=finished))
+
+    async def turn_failed(self, turn: int, error: Exception) -> None:
+        """The turn ends, the lease lives on. What is no error of ours goes into the log."""
+        if not isinstance(error, VisavisError):
+            log.exception("turn %d failed", turn, exc_info=error)
+        code, message = status_of(error)
+        failed = pb.TurnFailed(turn=turn, code=code.name, message=message)
+        await self._events.put(pb.AttachEvent(turn_failed=failed))
+
+    async def turn_notice(self, turn: int, code: str, message: str) -> None:
+        """Something that was asked for cannot be done; the turn goes on without it."""
+        notice = pb.TurnNotice(turn=turn, code=code, message=message)
+        await self._events.put(pb.AttachEvent(turn_notice=notice))
+
+    async def serve(
+        self,
+        requests: AsyncIterator[Request],
+        on_request: Callable[[Request], Awaitable[None]],
+        *work: Coroutine[Any, Any, None],
+    ) -> AsyncGenerator[pb.AttachEvent, None]:
+        """Yield events while `work` runs and `requests` are handled.
+
+        The lease ends when the client closes its side, goes away, or anything here
+        raises (the error is raised from here). All tasks end with it.
+        """
+
+        async def read() -> None:
+            async for request in requests:
+                await on_request(request)
+
+        reader = asyncio.create_task(read())
+        tasks: list[asyncio.Task[Any]] = [reader, *(asyncio.create_task(w) for w in work)]
+        try:
+            while True:
+                event = asyncio.create_task(self._events.get())
+                tasks.append(event)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                tasks.remove(event)
+                if event.done():
+                    yield event.result()
+                else:
+                    event.cancel()
+                for task in [t for t in tasks if t.done()]:
+                    task.result()  # raises what the task raised
+                    tasks.remove(task)
+                if reader.done():
+                    return
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

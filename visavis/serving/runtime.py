@@ -1,0 +1,188 @@
+"""Runs one service: load, warm, serve, drain.
+
+settings -> bus -> gRPC server (NOT_SERVING) -> load -> SERVING -> registered
+SIGTERM or SIGINT: unregistered -> NOT_SERVING -> grace -> closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from prometheus_client import start_http_server
+
+from visavis.engine.base import EngineState
+from visavis.serving.discovery import Registration
+from visavis.serving.errors import VisavisError, exit_with
+from visavis.serving.interceptor import ErrorInterceptor
+from visavis.serving.logs import configure_logging
+from visavis.serving.settings import ServiceSettings, load_settings
+from visavis.wire.bus import Bus
+
+log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=ServiceSettings)
+
+# Ten minutes of 48 kHz sound are the largest single message.
+_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+MESSAGE_LIMITS = (
+    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+)
+"""Options of every gRPC server and channel."""
+_BUS_WAIT_S = 30.0
+
+
+class Service(Protocol):
+    """One deployable: an engine and the servicer in front of it."""
+
+    name: str
+    languages: Sequence[str]
+
+    @property
+    def engine_states(self) -> Sequence[EngineState]:
+        """Where each of its networks runs now."""
+
+    async def load(self) -> None:
+        """Load engines and warm them with dummy input."""
+
+    def register(self, server: grpc.aio.Server) -> Sequence[str]:
+        """Add servicers; return their full gRPC service names."""
+
+    async def close(self) -> None:
+        """Free everything."""
+
+
+ServiceFactory = Callable[[S, Bus | None, str], Service]
+"""Settings, bus (None: plain gRPC only) and instance id to a service."""
+
+
+def main(
+    service_factory: ServiceFactory[S],
+    settings_class: type[S],
+    argv: Sequence[str] | None = None,
+) -> None:
+    """Entry point of `python -m services.<name>`. Exits with one line on an error."""
+    name = settings_class.section
+    try:
+        settings = load_settings(
+            settings_class,
+            sys.argv[1:] if argv is None else argv,
+            prog=f"python -m services.{name}",
+        )
+        configure_logging(name, settings.log_level)
+        asyncio.run(_serve(service_factory, settings))
+    except VisavisError as error:
+        exit_with(name, error)
+
+
+async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
+    name = settings.section
+    instance = f"{name}-{secrets.token_hex(4)}"
+    stop = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    bus = None
+    if settings.nats_url:
+        # Where all parts start together, the bus may be up a little later.
+        bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
+    service = service_factory(settings, bus, instance)
+    server = grpc.aio.server(
+        interceptors=[ErrorInterceptor()],
+        options=[
+            *MESSAGE_LIMITS,
+            ("grpc.so_reuseport", 0),
+        ],
+    )
+    health_servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    grpc_names = list(service.register(server))
+    reflection.enable_server_reflection(
+        [*grpc_names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
+    )
+    port = _bind(server, settings)
+    await _set_health(health_servicer, grpc_names, serving=False)
+    await server.start()
+    registration: Registration | None = None
+    try:
+        if not await _loaded(service, stop):
+            return
+        metrics_port = _serve_metrics(settings)
+        await _set_health(health_servicer, grpc_names, serving=True)
+        reach = settings.advertise or settings.host
+        if bus is not None:
+            addresses = {"grpc": f"{reach}:{port}"}
+            if metrics_port is not None:
+                addresses["metrics"] = f"{reach}:{metrics_port}"
+            registration = Registration(
+                bus,
+                name,
+                instance=instance,
+                addresses=addresses,
+                states=lambda: service.engine_states,
+                wanted_device=settings.device,
+            )
+            await registration.start()
+        log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
+        await stop.wait()
+    finally:
+        log.info("%s is stopping", instance)
+        if registration is not None:
+            await registration.stop()
+        await _set_health(health_servicer, grpc_names, serving=False)
+        await server.stop(settings.grace_s)
+        await service.close()
+        if bus is not None:
+            await bus.close()
+
+
+async def _loaded(service: Service, stop: asyncio.Event) -> bool:
+    """Load `service`; False if the process was told to end before that was done."""
+    loading, stopping = asyncio.create_task(service.load()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if loading.done():
+            loading.result()
+        return loading.done()
+    finally:
+        loading.cancel()
+        stopping.cancel()
+        await asyncio.gather(loading, stopping, return_exceptions=True)
+
+
+def _bind(server: grpc.aio.Server, settings: ServiceSettings) -> int:
+    address = f"{settings.host}:{settings.port}"
+    try:
+        port: int = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise VisavisError(f"port: cannot listen on {address}; is it taken?") from error
+    return port
+
+
+def _serve_metrics(settings: ServiceSettings) -> int | None:
+    if settings.metrics_port < 0:
+        return None
+    try:
+        http_server, _thread = start_http_server(settings.metrics_port, settings.host)
+    except OSError as error:
+        raise VisavisError(
+            f"metrics_port: cannot listen on {settings.host}:{settings.metrics_port}: "
+            f"{error.strerror}"
+        ) from error
+    return int(http_server.server_port)
+
+
+async def _set_health(
+    servicer: health.aio.HealthServicer, grpc_names: Sequence[str], *, serving: bool
+) -> None:
+    status = health_pb2.HealthCheckResponse.ServingStatus
+    for grpc_name in ("", *grpc_names):
+        await servicer.set(grpc_name, status.SERVING if serving else status.NOT_SERVING)

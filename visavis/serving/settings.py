@@ -1,0 +1,159 @@
+"""Settings from flags, environment and a TOML file, in that order of precedence.
+
+Flag `--free-port 1`, environment `VISAVIS_TTS_FREE_PORT=1` and file
+    [tts]
+    free_port = 1
+mean the same. An unknown or bad key is an error that names it, wherever it stands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from visavis.serving.errors import SettingsError
+
+SECTIONS = ("asr", "llm", "tts", "face", "gateway")
+ENV_PREFIX = "VISAVIS_"
+
+S = TypeVar("S", bound="Settings")
+
+
+class Settings(BaseSettings):
+    """Base of every process's settings. Subclasses set `section` and add fields."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", cli_kebab_case=True, cli_hide_none_type=True
+    )
+    section: ClassVar[str]
+
+    config: Path | None = Field(None, description="TOML file; the process's own section is read")
+    host: str = Field("127.0.0.1", description="Address to listen on")
+    nats_url: str = Field("", description="NATS server, e.g. nats://127.0.0.1:4222; empty: no bus")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least serious log line that is written"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # The file's values come as arguments of the constructor: they weigh least.
+        return env_settings, init_settings
+
+
+class ServiceSettings(Settings):
+    """What all four services can be told."""
+
+    port: int = Field(0, ge=0, le=65535, description="gRPC port; 0: any free one")
+    metrics_port: int = Field(
+        0, ge=-1, le=65535, description="Prometheus port; 0: any free one, -1: none"
+    )
+    advertise: str = Field("", description="Address that others reach this one by; empty: host")
+    slots: int = Field(4, ge=1, le=1024, description="Sessions served at once")
+    device: str = Field("cpu", description="cpu, cuda:N or cuda:GPU-uuid")
+    threads: int = Field(1, ge=1, le=256, description="Compute threads of each engine")
+    profile: str = Field(
+        "default", description="Set of weights: tiny, default or better; see `visavis models list`"
+    )
+    model_dir: Path | None = Field(
+        None, description="Where the bundles are; empty: the user's cache"
+    )
+    grace_s: float = Field(5.0, ge=0, description="Time to finish calls when told to stop")
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Lays the class's docstring out; says no default where there is none worth saying."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return super()._fill_text(inspect.cleandoc(text), width, indent)
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        for nothing in (" (default: )", " (default: null)", " (default factory: list)"):
+            text = text.removesuffix(nothing)
+        return text
+
+
+def load_settings(settings_class: type[S], argv: Sequence[str], *, prog: str) -> S:
+    """Settings of one process. Raises SettingsError naming the key; `--help` exits."""
+    section = settings_class.section
+    prefix = f"{ENV_PREFIX}{section.upper()}_"
+    _refuse_unknown_variables(settings_class, prefix)
+    try:
+        sources: dict[str, Any] = {
+            "_env_prefix": prefix,
+            "_cli_settings_source": CliSettingsSource(
+                settings_class,
+                cli_parse_args=list(argv),
+                cli_prog_name=prog,
+                formatter_class=_HelpFormatter,
+            ),
+        }
+        return settings_class(
+            **sources, **_file_section(argv, os.environ.get(f"{prefix}CONFIG"), section)
+        )
+    except ValidationError as error:
+        raise SettingsError(_explain(error, prefix, section)) from None
+
+
+def _refuse_unknown_variables(settings_class: type[Settings], prefix: str) -> None:
+    for variable in os.environ:
+        if not variable.startswith(prefix):
+            continue
+        key = variable.removeprefix(prefix).lower()
+        if key not in settings_class.model_fields:
+            known = ", ".join(f"{prefix}{name.upper()}" for name in settings_class.model_fields)
+            raise SettingsError(f"environment: unknown setting {variable}; known are {known}")
+
+
+def _file_section(argv: Sequence[str], from_env: str | None, section: str) -> dict[str, Any]:
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--config", default=from_env)
+    path = finder.parse_known_args(list(argv))[0].config
+    if not path:
+        return {}
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"config: cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"config: {path} is not TOML: {error}") from None
+    for name, value in content.items():
+        if name not in SECTIONS or not isinstance(value, dict):
+            raise SettingsError(f"{path}: unknown section {name!r}; known are {SECTIONS}")
+    values: dict[str, Any] = content.get(section, {})
+    return values
+
+
+def _explain(error: ValidationError, prefix: str, section: str) -> str:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{key}: unknown setting in section [{section}]")
+        else:
+            flag = "--" + key.replace("_", "-")
+            lines.append(
+                f"{key}: {problem['msg']}, got {problem['input']!r} "
+                f"(set by {flag}, {prefix}{key.upper()} or [{section}] {key})"
+            )
+    return "; ".join(lines)

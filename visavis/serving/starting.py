@@ -1,0 +1,40 @@
+"""What a service is busy with while it starts, told on the bus to whoever started it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from visavis.wire.bus import Bus
+from visavis.wire.subjects import STARTING
+
+log = logging.getLogger(__name__)
+
+
+async def tell_starting(bus: Bus | None, service: str, doing: str) -> None:
+    """Say that `service` is getting on with its start. Without a bus nobody listens."""
+    if bus is None:
+        return
+    message = json.dumps({"service": service, "doing": doing}).encode()
+    with contextlib.suppress(nats.errors.Error, OSError):  # a start goes on without being told of
+        await bus.client.publish(STARTING, message)
+
+
+async def on_starting(bus: Bus, told: Callable[[str, str], None]) -> None:
+    """Call `told(service, doing)` for whatever any service tells, until the bus is closed."""
+
+    async def receive(message: Msg) -> None:
+        try:
+            read = json.loads(message.data)
+            service, doing = str(read["service"]), str(read["doing"])
+        except (ValueError, KeyError, TypeError):
+            log.debug("%s: cannot be read", message.subject)
+            return
+        told(service, doing)
+
+    await bus.client.subscribe(STARTING, cb=receive)

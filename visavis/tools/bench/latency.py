@@ -1,0 +1,318 @@
+"""`visavis bench latency`: every clip is a question; each answer's figures are measured."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import psutil
+import typer
+
+from visavis.tools.bench.clips import Clip
+from visavis.tools.bench.counters import Scraper, rise
+from visavis.tools.bench.media import MediaEndedError
+from visavis.tools.bench.options import (
+    DEFAULT_URL,
+    ApiKey,
+    Clips,
+    Config,
+    Count,
+    Json,
+    Language,
+    Picture,
+    Profile,
+    TransportOption,
+    Url,
+)
+from visavis.tools.bench.processes import MachineTime, Processes, find_processes, share_of_others
+from visavis.tools.bench.questions import chosen_clips
+from visavis.tools.bench.report import check_target, report, rows_of
+from visavis.tools.bench.tables import Steps, hand_out, wide_console
+from visavis.tools.bench.trace import Trace
+from visavis.tools.bench.turn_figures import TurnFigures, measure
+from visavis.tools.bench.visitor import Transport, Visitor, visit
+from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.client import GatewayClient
+from visavis.wire.clock import MonotonicClock
+
+# ------------------------------------------------------------ latency
+# The latency benchmark: every clip is a question; each answer's figures are measured.
+
+_ANSWER_TIMEOUT_S = 30.0
+_PAUSE_S = 0.5
+_BUSY_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class LatencyPlan:
+    """turns_per_session: then a new session begins, with a turn that is not counted.
+    listen_s: an answer is interrupted after so long; 0: it is heard to its end."""
+
+    turns_per_session: int = 10
+    listen_s: float = 4.0
+    transport: Transport = "websocket"
+
+
+@dataclass
+class LatencyRun:
+    """What came of a run, turn by turn."""
+
+    turns: list[TurnFigures] = field(default_factory=list)
+    counters: dict[str, float] = field(default_factory=dict)
+    """What the stack's counters rose by during all counted turns."""
+    notes: list[str] = field(default_factory=list)
+    others_share: float | None = None
+    """Of the machine's CPU time, what went to other work; None: the stack runs elsewhere."""
+
+
+class LatencyBench:
+    """Asks clip after clip. `on_turn` is told of each turn, warm-up turns too."""
+
+    def __init__(
+        self,
+        client: GatewayClient,
+        processes: Processes,
+        plan: LatencyPlan,
+        on_turn: Callable[[TurnFigures | None], None],
+    ) -> None:
+        self._client = client
+        self._processes = processes
+        self._plan = plan
+        self._on_turn = on_turn
+        self._clock = MonotonicClock()
+        self._scraper = Scraper(client)
+
+    async def run(self, clips: Sequence[Clip]) -> LatencyRun:
+        """Ask all `clips`, each language in sessions of its own."""
+        run = LatencyRun()
+        machine, used = MachineTime.now(), self._cpu_s()
+        for group in sessions_of(clips, self._plan.turns_per_session):
+            try:
+                async for turn, counters in self._session(group):
+                    run.turns.append(turn)
+                    for name, value in counters.items():
+                        run.counters[name] = run.counters.get(name, 0.0) + value
+            except MediaEndedError as error:
+                # What was measured before is kept; the next session may be well.
+                run.notes.append(f"a session of {len(group)} questions broke off: {error}")
+        run.notes += self._notes()
+        share = share_of_others(machine, MachineTime.now(), self._cpu_s() - used)
+        if len(self._processes):
+            run.others_share = round(share, 4)
+        if run.others_share and run.others_share > _BUSY_SHARE:
+            run.notes.append(
+                f"other work took {run.others_share:.0%} of the machine: all times are too long"
+            )
+        return run
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self._scraper.unreachable:
+            missing = ", ".join(sorted(self._scraper.unreachable))
+            notes.append(f"metrics of {missing} could not be reached: their figures are empty")
+        if not len(self._processes):
+            notes.append("the stack runs on another machine: no CPU time, no memory")
+        return notes
+
+    def _cpu_s(self) -> float:
+        own = psutil.Process().cpu_times()
+        return self._processes.usage().cpu_s + own.user + own.system
+
+    async def _session(
+        self, clips: Sequence[Clip]
+    ) -> AsyncIterator[tuple[TurnFigures, dict[str, float]]]:
+        language, transport = clips[0].language, self._plan.transport
+        visiting = visit(self._client, self._clock, transport=transport, language=language)
+        async with visiting as visitor:
+            # Warm-up, not counted: the last one, so that no question is asked twice in a row.
+            await self._ask(visitor, clips[-1])
+            self._on_turn(None)
+            for clip in clips:
+                turn, counters = await self._ask(visitor, clip)
+                self._on_turn(turn)
+                yield turn, counters
+
+    async def _ask(self, visitor: Visitor, clip: Clip) -> tuple[TurnFigures, dict[str, float]]:
+        before = await self._scraper.read()
+        used = self._processes.usage()
+        await visitor.say(clip)
+        trace = visitor.trace
+        over = await visitor.until(lambda: answered(trace, self._plan.listen_s), _ANSWER_TIMEOUT_S)
+        if not over or not ended(trace):
+            await visitor.hush()
+        usage = self._processes.usage()
+        counters = rise(before, await self._scraper.read())
+        turns = trace.opened_turns()
+        record = await visitor.record(turns[-1]) if turns else {}
+        turn = measure(clip, trace, record, counters)
+        if len(self._processes):
+            turn.figures["cpu_s"] = round(usage.cpu_s - used.cpu_s, 3)
+            turn.figures["memory_bytes"] = float(usage.memory_bytes)
+        await visitor.pause(_PAUSE_S)
+        return turn, counters
+
+
+def answered(trace: Trace, listen_s: float) -> bool:
+    """Whether the answer to all that was said is over, or has been heard for long enough."""
+    if ended(trace):
+        return True
+    first = next(trace.audible(trace.speech_end_s), None)
+    latest = trace.sounds[-1].at_s if trace.sounds else 0.0
+    return bool(listen_s) and first is not None and latest - first.at_s >= listen_s
+
+
+def ended(trace: Trace) -> bool:
+    """Whether the newest turn is over and nothing said is still waiting for an answer."""
+    return bool(trace.opened_turns()) and not trace.pending()
+
+
+def sessions_of(clips: Sequence[Clip], turns: int) -> Iterator[list[Clip]]:
+    """Groups of one language and at most `turns` clips, in order."""
+    ordered = sorted(clips, key=lambda clip: clip.language)
+    for _language, group in itertools.groupby(ordered, key=lambda clip: clip.language):
+        alike = list(group)
+        size = turns or len(alike)
+        yield from (alike[i : i + size] for i in range(0, len(alike), size))
+
+
+# ------------------------------------------------------------ bench latency
+# `visavis bench latency`: from the end of a question to the first sound of its answer.
+
+FIGURES = {
+    "voice_to_voice": "s",
+    "first_sample_leaves": "s",
+    "server_voice_to_voice": "s",
+    "first_frame": "s",
+    "server_first_frame": "s",
+    "overhead": "s",
+    "end_of_turn": "s",
+    "endpoint_wait": "s",
+    "recognition": "s",
+    "recognition_late": "s",
+    "first_token": "s",
+    "first_phrase": "s",
+    "synthesis": "s",
+    "playout_wait": "s",
+    "queue": "s",
+    "transfer": "s",
+    "cpu_s": "CPU s",
+    "memory_bytes": "MB",
+}
+"""Figure -> unit; docs/benchmarks.md defines them."""
+
+OPENER_FIGURES = {
+    "voice_to_voice_opener": "s",
+    "server_voice_to_voice_opener": "s",
+    "first_frame_opener": "s",
+    "answer_proper": "s",
+    "server_answer_proper": "s",
+}
+"""Of turns that began with an opener, which the figures of the first sound leave out."""
+_OPENED = ("voice_to_voice_opener", "answer_proper")
+
+SPECULATION = {
+    "answers_prepared_in_pauses": "speculation_opened_total",
+    "of_them_spoken": "speculation_confirmed_total",
+    "of_them_thrown_away": "speculation_discarded_total",
+    "wasted_tokens": "speculation_wasted_tokens_total",
+    "wasted_voice_s": "speculation_wasted_voice_seconds_total",
+}
+"""Count -> metric: what speculation cost."""
+
+
+def latency(
+    clips: Clips = None,
+    language: Language = "",
+    count: Count = 0,
+    turns_per_session: Annotated[
+        int, typer.Option(min=0, help="Then a new session begins; 0: one for each language.")
+    ] = 10,
+    listen_s: Annotated[
+        float, typer.Option(min=0, help="Interrupt an answer after so long; 0: hear it out.")
+    ] = 4.0,
+    transport: TransportOption = "webrtc",
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = "",
+    profile: Profile = "default",
+    config: Config = None,
+    json_path: Json = None,
+    picture: Picture = None,
+) -> None:
+    """Ask question after question aloud, in real time, and measure each answer.
+
+    Each session begins with a turn that is not counted. Not counted either, but told: answers
+    shorter than 0.4 s, and answers that began before the question's end.
+    """
+    check_target(json_path, ".json")
+    check_target(picture, ".svg")
+    console = wide_console()
+    chosen = chosen_clips(clips, language, count, profile, console)
+    plan = LatencyPlan(turns_per_session, listen_s, transport)
+
+    async def run() -> LatencyRun:
+        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
+        async with gateway as client:
+            services = (await client.call("GET", "/v1/services")).json()["services"]
+            processes = find_processes(client.url, [s["address"] for s in services])
+            with Steps(console, len(chosen), "warm-up") as steps:
+
+                def on_turn(turn: TurnFigures | None) -> None:
+                    if turn is not None:
+                        steps.done(_line(turn))
+
+                return await LatencyBench(client, processes, plan, on_turn).run(chosen)
+
+    outcome = asyncio.run(run())
+    settings = {"clips": len(chosen), "turns_per_session": turns_per_session, "listen_s": listen_s}
+    counted = [turn for turn in outcome.turns if turn.counted]
+    figures = FIGURES | (OPENER_FIGURES if any(turn.opener for turn in counted) else {})
+    rows = rows_of([turn.figures for turn in counted], figures)
+    result = report(
+        "latency",
+        rows,
+        counts=counts_of(outcome),
+        turns=[turn.to_dict() for turn in outcome.turns],
+        settings=settings | {"transport": transport, "speech_end": methods(chosen)},
+        notes=outcome.notes,
+    )
+    hand_out(console, f"Latency over {len(counted)} answers", rows, result, json_path, picture)
+
+
+def counts_of(outcome: LatencyRun) -> dict[str, float]:
+    """What happened how often."""
+    turns = outcome.turns
+    counts: dict[str, float] = {
+        "asked": len(turns),
+        "counted": sum(turn.counted for turn in turns),
+        "spoke_over_the_visitor": sum(turn.spoke_over for turn in turns),
+        "underruns": sum(turn.underruns for turn in turns),
+        "answered_from_the_cache": sum(turn.answered_by == "cache" for turn in turns),
+        "began_with_an_opener": sum(bool(turn.opener) for turn in turns if turn.counted),
+    }
+    for note, number in Counter(turn.note for turn in turns if turn.note).items():
+        counts[f"not counted: {note}"] = number
+    for outcome_name in ("finished", "interrupted", "discarded", "failed"):
+        value = outcome.counters.get(f"gateway_turns_total{{outcome={outcome_name}}}", 0)
+        counts[f"turns_{outcome_name}"] = value
+    for name, metric in SPECULATION.items():
+        counts[name] = round(outcome.counters.get(metric, 0), 2)
+    if outcome.others_share is not None:
+        counts["share_of_the_machine_for_other_work"] = outcome.others_share
+    return counts
+
+
+def methods(clips: Sequence[Clip]) -> dict[str, int]:
+    """How the end of speech is known, and of how many clips."""
+    return dict(Counter(clip.span.method for clip in clips))
+
+
+def _line(turn: TurnFigures) -> str:
+    if turn.opener and not turn.note:
+        first_s, answer_s = (turn.figures[name] or 0 for name in _OPENED)
+        return f"{turn.clip}: {first_s:.3f} s {turn.opener!r}, the answer {answer_s:.3f} s"
+    seconds = turn.figures.get("voice_to_voice")
+    return f"{turn.clip}: {turn.note or f'{seconds or 0:.3f} s'}"

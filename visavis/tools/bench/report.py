@@ -1,0 +1,124 @@
+"""What a benchmark hands out: statistics, a JSON file that can be compared, rows for its table."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visavis.serving.errors import InvalidInputError, VisavisError
+
+# ------------------------------------------------------------ statistics
+# Medians and percentiles of a list of figures.
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a figure is spread. Percentiles are interpolated between neighbours."""
+
+    count: int
+    p50: float
+    p90: float
+    p95: float
+    max: float
+
+    def to_dict(self) -> dict[str, float]:
+        return {
+            "count": self.count,
+            "p50": round(self.p50, 4),
+            "p90": round(self.p90, 4),
+            "p95": round(self.p95, 4),
+            "max": round(self.max, 4),
+        }
+
+
+def summarise(values: Iterable[float | None]) -> Summary | None:
+    """Summary of what was measured; None where nothing was. Missing values are left out."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    p50, p90, p95 = np.percentile(known, [50, 90, 95])
+    return Summary(len(known), float(p50), float(p90), float(p95), float(max(known)))
+
+
+# ------------------------------------------------------------ report
+# What a benchmark hands out: a JSON file that can be compared, and rows for its table.
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure's spread under its name. unit: "s", "MB" or ""."""
+
+    name: str
+    summary: Summary | None
+    unit: str = "s"
+
+
+def rows_of(turns: Iterable[Mapping[str, float | None]], units: Mapping[str, str]) -> list[Row]:
+    """One row for each name of `units`, over all `turns`."""
+    known = list(turns)
+    return [
+        Row(name, summarise(turn.get(name) for turn in known), unit) for name, unit in units.items()
+    ]
+
+
+def report(
+    benchmark: str,
+    rows: Sequence[Row],
+    *,
+    counts: Mapping[str, float],
+    turns: Sequence[Mapping[str, Any]],
+    settings: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The whole result as JSON types."""
+    return {
+        "schema": SCHEMA,
+        "benchmark": benchmark,
+        "machine": machine(),
+        "settings": dict(settings),
+        "figures": {row.name: row.summary.to_dict() for row in rows if row.summary is not None},
+        "counts": dict(counts),
+        "notes": list(notes),
+        "turns": list(turns),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on; no name that identifies the machine."""
+    return {
+        "processor": platform.machine(),
+        "cores": os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
+
+
+def check_target(path: Path | None, suffix: str) -> None:
+    """Found out before the work is done. Raises InvalidInputError."""
+    if path is None:
+        return
+    if path.suffix.lower() != suffix:
+        raise InvalidInputError(f"{path}: name it {path.stem}{suffix}")
+    if not path.absolute().parent.is_dir():
+        raise InvalidInputError(f"{path.absolute().parent}: no such folder; make it first")
+
+
+def write(path: Path, text: str) -> None:
+    """Raises VisavisError where the file cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise VisavisError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def write_report(path: Path, result: Mapping[str, Any]) -> None:
+    write(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,204 @@
+"""The figures of one exchange, from what the visitor noted and what the gateway recorded.
+
+Definitions stand in docs/benchmarks.md. All figures are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from visavis.tools.bench.clips import Clip
+from visavis.tools.bench.counters import mean
+from visavis.tools.bench.trace import Trace
+
+SHORTEST_ANSWER_S = 0.4
+# A picture belongs to the first sample if it is the one that is shown with it.
+_PICTURE_S = 0.040
+_SPOKEN_STAGES = ("asr", "llm", "tts")
+# Of a turn with an opener these are of the opener's sound: told under names of their own.
+OF_FIRST_SOUND = (
+    "voice_to_voice",
+    "first_sample_leaves",
+    "first_frame",
+    "server_voice_to_voice",
+    "server_first_frame",
+    "synthesis",
+    "first_phrase",
+    "synthesis_first_audio",
+    "playout_wait",
+)
+
+
+@dataclass
+class TurnFigures:
+    """One turn. `figures` by name, None where it could not be measured."""
+
+    clip: str
+    language: str
+    counted: bool
+    note: str = ""
+    """Why it is not counted."""
+    spoke_over: bool = False
+    """Something audible came while the visitor was still speaking."""
+    answer_s: float = 0.0
+    underruns: int = 0
+    answered_by: str = "llm"
+    """"llm", or where the answer was known before, such as "cache"."""
+    opener: str = ""
+    """What the answer began with because it was not there in time."""
+    transcript: str = ""
+    answer: str = ""
+    figures: dict[str, float | None] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure(
+    clip: Clip, trace: Trace, record: Mapping[str, Any], counters: Mapping[str, float]
+) -> TurnFigures:
+    """Figures of the exchange about `clip`.
+
+    record: the turn as `GET /v1/sessions/{id}/turns/{n}` tells it, {} where there was none.
+    counters: what the metrics' sums and counts rose by meanwhile.
+    """
+    end_s = trace.speech_end_s
+    figures = {**client_figures(trace), **record_figures(record), **counter_figures(counters)}
+    row = TurnFigures(
+        clip.name,
+        clip.language,
+        counted=True,
+        spoke_over=next((a for a in trace.audible(trace.speech_start_s) if a.at_s < end_s), None)
+        is not None,
+        answer_s=round(trace.audible_s(end_s), 3),
+        underruns=round(counters.get("gateway_voice_underruns_total", 0)),
+        answered_by=str(record.get("answered_by", "llm")),
+        opener=str(record.get("opener", "")),
+        transcript=str(record.get("transcript", "")),
+        answer=str(record.get("answer", "")).strip(),
+        figures={name: _rounded(value) for name, value in figures.items()},
+    )
+    row.note = _why_not_counted(row, record)
+    row.counted = not row.note
+    if row.opener:
+        opened = opened_figures(row.figures, record)
+        row.figures = {name: _rounded(value) for name, value in opened.items()}
+    return row
+
+
+def opened_figures(
+    figures: Mapping[str, float | None], record: Mapping[str, Any]
+) -> dict[str, float | None]:
+    """Figures of a turn that began with an opener: none of them can be taken for the others.
+
+    What is of the first sound is renamed to …_opener; `answer_proper` and `server_answer_proper`
+    are the answer's first sample, as the visitor and as the gateway have it.
+    """
+    renamed = {
+        f"{name}_opener" if name in OF_FIRST_SOUND else name: value
+        for name, value in figures.items()
+    }
+    proper_s = _seconds(record.get("answer_proper_ms"))
+    first_s, heard_s = figures.get("server_voice_to_voice"), figures.get("voice_to_voice")
+    behind_s = None if proper_s is None or first_s is None else proper_s - first_s
+    return {
+        **renamed,
+        "answer_proper": None if heard_s is None or behind_s is None else heard_s + behind_s,
+        "server_answer_proper": proper_s,
+    }
+
+
+def client_figures(trace: Trace) -> dict[str, float | None]:
+    """What the visitor sees with their own clock and the true end of their speech."""
+    end_s = trace.speech_end_s
+    first = next(trace.audible(end_s), None)
+    turns = trace.opened_turns()
+    leaves_s = trace.turn_event_s(turns[-1], "speaking") if turns else None
+    decided_s = trace.turn_event_s(turns[-1], "opened") if turns else None
+    picture_s = None
+    if first is not None:
+        shown = (p for p in trace.pictures if p.media_s > first.media_s - _PICTURE_S)
+        picture_s = next((p.at_s for p in shown), None)
+    return {
+        "voice_to_voice": None if first is None else first.at_s - end_s,
+        "first_sample_leaves": None if leaves_s is None else leaves_s - end_s,
+        "end_of_turn": None if decided_s is None else decided_s - end_s,
+        "first_frame": None if picture_s is None else picture_s - end_s,
+    }
+
+
+def record_figures(record: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the gateway noted, from the end of speech as its recogniser judged it."""
+    stages = {stage["name"]: stage for stage in record.get("stages", ())}
+    reported = record.get("stage_seconds", {})
+
+    def length(name: str) -> float | None:
+        stage = stages.get(name)
+        return None if stage is None else (stage["end_ms"] - stage["start_ms"]) / 1000
+
+    speech = reported.get("tts", {})
+    phrase_s, voice_s = speech.get("first_phrase"), speech.get("first_voice")
+    waited = stages.get("asr")
+    return {
+        "server_voice_to_voice": _seconds(record.get("voice_to_voice_ms")),
+        "endpoint_wait": None if waited is None else waited["end_ms"] / 1000,
+        "first_token": reported.get("llm", {}).get("first_token"),
+        "token_to_voice": length("tts"),
+        "first_phrase": phrase_s,
+        "synthesis": None if voice_s is None or phrase_s is None else voice_s - phrase_s,
+        "playout_wait": length("playout"),
+        **timeline_figures(record.get("timeline", {})),
+    }
+
+
+def timeline_figures(timeline: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the turn's timeline tells apart, of the way to the first sound (asr, llm, tts)."""
+    spans = [span for span in timeline.get("spans", ()) if span["chunk"] == "first"]
+
+    def total(kind: str, stages: Collection[str]) -> float | None:
+        lengths = [
+            span["end_ms"] - span["start_ms"]
+            for span in spans
+            if span["kind"] == kind and span["stage"] in stages
+        ]
+        return sum(lengths) / 1000 if spans else None
+
+    return {
+        "overhead": _seconds(timeline.get("overhead_ms")),
+        "recognition": total("compute", ("asr",)),
+        "queue": total("queue", _SPOKEN_STAGES),
+        "transfer": total("transfer", _SPOKEN_STAGES),
+    }
+
+
+def counter_figures(counters: Mapping[str, float]) -> dict[str, float | None]:
+    """Means over what histograms rose by during this turn (one session: this turn's own)."""
+    return {
+        "server_first_frame": mean(counters, "first_frame_seconds"),
+        "recognition_late": mean(counters, "asr_final_seconds"),
+        "synthesis_first_audio": mean(counters, "tts_ttfa_seconds"),
+    }
+
+
+def _why_not_counted(row: TurnFigures, record: Mapping[str, Any]) -> str:
+    if row.spoke_over:
+        return "spoke over the visitor"
+    if not record:
+        return "no turn came of it"
+    if record.get("state") == "failed":
+        return f"failed: {record.get('reason')}"
+    if row.figures["voice_to_voice"] is None:
+        return "no answer could be heard"
+    if row.answer_s < SHORTEST_ANSWER_S:
+        return f"the answer is shorter than {SHORTEST_ANSWER_S} s"
+    return ""
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -1,0 +1,182 @@
+"""A visitor who speaks clips into a session in real time, listens, and notes when what came.
+
+The edge: one connection for media and one for events, nothing is judged here. The microphone is
+never off: what is between clips is digital silence, sent in real time too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visavis.serving.errors import VisavisError
+from visavis.tools.bench.clips import RATE_HZ, Clip
+from visavis.tools.bench.media import Media, MediaEndedError, Shown
+from visavis.tools.bench.trace import HeardSound, SeenPicture, Trace
+from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
+from visavis.wire.clock import Clock
+
+Transport: TypeAlias = Literal["websocket", "webrtc"]
+
+CHUNK_SAMPLES = 320
+_CHUNK_S = CHUNK_SAMPLES / RATE_HZ
+_GREETING_S = 0.3
+
+
+class Visitor:
+    """Made by `visit`. One clip at a time; what happens goes into `trace`."""
+
+    def __init__(self, client: GatewayClient, session: GatewaySession, clock: Clock) -> None:
+        self.session = session
+        self.trace = Trace()
+        self._client = client
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._speech: NDArray[np.int16] = np.zeros(0, np.int16)
+        self._spoken = 0
+        self._send_times: list[float] = []
+        self._ended: BaseException | None = None
+
+    async def say(self, clip: Clip) -> None:
+        """Begin to speak; `trace` is new. Returns when the clip's sound has been sent."""
+        # Nothing of the last exchange may be taken for this one's.
+        self.trace = Trace()
+        await self.speak_over(clip)
+        self.trace.speech_start_s = self.sent_at(clip.span.start_samples)
+        self.trace.speech_end_s = self.sent_at(clip.span.end_samples - 1)
+
+    async def speak_over(self, clip: Clip) -> None:
+        """Speak `clip` into the present exchange; returns when its sound has been sent."""
+        self._speech, self._spoken, self._send_times = clip.pcm, 0, []
+        await self.until(lambda: self._spoken >= len(clip.pcm), len(clip.pcm) / RATE_HZ + 10)
+
+    def sent_at(self, sample: int) -> float:
+        """When the packet with this sample of the newest clip was sent."""
+        return self._send_times[sample // CHUNK_SAMPLES]
+
+    async def until(self, met: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for something in the trace; whether it came in time.
+
+        Raises MediaEndedError.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not met():
+                    if self._ended is not None:
+                        raise MediaEndedError(f"the session ended: {self._ended}")
+                    self._changed.clear()
+                    await self._changed.wait()
+                return True
+        return False
+
+    async def record(self, turn: int) -> dict[str, Any]:
+        """The turn as the gateway has recorded it; {} where it is not known.
+
+        `timeline` in it is what /timeline tells, {} where the gateway tells none.
+        """
+        path = f"/v1/sessions/{self.session.id}/turns/{turn}"
+        record = await self._told(path)
+        return {**record, "timeline": await self._told(f"{path}/timeline")} if record else {}
+
+    async def _told(self, path: str) -> dict[str, Any]:
+        try:
+            told: dict[str, Any] = (await self._client.call("GET", path)).json()
+        except GatewayError:
+            return {}
+        return told
+
+    async def hush(self) -> None:
+        """Have the avatar be silent; returns when nothing is being said any more."""
+        trace = self.trace
+        await self.session.interrupt()
+        await self.until(lambda: not trace.pending(), 3.0)
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, with the microphone on."""
+        await self.until(lambda: False, seconds)
+
+    # ------------------------------------------------------------ the three loops
+
+    async def run(self, transport: Transport) -> None:
+        """Microphone, ears and events, until cancelled."""
+        try:
+            connecting = _connect(transport, self._client, self.session.id, self._clock)
+            async with connecting as media, asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._send(media))
+                tasks.create_task(self._listen(media))
+                tasks.create_task(self._follow())
+        except BaseException as error:
+            self._ended = error
+            self._changed.set()
+            raise
+
+    async def _send(self, media: Media) -> None:
+        silence = np.zeros(CHUNK_SAMPLES, np.int16)
+        started, count = self._clock.now(), 0
+        while True:
+            due = started + count * _CHUNK_S
+            # A deadline from the start: sleeping by intervals would drift.
+            await asyncio.sleep(max(0.0, due - self._clock.now()))
+            chunk = self._speech[self._spoken : self._spoken + CHUNK_SAMPLES]
+            if len(chunk):
+                chunk = np.concatenate([chunk, silence[len(chunk) :]])
+                self._send_times.append(self._clock.now())
+            await media.send((chunk if len(chunk) else silence).tobytes())
+            if len(chunk):
+                self._spoken += CHUNK_SAMPLES
+                self._changed.set()
+            count += 1
+
+    async def _listen(self, media: Media) -> None:
+        async for at_s, found in media.arrivals():
+            if isinstance(found, Shown):
+                self.trace.pictures.append(SeenPicture(at_s, found.media_s))
+            else:
+                sound = HeardSound(at_s, found.media_s, found.pcm, found.rate_hz)
+                self.trace.sounds.append(sound)
+            self._changed.set()
+
+    async def _follow(self) -> None:
+        async for event in self.session.events():
+            self.trace.events.append((self._clock.now(), event))
+            self._changed.set()
+        raise MediaEndedError("the events socket was closed")
+
+
+@contextlib.asynccontextmanager
+async def visit(
+    client: GatewayClient, clock: Clock, *, transport: Transport = "websocket", **options: str
+) -> AsyncIterator[Visitor]:
+    """A session with `language`, `voice` …, and a visitor in it whose microphone is on."""
+    async with client.session(**options) as session:
+        visitor = Visitor(client, session, clock)
+        running = asyncio.create_task(visitor.run(transport))
+        try:
+            # Viewers start with a key frame; before it there is no sound either.
+            if not await visitor.until(lambda: bool(visitor.trace.sounds), 20.0):
+                raise VisavisError("no sound and no picture came within 20 s of connecting")
+            # A gateway may greet its visitors; that is no answer.
+            await visitor.pause(_GREETING_S)
+            await visitor.hush()
+            yield visitor
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+def _connect(
+    transport: Transport, client: GatewayClient, session: str, clock: Clock
+) -> contextlib.AbstractAsyncContextManager[Media]:
+    # FFmpeg and aiortc come with the gateway; `visavis doctor` must start without them.
+    if transport == "webrtc":
+        from visavis.tools.bench import webrtc
+
+        return webrtc.connect(client, session, clock)
+    from visavis.tools.bench import websocket
+
+    return websocket.connect(client, session, clock)

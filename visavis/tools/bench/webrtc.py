@@ -1,0 +1,154 @@
+"""A session's media over WebRTC, as the page uses it: Opus out and in.
+
+Packets are timed as they arrive, before any jitter buffer, so that the figure holds nothing
+that a player adds. Pictures are counted as arriving but not held against the sound: their
+clocks share no origin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from fractions import Fraction
+from typing import Any
+
+import av
+import numpy as np
+from aiortc import (
+    MediaStreamTrack,
+    RTCConfiguration,
+    RTCPeerConnection,
+    RTCSessionDescription,
+)
+from aiortc.mediastreams import MediaStreamError
+
+from visavis.serving.errors import VisavisError
+from visavis.tools.bench.media import Arrival, MediaEndedError, Sound
+from visavis.tools.client import GatewayClient
+from visavis.wire.clock import Clock
+
+_RATE_HZ = 48_000
+_MIC_RATE_HZ = 16_000
+_MIC_BIT_RATE = 32_000
+_CONNECT_TIMEOUT_S = 20.0
+# Ten seconds of sound: more means that nobody reads.
+_WAITING_PACKETS = 500
+_WRAP = 1 << 32
+
+
+class _Microphone(MediaStreamTrack):
+    """Hands on what it is given as Opus, as soon as it is.
+
+    aiortc would encode too, but resamples before and so holds 20 ms back, which no browser does.
+    """
+
+    kind = "audio"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._encoder = av.CodecContext.create("libopus", "w")
+        self._encoder.sample_rate = _MIC_RATE_HZ
+        self._encoder.layout = "mono"
+        self._encoder.format = "s16"
+        self._encoder.bit_rate = _MIC_BIT_RATE
+        self._encoder.time_base = Fraction(1, _MIC_RATE_HZ)
+        self._encoder.options = {"application": "voip"}
+        self._sounds: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_PACKETS)
+        self._samples = 0
+
+    async def push(self, pcm_s16le: bytes) -> None:
+        await self._sounds.put(pcm_s16le)
+
+    async def recv(self) -> Any:
+        if self.readyState != "live":
+            raise MediaStreamError
+        pcm = np.frombuffer(await self._sounds.get(), "<i2")
+        frame = av.AudioFrame.from_ndarray(pcm[None], format="s16", layout="mono")
+        frame.sample_rate, frame.pts = _MIC_RATE_HZ, self._samples
+        frame.time_base = Fraction(1, _MIC_RATE_HZ)
+        self._samples += len(pcm)
+        (packet,) = self._encoder.encode(frame)
+        return packet
+
+
+class WebRtcMedia:
+    """Made by `connect`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._microphone = _Microphone()
+        # Without this, aiortc would ask a public STUN server.
+        self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        self._arrived: asyncio.Queue[Arrival | None] = asyncio.Queue(_WAITING_PACKETS)
+        self._decoder = av.AudioCodecContext.create("opus", "r")
+        self._decoder.sample_rate = _RATE_HZ
+        self._first: int | None = None
+        self._connected = asyncio.Event()
+
+    async def open(self, client: GatewayClient, session: str) -> None:
+        """Offer, answer, and the connection that follows. Raises VisavisError."""
+        sound = self._pc.addTransceiver(self._microphone, direction="sendrecv")
+        pictures = self._pc.addTransceiver("video", direction="recvonly")
+        self._pc.on("connectionstatechange", self._state_changed)
+        # aiortc hands sound on 80 ms late, for players, and decodes pictures that nobody
+        # looks at. Its packets are taken where they come in instead.
+        sound.receiver._handle_rtp_packet = self._sound_packet  # type: ignore[method-assign]
+        pictures.receiver._handle_rtp_packet = _ignore  # type: ignore[method-assign]
+        await self._pc.setLocalDescription(await self._pc.createOffer())
+        offer = {"sdp": self._pc.localDescription.sdp, "type": "offer", "role": "speaker"}
+        path = f"/v1/sessions/{session}/webrtc"
+        answer = (await client.call("POST", path, json=offer)).json()
+        await self._pc.setRemoteDescription(RTCSessionDescription(answer["sdp"], answer["type"]))
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await self._connected.wait()
+        except TimeoutError:
+            raise VisavisError(
+                f"WebRTC did not connect within {_CONNECT_TIMEOUT_S:.0f} s; "
+                "measure with --transport websocket"
+            ) from None
+
+    async def send(self, pcm_s16le: bytes) -> None:
+        await self._microphone.push(pcm_s16le)
+
+    async def arrivals(self) -> AsyncIterator[Arrival]:
+        while (arrival := await self._arrived.get()) is not None:
+            yield arrival
+        raise MediaEndedError("the WebRTC connection was closed")
+
+    async def close(self) -> None:
+        self._microphone.stop()
+        await self._pc.close()
+
+    async def _state_changed(self) -> None:
+        if self._pc.connectionState == "connected":
+            self._connected.set()
+        elif self._pc.connectionState in ("failed", "closed") and not self._arrived.full():
+            self._arrived.put_nowait(None)
+
+    async def _sound_packet(self, packet: Any, arrival_time_ms: int) -> None:
+        at_s = self._clock.now()
+        if self._first is None:
+            self._first = packet.timestamp
+        media_s = (packet.timestamp - self._first) % _WRAP / _RATE_HZ
+        frames = self._decoder.decode(av.Packet(packet.payload))
+        if frames and not self._arrived.full():
+            wave = np.concatenate([frame.to_ndarray()[0] for frame in frames])
+            pcm = (np.clip(wave, -1, 1) * 32767).astype(np.int16)
+            self._arrived.put_nowait((at_s, Sound(media_s, pcm, _RATE_HZ)))
+
+
+async def _ignore(packet: Any, arrival_time_ms: int) -> None:
+    """A picture's packet."""
+
+
+@contextlib.asynccontextmanager
+async def connect(client: GatewayClient, session: str, clock: Clock) -> AsyncIterator[WebRtcMedia]:
+    """Speaker and viewer of a session."""
+    media = WebRtcMedia(clock)
+    try:
+        await media.open(client, session)
+        yield media
+    finally:
+        await media.close()

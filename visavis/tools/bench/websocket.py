@@ -1,0 +1,138 @@
+"""A session's media over the WebSocket: live mp4 taken apart as it arrives."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Iterator
+
+import av
+import numpy as np
+from websockets.asyncio.client import ClientConnection
+
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.media import Arrival, MediaEndedError, Shown, Sound
+from visavis.tools.client import GatewayClient
+from visavis.wire.clock import Clock
+
+# ------------------------------------------------------------ fragments
+# Takes the gateway's live mp4 apart as it arrives: sound that can be listened to, and when.
+#
+# Only what a measurement needs: each message is an init segment or one fragment of one track
+# (ISO/IEC 14496-12). Sound is decoded at once, pictures are only timed.
+
+_CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf"}
+_HANDLER_AT = 8
+_DECODER_SPECIFIC = 5
+
+
+class FragmentReader:
+    """One viewer's stream, message by message."""
+
+    def __init__(self) -> None:
+        self._track = 0
+        self._sound_tracks: dict[int, tuple[av.AudioCodecContext, int]] = {}
+        self._scales: dict[int, int] = {}
+
+    def push(self, message: bytes) -> Sound | Shown | None:
+        """What `message` holds; None for an init segment or sound that is not complete yet.
+
+        Raises InvalidInputError for what is no such stream.
+        """
+        try:
+            boxes = dict(_walk(message))
+            if b"moov" in boxes:
+                self._begin(message)
+                return None
+            return self._fragment(boxes)
+        except (struct.error, KeyError, IndexError) as error:
+            raise InvalidInputError(f"media: not the stream that was expected: {error}") from error
+
+    def _begin(self, message: bytes) -> None:
+        self._sound_tracks.clear()
+        track = 0
+        for kind, body in _walk(message):
+            if kind == b"tkhd":
+                (track,) = struct.unpack_from(">I", body, 12)
+            elif kind == b"mdhd":
+                (self._scales[track],) = struct.unpack_from(">I", body, 12)
+            elif kind == b"stsd" and body[12:16] == b"mp4a":
+                decoder = av.AudioCodecContext.create("aac", "r")
+                decoder.sample_rate = self._scales[track]
+                decoder.layout = "mono"
+                decoder.extradata = _audio_config(body)
+                self._sound_tracks[track] = (decoder, self._scales[track])
+
+    def _fragment(self, boxes: dict[bytes, bytes]) -> Sound | Shown | None:
+        (track,) = struct.unpack_from(">I", boxes[b"tfhd"], 4)
+        (time,) = struct.unpack_from(">Q", boxes[b"tfdt"], 4)
+        media_s = time / self._scales[track]
+        if track not in self._sound_tracks:
+            return Shown(media_s)
+        decoder, rate_hz = self._sound_tracks[track]
+        frames = decoder.decode(av.Packet(boxes[b"mdat"]))
+        if not frames:
+            return None
+        wave = np.concatenate([frame.to_ndarray().reshape(-1) for frame in frames])
+        pcm = (np.clip(wave, -1, 1) * 32767).astype(np.int16)
+        return Sound(media_s, pcm, rate_hz)
+
+
+def _walk(payload: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Every box with its content, containers before what is in them."""
+    at = 0
+    while at + 8 <= len(payload):
+        size, kind = struct.unpack_from(">I4s", payload, at)
+        if size < 8 or at + size > len(payload):
+            raise KeyError(f"a box of {size} bytes")
+        body = payload[at + 8 : at + size]
+        yield kind, body
+        if kind in _CONTAINERS:
+            yield from _walk(body)
+        at += size
+
+
+def _audio_config(sample_description: bytes) -> bytes:
+    """AudioSpecificConfig out of the esds box of an mp4a sample entry."""
+    at = sample_description.index(b"esds") + 8
+    # Descriptors of one length byte: 3 (header of 3), 4 (header of 13), then 5.
+    for header in (3, 13):
+        at += 2 + header
+    tag, size = sample_description[at], sample_description[at + 1]
+    if tag != _DECODER_SPECIFIC:
+        raise KeyError("a sound track without its decoder's configuration")
+    return sample_description[at + 2 : at + 2 + size]
+
+
+# ------------------------------------------------------------ websocket media
+# A session's media over its WebSocket: PCM out, live mp4 in.
+
+
+class WebSocketMedia:
+    """Made by `connect`. The mp4's sound coder holds sound back by 20 to 60 ms."""
+
+    def __init__(self, socket: ClientConnection, clock: Clock) -> None:
+        self._socket, self._clock = socket, clock
+
+    async def send(self, pcm_s16le: bytes) -> None:
+        await self._socket.send(pcm_s16le)
+
+    async def arrivals(self) -> AsyncIterator[Arrival]:
+        reader = FragmentReader()
+        async for message in self._socket:
+            at_s = self._clock.now()
+            if isinstance(message, str):
+                raise MediaEndedError(f"the gateway refused sound: {message}")
+            found = reader.push(message)
+            if found is not None:
+                yield at_s, found
+        raise MediaEndedError("the media socket was closed")
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    client: GatewayClient, session: str, clock: Clock
+) -> AsyncIterator[WebSocketMedia]:
+    """Speaker and viewer of a session."""
+    async with client.connect(f"/v1/sessions/{session}/media?role=speaker") as socket:
+        yield WebSocketMedia(socket, clock)

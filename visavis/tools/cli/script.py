@@ -1,0 +1,115 @@
+"""`visavis script`: a whole script to one video, resumable."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.cli.ask import check_output
+from visavis.tools.cli.models import pull_profile
+from visavis.tools.lecture import (
+    FPS,
+    SAMPLE_RATE_HZ,
+    LectureOptions,
+    PartStore,
+    part_key,
+    render_part,
+    split_script,
+)
+from visavis.tools.stack.plain_service import plain_service
+from visavis.tools.stack.process import log_dir
+
+_MAX_CHARACTERS = 1_000_000
+_SIZE_PIXELS = 512
+
+
+def script(
+    text_file: Annotated[
+        Path,
+        typer.Argument(metavar="TEXT_FILE", help="Text in UTF-8; blank lines part paragraphs."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Video to write (mp4).")],
+    language: Annotated[str, typer.Option(help="en or zh, where the script does not tell.")] = "en",
+    voice: Annotated[str, typer.Option(help="Voice; empty: the language's best.")] = "",
+    avatar: Annotated[str, typer.Option(help="Avatar; empty: the default one.")] = "",
+    speed: Annotated[float, typer.Option(min=0.5, max=2.0, help="1 is natural.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=1, help="Of blinks, gaze and sway.")] = 1,
+    profile: Annotated[
+        str, typer.Option(help="Set of weights: tiny, default or better.")
+    ] = "default",
+) -> None:
+    """Let the avatar speak the whole of TEXT_FILE and write the video.
+
+    Parts that are done are kept beside the video: after an interruption the same
+    command goes on where it stopped.
+    """
+    parts = split_script(_read(text_file))
+    if not parts:
+        raise InvalidInputError(f"{text_file}: there is no text in it")
+    check_output(output)
+    console = Console()
+    pull_profile(profile, console)
+    options = LectureOptions(language, voice, avatar, speed, seed)
+    frames = asyncio.run(_render(parts, options, output, profile, console))
+    parts_said = "1 part" if len(parts) == 1 else f"{len(parts)} parts"
+    console.print(f"{output}: {frames / FPS:.1f} s of video, {parts_said}.")
+
+
+def _read(text_file: Path) -> str:
+    try:
+        text = text_file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError(f"{text_file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{text_file}: not UTF-8 text") from None
+    if len(text) > _MAX_CHARACTERS:
+        raise InvalidInputError(
+            f"{text_file}: {len(text)} characters; at most {_MAX_CHARACTERS} make one video"
+        )
+    return text
+
+
+async def _render(
+    parts: list[str], options: LectureOptions, output: Path, profile: str, console: Console
+) -> int:
+    # FFmpeg comes with the services; `visavis doctor` must start without it.
+    from visavis.tools.mp4 import Mp4Writer
+
+    store = PartStore(output.with_name(output.name + ".parts"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
+    flags = ["--profile", profile]
+    with (
+        Mp4Writer(
+            output,
+            fps=FPS,
+            width=_SIZE_PIXELS,
+            height=_SIZE_PIXELS,
+            sample_rate_hz=SAMPLE_RATE_HZ,
+        ) as video,
+        Progress(*columns, TimeRemainingColumn(), console=console) as progress,
+    ):
+        bar = progress.add_task("Starting voice and face", total=sum(map(len, parts)))
+        async with (
+            plain_service("tts", flags, log_dir() / "script") as tts,
+            plain_service("face", flags, log_dir() / "script") as face,
+        ):
+            for index, text in enumerate(parts):
+                progress.update(bar, description=f"Part {index + 1} of {len(parts)}")
+                key = part_key(text, index, video.frames, options)
+                part = store.load(key)
+                if part is None:
+                    part = await render_part(text, video.frames, options, tts, face)
+                    store.save(key, part)
+                for picture in part.pictures:
+                    video.add_picture(picture.payload, keyframe=picture.keyframe)
+                video.add_sound(part.pcm)
+                progress.advance(bar, len(text))
+        frames = video.frames
+    store.clear()
+    return frames

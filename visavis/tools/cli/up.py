@@ -1,0 +1,168 @@
+"""`visavis up`: the whole stack on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from visavis.serving.discovery import Replica
+from visavis.tools.cli.models import pull_profile
+from visavis.tools.stack.process import State, log_dir
+from visavis.tools.stack.supervisor import SERVICES, Stack, StackOptions
+
+_REFRESH_S = 1.0
+_LOOK_S = 0.2
+_STARTING = "Starting the bus, four services and the gateway …"
+_COLOURS = {
+    State.READY: "green",
+    State.STARTING: "yellow",
+    State.RESTARTING: "yellow",
+    State.FAILED: "red",
+    State.STOPPED: "dim",
+}
+
+
+def up(
+    profile: Annotated[
+        str, typer.Option(help="Set of weights: tiny, default or better.")
+    ] = "default",
+    host: Annotated[
+        str, typer.Option(help="Address of the page; other than loopback needs --api-key.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the page; 0: any free one.")] = 8080,
+    api_key: Annotated[
+        str, typer.Option(envvar="VISAVIS_GATEWAY_API_KEY", help="Key that clients must send.")
+    ] = "",
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with a section for each process.")
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="TOML or JSON file of frequent questions, welcome phrases, openers."),
+    ] = None,
+    logs: Annotated[Path | None, typer.Option(help="Folder for the log of each process.")] = None,
+) -> None:
+    """Start the avatar: bus, four services and gateway; print the page's address.
+
+    Weights that are missing are pulled first. Ctrl-C ends everything in order.
+    """
+    console = Console()
+    pull_profile(profile, console)
+    options = StackOptions(
+        log_dir=logs or log_dir(),
+        host=host,
+        port=port,
+        api_key=api_key,
+        arguments=stack_arguments(profile, config, answers),
+    )
+    logging.getLogger().addHandler(logging.NullHandler())  # the table shows what matters
+    asyncio.run(_run(options, console))
+
+
+def stack_arguments(
+    profile: str, config: Path | None = None, answers: Path | None = None
+) -> dict[str, list[str]]:
+    """Flags of each process of a stack that runs `profile`."""
+    shared = ["--config", str(config.resolve())] if config else []
+    arguments = {name: [*shared, "--profile", profile] for name in SERVICES}
+    arguments["gateway"] = [*shared, *(["--answers", str(answers.resolve())] if answers else [])]
+    return arguments
+
+
+async def _run(options: StackOptions, console: Console) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signal_number, stop.set)
+    stack = Stack(options)
+    starting = asyncio.create_task(stack.__aenter__())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await _until_started(stack, console, starting, stopping)
+        if not starting.done():
+            return
+        starting.result()
+        console.print(
+            f"\n  [bold green]Ready[/bold green] in {stack.ready_s:.1f} s.  "
+            f"Open [bold]{stack.url}[/bold]  (API: {stack.url}/docs)\n"
+            f"  Logs: {options.log_dir}   End with Ctrl-C.\n",
+            highlight=False,
+        )
+        await _show(stack, console, stop)
+    finally:
+        console.print("Stopping …")
+        starting.cancel()
+        stopping.cancel()
+        await asyncio.gather(starting, stopping, return_exceptions=True)
+        await stack.stop()
+
+
+async def _until_started(
+    stack: Stack, console: Console, starting: asyncio.Task[Stack], stopping: asyncio.Task[bool]
+) -> None:
+    """Wait for either task, and show what the services are busy with meanwhile."""
+    told: set[str] = set()
+    with console.status(_STARTING) as status:
+        while not starting.done() and not stopping.done():
+            await asyncio.wait(
+                {starting, stopping}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            busy = [f"{name}: {doing}" for name, doing in stack.starting.items()]
+            status.update("\n  ".join([_STARTING, *busy]))
+            if not console.is_terminal:  # no spinner there: one line for each
+                for name in stack.starting.keys() - told:
+                    told.add(name)
+                    console.print(f"{name}: {stack.starting[name]}", highlight=False)
+
+
+async def _show(stack: Stack, console: Console, stop: asyncio.Event) -> None:
+    """The live table on a terminal; in a log file one table is enough."""
+    if not console.is_terminal:
+        console.print(_table(stack))
+        await stop.wait()
+        return
+    with Live(_table(stack), console=console, auto_refresh=False, transient=True) as live:
+        while not stop.is_set():
+            await stack.refresh()
+            live.update(_table(stack), refresh=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REFRESH_S):
+                    await stop.wait()
+
+
+def placed(replica: Replica) -> str:
+    """Where a service's networks run, and that this is not where they were to."""
+    if not replica.wanted_device:
+        return replica.device
+    return f"[yellow]{replica.device} (not {replica.wanted_device})[/yellow]"
+
+
+def _table(stack: Stack) -> Table:
+    table = Table("process", "state", "address", "device", "pid", "memory", box=None)
+    table.add_row("nats", "[green]ready[/green]", stack.nats.url, "cpu", str(stack.nats.pid), "")
+    replicas = {replica.service: replica for replica in stack.replicas}
+    total_bytes = 0
+    for name, child in stack.children.items():
+        memory = child.memory_bytes()
+        total_bytes += memory
+        replica = replicas.get(name)
+        address = replica.grpc_address if replica else stack.url if name == "gateway" else ""
+        table.add_row(
+            name,
+            f"[{_COLOURS[child.state]}]{child.state}[/]",
+            address,
+            placed(replica) if replica else "",
+            str(child.pid or ""),
+            f"{memory / 2**20:.0f} MiB",
+        )
+    table.add_row("", "", "", "", "", f"[bold]{total_bytes / 2**20:.0f} MiB[/bold]")
+    return table

@@ -1,0 +1,174 @@
+"""A client of the gateway's public API: what `visavis ask`, benchmarks and tests talk through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import numpy as np
+import websockets
+from numpy.typing import NDArray
+from websockets.asyncio.client import ClientConnection
+
+from visavis.serving.errors import VisavisError
+
+MIC_RATE_HZ = 16_000
+_MIC_CHUNK_SAMPLES = 320
+_TIMEOUT_S = 60.0
+_MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
+
+
+class GatewayError(VisavisError):
+    """The gateway refused or failed; `code` is its machine-readable reason."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class GatewayClient:
+    """Async context manager around one gateway."""
+
+    def __init__(self, url: str, api_key: str = "") -> None:
+        self.url = url.rstrip("/")
+        self.api_key = api_key
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._http = httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=False
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.aclose()
+
+    async def answers(self) -> bool:
+        """Whether a gateway answers at the address."""
+        try:
+            return (await self._http.get("/healthz")).is_success
+        except httpx.HTTPError:
+            return False
+
+    async def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """One request. Raises GatewayError with the gateway's own words."""
+        try:
+            response = await self._http.request(method, path, **arguments)
+        except httpx.HTTPError as error:
+            raise GatewayError("unreachable", f"{self.url}: {error}") from error
+        if response.is_success:
+            return response
+        raise _refusal(response)
+
+    async def lines(self, method: str, path: str, **arguments: Any) -> AsyncIterator[str]:
+        """Lines of an answer as they come, however long that takes. Raises GatewayError."""
+        try:
+            async with self._http.stream(method, path, timeout=None, **arguments) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise _refusal(response)
+                async for line in response.aiter_lines():
+                    yield line
+        except httpx.HTTPError as error:
+            raise GatewayError("unreachable", f"{self.url}: {error}") from error
+
+    @contextlib.asynccontextmanager
+    async def session(self, **options: Any) -> AsyncIterator[GatewaySession]:
+        """A session with `language`, `voice`, `avatar` …; deleted when the context ends."""
+        wanted = {key: value for key, value in options.items() if value}
+        created = (await self.call("POST", "/v1/sessions", json=wanted)).json()
+        try:
+            async with self.connect(f"/v1/sessions/{created['id']}/events") as events:
+                yield GatewaySession(self, created["id"], events)
+        finally:
+            with contextlib.suppress(GatewayError):  # it may have expired
+                await self.call("DELETE", f"/v1/sessions/{created['id']}")
+
+    def connect(self, path: str) -> websockets.connect:
+        """A WebSocket of the gateway, to be entered."""
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        return websockets.connect(
+            "ws" + self.url.removeprefix("http") + path,
+            additional_headers=headers,
+            max_size=_MEDIA_LIMIT_BYTES,
+            proxy=None,
+        )
+
+
+class GatewaySession:
+    """One conversation."""
+
+    def __init__(self, client: GatewayClient, session: str, events: ClientConnection) -> None:
+        self.id = session
+        self._client = client
+        self._events = events
+
+    async def say(self, text: str) -> int:
+        """Type `text`; the number of the turn that answers it."""
+        answer = await self._client.call("POST", f"{self._path}/text", json={"text": text})
+        return int(answer.json()["turn"])
+
+    async def interrupt(self) -> None:
+        await self._client.call("POST", f"{self._path}/interrupt")
+
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
+        """What happens, as the gateway's events module describes it, until the socket closes."""
+        async for message in self._events:
+            yield json.loads(message)
+
+    async def speak(self, pcm: NDArray[np.int16], stop: asyncio.Event) -> None:
+        """Be the microphone: `pcm` [N] int16 at 16 kHz in real time, then silence until `stop`.
+
+        Real silence follows a recording, because a microphone is never off.
+        """
+        loop = asyncio.get_running_loop()
+        silence = np.zeros(_MIC_CHUNK_SAMPLES, np.int16)
+        async with self._client.connect(f"{self._path}/media?role=speaker") as media:
+            drain = asyncio.create_task(_discard(media))
+            try:
+                started, sent = loop.time(), 0
+                while not stop.is_set():
+                    chunk = pcm[sent : sent + _MIC_CHUNK_SAMPLES]
+                    await media.send((chunk if len(chunk) else silence).tobytes())
+                    sent += _MIC_CHUNK_SAMPLES
+                    # A deadline from the start: sleeping by intervals would drift.
+                    await asyncio.sleep(started + sent / MIC_RATE_HZ - loop.time())
+            finally:
+                drain.cancel()
+                await asyncio.gather(drain, return_exceptions=True)
+
+    async def record_turn(self) -> None:
+        """Record the next turn, from its first picture to its last."""
+        await self._client.call("POST", f"{self._path}/recording", json={"scope": "turn"})
+
+    async def recording(self) -> bytes:
+        """The finished recording, mp4."""
+        return (await self._client.call("GET", f"{self._path}/recording.mp4")).content
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/sessions/{self.id}"
+
+
+def _refusal(response: httpx.Response) -> GatewayError:
+    try:
+        reason = response.json()["error"]
+        return GatewayError(str(reason["code"]), str(reason["message"]))
+    except (ValueError, KeyError, TypeError):
+        return GatewayError(str(response.status_code), response.text[:500])
+
+
+async def _discard(media: ClientConnection) -> None:
+    """Read the pictures away: a client that does not read would be taken for a slow one."""
+    async for _ in media:
+        pass

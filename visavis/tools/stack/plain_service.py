@@ -1,0 +1,67 @@
+"""One service alone, with no bus: for commands that need just its plain gRPC API."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from visavis.serving.errors import VisavisError
+from visavis.serving.runtime import MESSAGE_LIMITS
+from visavis.tools.stack.nats_server import free_port
+from visavis.tools.stack.process import Child
+from visavis.wire.clock import MonotonicClock
+
+_READY_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+
+
+@contextlib.asynccontextmanager
+async def plain_service(
+    name: str, arguments: Sequence[str], log_dir: Path
+) -> AsyncIterator[grpc.aio.Channel]:
+    """Channel to `python -m services.<name>`, serving; the process ends with the context.
+
+    Raises VisavisError with the end of its log if it does not come up.
+    """
+    port = free_port()
+    flags = ["--port", str(port), "--metrics-port", "-1", *arguments]
+    child = Child(name, f"services.{name}", flags, log_dir, MonotonicClock())
+    await child.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", MESSAGE_LIMITS) as channel:
+            await _until_serving(channel, child)
+            yield channel
+    finally:
+        await child.stop()
+
+
+async def _until_serving(channel: grpc.aio.Channel, child: Child) -> None:
+    stub = health_pb2_grpc.HealthStub(channel)
+    ended = asyncio.create_task(child.wait())
+    try:
+        async with asyncio.timeout(_READY_TIMEOUT_S):
+            while not ended.done():
+                if await _serving(stub):
+                    return
+                await asyncio.sleep(_POLL_S)
+        raise VisavisError(f"the {child.name} service ended:\n{child.log_tail()}")
+    except TimeoutError:
+        raise VisavisError(
+            f"the {child.name} service is not ready after {_READY_TIMEOUT_S:.0f} s:\n"
+            f"{child.log_tail()}"
+        ) from None
+    finally:
+        ended.cancel()
+
+
+async def _serving(stub: health_pb2_grpc.HealthStub) -> bool:
+    try:
+        answer = await stub.Check(health_pb2.HealthCheckRequest())
+    except grpc.aio.AioRpcError:
+        return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

@@ -1,0 +1,203 @@
+"""Starts a whole stack on this machine, keeps it alive and ends it without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from visavis.serving.discovery import Replica, discover
+from visavis.serving.errors import BusError, VisavisError
+from visavis.serving.settings import ENV_PREFIX
+from visavis.serving.starting import on_starting
+from visavis.tools.stack.nats_server import NatsServer, can_listen, free_port
+from visavis.tools.stack.process import Child, State
+from visavis.wire.bus import Bus
+from visavis.wire.clock import Clock, MonotonicClock
+
+log = logging.getLogger(__name__)
+
+SERVICES = ("asr", "llm", "tts", "face")
+_POLL_S = 0.1
+_HTTP_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """How a stack is to be run. `arguments` are flags by process name ("tts": [...])."""
+
+    log_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    api_key: str = ""
+    arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ready_timeout_s: float = 120.0
+    """Longest wait for all to be ready, counted anew whenever a service tells that it gets on."""
+
+
+class Stack:
+    """Async context manager: entered, everything is ready; left, nothing remains.
+
+    A process that dies is started again; one that keeps dying is given up, and the
+    error names it and shows the end of its log.
+    """
+
+    def __init__(self, options: StackOptions, clock: Clock | None = None) -> None:
+        self.options = options
+        self.port = options.port or free_port()
+        self.url = f"http://{options.host}:{self.port}"
+        self.ready_s = 0.0
+        self.replicas: list[Replica] = []
+        self._clock = clock or MonotonicClock()
+        self._nats = NatsServer(options.log_dir)
+        self._bus: Bus | None = None
+        self._watchers: list[asyncio.Task[None]] = []
+        self.children: dict[str, Child] = {}
+        self.starting: dict[str, str] = {}
+        """What services say that they are busy with before they are ready, by name."""
+        self._deadline: asyncio.Timeout | None = None
+
+    @property
+    def nats(self) -> NatsServer:
+        return self._nats
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _start(self) -> None:
+        started = self._clock.now()
+        if not can_listen(self.options.host, self.port):
+            raise VisavisError(
+                f"port {self.port} on {self.options.host} cannot be listened on; is another "
+                "visavis running? Choose a free one with --port"
+            )
+        self.options.log_dir.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(self._nats.start)
+        self._bus = await Bus.connect(self._nats.url, name="supervisor")
+        await on_starting(self._bus, self._note_starting)
+        for name in SERVICES:
+            self._add(name, f"services.{name}", [])
+        listen = ["--host", self.options.host, "--port", str(self.port)]
+        self._add("gateway", "gateway", listen)
+        for child in self.children.values():
+            await child.start(self._environ(child.name))
+            self._watchers.append(asyncio.create_task(self._watch(child)))
+        self._watchers.append(asyncio.create_task(self._watch_nats()))
+        try:
+            async with asyncio.timeout(self.options.ready_timeout_s) as deadline:
+                self._deadline = deadline
+                await self._until_ready()
+        except TimeoutError:
+            late = [c for c in self.children.values() if c.state is not State.READY]
+            raise VisavisError(
+                "\n".join(_complaint(c, "did not become ready") for c in late)
+            ) from None
+        finally:
+            self._deadline = None
+        self.ready_s = self._clock.now() - started
+
+    def _note_starting(self, name: str, doing: str) -> None:
+        """Who gets on with its start is waited for; whoever says the same again does not."""
+        if name not in self.children or self.starting.get(name) == doing:
+            return
+        self.starting[name] = doing
+        if self._deadline is not None and not self._deadline.expired():
+            now = asyncio.get_running_loop().time()
+            self._deadline.reschedule(now + self.options.ready_timeout_s)
+
+    def _add(self, name: str, module: str, arguments: Sequence[str]) -> None:
+        flags = ["--nats-url", self._nats.url, *arguments, *self.options.arguments.get(name, ())]
+        self.children[name] = Child(name, module, flags, self.options.log_dir, self._clock)
+
+    def _environ(self, name: str) -> dict[str, str]:
+        # A key on the command line could be read by every user of the machine.
+        if name == "gateway" and self.options.api_key:
+            return {f"{ENV_PREFIX}GATEWAY_API_KEY": self.options.api_key}
+        return {}
+
+    async def _until_ready(self) -> None:
+        while True:
+            await self.refresh()
+            for child in self.children.values():
+                if child.state is State.FAILED:
+                    raise VisavisError(_complaint(child, "cannot be started"))
+            if all(child.state is State.READY for child in self.children.values()):
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def refresh(self) -> None:
+        """Bring `children` states and `replicas` up to date."""
+        assert self._bus is not None
+        with contextlib.suppress(BusError):  # the bus may be restarting
+            self.replicas = await discover(self._bus.client)
+        alive = {replica.service for replica in self.replicas}
+        if await self._gateway_ready():
+            alive.add("gateway")
+        for name, child in self.children.items():
+            if name in alive and child.state in (State.STARTING, State.READY):
+                child.state = State.READY
+                self.starting.pop(name, None)
+            elif child.state is State.READY:
+                child.state = State.STARTING
+
+    async def _gateway_ready(self) -> bool:
+        host = "127.0.0.1" if self.options.host == "0.0.0.0" else self.options.host
+        try:
+            async with httpx.AsyncClient(timeout=_HTTP_TIMEOUT_S, trust_env=False) as client:
+                return (await client.get(f"http://{host}:{self.port}/readyz")).is_success
+        except httpx.HTTPError:
+            return False
+
+    async def _watch(self, child: Child) -> None:
+        while True:
+            status = await child.wait()
+            log.warning("%s ended with status %d", child.name, status)
+            if not child.died(status):
+                return
+            await asyncio.sleep(child.restart_delay_s())
+            await child.start(self._environ(child.name))
+
+    async def _watch_nats(self) -> None:
+        while True:
+            if not self._nats.alive():
+                log.warning("nats-server ended; starting it again")
+                await asyncio.to_thread(self._nats.start)
+            await asyncio.sleep(_POLL_S)
+
+    async def stop(self) -> None:
+        """End everything, the gateway first so that visitors are told. Idempotent."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        self._watchers.clear()
+        if "gateway" in self.children:
+            await self.children["gateway"].stop()
+        await asyncio.gather(*(c.stop() for c in self.children.values()))
+        if self._bus is not None:
+            await self._bus.close()
+            self._bus = None
+        await asyncio.to_thread(self._nats.stop)
+
+
+def _complaint(child: Child, what: str) -> str:
+    return f"{child.name} {what}; the end of {child.log_path}:\n{child.log_tail()}"

@@ -1,0 +1,272 @@
+"""The data plane: typed, sequenced, bounded chunks over core NATS.
+
+At most once: a chunk that no consumer has room for is dropped and counted, never
+queued without bound. Chunks of a turn that is over are dropped before they are
+decoded, wherever they wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
+
+from visavis.serving import metrics
+from visavis.serving.errors import BusError, InvalidInputError
+from visavis.wire.media import Chunk, chunk_type, decode, encode
+from visavis.wire.subjects import Kind, all_turns, chunk_subject, turn_of
+
+log = logging.getLogger(__name__)
+
+# Reconnects for as long as the process lives: the supervisor or the cluster
+# decides when to give up, not a stage in the middle of a conversation.
+_RECONNECT_WAIT_S = 0.1
+_CONNECT_TIMEOUT_S = 2  # of one attempt
+_FLUSH_TIMEOUT_S = 10.0
+# After the client's own limit a late pong ends its reading; long after ours, none will come.
+_ABANDONED_FLUSH_S = 3600
+
+
+class Bus:
+    """One connection to NATS. Make it with `connect`, end it with `close`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._closing = False
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def connect(cls, url: str, *, name: str, wait_s: float = 1.0) -> Self:
+        """Connect, or raise BusError if no server answers at `url` within `wait_s`."""
+        client = Client()
+        bus = cls(client)
+        try:
+            async with asyncio.timeout(wait_s):
+                await client.connect(
+                    [url],
+                    name=name,
+                    connect_timeout=_CONNECT_TIMEOUT_S,
+                    allow_reconnect=True,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # a float works
+                    error_cb=bus._on_error,
+                    disconnected_cb=bus._on_disconnected,
+                    reconnected_cb=bus._on_reconnected,
+                )
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            bus._closing = True
+            await client.close()
+            raise BusError(f"no NATS server answers at {url}") from error
+        return bus
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._client.is_connected)
+
+    @property
+    def client(self) -> Client:
+        """The NATS client, for registration by the micro protocol."""
+        return self._client
+
+    async def publish(self, kind: Kind, chunk: Chunk) -> None:
+        """Send a chunk on its session's subject. Raises BusError if it cannot be sent."""
+        assert isinstance(chunk, chunk_type(kind)), f"{kind} does not carry {type(chunk)}"
+        subject = chunk_subject(chunk.place.session, chunk.place.turn, kind)
+        try:
+            await self._client.publish(subject, encode(chunk))
+        except (nats.errors.Error, OSError) as error:
+            raise BusError(f"{subject}: {error}") from error
+        metrics.bus_published_chunks.labels(kind).inc()
+
+    def subscribe(self, session: str, kind: Kind, *, limit: int = 64) -> Subscription:
+        """Chunks of one kind of a session, all turns; `limit` chunks may wait."""
+        return Subscription(self, session, kind, limit)
+
+    async def flush(self) -> None:
+        """Return once the server has seen everything sent so far.
+
+        Raises BusError if it says nothing for ten seconds, or if the connection is closed.
+        """
+        try:
+            await self.finish(self._client.flush(timeout=_ABANDONED_FLUSH_S), _FLUSH_TIMEOUT_S)
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise BusError(f"flush: {error or 'the server does not answer'}") from error
+
+    async def finish(self, work: Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
+        """Await `work`; it goes on to its end even if the caller is cancelled meanwhile.
+
+        The NATS client must never be cancelled between a ping and its pong: the pong then finds
+        a cancelled future, and the connection stops reading, for good and without a word.
+        Raises what `work` raises, or TimeoutError after `timeout_s`.
+        """
+        task = asyncio.create_task(work)
+        self._finishing.add(task)
+        task.add_done_callback(self._finished)
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        if not done:
+            raise TimeoutError
+        task.result()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._finishing.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.debug("bus: %r", task.exception())
+
+    async def close(self) -> None:
+        self._closing = True
+        await self._client.close()
+        for task in self._finishing:
+            task.cancel()
+        await asyncio.gather(*self._finishing, return_exceptions=True)
+
+    async def _on_error(self, error: Exception) -> None:
+        level = logging.WARNING if self.connected else logging.DEBUG
+        log.log(level, "bus error: %s", error or type(error).__name__)
+
+    async def _on_disconnected(self) -> None:
+        if not self._closing:
+            log.warning("bus connection lost; reconnecting")
+
+    async def _on_reconnected(self) -> None:
+        metrics.bus_reconnects.inc()
+        log.info("bus connection is back")
+
+
+class Subscription:
+    """Async context manager and iterator over the decoded chunks of one kind.
+
+    When `limit` chunks wait, the oldest is dropped: late media is worth less than
+    fresh media. Garbage is counted and skipped, it never ends the iteration.
+    """
+
+    def __init__(self, bus: Bus, session: str, kind: Kind, limit: int) -> None:
+        self.kind = kind
+        self.dropped = 0
+        self.lost = 0
+        self._bus = bus
+        self._session = session
+        self._pattern = all_turns(session, kind)
+        self._limit = limit
+        self._turn = 0
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._arrived = asyncio.Event()
+        self._expected_seq: dict[int, int] = {}
+        self._closed = False
+        self._subscription: NatsSubscription | None = None
+
+    def advance(self, turn: int) -> None:
+        """Turns from 1 to turn-1 are over: drop what waits of them, unread.
+
+        Turn 0 is the session itself and never goes stale.
+        """
+        self._turn = max(self._turn, turn)
+        fresh = [item for item in self._waiting if not self._stale(item[0])]
+        self._drop("stale", len(self._waiting) - len(fresh))
+        self._waiting = deque(fresh)
+        for old in [t for t in self._expected_seq if self._stale(t)]:
+            del self._expected_seq[old]
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._bus.finish(self._enter())
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise BusError(f"subscribe {self._pattern}: {error}") from error
+        except asyncio.CancelledError:
+            self._closed = True  # _enter leaves again
+            raise
+        return self
+
+    async def _enter(self) -> None:
+        self._subscription = await self._bus.client.subscribe(self._pattern, cb=self._receive)
+        await self._bus.flush()
+        if self._closed:
+            await self._leave()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed = True
+        self._arrived.set()
+        await self._leave()
+
+    async def _leave(self) -> None:
+        if self._subscription is not None and not self._bus.client.is_closed:
+            try:
+                await self._subscription.unsubscribe()
+            except (nats.errors.Error, OSError) as failure:
+                # The connection is gone, and the subscription with it.
+                log.debug("unsubscribe %s: %s", self._pattern, failure)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        while True:
+            while not self._waiting:
+                if self._closed:
+                    raise StopAsyncIteration
+                self._arrived.clear()
+                await self._arrived.wait()
+            turn, payload = self._waiting.popleft()
+            try:
+                chunk = self._decode(turn, payload)
+            except InvalidInputError as error:
+                log.warning("%s: dropped a chunk: %s", self._pattern, error)
+                self._drop("garbage", 1)
+                continue
+            self._count_holes(turn, chunk.place.seq)
+            metrics.bus_received_chunks.labels(self.kind).inc()
+            return chunk
+
+    def _decode(self, turn: int, payload: bytes) -> Chunk:
+        """Raises InvalidInputError, also where a chunk says that it belongs elsewhere."""
+        chunk = decode(self.kind, payload)
+        place = chunk.place
+        if (place.session, place.turn) != (self._session, turn):
+            raise InvalidInputError(
+                f"header: session {place.session} and turn {place.turn} are not the subject's"
+            )
+        return chunk
+
+    async def _receive(self, message: Msg) -> None:
+        turn = turn_of(message.subject)
+        if turn is None:
+            log.warning("%s: dropped a chunk: %s has no turn", self._pattern, message.subject)
+            self._drop("garbage", 1)
+            return
+        if self._stale(turn):
+            self._drop("stale", 1)
+            return
+        if len(self._waiting) >= self._limit:
+            self._waiting.popleft()
+            self._drop("full", 1)
+        self._waiting.append((turn, message.data))
+        self._arrived.set()
+
+    def _stale(self, turn: int) -> bool:
+        return 0 < turn < self._turn
+
+    def _drop(self, reason: str, count: int) -> None:
+        if count:
+            self.dropped += count
+            metrics.bus_dropped_chunks.labels(self.kind, reason).inc(count)
+
+    def _count_holes(self, turn: int, seq: int) -> None:
+        # A consumer that attaches in the middle has no first number to expect.
+        hole = seq - self._expected_seq.get(turn, seq)
+        if hole > 0:
+            self.lost += hole
+            metrics.bus_lost_chunks.labels(self.kind).inc(hole)
+        self._expected_seq[turn] = seq + 1

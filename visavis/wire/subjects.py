@@ -1,0 +1,54 @@
+"""Every NATS subject of the product: `vv.<session>.<turn>.<kind>`."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from visavis.serving.errors import InvalidInputError
+
+PREFIX = "vv"
+STARTING = f"{PREFIX}.starting"
+"""What a service is busy with before it is ready, see `visavis/serving/starting.py`."""
+_TURN_DIGITS = 10  # of a uint32
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Kind(StrEnum):
+    """What a subject carries; see protos/visavis/v1/media.proto for the message of each."""
+
+    MIC = "mic"
+    TRANSCRIPT = "transcript"
+    TURN = "turn"
+    TOKENS = "tokens"
+    OPENER = "opener"
+    VOICE = "voice"
+    MEL = "mel"
+    VIDEO = "video"
+    FACE = "face"
+    CLOCK = "clock"
+
+
+def check_session(session: str) -> str:
+    """`session` itself. Raises InvalidInputError if it cannot be part of a subject."""
+    if not _SESSION.fullmatch(session):
+        raise InvalidInputError(
+            f"session: {session[:80]!r} is not 1 to 64 characters of A-Z, a-z, 0-9, _ and -"
+        )
+    return session
+
+
+def chunk_subject(session: str, turn: int, kind: Kind) -> str:
+    """Subject of one turn's chunks of one kind."""
+    return f"{PREFIX}.{session}.{turn}.{kind}"
+
+
+def all_turns(session: str, kind: Kind) -> str:
+    """Pattern that matches one kind's chunks of every turn of a session."""
+    return f"{PREFIX}.{check_session(session)}.*.{kind}"
+
+
+def turn_of(subject: str) -> int | None:
+    """The turn that stands in a chunk's subject, read without decoding the chunk."""
+    turn = subject.split(".", 3)[2]
+    return int(turn) if turn.isascii() and turn.isdigit() and len(turn) <= _TURN_DIGITS else None
