@@ -83,7 +83,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return real(transport=httpx.MockTransport(respond), base_url=options["base_url"])
 
     real = httpx.AsyncClient
-    monkeypatch.setattr(visavis.client.httpx, "AsyncClient", client)
+    monkeypatch.setattr(visavis.tools.client.httpx, "AsyncClient", client)
     return known
 
 

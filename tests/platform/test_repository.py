@@ -4,6 +4,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -33,12 +35,35 @@ def offenders(folder: str, *forbidden: str) -> list[str]:
     ]
 
 
-def test_platform_imports_no_service_and_no_gateway() -> None:
+KIT = ("wire", "serving", "engine")
+
+
+def test_the_kit_knows_of_bundles_only_the_store() -> None:
+    found = [
+        line
+        for room in KIT
+        for line in offenders(f"visavis/{room}", "visavis.bundles", "visavis.tools")
+        if " imports visavis.bundles.store" not in line
+    ]
+    assert found == []
+
+
+def test_the_store_of_bundles_knows_nothing_else_of_them() -> None:
+    found = offenders("visavis/bundles/store", "visavis.bundles")
+    assert [line for line in found if " imports visavis.bundles.store" not in line] == []
+
+
+def test_nothing_of_visavis_imports_a_service_or_the_gateway() -> None:
     assert offenders("visavis", "services", "gateway", "tests", "training") == []
 
 
+def test_nothing_that_serves_imports_the_tools() -> None:
+    for folder in ("services", "gateway", "visavis/bundles"):
+        assert offenders(folder, "visavis.tools") == []
+
+
 def test_gateway_imports_no_service() -> None:
-    assert offenders("gateway", "services", "tests", "training") == []
+    assert offenders("gateway", "services", "tests", "training", "visavis.bundles.compile") == []
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -53,14 +78,53 @@ def test_torch_is_never_needed_to_run() -> None:
 
 
 def test_protobuf_stops_at_the_edge() -> None:
-    """Model files see arrays and text only."""
-    edges = {"servicer.py"}
+    """Model files, the conversation and the playout see arrays, text and plain values only."""
+    edges = ("visavis/wire", "visavis/serving", "visavis/tools", "gateway/stages")
     found = [
-        str(file.relative_to(ROOT))
-        for file in sorted((ROOT / "services").rglob("*.py"))
-        if file.name not in edges and any(n.startswith("visavis.v1") for n in imports_of(file))
+        file.relative_to(ROOT).as_posix()
+        for folder in ("visavis", "services", "gateway")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if file.parent != GENERATED and any(n.startswith("visavis.v1") for n in imports_of(file))
     ]
-    assert found == []
+    assert [
+        name for name in found if not name.startswith(edges) and not name.endswith("/servicer.py")
+    ] == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    files = [f for d in ("visavis", "services", "gateway") for f in (ROOT / d).rglob("*.py")]
+    names = {".".join(f.relative_to(ROOT).with_suffix("").parts): f for f in files}
+    names = {name.removesuffix(".__init__"): f for name, f in names.items()}
+    graph = {name: imported_modules(file, names) - {name} for name, file in names.items()}
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def imported_modules(file: Path, names: Mapping[str, Path]) -> set[str]:
+    found = set(imports_of(file))
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    # A name out of a package is that of its module where there is one.
+    within = {name.rpartition(".")[0] for name in found if name in names}
+    return {name for name in found if name in names and name not in within}
+
+
+def test_every_folder_names_its_modules() -> None:
+    """In reading order, in its `__init__`: a reader finds his way from there."""
+    missing = [
+        f"{file.relative_to(ROOT)} does not name {module.stem}"
+        for folder in ("visavis", "services", "gateway")
+        for file in (ROOT / folder).rglob("__init__.py")
+        if file.parent != GENERATED
+        for module in sorted(file.parent.glob("*.py"))
+        if not module.stem.startswith("__")
+        and not re.search(rf"\b{module.stem}\b", ast.get_docstring(tree_of(file)) or "")
+    ]
+    assert missing == []
+
+
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def test_every_file_that_the_architecture_names_exists() -> None:
@@ -68,14 +132,9 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     names = re.findall(r"`([\w./]+\.(?:py|js|proto|html|toml))[`:]", text)
     folders = ("protos", "visavis", "services", "gateway", "training", "tests", "deploy")
     there = {file.name for folder in folders for file in (ROOT / folder).rglob("*.*")}
-    assert len(names) > 100
     assert [name for name in names if Path(name).name not in there] == []
-    assert [name for name in names if "/" in name and not _somewhere(name)] == []
-
-
-def _somewhere(name: str) -> bool:
-    """Whether `name` is a path from the root, or from the visavis folder."""
-    return (ROOT / name).is_file() or (ROOT / "visavis" / name).is_file()
+    from_the_root = [name for name in names if name.startswith(folders)]
+    assert [name for name in from_the_root if not (ROOT / name).is_file()] == []
 
 
 def test_generated_code_is_fresh(tmp_path: Path) -> None:
