@@ -22,6 +22,7 @@ from prometheus_client import start_http_server
 from visavis.engine.base import EngineState
 from visavis.serving.discovery import Registration
 from visavis.serving.errors import VisavisError, exit_with
+from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import ServiceSettings, load_settings
@@ -90,6 +91,8 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    heartbeat = Heartbeat()
+    heartbeat.start()
     bus = None
     if settings.nats_url:
         # Where all parts start together, the bus may be up a little later.
@@ -131,6 +134,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
                 wanted_device=settings.device,
             )
             await registration.start()
+        heartbeat.working()
         log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
         await stop.wait()
     finally:
@@ -142,6 +146,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         await service.close()
         if bus is not None:
             await bus.close()
+        await heartbeat.close()
 
 
 async def _loaded(service: Service, stop: asyncio.Event) -> bool:
