@@ -39,6 +39,15 @@ MESSAGE_LIMITS = (
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
 )
 """Options of every gRPC server and channel."""
+# A peer that is frozen, or behind a cable that was pulled, keeps its connection open: it is asked
+# for a sign of life while it is silent.
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""Options of the gateway's channels, which hold leases for as long as a session lasts."""
+_KEEPALIVE_ALLOWED = (("grpc.http2.min_ping_interval_without_data_ms", 1000),)
 _BUS_WAIT_S = 30.0
 
 
@@ -102,6 +111,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         interceptors=[ErrorInterceptor()],
         options=[
             *MESSAGE_LIMITS,
+            *_KEEPALIVE_ALLOWED,
             ("grpc.so_reuseport", 0),
         ],
     )

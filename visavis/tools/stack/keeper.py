@@ -89,14 +89,15 @@ class Keeper:
             self.child.start(self._environ)
         missed = 0
         while True:
-            pause_s = BEAT_S if self.child.working else _LOOK_STARTING_S
+            patient = self.child.starts_long and not self.child.working
+            pause_s = _LOOK_STARTING_S if patient else BEAT_S
             status, beats = await asyncio.gather(self._ended(pause_s), self.child.beats())
             if status is not None:
                 return f"ended with status {status}", status
             if beats and self.child.working:
                 self._is_ready()
             missed = 0 if beats else missed + 1
-            if missed >= (_MISSES if self.child.working else _MISSES_STARTING):
+            if missed >= (_MISSES_STARTING if patient else _MISSES):
                 self.child.kill()
                 await self.child.wait()
                 return f"did not answer for {missed * pause_s:.0f} s and was ended", None

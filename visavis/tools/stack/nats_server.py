@@ -53,6 +53,8 @@ def can_listen(host: str, port: int) -> bool:
 class NatsProcess(Child):
     """A nats-server process; it keeps its port when it is started again."""
 
+    starts_long = False
+
     def __init__(self, log_dir: Path) -> None:
         super().__init__("nats-server", [], log_dir)
         self.port = 0

@@ -65,6 +65,9 @@ class Child:
     children in order. On Linux it also ends with the *thread* that called `start`.
     """
 
+    starts_long = True
+    """Whether it may be silent for long before it works."""
+
     def __init__(self, name: str, command: Sequence[str], log_dir: Path) -> None:
         self.name = name
         self.state = State.STOPPED
