@@ -78,7 +78,7 @@ log = logging.getLogger(__name__)
 SERVICES = ("asr", "llm", "tts", "face")
 REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
-BUS_TIMEOUT_S = 2.0
+BUS_TIMEOUT_S = 1.0
 
 
 _STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
@@ -197,11 +197,9 @@ class Registry:
     async def refresh(self) -> None:
         """Ask the bus who is there, and each one how loaded it is."""
         async with self._refreshing:
-            self._bus_answers = self._bus.connected
             try:
-                if not self._bus.connected:
-                    return
                 await self._bus.flush(BUS_TIMEOUT_S)
+                self._bus_answers = True
                 found = {r.instance: r for r in await discover(self._bus.client)}
             except BusError as error:
                 self._bus_answers = False

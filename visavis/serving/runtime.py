@@ -44,10 +44,12 @@ MESSAGE_LIMITS = (
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 2000),
     ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.http2.ping_timeout_ms", 2000),  # keepalive's own limit alone is not heeded
     ("grpc.http2.max_pings_without_data", 0),
 )
 """Options of the gateway's channels, which hold leases for as long as a session lasts."""
-_KEEPALIVE_ALLOWED = (("grpc.http2.min_ping_interval_without_data_ms", 1000),)
+KEEPALIVE_ALLOWED = (("grpc.http2.min_ping_interval_without_data_ms", 1000),)
+"""Options of every gRPC server: it would hang up on who asks that often."""
 _BUS_WAIT_S = 30.0
 
 
@@ -111,7 +113,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         interceptors=[ErrorInterceptor()],
         options=[
             *MESSAGE_LIMITS,
-            *_KEEPALIVE_ALLOWED,
+            *KEEPALIVE_ALLOWED,
             ("grpc.so_reuseport", 0),
         ],
     )
