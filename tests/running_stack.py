@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -52,7 +53,11 @@ class RunningStack:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self.url = self._wait_for(r"Open (http://\S+)")
+        try:
+            self.url = self._wait_for(r"Open (http://\S+)")
+        except BaseException:
+            self.stop()  # a test that ran out of time, too, leaves nothing behind
+            raise
         self.ready_s = float(re.findall(r"Ready in ([\d.]+) s", self.output())[0])
 
     def output(self) -> str:
@@ -88,7 +93,8 @@ class RunningStack:
         Returns what is still alive after it: nothing, if all is well.
         """
         family = [self.process, *self.process.children(recursive=True)]
-        os.killpg(self.process.pid, signal.SIGINT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGINT)
         _gone, alive = psutil.wait_procs(family, timeout=_STOP_TIMEOUT_S)
         for process in alive:
             process.kill()
@@ -105,7 +111,6 @@ class RunningStack:
             except psutil.TimeoutExpired:
                 continue
             raise AssertionError(f"`visavis up` ended with {status}:\n{self.output()}")
-        self.stop()
         raise AssertionError(f"`visavis up` did not become ready:\n{self.output()}")
 
 
