@@ -157,5 +157,6 @@ def check_exposure(settings: GatewaySettings) -> None:
     if not settings.loopback and not settings.api_key:
         raise SettingsError(
             f"host: {settings.host} can be reached from other machines, so an API key is needed: "
-            "set VISAVIS_GATEWAY_API_KEY, or listen on 127.0.0.1"
+            "give one with --api-key (or VISAVIS_GATEWAY_API_KEY, or [gateway] api_key), "
+            "or listen on 127.0.0.1"
         )

@@ -76,5 +76,6 @@ def stack(
     yield running
     alive = running.stop()
     assert alive == [], f"left behind after Ctrl-C: {alive}"
+    assert running.bus_lost() == [], "Ctrl-C ends the bus before those who need it"
     faults = running.faults()
     assert faults == [], "\n\n".join(["the logs show faults of ours:", *faults])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -43,10 +45,19 @@ class RunningStack:
         command += ["--profile", "tiny", "--port", "0", "--logs", str(log_dir)]
         command += ["--config", str(config), *flags]
         with self._output.open("wb") as output:
+            # A process group of its own, as a shell gives to each command.
             self.process = psutil.Popen(
-                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+                command,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
-        self.url = self._wait_for(r"Open (http://\S+)")
+        try:
+            self.url = self._wait_for(r"Open (http://\S+)")
+        except BaseException:
+            self.stop()  # a test that ran out of time, too, leaves nothing behind
+            raise
         self.ready_s = float(re.findall(r"Ready in ([\d.]+) s", self.output())[0])
 
     def output(self) -> str:
@@ -72,10 +83,18 @@ class RunningStack:
                     found.append(f"{path.stem}: {_readable(line)}")
         return found
 
+    def bus_lost(self) -> list[str]:
+        """Which processes say that the bus was gone before they were."""
+        return [p.stem for p in self.log_dir.glob("*.log") if "connection lost" in self.log(p.stem)]
+
     def stop(self) -> list[psutil.Process]:
-        """Ctrl-C. Returns what is still alive after it: nothing, if all is well."""
+        """Ctrl-C, as a terminal sends it: to the whole process group.
+
+        Returns what is still alive after it: nothing, if all is well.
+        """
         family = [self.process, *self.process.children(recursive=True)]
-        self.process.send_signal(signal.SIGINT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGINT)
         _gone, alive = psutil.wait_procs(family, timeout=_STOP_TIMEOUT_S)
         for process in alive:
             process.kill()
@@ -92,7 +111,6 @@ class RunningStack:
             except psutil.TimeoutExpired:
                 continue
             raise AssertionError(f"`visavis up` ended with {status}:\n{self.output()}")
-        self.stop()
         raise AssertionError(f"`visavis up` did not become ready:\n{self.output()}")
 
 

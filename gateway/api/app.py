@@ -30,6 +30,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
+from visavis.serving.heartbeat import Heartbeat
 from visavis.wire.bus import Bus
 
 _STATIC = Path(__file__).parents[1] / "static"
@@ -58,6 +59,8 @@ def create_app(settings: GatewaySettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        heartbeat = Heartbeat()
+        heartbeat.start()
         bus = await Bus.connect(settings.nats_url, name="gateway", wait_s=_BUS_WAIT_S)
         registry = Registry(bus)
         desk = AnswerDesk(settings)
@@ -72,6 +75,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             sessions.start()
             if settings.prerender:
                 prerenderer.start()
+            heartbeat.working()
             yield
         finally:
             await prerenderer.close()
@@ -79,6 +83,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             await desk.close()
             await registry.close()
             await bus.close()
+            await heartbeat.close()
 
     app = FastAPI(
         title="visavis",

@@ -7,9 +7,10 @@ from fastapi.responses import JSONResponse
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
+from gateway.api.problems import RETRY_AFTER_S
 from gateway.api.schemas import EngineInfo, ReplicaInfo, ServiceList, Target
 from gateway.api.state import TheGateway
-from gateway.stages.registry import SERVICES, ReplicaState
+from gateway.stages.registry import ReplicaState
 
 router = APIRouter(tags=["operation"])
 
@@ -73,15 +74,13 @@ async def healthz(gateway: TheGateway) -> JSONResponse:
 
 @router.get("/readyz")
 async def readyz(gateway: TheGateway) -> JSONResponse:
-    """200 once a visitor can be served: every stage has a replica that answers."""
-    if _silent(gateway):
-        await gateway.registry.refresh()
-    silent = _silent(gateway)
-    status = f"waiting for {', '.join(silent)}" if silent else "ok"
-    return JSONResponse({"status": status}, 503 if silent else 200)
+    """200 once a turn would work: the bus and a replica of every stage answer.
 
-
-def _silent(gateway: TheGateway) -> list[str]:
-    """Services of which no replica answers."""
-    healthy = {s.replica.service for s in gateway.registry.replicas() if s.healthy}
-    return [service for service in SERVICES if service not in healthy]
+    Else 503 with `missing`: what is not there, and why.
+    """
+    missing = await gateway.registry.missing()
+    if not missing:
+        return JSONResponse({"status": "ok"})
+    status = f"waiting for {', '.join(missing)}"
+    headers = {"Retry-After": str(RETRY_AFTER_S)}
+    return JSONResponse({"status": status, "missing": missing}, 503, headers=headers)

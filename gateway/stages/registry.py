@@ -14,7 +14,7 @@ import grpc.aio
 
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import AtCapacityError, BusError
-from visavis.serving.runtime import MESSAGE_LIMITS
+from visavis.serving.runtime import KEEPALIVE, MESSAGE_LIMITS
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock, clock_id
@@ -78,6 +78,7 @@ log = logging.getLogger(__name__)
 SERVICES = ("asr", "llm", "tts", "face")
 REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
+BUS_TIMEOUT_S = 1.0
 
 
 _STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
@@ -114,6 +115,7 @@ class Registry:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._watch: asyncio.Task[None] | None = None
         self._refreshing = asyncio.Lock()
+        self._bus_answers = True
         self._clock = MonotonicClock()
         self.clocks = HostClocks()
         """Where the replicas' clocks stand against ours."""
@@ -133,6 +135,15 @@ class Registry:
     def replicas(self, service: str | None = None) -> list[ReplicaState]:
         """Those known now, of one service or of all."""
         return [s for s in self._states.values() if service in (None, s.replica.service)]
+
+    async def missing(self) -> dict[str, str]:
+        """What a turn would need and is not there: "bus" or a service, and what is wrong with it.
+
+        What seems to be missing is asked for anew.
+        """
+        if self._missing() and self._bus.connected:
+            await self.refresh()
+        return self._missing()
 
     async def choose(self, service: str, *, avoid: frozenset[str] = frozenset()) -> Replica:
         """The least loaded replica with a free slot, instances in `avoid` last of all.
@@ -168,6 +179,7 @@ class Registry:
                 replica.grpc_address,
                 options=[
                     *MESSAGE_LIMITS,
+                    *KEEPALIVE,
                     ("grpc.initial_reconnect_backoff_ms", 100),
                     ("grpc.min_reconnect_backoff_ms", 100),
                     ("grpc.max_reconnect_backoff_ms", 2000),
@@ -186,8 +198,11 @@ class Registry:
         """Ask the bus who is there, and each one how loaded it is."""
         async with self._refreshing:
             try:
+                await self._bus.flush(BUS_TIMEOUT_S)
+                self._bus_answers = True
                 found = {r.instance: r for r in await discover(self._bus.client)}
             except BusError as error:
+                self._bus_answers = False
                 log.warning("registry: %s", error)
                 return
             # A replica too busy to be found in time, or behind a bus that is restarting, is
@@ -201,6 +216,20 @@ class Registry:
                 if status is not None or r.instance in found
             }
         await self._close_unused()
+
+    def _missing(self) -> dict[str, str]:
+        if not self._bus.connected:
+            return {"bus": "it is not connected"}
+        if not self._bus_answers:
+            return {"bus": "it does not answer"}
+        missing = {}
+        for service in SERVICES:
+            known = self.replicas(service)
+            if not known:
+                missing[service] = "no replica is running"
+            elif not any(state.healthy for state in known):
+                missing[service] = f"none of its replicas answers ({len(known)} known)"
+        return missing
 
     def _candidates(self, service: str) -> list[ReplicaState]:
         return [s for s in self.replicas(service) if s.free_slots > 0]

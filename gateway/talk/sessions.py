@@ -12,7 +12,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
-from visavis.serving.errors import AtCapacityError, UnknownNameError
+from visavis.serving.errors import AtCapacityError, BusError, StageLostError, UnknownNameError
 from visavis.wire.bus import Bus
 
 log = logging.getLogger(__name__)
@@ -65,8 +65,9 @@ class Sessions:
         return any(session.state != "idle" for session in self._open.values())
 
     async def create(self, options: Options, persona: str, welcome: str = "") -> Session:
-        """A session with a slot of every stage. Raises AtCapacityError and others.
+        """A session with a slot of every stage.
 
+        Raises BusError or StageLostError where no turn would work now, AtCapacityError and others.
         welcome: said once somebody watches.
         """
         limit = self._settings.max_sessions
@@ -84,12 +85,20 @@ class Sessions:
         )
         self._opening += 1
         try:
+            await self._check_ready()
             await session.open()
         finally:
             self._opening -= 1
         self._open[session.id] = session
         metrics.sessions.set(len(self._open))
         return session
+
+    async def _check_ready(self) -> None:
+        missing = await self._registry.missing()
+        if missing:
+            told = "; ".join(f"{part}: {why}" for part, why in missing.items())
+            kind = BusError if "bus" in missing else StageLostError
+            raise kind(f"no conversation is possible now: {told}; try again later")
 
     async def delete(self, session_id: str) -> None:
         """End a session and free all it held. Raises UnknownNameError."""

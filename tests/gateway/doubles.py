@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from tests.gateway.media import PictureEncoder, tone
 from visavis.serving.discovery import MICRO_PREFIX
+from visavis.serving.runtime import KEEPALIVE_ALLOWED
 from visavis.v1 import (
     asr_pb2_grpc,
     control_pb2,
@@ -70,6 +71,8 @@ class Script:
     refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
     """Status that an Attach of a service ends with."""
     prerender_fails: bool = False
+    network: Callable[[int], Awaitable[int]] | None = None
+    """Port by which others reach the one that a replica listens on."""
     silent: set[str] = field(default_factory=set)
     """Services that do no work."""
     first_keyframe: bool = True
@@ -100,7 +103,7 @@ class Double:
     def __init__(self, bus: Bus, script: Script, seen: Seen, instance: str) -> None:
         self.bus, self.script, self.seen, self.instance = bus, script, seen, instance
         self.leases = 0
-        self._server = grpc.aio.server()
+        self._server = grpc.aio.server(options=KEEPALIVE_ALLOWED)
         self._micro: Any = None
         self._calls: set[asyncio.Task[Any]] = set()
 
@@ -108,6 +111,8 @@ class Double:
         self.register(self._server)
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
+        if self.script.network is not None:
+            port = await self.script.network(port)
         self._micro = await nats.micro.add_service(
             self.bus.client,
             name=f"{MICRO_PREFIX}{self.name}",

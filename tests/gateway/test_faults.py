@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
+import psutil
 import pytest
 
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
+from tests.gateway.test_api import problem
 from tests.gateway.test_turns import collect
 from visavis.tools.client import GatewayClient
 
@@ -67,6 +70,103 @@ async def test_the_bus_restarts_in_mid_answer(
         await session.say("And now?")
         events = await collect(session, "finished", "failed")
         assert events[-1]["event"] == "finished"
+
+
+class Network:
+    """Carries what is said to a replica and back, until it is `cut`: then it swallows all of it."""
+
+    def __init__(self) -> None:
+        self.cut = False
+        self._servers: list[asyncio.Server] = []
+
+    async def __call__(self, port: int) -> int:
+        async def connected(near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+            far, ask = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.gather(self._carry(near, ask), self._carry(far, answer))
+
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while said := await source.read(65_536):
+            if not self.cut:
+                target.write(said)
+        target.close()
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+
+
+async def test_a_replica_that_is_frozen_ends_the_lease_on_it(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    """Its connections stay open, as those of a stopped process do, and nothing comes."""
+    network = Network()
+    await doubles.stop("llm")
+    doubles.script.network = network
+    await doubles.start("llm")
+    doubles.script.network = None
+    frozen = doubles.running["llm"].instance
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}"
+        assert await _attached(client, path, "llm") == frozen
+        await doubles.start("llm")
+        network.cut = True
+        healthy = doubles.running["llm"].instance
+
+        async def moved() -> bool:
+            return await _attached(client, path, "llm") == healthy
+
+        await eventually(moved)
+        await session.say("Hello?")
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+    network.close()
+
+
+async def let_in(http: httpx.AsyncClient) -> bool:
+    return (await http.get("/readyz")).is_success
+
+
+async def refused(http: httpx.AsyncClient, part: str, why: str) -> None:
+    """Soon neither ready nor open for sessions, and both say why."""
+    async with asyncio.timeout(20):
+        while await let_in(http):  # noqa: ASYNC110  # asked over HTTP: nothing tells us
+            await asyncio.sleep(0.05)
+    ready = await http.get("/readyz")
+    assert (ready.status_code, list(ready.json()["missing"])) == (503, [part])
+    assert why in ready.json()["missing"][part]
+    created = await http.post("/v1/sessions", json={})
+    assert created.status_code == 503
+    assert int(created.headers["retry-after"]) > 0
+    assert f"{part}: " in problem(created, 503) and why in problem(created, 503)
+
+
+async def test_without_a_bus_nobody_is_let_in(
+    http: httpx.AsyncClient, client: GatewayClient, doubles: Doubles, rig: Rig
+) -> None:
+    nats = psutil.Process(rig.nats.process.pid)
+    nats.suspend()
+    try:
+        await refused(http, "bus", "does not answer")
+    finally:
+        nats.resume()
+    await eventually(lambda: let_in(http))
+    await asyncio.to_thread(rig.nats.stop)
+    await until(lambda: not rig.running.inside.bus.connected)
+    await refused(http, "bus", "not connected")
+    await asyncio.to_thread(rig.nats.start)
+    await until(lambda: doubles.bus.connected)
+    await eventually(lambda: let_in(http))
+    async with client.session() as session:
+        await session.say("Hello?")
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+
+
+async def test_without_a_stage_nobody_is_let_in(http: httpx.AsyncClient, doubles: Doubles) -> None:
+    await doubles.stop("tts")
+    await refused(http, "tts", "replica")
 
 
 async def test_without_a_face_the_voice_still_comes(

@@ -8,9 +8,8 @@ import pytest
 
 from visavis.serving import runtime
 from visavis.serving.starting import tell_starting
-from visavis.tools.stack.process import Child
+from visavis.tools.stack.process import python_child
 from visavis.tools.stack.supervisor import Stack, StackOptions
-from visavis.wire.clock import MonotonicClock
 
 
 class Loading:
@@ -62,7 +61,7 @@ async def test_without_a_bus_nobody_is_told() -> None:
 
 async def test_who_gets_on_is_waited_for_and_who_repeats_is_not(tmp_path: Path) -> None:
     stack = Stack(StackOptions(log_dir=tmp_path, ready_timeout_s=100.0))
-    stack.children["llm"] = Child("llm", "services.llm", [], tmp_path, MonotonicClock())
+    stack.children["llm"] = python_child("llm", "services.llm", [], tmp_path)
     async with asyncio.timeout(1.0) as deadline:
         stack._deadline = deadline
         first = deadline.when()

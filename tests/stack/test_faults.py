@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from tests.running_stack import RunningStack
@@ -88,6 +89,58 @@ async def test_bus_restarted_in_mid_answer(gateway: GatewayClient, fragile: Runn
                 except GatewayError:
                     await asyncio.sleep(0.2)
         assert answer_of(events).strip()
+
+
+async def until_replaced(fragile: RunningStack, name: str, old: psutil.Process) -> None:
+    """Returns once another process does the work of `old`, and a turn would work."""
+    async with asyncio.timeout(40), httpx.AsyncClient(trust_env=False) as client:
+        # Asked of another process: nothing tells us.
+        while old.is_running() or not await ready(client, fragile):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert fragile.child(name).pid != old.pid
+
+
+async def ready(client: httpx.AsyncClient, fragile: RunningStack) -> bool:
+    try:
+        return (await client.get(f"{fragile.url}/readyz")).is_success
+    except httpx.HTTPError:
+        return False
+
+
+@pytest.mark.parametrize("name", ["services.tts", "nats-server", "gateway"])
+async def test_what_is_frozen_is_replaced(
+    gateway: GatewayClient, fragile: RunningStack, name: str
+) -> None:
+    frozen = fragile.child(name)
+    frozen.suspend()
+    await until_replaced(fragile, name, frozen)
+    assert f"{name.removeprefix('services.')} did not answer" in fragile.output()
+    await all_services_free(gateway)
+    async with gateway.session(language="en") as session:
+        await session.say("What is two plus two?")
+        assert (await until_turn(session, "finished", "failed"))[-1]["event"] == "finished"
+
+
+async def test_the_bus_comes_back_where_no_log_can_be_written(
+    gateway: GatewayClient, fragile: RunningStack
+) -> None:
+    """A file stands where the folder of the logs was."""
+    moved = fragile.log_dir.with_name("moved")
+    fragile.log_dir.rename(moved)
+    fragile.log_dir.write_text("not a folder")
+    killed = fragile.child("nats-server")
+    killed.kill()
+    try:
+        await until_replaced(fragile, "nats-server", killed)
+    finally:
+        fragile.log_dir.unlink()
+        moved.rename(fragile.log_dir)
+    assert "nats-server logs to the terminal" in fragile.output()
+    assert "nats-server works again" in fragile.output()
+    await all_services_free(gateway)
+    async with gateway.session(language="en") as session:
+        await session.say("What is two plus two?")
+        assert (await until_turn(session, "finished", "failed"))[-1]["event"] == "finished"
 
 
 async def test_client_that_vanishes_frees_everything(gateway: GatewayClient) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from visavis.serving.errors import VisavisError
+from visavis.tools.stack import tether
+from visavis.tools.stack.nats_server import NatsServer
+from visavis.tools.stack.process import python_child
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
 
@@ -35,4 +43,75 @@ async def test_wrong_settings_are_told_at_once_and_not_tried_again(tmp_path: Pat
         async with Stack(options) as stack:
             pytest.fail(f"started {stack.children}")
     assert str(told.value).count("API key is needed") == 1
+    assert "--api-key" in str(told.value)
     assert "older trouble" not in str(told.value)
+
+
+UP = [
+    sys.executable,
+    "-c",
+    "from visavis.tools.cli.main import main; main()",
+    "up",
+    "--profile",
+    "tiny",
+]
+
+
+def test_what_cannot_start_is_told_in_one_line() -> None:
+    impossible = subprocess.run([*UP, "--port", "99999"], capture_output=True, text=True)
+    assert "--port" in impossible.stderr and "65535" in impossible.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = subprocess.run([*UP, "--port", str(port)], capture_output=True, text=True)
+    assert f"port {port}" in refused.stderr
+    for done in (impossible, refused):
+        assert done.returncode != 0
+        assert "Traceback" not in done.stderr
+        assert "Stopping" not in done.stdout, "nothing was started"
+
+
+def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*UP, "--port", "0", "--logs", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as up:
+        while len(children := psutil.Process(up.pid).children(recursive=True)) < 6:
+            assert up.poll() is None
+            time.sleep(0.05)
+        nats = next(c for c in children if Path(c.exe()).name == "nats-server")
+        nats.suspend()  # not even what is frozen
+        up.kill()
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+
+
+def test_a_guard_ends_its_command_with_whoever_holds_its_leash(tmp_path: Path) -> None:
+    """As on systems whose kernel does not do it."""
+    telling = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    command = [sys.executable, tether.__file__, "guard", "0", sys.executable, "-c", telling]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as guard:
+        assert guard.stdin is not None and guard.stdout is not None
+        guarded = psutil.Process(int(guard.stdout.readline()))
+        guard.stdin.close()
+        guarded.wait(10)
+        assert guard.wait(10) != 0
+
+
+async def test_a_service_whose_bus_is_gone_ends_soon_when_told_to(tmp_path: Path) -> None:
+    with NatsServer(tmp_path) as nats:
+        flags = ["--profile", "tiny", "--nats-url", nats.url]
+        face = python_child("face", "services.face", flags, tmp_path)
+        face.start()
+        async with asyncio.timeout(50):
+            while not face.working:
+                assert face.runs(), face.log_tail()
+                await face.beats()
+                await asyncio.sleep(0.05)
+        nats.stop()
+        began_s = time.monotonic()
+        await face.stop()
+        took_s = time.monotonic() - began_s
+    assert "Traceback" not in face.log_tail()
+    assert took_s < 5, f"ended after {took_s:.1f} s"

@@ -111,6 +111,7 @@ def parse_info(payload: bytes) -> Replica | None:
 
 REFRESH_S = 2.0
 """How old the told device may be: an engine can step down at any time."""
+_STOP_TIMEOUT_S = 2.0
 
 
 class Registration:
@@ -154,8 +155,10 @@ class Registration:
         if self._telling is not None:
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)
-        if self._micro is not None:
-            await self._micro.stop()
+        # A bus that is away has forgotten us: waiting for its answer would only delay the end.
+        if self._micro is not None and self._bus.connected:
+            with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
+                await self._bus.finish(self._micro.stop(), _STOP_TIMEOUT_S)
 
     async def _keep_telling(self) -> None:
         while True:

@@ -22,6 +22,7 @@ from prometheus_client import start_http_server
 from visavis.engine.base import EngineState
 from visavis.serving.discovery import Registration
 from visavis.serving.errors import VisavisError, exit_with
+from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import ServiceSettings, load_settings
@@ -38,6 +39,17 @@ MESSAGE_LIMITS = (
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
 )
 """Options of every gRPC server and channel."""
+# A peer that is frozen, or behind a cable that was pulled, keeps its connection open: it is asked
+# for a sign of life while it is silent.
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.http2.ping_timeout_ms", 2000),  # keepalive's own limit alone is not heeded
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""Options of the gateway's channels, which hold leases for as long as a session lasts."""
+KEEPALIVE_ALLOWED = (("grpc.http2.min_ping_interval_without_data_ms", 1000),)
+"""Options of every gRPC server: it would hang up on who asks that often."""
 _BUS_WAIT_S = 30.0
 
 
@@ -90,6 +102,8 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    heartbeat = Heartbeat()
+    heartbeat.start()
     bus = None
     if settings.nats_url:
         # Where all parts start together, the bus may be up a little later.
@@ -99,6 +113,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         interceptors=[ErrorInterceptor()],
         options=[
             *MESSAGE_LIMITS,
+            *KEEPALIVE_ALLOWED,
             ("grpc.so_reuseport", 0),
         ],
     )
@@ -131,6 +146,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
                 wanted_device=settings.device,
             )
             await registration.start()
+        heartbeat.working()
         log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
         await stop.wait()
     finally:
@@ -142,6 +158,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         await service.close()
         if bus is not None:
             await bus.close()
+        await heartbeat.close()
 
 
 async def _loaded(service: Service, stop: asyncio.Event) -> bool:

@@ -8,6 +8,7 @@ decoded, wherever they wait.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine
@@ -31,6 +32,9 @@ log = logging.getLogger(__name__)
 # decides when to give up, not a stage in the middle of a conversation.
 _RECONNECT_WAIT_S = 0.1
 _CONNECT_TIMEOUT_S = 2  # of one attempt
+# A server that is frozen keeps its connections open and says nothing.
+_PING_S, _PINGS_UNANSWERED = 5, 2
+_CLOSE_TIMEOUT_S = 2.0  # a server that does not read keeps what is unsent
 _FLUSH_TIMEOUT_S = 10.0
 # After the client's own limit a late pong ends its reading; long after ours, none will come.
 _ABANDONED_FLUSH_S = 3600
@@ -58,6 +62,8 @@ class Bus:
                     allow_reconnect=True,
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # a float works
+                    ping_interval=_PING_S,
+                    max_outstanding_pings=_PINGS_UNANSWERED,
                     error_cb=bus._on_error,
                     disconnected_cb=bus._on_disconnected,
                     reconnected_cb=bus._on_reconnected,
@@ -91,13 +97,13 @@ class Bus:
         """Chunks of one kind of a session, all turns; `limit` chunks may wait."""
         return Subscription(self, session, kind, limit)
 
-    async def flush(self) -> None:
+    async def flush(self, timeout_s: float = _FLUSH_TIMEOUT_S) -> None:
         """Return once the server has seen everything sent so far.
 
-        Raises BusError if it says nothing for ten seconds, or if the connection is closed.
+        Raises BusError if it says nothing for so long, or if the connection is closed.
         """
         try:
-            await self.finish(self._client.flush(timeout=_ABANDONED_FLUSH_S), _FLUSH_TIMEOUT_S)
+            await self.finish(self._client.flush(timeout=_ABANDONED_FLUSH_S), timeout_s)
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise BusError(f"flush: {error or 'the server does not answer'}") from error
 
@@ -123,7 +129,9 @@ class Bus:
 
     async def close(self) -> None:
         self._closing = True
-        await self._client.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._client.close()
         for task in self._finishing:
             task.cancel()
         await asyncio.gather(*self._finishing, return_exceptions=True)

@@ -12,9 +12,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from visavis.serving.discovery import Replica
+from visavis.serving.logs import JsonFormatter
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.process import State, log_dir
 from visavis.tools.stack.supervisor import SERVICES, Stack, StackOptions
@@ -38,7 +40,9 @@ def up(
     host: Annotated[
         str, typer.Option(help="Address of the page; other than loopback needs --api-key.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the page; 0: any free one.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the page; 0: any free one.")
+    ] = 8080,
     api_key: Annotated[
         str, typer.Option(envvar="VISAVIS_GATEWAY_API_KEY", help="Key that clients must send.")
     ] = "",
@@ -64,8 +68,30 @@ def up(
         api_key=api_key,
         arguments=stack_arguments(profile, config, answers),
     )
-    logging.getLogger().addHandler(logging.NullHandler())  # the table shows what matters
+    _tell_of_the_stack(options.log_dir, console)
     asyncio.run(_run(options, console))
+
+
+class _Told(logging.Handler):
+    """What befalls the stack's processes: on the terminal, and in a log beside theirs."""
+
+    def __init__(self, path: Path, console: Console) -> None:
+        super().__init__()
+        self._path, self._console = path, console
+        self.setFormatter(JsonFormatter("up"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(f"[yellow]visavis:[/yellow] {escape(record.getMessage())}")
+        # Opened anew for each of its rare lines: folders move, and disks fill up.
+        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+            file.write(self.format(record) + "\n")
+
+
+def _tell_of_the_stack(folder: Path, console: Console) -> None:
+    logging.getLogger().addHandler(logging.NullHandler())  # the table shows the rest
+    logger = logging.getLogger("visavis.tools.stack")
+    logger.handlers[:] = [_Told(folder / "up.log", console)]
+    logger.propagate = False
 
 
 def stack_arguments(
@@ -81,7 +107,7 @@ def stack_arguments(
 async def _run(options: StackOptions, console: Console) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(signal_number, stop.set)
     stack = Stack(options)
     starting = asyncio.create_task(stack.__aenter__())
@@ -99,7 +125,8 @@ async def _run(options: StackOptions, console: Console) -> None:
         )
         await _show(stack, console, stop)
     finally:
-        console.print("Stopping …")
+        if stack.anything_started:
+            console.print("Stopping …")
         starting.cancel()
         stopping.cancel()
         await asyncio.gather(starting, stopping, return_exceptions=True)
@@ -148,18 +175,17 @@ def placed(replica: Replica) -> str:
 
 def _table(stack: Stack) -> Table:
     table = Table("process", "state", "address", "device", "pid", "memory", box=None)
-    table.add_row("nats", "[green]ready[/green]", stack.nats.url, "cpu", str(stack.nats.pid), "")
     replicas = {replica.service: replica for replica in stack.replicas}
+    addresses = {"nats-server": stack.nats.url, "gateway": stack.url}
     total_bytes = 0
-    for name, child in stack.children.items():
+    for child in (stack.nats.process, *stack.children.values()):
         memory = child.memory_bytes()
         total_bytes += memory
-        replica = replicas.get(name)
-        address = replica.grpc_address if replica else stack.url if name == "gateway" else ""
+        replica = replicas.get(child.name)
         table.add_row(
-            name,
+            child.name,
             f"[{_COLOURS[child.state]}]{child.state}[/]",
-            address,
+            replica.grpc_address if replica else addresses.get(child.name, ""),
             placed(replica) if replica else "",
             str(child.pid or ""),
             f"{memory / 2**20:.0f} MiB",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import socket
-import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from visavis.serving.errors import BusError
+from visavis.tools.stack.process import Child, State
 
 _START_TIMEOUT_S = 10.0
 _POLL_S = 0.02
+_GREETING_TIMEOUT_S = 0.5
 
 
 def nats_server_binary() -> Path:
@@ -46,66 +50,90 @@ def can_listen(host: str, port: int) -> bool:
         return True
 
 
-class NatsServer:
-    """Context manager around one server. `restart` keeps the port, as a crash would."""
+class NatsProcess(Child):
+    """A nats-server process; it keeps its port when it is started again."""
+
+    starts_long = False
 
     def __init__(self, log_dir: Path) -> None:
+        super().__init__("nats-server", [], log_dir)
         self.port = 0
         """Chosen by the server at its first start: nobody else can take it in between."""
-        self._log = log_dir / "nats-server.log"
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         assert self.port, "not started"
         return f"nats://127.0.0.1:{self.port}"
 
+    def command(self) -> Sequence[str]:
+        """Raises BusError if nats-server is not installed."""
+        # A media chunk is at most a second of sound or one picture: well below 1 MB.
+        command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port or -1)]
+        if not self.port:
+            command += ["--ports_file_dir", str(self.log_path.parent)]
+        return command
+
+    def ports_file(self) -> Path:
+        """Written at the first start once it listens, removed when it ends."""
+        return self.log_path.parent / f"{nats_server_binary().name}_{self.pid}.ports"
+
+    async def beats(self) -> bool:
+        """Whether it greets a client: one that is frozen lets it connect and says nothing."""
+        greeted = await asyncio.to_thread(_greets, self.port)
+        self.working = self.working or greeted
+        return greeted
+
+
+class NatsServer:
+    """Context manager around one server. `restart` keeps the port, as a crash would."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self.process = NatsProcess(log_dir)
+
     @property
-    def pid(self) -> int:
-        assert self._process is not None, "not started"
-        return self._process.pid
+    def url(self) -> str:
+        return self.process.url
 
     def start(self) -> None:
         """Start and wait until it listens. Raises BusError with the log's end."""
-        folder = self._log.parent
-        # A media chunk is at most a second of sound or one picture: well below 1 MB.
-        command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port or -1)]
-        command += ["--ports_file_dir", str(folder)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        # Written once it listens, removed when it ends.
-        ports = folder / f"{nats_server_binary().name}_{self.pid}.ports"
+        self.launch()
+        self.until_listening()
+
+    def launch(self) -> None:
+        """Start the process. Raises BusError."""
+        self.process.log_path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.process.start()
+        except OSError as error:
+            raise BusError(f"nats-server cannot be started: {error}") from error
+
+    def until_listening(self) -> None:
+        """Returns once a client can connect. Raises BusError with the log's end."""
         waited_s = 0.0
-        while not (port := _port_in(ports)):
-            if self._process.poll() is not None or waited_s > _START_TIMEOUT_S:
+        while not self._listening():
+            if not self.process.runs() or waited_s > _START_TIMEOUT_S:
                 self.stop()
-                tail = self._log.read_text(errors="replace")[-500:]
-                raise BusError(f"nats-server did not start: {tail}")
+                raise BusError(f"nats-server did not start: {self.process.log_tail()}")
             waited_s += _POLL_S
-            try:
-                self._process.wait(_POLL_S)
-            except subprocess.TimeoutExpired:
-                continue
-        self.port = port
-        ports.unlink(missing_ok=True)
+            time.sleep(_POLL_S)
+        self.process.state = State.READY
 
     def stop(self) -> None:
         """End the server. Idempotent."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+        self.process.end()
 
     def restart(self) -> None:
         self.stop()
         self.start()
 
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+    def _listening(self) -> bool:
+        if self.process.port:
+            return _greets(self.process.port)
+        ports = self.process.ports_file()
+        self.process.port = _port_in(ports)
+        if self.process.port:
+            ports.unlink(missing_ok=True)
+        return bool(self.process.port)
 
     def __enter__(self) -> Self:
         self.start()
@@ -126,3 +154,12 @@ def _port_in(ports: Path) -> int:
         return int(json.loads(ports.read_text())["nats"][0].rpartition(":")[2])
     except (OSError, ValueError, LookupError):
         return 0
+
+
+def _greets(port: int) -> bool:
+    """Whether a server there tells a new client who it is, as NATS does."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), _GREETING_TIMEOUT_S) as client:
+            return client.recv(5) == b"INFO "
+    except OSError:
+        return False

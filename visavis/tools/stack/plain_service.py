@@ -13,8 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from visavis.serving.errors import VisavisError
 from visavis.serving.runtime import MESSAGE_LIMITS
 from visavis.tools.stack.nats_server import free_port
-from visavis.tools.stack.process import Child
-from visavis.wire.clock import MonotonicClock
+from visavis.tools.stack.process import Child, python_child
 
 _READY_TIMEOUT_S = 60.0
 _POLL_S = 0.05
@@ -30,8 +29,8 @@ async def plain_service(
     """
     port = free_port()
     flags = ["--port", str(port), "--metrics-port", "-1", *arguments]
-    child = Child(name, f"services.{name}", flags, log_dir, MonotonicClock())
-    await child.start()
+    child = python_child(name, f"services.{name}", flags, log_dir)
+    child.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", MESSAGE_LIMITS) as channel:
             await _until_serving(channel, child)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
+import signal
+import subprocess
 import sys
-from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import IO
 
 import psutil
 
-from visavis.serving.errors import SETTINGS_EXIT_STATUS
-from visavis.wire.clock import Clock
+from visavis.serving.heartbeat import FD_VARIABLE, WORKING
+from visavis.tools.stack.tether import WAY, tethered
 
 # ------------------------------------------------------------ location
 # Where a stack keeps its logs on this machine.
@@ -26,13 +30,14 @@ def log_dir() -> Path:
 
 
 # ------------------------------------------------------------ process
-# One child process of a stack: started, watched, restarted, ended.
+# One child process of a stack: started, listened to, ended; it never outlives its parent.
 
-# A process that dies this often within the window is broken, not unlucky.
-_MAX_DEATHS = 5
-_DEATH_WINDOW_S = 60.0
+log = logging.getLogger(__name__)
+
 _KILL_AFTER_S = 10.0
+_POLL_S = 0.05
 _TAIL_BYTES = 2_000
+_PIPE_BYTES = 65_536
 
 # Five processes share one machine: numpy must not start a thread for each core in each
 # of them, and glibc must give memory back rather than keep an arena for each thread.
@@ -54,79 +59,110 @@ class State(StrEnum):
 
 
 class Child:
-    """`python -m <module> <arguments>` with its log in a file of its own."""
+    """A command with its log in a file of its own and, while it works, a heartbeat.
 
-    def __init__(
-        self, name: str, module: str, arguments: Sequence[str], log_dir: Path, clock: Clock
-    ) -> None:
+    It has a session of its own: Ctrl-C reaches the supervisor alone, which then ends its
+    children in order. On Linux it also ends with the *thread* that called `start`.
+    """
+
+    starts_long = True
+    """Whether it may be silent for long before it works."""
+
+    def __init__(self, name: str, command: Sequence[str], log_dir: Path) -> None:
         self.name = name
         self.state = State.STOPPED
+        self.working = False
+        """Whether it has said that its start is over."""
         self.log_path = log_dir / f"{name}.log"
-        self._command = [sys.executable, "-m", module, *arguments]
-        self._clock = clock
-        self._process: asyncio.subprocess.Process | None = None
-        self._deaths: deque[float] = deque(maxlen=_MAX_DEATHS)
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
         self._log_start_bytes = 0
+        self._heart: int | None = None
 
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
     def memory_bytes(self) -> int:
-        """Resident set of the process, 0 if it is gone."""
+        """Resident set of the process and of what it has started, 0 if it is gone."""
         try:
-            return 0 if self.pid is None else int(psutil.Process(self.pid).memory_info().rss)
+            first = psutil.Process(self.pid) if self.pid is not None else None
+            family = [first, *first.children(recursive=True)] if first is not None else []
+            return sum(int(process.memory_info().rss) for process in family)
         except psutil.NoSuchProcess:
             return 0
 
-    async def start(self, environ: Mapping[str, str] | None = None) -> None:
-        """Start the process; it is not ready before it says so on the bus."""
-        self.state = State.STARTING
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self.log_path.open("ab") as log:
-            self._log_start_bytes = log.tell()
-            # A session of its own: Ctrl-C reaches the supervisor alone, which
-            # then ends its children in order.
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**_SHARED_MACHINE, **os.environ, **(environ or {})},
-                start_new_session=True,
-            )
+    def command(self) -> Sequence[str]:
+        """What is started the next time."""
+        return self._command
+
+    def start(self, environ: Mapping[str, str] | None = None) -> None:
+        """Start the process; it is not ready before it says so. Raises OSError."""
+        self.state, self.working = State.STARTING, False
+        self._forget_heart()
+        self._heart, beating = os.pipe()
+        os.set_blocking(self._heart, False)
+        try:
+            with self._open_log() as output:
+                self._process = subprocess.Popen(
+                    tethered(list(self.command())),
+                    # The guard's leash; the kernel needs none.
+                    stdin=subprocess.PIPE if WAY == "guard" else subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={
+                        **_SHARED_MACHINE,
+                        **os.environ,
+                        **(environ or {}),
+                        FD_VARIABLE: str(beating),
+                    },
+                    pass_fds=(beating,),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(beating)
+
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     async def wait(self) -> int:
         """Exit status, once the process has ended."""
         assert self._process is not None, "not started"
-        return await self._process.wait()
+        # One thread each would wait as well; nothing else tells, on every system.
+        while (status := self._process.poll()) is None:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        return status
 
-    def died(self, status: int) -> bool:
-        """Note a death with this exit status. False if the process must not be started again:
-        it has died too often, or its settings are wrong and would be again."""
-        now = self._clock.now()
-        self._deaths.append(now)
-        too_often = len(self._deaths) == _MAX_DEATHS and now - self._deaths[0] < _DEATH_WINDOW_S
-        hopeless = too_often or status == SETTINGS_EXIT_STATUS
-        self.state = State.FAILED if hopeless else State.RESTARTING
-        return not hopeless
+    async def beats(self) -> bool:
+        """Whether it has given a sign of life since this was last asked."""
+        signs = b""
+        if self._heart is not None:
+            with contextlib.suppress(BlockingIOError):
+                signs = os.read(self._heart, _PIPE_BYTES)
+        self.working = self.working or WORKING in signs
+        return bool(signs)
 
-    def restart_delay_s(self) -> float:
-        """Doubles with every recent death, from a tenth of a second."""
-        return 0.1 * 2.0 ** (len(self._deaths) - 1)
+    def kill(self) -> None:
+        """End the process at once, frozen or not, and all that it has started."""
+        self._send(signal.SIGKILL)
 
     async def stop(self) -> None:
         """Ask the process to end; kill it if it has not after ten seconds."""
+        await asyncio.to_thread(self.end)
+
+    def end(self) -> None:
+        """As `stop`, for callers without an event loop."""
         self.state = State.STOPPED
-        if self._process is None or self._process.returncode is not None:
+        if self._process is None:
             return
-        self._process.terminate()
+        self._send(signal.SIGTERM)
         try:
-            async with asyncio.timeout(_KILL_AFTER_S):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+            self._process.wait(_KILL_AFTER_S)
+        except subprocess.TimeoutExpired:
+            log.warning("%s did not end when it was told to; it is killed", self.name)
+            self.kill()
+            self._process.wait()
+        self._forget_heart()
 
     def log_tail(self) -> str:
         """The end of what the newest start has logged, for an error message."""
@@ -134,3 +170,31 @@ class Child:
             return ""
         logged = self.log_path.read_bytes()[self._log_start_bytes :]
         return logged[-_TAIL_BYTES:].decode(errors="replace").strip()
+
+    def _send(self, number: signal.Signals) -> None:
+        """To the process and to all of its group, of which it is the first."""
+        if self._process is not None and self.runs():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _open_log(self) -> IO[bytes]:
+        """The log's end, or our own standard error where it cannot be written: folders move
+        and disks fill up, and a process without a log is better than none."""
+        try:
+            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            file = self.log_path.open("ab")
+        except OSError as error:
+            log.warning("%s logs to the terminal: %s", self.name, error)
+            return os.fdopen(os.dup(2), "ab")
+        self._log_start_bytes = file.tell()
+        return file
+
+    def _forget_heart(self) -> None:
+        if self._heart is not None:
+            os.close(self._heart)
+            self._heart = None
+
+
+def python_child(name: str, module: str, arguments: Sequence[str], log_dir: Path) -> Child:
+    """`python -m <module> <arguments>`."""
+    return Child(name, [sys.executable, "-m", module, *arguments], log_dir)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +16,11 @@ from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.settings import ENV_PREFIX
 from visavis.serving.starting import on_starting
+from visavis.tools.stack.keeper import Keeper
 from visavis.tools.stack.nats_server import NatsServer, can_listen, free_port
-from visavis.tools.stack.process import Child, State
+from visavis.tools.stack.process import Child, State, python_child
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
-
-log = logging.getLogger(__name__)
 
 SERVICES = ("asr", "llm", "tts", "face")
 _POLL_S = 0.1
@@ -45,8 +43,9 @@ class StackOptions:
 class Stack:
     """Async context manager: entered, everything is ready; left, nothing remains.
 
-    A process that dies is started again; one that keeps dying is given up, and the
-    error names it and shows the end of its log.
+    A process that ends or no longer answers is started again, for as long as it takes; while the
+    stack starts, one that keeps ending is given up, and the error names it and shows the end of
+    its log.
     """
 
     def __init__(self, options: StackOptions, clock: Clock | None = None) -> None:
@@ -54,11 +53,13 @@ class Stack:
         self.port = options.port or free_port()
         self.url = f"http://{options.host}:{self.port}"
         self.ready_s = 0.0
+        self.anything_started = False
         self.replicas: list[Replica] = []
         self._clock = clock or MonotonicClock()
         self._nats = NatsServer(options.log_dir)
         self._bus: Bus | None = None
-        self._watchers: list[asyncio.Task[None]] = []
+        self._keepers: list[Keeper] = []
+        self._keeping: list[asyncio.Task[None]] = []
         self.children: dict[str, Child] = {}
         self.starting: dict[str, str] = {}
         """What services say that they are busy with before they are ready, by name."""
@@ -86,23 +87,19 @@ class Stack:
 
     async def _start(self) -> None:
         started = self._clock.now()
-        if not can_listen(self.options.host, self.port):
-            raise VisavisError(
-                f"port {self.port} on {self.options.host} cannot be listened on; is another "
-                "visavis running? Choose a free one with --port"
-            )
-        self.options.log_dir.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(self._nats.start)
+        self._check_options()
+        self.anything_started = True
+        self._nats.launch()
+        await asyncio.to_thread(self._nats.until_listening)
         self._bus = await Bus.connect(self._nats.url, name="supervisor")
         await on_starting(self._bus, self._note_starting)
         for name in SERVICES:
             self._add(name, f"services.{name}", [])
         listen = ["--host", self.options.host, "--port", str(self.port)]
         self._add("gateway", "gateway", listen)
+        self._keep(self._nats.process)
         for child in self.children.values():
-            await child.start(self._environ(child.name))
-            self._watchers.append(asyncio.create_task(self._watch(child)))
-        self._watchers.append(asyncio.create_task(self._watch_nats()))
+            self._keep(child)
         try:
             async with asyncio.timeout(self.options.ready_timeout_s) as deadline:
                 self._deadline = deadline
@@ -111,10 +108,28 @@ class Stack:
             late = [c for c in self.children.values() if c.state is not State.READY]
             raise VisavisError(
                 "\n".join(_complaint(c, "did not become ready") for c in late)
+                or f"the gateway does not become ready: {await self._gateway_says()}"
             ) from None
         finally:
             self._deadline = None
         self.ready_s = self._clock.now() - started
+        for keeper in self._keepers:
+            keeper.for_ever = True
+
+    def _check_options(self) -> None:
+        """Before anything is started. Raises VisavisError."""
+        if not can_listen(self.options.host, self.port):
+            raise VisavisError(
+                f"port {self.port} on {self.options.host} cannot be listened on; is another "
+                "visavis running? Choose a free one with --port"
+            )
+        try:
+            self.options.log_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise VisavisError(
+                f"logs: {self.options.log_dir} cannot be made: {error.strerror}; "
+                "choose another folder with --logs"
+            ) from error
 
     def _note_starting(self, name: str, doing: str) -> None:
         """Who gets on with its start is waited for; whoever says the same again does not."""
@@ -127,7 +142,7 @@ class Stack:
 
     def _add(self, name: str, module: str, arguments: Sequence[str]) -> None:
         flags = ["--nats-url", self._nats.url, *arguments, *self.options.arguments.get(name, ())]
-        self.children[name] = Child(name, module, flags, self.options.log_dir, self._clock)
+        self.children[name] = python_child(name, module, flags, self.options.log_dir)
 
     def _environ(self, name: str) -> dict[str, str]:
         # A key on the command line could be read by every user of the machine.
@@ -141,55 +156,43 @@ class Stack:
             for child in self.children.values():
                 if child.state is State.FAILED:
                     raise VisavisError(_complaint(child, "cannot be started"))
-            if all(child.state is State.READY for child in self.children.values()):
+            working = all(child.state is State.READY for child in self.children.values())
+            found = {replica.service for replica in self.replicas}.issuperset(SERVICES)
+            if working and found and await self._gateway_says() == "ok":
                 return
             await asyncio.sleep(_POLL_S)
 
     async def refresh(self) -> None:
-        """Bring `children` states and `replicas` up to date."""
+        """Bring `replicas` and `starting` up to date."""
         assert self._bus is not None
-        with contextlib.suppress(BusError):  # the bus may be restarting
-            self.replicas = await discover(self._bus.client)
-        alive = {replica.service for replica in self.replicas}
-        if await self._gateway_ready():
-            alive.add("gateway")
+        if self._bus.connected:
+            with contextlib.suppress(BusError):  # it may go at any time
+                self.replicas = await discover(self._bus.client)
         for name, child in self.children.items():
-            if name in alive and child.state in (State.STARTING, State.READY):
-                child.state = State.READY
+            if child.state is State.READY:
                 self.starting.pop(name, None)
-            elif child.state is State.READY:
-                child.state = State.STARTING
 
-    async def _gateway_ready(self) -> bool:
+    async def _gateway_says(self) -> str:
+        """What `/readyz` tells: "ok", or what is missing."""
         host = "127.0.0.1" if self.options.host == "0.0.0.0" else self.options.host
         try:
             async with httpx.AsyncClient(timeout=_HTTP_TIMEOUT_S, trust_env=False) as client:
-                return (await client.get(f"http://{host}:{self.port}/readyz")).is_success
-        except httpx.HTTPError:
-            return False
+                answer = await client.get(f"http://{host}:{self.port}/readyz")
+                return str(answer.json()["status"])
+        except (httpx.HTTPError, ValueError, LookupError) as error:
+            return f"it does not answer ({error!r})"
 
-    async def _watch(self, child: Child) -> None:
-        while True:
-            status = await child.wait()
-            log.warning("%s ended with status %d", child.name, status)
-            if not child.died(status):
-                return
-            await asyncio.sleep(child.restart_delay_s())
-            await child.start(self._environ(child.name))
-
-    async def _watch_nats(self) -> None:
-        while True:
-            if not self._nats.alive():
-                log.warning("nats-server ended; starting it again")
-                await asyncio.to_thread(self._nats.start)
-            await asyncio.sleep(_POLL_S)
+    def _keep(self, child: Child) -> None:
+        keeper = Keeper(child, self._environ(child.name), self._clock)
+        self._keepers.append(keeper)
+        self._keeping.append(asyncio.create_task(keeper.run(), name=f"keep-{child.name}"))
 
     async def stop(self) -> None:
         """End everything, the gateway first so that visitors are told. Idempotent."""
-        for watcher in self._watchers:
-            watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
-        self._watchers.clear()
+        for task in self._keeping:
+            task.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+        self._keeping.clear()
         if "gateway" in self.children:
             await self.children["gateway"].stop()
         await asyncio.gather(*(c.stop() for c in self.children.values()))

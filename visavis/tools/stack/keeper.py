@@ -1,0 +1,117 @@
+"""Keeps one child process at work: what ends, or no longer answers, is started again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Mapping
+
+from visavis.serving.errors import SETTINGS_EXIT_STATUS, VisavisError
+from visavis.serving.heartbeat import BEAT_S
+from visavis.tools.stack.process import Child, State
+from visavis.wire.clock import Clock
+
+log = logging.getLogger(__name__)
+
+# Heartbeats that may be missed in a row. Missed ones are counted and not seconds: where the whole
+# machine is too busy, or asleep, we hear as little as we listen. A start may hold the interpreter
+# for long, in a compiler or while it reads weights.
+_MISSES = round(5.0 / BEAT_S)
+_LOOK_STARTING_S = 0.1
+_MISSES_STARTING = round(60.0 / _LOOK_STARTING_S)
+
+# A process that fails this often within the window is broken, not unlucky.
+_MAX_FAILURES = 5
+_FAILURE_WINDOW_S = 60.0
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 10.0
+
+
+class BackOff:
+    """How long to wait before the next start: it doubles with every recent failure."""
+
+    def __init__(self) -> None:
+        self._failures: deque[float] = deque(maxlen=16)
+
+    def failed(self, now_s: float) -> None:
+        while self._failures and now_s - self._failures[0] >= _FAILURE_WINDOW_S:
+            self._failures.popleft()
+        self._failures.append(now_s)
+
+    @property
+    def too_often(self) -> bool:
+        return len(self._failures) >= _MAX_FAILURES
+
+    @property
+    def delay_s(self) -> float:
+        return min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** (len(self._failures) - 1))
+
+
+class Keeper:
+    """for_ever: goes on however often the process fails. Until then, one that keeps failing, or
+    whose settings are wrong, is given up (`State.FAILED`): its user is there to be told why."""
+
+    def __init__(self, child: Child, environ: Mapping[str, str], clock: Clock) -> None:
+        """environ: what the process gets beside our own environment."""
+        self.child = child
+        self.for_ever = False
+        self._environ = environ
+        self._clock = clock
+        self._back_off = BackOff()
+        self._failed_at = 0.0
+        """When it first failed since it last worked; 0: it works."""
+
+    async def run(self) -> None:
+        """Start the process unless it runs, and keep it at work; returns once it is given up."""
+        while True:
+            try:
+                why, status = await self._one_life()
+            except (OSError, VisavisError) as error:
+                why, status = f"cannot be started ({error})", None
+            self._back_off.failed(self._clock.now())
+            hopeless = self._back_off.too_often or status == SETTINGS_EXIT_STATUS
+            if hopeless and not self.for_ever:
+                self.child.state = State.FAILED
+                return
+            self.child.state = State.RESTARTING
+            delay_s = self._back_off.delay_s
+            log.warning("%s %s; starting it again in %.1f s", self.child.name, why, delay_s)
+            self._failed_at = self._failed_at or self._clock.now()
+            await asyncio.sleep(delay_s)
+
+    async def _one_life(self) -> tuple[str, int | None]:
+        """How the process' life ended, in words, and its exit status if it ended by itself.
+
+        Raises OSError or VisavisError if it cannot be started.
+        """
+        if not self.child.runs():
+            self.child.start(self._environ)
+        missed = 0
+        while True:
+            patient = self.child.starts_long and not self.child.working
+            pause_s = _LOOK_STARTING_S if patient else BEAT_S
+            status, beats = await asyncio.gather(self._ended(pause_s), self.child.beats())
+            if status is not None:
+                return f"ended with status {status}", status
+            if beats and self.child.working:
+                self._is_ready()
+            missed = 0 if beats else missed + 1
+            if missed >= (_MISSES_STARTING if patient else _MISSES):
+                self.child.kill()
+                await self.child.wait()
+                return f"did not answer for {missed * pause_s:.0f} s and was ended", None
+
+    async def _ended(self, within_s: float) -> int | None:
+        """Exit status if the process ends so soon."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                return await self.child.wait()
+        return None
+
+    def _is_ready(self) -> None:
+        self.child.state = State.READY
+        if self._failed_at:
+            took_s = self._clock.now() - self._failed_at
+            log.warning("%s works again after %.1f s", self.child.name, took_s)
+            self._failed_at = 0.0
