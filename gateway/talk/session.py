@@ -345,6 +345,9 @@ class Session:
         self._feed.announce(action.turn, action.reason, held=action.held, style=style)
 
     async def _begin(self, action: actions.BeginAnswer) -> None:
+        turn = self._conversation.turn
+        if turn is None or turn.number != action.turn:
+            return  # superseded before its stage was asked
         try:
             await self.answering.begin(action)
             self._perform(self._opening.consider(self._conversation, self._clock.now()))
