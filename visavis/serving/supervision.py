@@ -29,6 +29,11 @@ class Keeper:
         self._pause_s = pause_s
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def running(self) -> bool:
+        """Whether it is started and not closed."""
+        return self._task is not None
+
     def start(self) -> None:
         self._task = asyncio.create_task(self._keep(), name=self._name)
 

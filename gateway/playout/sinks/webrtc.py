@@ -244,7 +244,16 @@ class Peer:
     def _start(self, work: Any) -> None:
         task = asyncio.create_task(work, name=f"peer-{self.id}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        # A browser that is not listened to any more shall see that, and connect again.
+        log.error("peer %s failed", self.id, exc_info=error)
+        if not self._closed:
+            self._start(self.close())
 
 
 def _listen_at_once(receiver: Any) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 
@@ -17,6 +18,7 @@ from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.settings import ENV_PREFIX
 from visavis.serving.starting import on_starting
+from visavis.serving.supervision import Keeper
 from visavis.tools.stack.nats_server import NatsServer, can_listen, free_port
 from visavis.tools.stack.process import Child, State
 from visavis.wire.bus import Bus
@@ -58,7 +60,7 @@ class Stack:
         self._clock = clock or MonotonicClock()
         self._nats = NatsServer(options.log_dir)
         self._bus: Bus | None = None
-        self._watchers: list[asyncio.Task[None]] = []
+        self._watchers: list[Keeper] = []
         self.children: dict[str, Child] = {}
         self.starting: dict[str, str] = {}
         """What services say that they are busy with before they are ready, by name."""
@@ -101,8 +103,8 @@ class Stack:
         self._add("gateway", "gateway", listen)
         for child in self.children.values():
             await child.start(self._environ(child.name))
-            self._watchers.append(asyncio.create_task(self._watch(child)))
-        self._watchers.append(asyncio.create_task(self._watch_nats()))
+            self._keep(f"watch-{child.name}", functools.partial(self._watch, child))
+        self._keep("watch-nats", self._watch_nats)
         try:
             async with asyncio.timeout(self.options.ready_timeout_s) as deadline:
                 self._deadline = deadline
@@ -115,6 +117,11 @@ class Stack:
         finally:
             self._deadline = None
         self.ready_s = self._clock.now() - started
+
+    def _keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        watcher = Keeper(name, work)
+        self._watchers.append(watcher)
+        watcher.start()
 
     def _note_starting(self, name: str, doing: str) -> None:
         """Who gets on with its start is waited for; whoever says the same again does not."""
@@ -173,7 +180,7 @@ class Stack:
             status = await child.wait()
             log.warning("%s ended with status %d", child.name, status)
             if not child.died(status):
-                return
+                await asyncio.Event().wait()  # given up: the child's state tells
             await asyncio.sleep(child.restart_delay_s())
             await child.start(self._environ(child.name))
 
@@ -186,9 +193,7 @@ class Stack:
 
     async def stop(self) -> None:
         """End everything, the gateway first so that visitors are told. Idempotent."""
-        for watcher in self._watchers:
-            watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
+        await asyncio.gather(*(watcher.close() for watcher in self._watchers))
         self._watchers.clear()
         if "gateway" in self.children:
             await self.children["gateway"].stop()
