@@ -60,6 +60,11 @@ class Audience:
         return len(self._peers) + self._broadcast.viewers
 
     @property
+    def attending(self) -> bool:
+        """Whether a viewer is there at this moment, as far as it can be known."""
+        return self._broadcast.viewers > 0 or not all(p.silent for p in self._peers.values())
+
+    @property
     def watched(self) -> bool:
         """Whether sound and pictures reach anybody, or a recording."""
         connected = any(peer.connected for peer in self._peers.values())

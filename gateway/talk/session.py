@@ -110,7 +110,7 @@ class Session:
             self.stages,
             self._clock,
             settings.idle_release_s,
-            connected=lambda: bool(self._hub.listeners or self.audience.present),
+            connected=lambda: bool(self._hub.listeners or self.audience.attending),
             recorded=lambda: self.audience.recorded,
             answering=lambda: self._conversation.turn is not None,
             leave=self._left_alone,

@@ -11,11 +11,13 @@ import pytest
 import websockets
 from aiortc import RTCConfiguration, RTCPeerConnection
 
+from gateway.playout.sinks import webrtc
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_faults import eventually
-from visavis.tools.client import GatewayClient
+from tests.gateway.test_webrtc import Browser
+from visavis.tools.client import GatewayClient, GatewaySession
 
 SETTINGS = {"idle_release_s": 0.3, "max_sessions": 8, "max_viewers": 1}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -46,8 +48,8 @@ async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again
     client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
     sessions = [await new_session(http) for _ in range(4)]
-    assert doubles.leases() == 16
     sockets = [await client.connect(f"/v1/sessions/{s}/events") for s in sessions]
+    await until(lambda: doubles.leases() == 16)
     await finished(http, sessions[0], await say(http, sessions[0], "My name is Ada."))
     doubles.script.voice_s = 9.0
     last = [await say(http, session, "And now a long story.") for session in sessions]
@@ -111,3 +113,26 @@ async def test_no_more_viewers_than_allowed_however_fast_they_come(
     await viewer.close()
     assert sorted(answer.status_code for answer in answers) == [200, 503, 503]
     assert gateway.inside.sessions.get(session).audience.present == 1
+
+
+async def test_a_browser_that_vanishes_gives_up_its_slots_before_its_connection_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: RunningGateway,
+    client: GatewayClient,
+    http: httpx.AsyncClient,
+    doubles: Doubles,
+) -> None:
+    monkeypatch.setattr(webrtc, "SILENT_S", 2.0)
+    monkeypatch.setattr(webrtc, "_LOOK_EVERY_S", 1.0)
+    session = await new_session(http)
+    browser = Browser(client, GatewaySession(client, session, None))  # type: ignore[arg-type]
+    await browser.connect("viewer")
+    audience = gateway.inside.sessions.get(session).audience
+    with pytest.raises(TimeoutError):
+        await until(lambda: doubles.leases() == 0, timeout_s=4)
+    for transport in browser.pc._RTCPeerConnection__iceTransports:  # type: ignore[attr-defined]
+        for protocol in transport._connection._protocols:
+            protocol.transport.abort()
+    await until(lambda: doubles.leases() == 0, timeout_s=8)
+    assert audience.present == 1
+    await browser.pc.close()
