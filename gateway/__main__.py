@@ -15,6 +15,8 @@ from visavis.serving.settings import load_settings
 # Sound and events are small; photos come over HTTP.
 _SOCKET_MESSAGE_LIMIT_BYTES = 256 * 1024
 _DRAIN_S = 3
+# A client that vanished without a word holds its session's slots until that is noticed.
+_PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 
 
 def main() -> None:
@@ -33,6 +35,8 @@ def main() -> None:
             ws="websockets-sansio",
             ws_max_size=_SOCKET_MESSAGE_LIMIT_BYTES,
             ws_per_message_deflate=False,
+            ws_ping_interval=_PING_EVERY_S,
+            ws_ping_timeout=_PING_TIMEOUT_S,
             timeout_graceful_shutdown=_DRAIN_S,
         )
     except VisavisError as error:

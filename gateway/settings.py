@@ -50,6 +50,12 @@ class GatewaySettings(Settings):
     session_idle_s: float = Field(
         120.0, ge=1, description="A session that nobody is connected to ends after so long"
     )
+    idle_release_s: float = Field(
+        8.0,
+        gt=0,
+        description="A session that nobody is connected to gives up its slots of the services "
+        "after so long; it takes them again when its visitor returns",
+    )
     answer_timeout_s: float = Field(
         20.0, gt=0, description="An answer that makes no progress for so long has failed"
     )

@@ -15,6 +15,7 @@ from gateway.answers.desk import AnswerDesk
 from gateway.stages.registry import Registry
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import StageLostError
+from visavis.serving.supervision import Keeper
 from visavis.v1 import tts_pb2
 
 log = logging.getLogger(__name__)
@@ -68,15 +69,13 @@ class Prerenderer:
         """Digest of the book that a replica has the sound of; None: all texts, plainly."""
         self._ways: OrderedDict[Way, None] = OrderedDict()
         self._wanted = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._keeper = Keeper("prerender", self._keep_ready)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._keep_ready(), name="prerender")
+        self._keeper.start()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._keeper.close()
 
     def want_openers(self, way: Way) -> None:
         """A session speaks like this: have its openers ready, which nobody can wait for."""

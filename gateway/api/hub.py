@@ -77,17 +77,21 @@ class EventHub:
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
+        self._closed = False
 
     @property
     def listeners(self) -> int:
         return len(self._listeners)
 
     def join(self, *greeting: ServerEvent) -> Listener:
-        """A new listener, which first gets `greeting`."""
+        """A new listener, which first gets `greeting`. After `close` it gets nothing else."""
         listener = Listener()
         for event in greeting:
             listener.push(event)
-        self._listeners.add(listener)
+        if self._closed:
+            listener.close()
+        else:
+            self._listeners.add(listener)
         return listener
 
     def leave(self, listener: Listener) -> None:
@@ -99,5 +103,6 @@ class EventHub:
             listener.push(event)
 
     def close(self) -> None:
+        self._closed = True
         for listener in list(self._listeners):
             self.leave(listener)

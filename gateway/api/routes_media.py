@@ -23,7 +23,7 @@ async def connect(session: TheSession, body: Offer) -> Answer:
     Any number of viewers may connect, one speaker: a second one gets 409. H.264 is
     preferred, VP8 understood; sound is Opus.
     """
-    session.touch()
+    await session.wake()
     peer_id = secrets.token_urlsafe(9)
     if body.role == "speaker":
         await session.take_microphone(peer_id)
@@ -61,7 +61,7 @@ def _info(recording: Recording) -> RecordingInfo:
 @router.post("/recording", status_code=201, responses=responses(400, 404, 409, 413, 422))
 async def start_recording(session: TheSession, body: RecordingRequest) -> RecordingInfo:
     """Start recording; a finished recording of before is forgotten."""
-    session.touch()
+    await session.wake()
     return _info(session.audience.start_recording(body.scope))
 
 

@@ -52,7 +52,7 @@ def prepare_openers(session: Session, gateway: Gateway) -> None:
 
 
 async def change_session(session: Session, gateway: Gateway, change: dict[str, Any]) -> None:
-    """Apply what is set in `change`. Raises UnknownNameError, StageLostError."""
+    """Apply what is set in `change`. Raises UnknownNameError."""
     catalog = gateway.catalog
     wanted = {key: value for key, value in change.items() if value is not None}
     if "language" in wanted:
@@ -117,12 +117,14 @@ async def delete(session_id: str, gateway: TheGateway) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{session_id}/text", status_code=202, responses=responses(400, 404, 413, 422))
+@router.post("/{session_id}/text", status_code=202, responses=responses(400, 404, 413, 422, 503))
 async def submit_text(session: TheSession, body: TextRequest) -> TurnNumber:
     """Say something to the face by typing. It interrupts what is being said.
 
-    The answer comes as media and as events; the turn's number finds it again.
+    The answer comes as media and as events; the turn's number finds it again. A session that
+    nobody was connected to takes its slots of the services again; 503 where none is free now.
     """
+    await session.wake()
     return TurnNumber(turn=session.submit_text(body.text, body.style))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.responses import JSONResponse
 
+from gateway.api.access import SUBPROTOCOL_PREFIX
 from gateway.api.events import (
     ErrorEvent,
     InterruptCommand,
@@ -78,6 +79,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
     try:
         if role not in ("speaker", "viewer"):
             raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor 'viewer'")
+        await session.wake()
         if role == "speaker":
             await session.take_microphone(holder)
         viewer = session.audience.add_viewer()
@@ -117,6 +119,7 @@ async def _obey(session: Session, gateway: Gateway, text: str | None) -> ServerE
         command = parse_command(text)
         match command:
             case TextCommand():
+                await session.wake()
                 session.submit_text(command.text, command.style)
             case InterruptCommand():
                 session.interrupt()
@@ -152,9 +155,10 @@ async def _session(socket: WebSocket, gateway: Gateway, session_id: str) -> Sess
 
 
 async def _accept(socket: WebSocket) -> None:
-    """A client that offers subprotocols wants one of them confirmed."""
+    """A client that offers subprotocols wants one of them confirmed; never its key."""
     offered = socket.scope.get("subprotocols") or []
-    await socket.accept(subprotocol=offered[0] if offered else None)
+    open_ones = [name for name in offered if not name.startswith(SUBPROTOCOL_PREFIX)]
+    await socket.accept(subprotocol=open_ones[0] if open_ones else None)
 
 
 async def _refuse(socket: WebSocket, error: Exception) -> None:

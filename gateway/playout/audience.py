@@ -51,6 +51,7 @@ class Audience:
         self._folder: Path | None = None
         # Before anybody has come: most viewers take it, and need not wait for an encoder then.
         self._codecs = {VideoCodec.H264}
+        self._joining = 0
         self._closed = False
 
     @property
@@ -59,13 +60,19 @@ class Audience:
         return len(self._peers) + self._broadcast.viewers
 
     @property
+    def attending(self) -> bool:
+        """Whether a viewer is there at this moment, as far as it can be known."""
+        return self._broadcast.viewers > 0 or not all(p.silent for p in self._peers.values())
+
+    @property
     def watched(self) -> bool:
         """Whether sound and pictures reach anybody, or a recording."""
         connected = any(peer.connected for peer in self._peers.values())
-        return self._recorded or connected or self._broadcast.viewers > 0
+        return self.recorded or connected or self._broadcast.viewers > 0
 
     @property
-    def _recorded(self) -> bool:
+    def recorded(self) -> bool:
+        """Whether a recording runs or is about to."""
         return self._recording is not None and self._recording.phase is not Phase.DONE
 
     @property
@@ -89,7 +96,10 @@ class Audience:
         on_gone: Callable[[str], None],
         peer_id: str,
     ) -> tuple[str, str]:
-        """Answer an offer; SDP and type. Raises InvalidInputError, AtCapacityError."""
+        """Answer an offer; SDP and type.
+
+        Raises InvalidInputError, AtCapacityError, UnknownNameError once the session is over.
+        """
         self._check_room()
 
         def closed(peer: Peer) -> None:
@@ -106,7 +116,15 @@ class Audience:
             on_keyframe=self._on_keyframe,
             on_closed=closed,
         )
-        answer = await peer.answer(sdp, kind)
+        self._joining += 1
+        try:
+            answer = await peer.answer(sdp, kind)
+            self._check_open()
+        except BaseException:
+            await peer.close()
+            raise
+        finally:
+            self._joining -= 1
         self._peers[peer_id] = peer
         metrics.viewers.labels("webrtc").inc()
         self._review_codecs()
@@ -125,7 +143,7 @@ class Audience:
     # ------------------------------------------------------------ mp4 viewers
 
     def add_viewer(self) -> Viewer:
-        """Raises AtCapacityError."""
+        """Raises AtCapacityError, UnknownNameError once the session is over."""
         self._check_room()
         metrics.viewers.labels("websocket").inc()
         viewer = self._broadcast.join()
@@ -191,20 +209,23 @@ class Audience:
         else:
             self._opus = None
         self._broadcast.push(tick)
-        if self._recording is not None and self._recorded:
+        if self._recording is not None and self.recorded:
             try:
                 self._recording.push(tick)
             except OSError as error:
                 # A full disk ends the recording, not the conversation.
                 log.error("recording: %s", error)
                 self._recording.abandon(error.strerror or str(error))
-            if not self._recorded:
+            if not self.recorded:
                 self._review_codecs()
 
     async def close(self) -> None:
         """Disconnect everybody, delete recordings."""
         self._closed = True  # there is no face to tell any more
-        await asyncio.gather(*(peer.close() for peer in list(self._peers.values())))
+        closing = [peer.close() for peer in list(self._peers.values())]
+        for error in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(error, BaseException):
+                log.error("a viewer did not close in order", exc_info=error)
         self._broadcast.close()
         self._opus = None  # encoders hold threads
         self._drop_recording()
@@ -213,9 +234,15 @@ class Audience:
 
     # ------------------------------------------------------------ inside
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnknownNameError("session: it has ended")
+
     def _check_room(self) -> None:
+        """Raises AtCapacityError; those count whose answer is being made, too."""
+        self._check_open()
         limit = self._settings.max_viewers
-        if self.present >= limit:
+        if self.present + self._joining >= limit:
             raise AtCapacityError(f"viewers: the session has {limit} already, the most allowed")
 
     def _drop_recording(self) -> None:
@@ -226,7 +253,7 @@ class Audience:
     def _review_codecs(self) -> None:
         """What nobody watches is not encoded; where nobody watches at all, nothing is drawn."""
         codecs = {peer.codec for peer in self._peers.values()}
-        if self._recorded or self._broadcast.viewers:
+        if self.recorded or self._broadcast.viewers:
             codecs.add(VideoCodec.H264)
         if codecs != self._codecs and not self._closed:
             self._codecs = codecs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ import grpc.aio
 
 from gateway import metrics
 from gateway.stages.registry import Registry
+from gateway.talk.background import Background
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import (
     AtCapacityError,
@@ -47,7 +49,8 @@ class LeaseListener(Protocol):
 class StageLease:
     """Holds a slot of one service for one session.
 
-    config: makes the first message of the stream, with the options of the moment.
+    config: makes the first message of the stream, with the options of the moment. background:
+    of the session, which fails with the lease's own task.
     """
 
     def __init__(
@@ -56,17 +59,24 @@ class StageLease:
         registry: Registry,
         config: Callable[[], Any],
         listener: LeaseListener,
+        background: Background,
     ) -> None:
         self.service = service
         self._registry = registry
         self._config = config
         self._listener = listener
+        self._background = background
         self._ready = asyncio.Event()
         self._writing = asyncio.Lock()
         self._call: Any = None
         self._replica: Replica | None = None
         self._runner: asyncio.Task[None] | None = None
         self._restarting = False
+        """This stream was ended by us: its end is no loss."""
+        self._outdated = False
+        """The attach under way may be with options of before."""
+        self._owed: Any = None
+        """What the stage is not known to have been told."""
 
     @property
     def instance(self) -> str | None:
@@ -74,7 +84,10 @@ class StageLease:
         return self._replica.instance if self._replica and self._ready.is_set() else None
 
     async def open(self) -> None:
-        """Attach. Raises AtCapacityError, InvalidInputError, UnknownNameError or StageLostError."""
+        """Attach, also anew after `close`.
+
+        Raises AtCapacityError, InvalidInputError, UnknownNameError or StageLostError.
+        """
         avoid: set[str] = set()
         last: VisavisError | None = None
         for _ in range(3):
@@ -92,6 +105,7 @@ class StageLease:
             raise last
         self._listener.stage_ready(self.service)
         self._runner = asyncio.create_task(self._run(), name=f"lease-{self.service}")
+        self._background.watch(self._runner)
 
     async def send(self, request: Any) -> None:
         """Send a later message of the stream. Raises StageLostError if the stage is away."""
@@ -106,17 +120,28 @@ class StageLease:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             raise StageLostError("the connection to its replica was lost") from error
 
+    async def tell(self, request: Any) -> None:
+        """Tell the stage now; where it is away, it is told as it returns."""
+        self._owed = request
+        if self._ready.is_set():
+            await self._settle()
+
     def restart(self) -> None:
         """Attach anew with the options of now, silently."""
-        self._restarting = True
-        if self._call is not None:
+        if self._ready.is_set():
+            self._restarting = True
+            self._ready.clear()
             self._call.cancel()
+        else:
+            self._outdated = True
 
     async def close(self) -> None:
-        """Give the slot back."""
-        if self._runner is not None:
-            self._runner.cancel()
-            await asyncio.gather(self._runner, return_exceptions=True)
+        """Give the slot back. `open` takes one again."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.cancel()
+            await asyncio.gather(runner, return_exceptions=True)
+        self._owed, self._restarting = None, False
         if self._replica is not None and self._ready.is_set():
             self._registry.returned(self._replica)
         self._ready.clear()
@@ -130,6 +155,7 @@ class StageLease:
         call = self._registry.stub(self._replica).Attach()
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
+                self._outdated = False
                 await call.write(self._config())
                 event = await call.read()
             if event is grpc.aio.EOF or event.WhichOneof("event") != "ready":
@@ -158,6 +184,9 @@ class StageLease:
 
     async def _run(self) -> None:
         while True:
+            await self._settle()
+            if self._outdated:
+                self.restart()
             message = await self._read()
             self._ready.clear()
             self._call.cancel()
@@ -169,6 +198,14 @@ class StageLease:
                 self._listener.stage_lost(self.service, message)
             await self._reattach()
             self._listener.stage_ready(self.service)
+
+    async def _settle(self) -> None:
+        """Send what is owed. What a lost stream has swallowed stays owed."""
+        with contextlib.suppress(StageLostError):
+            while (request := self._owed) is not None:
+                await self.send(request)
+                if self._owed is request:
+                    self._owed = None
 
     async def _read(self) -> str:
         """Hand events on until the stream ends; why it did."""

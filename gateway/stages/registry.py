@@ -15,6 +15,7 @@ import grpc.aio
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import AtCapacityError, BusError
 from visavis.serving.runtime import KEEPALIVE, MESSAGE_LIMITS
+from visavis.serving.supervision import Keeper
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock, clock_id
@@ -113,7 +114,7 @@ class Registry:
         self._refresh_s = refresh_s
         self._states: dict[str, ReplicaState] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._watch: asyncio.Task[None] | None = None
+        self._watch = Keeper("registry", self._keep_watching)
         self._refreshing = asyncio.Lock()
         self._bus_answers = True
         self._clock = MonotonicClock()
@@ -122,12 +123,10 @@ class Registry:
 
     async def start(self) -> None:
         await self.refresh()
-        self._watch = asyncio.create_task(self._keep_watching(), name="registry")
+        self._watch.start()
 
     async def close(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        await self._watch.close()
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()

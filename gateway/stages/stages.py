@@ -16,6 +16,7 @@ from gateway.stages.incoming import Notices
 from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.registry import SERVICES, Registry
 from gateway.talk.actions import Action, ConfirmTurn, Message
+from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.speculation import WasteMeter
@@ -58,10 +59,13 @@ class Stages:
         registry: Registry,
         listener: LeaseListener,
         settings: GatewaySettings,
+        background: Background,
     ) -> None:
         self._session = session
         self._options = options
         self._settings = settings
+        self.attached = False
+        """Whether the session wants its stages; one of them may be coming back just now."""
         self._face_stale = False
         self._codecs: tuple[VideoCodec, ...] = (VideoCodec.H264,)
         configs = {
@@ -70,7 +74,9 @@ class Stages:
             "tts": self._tts_config,
             "face": self._face_config,
         }
-        self._leases = {s: StageLease(s, registry, configs[s], listener) for s in SERVICES}
+        self._leases = {
+            s: StageLease(s, registry, configs[s], listener, background) for s in SERVICES
+        }
 
     @property
     def instances(self) -> dict[str, str | None]:
@@ -78,10 +84,15 @@ class Stages:
         return {name: lease.instance for name, lease in self._leases.items()}
 
     async def open(self) -> None:
-        """Attach to all four, or to none and raise the first error."""
-        results = await asyncio.gather(
-            *(lease.open() for lease in self._leases.values()), return_exceptions=True
-        )
+        """Attach to all four, or to none and raise the first error. Also anew after `close`."""
+        self.attached, self._face_stale = True, False
+        try:
+            results = await asyncio.gather(
+                *(lease.open() for lease in self._leases.values()), return_exceptions=True
+            )
+        except BaseException:
+            await self.close()
+            raise
         errors = [r for r in results if isinstance(r, BaseException)]
         if errors:
             await self.close()
@@ -89,6 +100,7 @@ class Stages:
 
     async def close(self) -> None:
         """Give all slots back."""
+        self.attached = False
         await asyncio.gather(*(lease.close() for lease in self._leases.values()))
 
     async def begin_answer(self, turn: int, messages: Iterable[Message]) -> None:
@@ -102,14 +114,17 @@ class Stages:
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
 
     async def update(self, options: Options) -> None:
-        """Tell asr and tts; the face is changed by `refresh_face`. Raises StageLostError."""
+        """Tell asr and tts, each as soon as it is there; the face is changed by `refresh_face`."""
         before, self._options = self._options, options
+        if not self.attached:
+            return  # attaching tells them
         self._face_stale = self._face_stale or options.avatar != before.avatar
+        news: dict[str, Any] = {}
         if options.language != before.language:
-            await self._leases["asr"].send(asr_pb2.AsrAttachRequest(language=options.language))
+            news["asr"] = asr_pb2.AsrAttachRequest(language=options.language)
         if replace(options, avatar=before.avatar) != before:
-            synthesis = self._synthesis()
-            await self._leases["tts"].send(tts_pb2.TtsAttachRequest(synthesis=synthesis))
+            news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
+        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in news))
 
     def refresh_face(self) -> None:
         """Attach to the face anew if the avatar has been changed since."""
@@ -119,14 +134,16 @@ class Stages:
 
     async def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer cannot decode before the next key frame. Raises StageLostError."""
-        if codec not in self._codecs:
-            return  # its last viewer has just left
+        if codec not in self._codecs or not self.attached:
+            return  # its last viewer has just left, or all have
         request = face_pb2.KeyframeRequest(codec=_codec(codec))
         await self._leases["face"].send(face_pb2.FaceAttachRequest(keyframe=request))
 
     async def set_codecs(self, codecs: Iterable[VideoCodec]) -> None:
         """What the face is to encode. Raises StageLostError."""
         self._codecs = tuple(codecs)
+        if not self.attached:
+            return
         request = face_pb2.SetCodecs(codecs=[_codec(c) for c in self._codecs])
         await self._leases["face"].send(face_pb2.FaceAttachRequest(codecs=request))
 

@@ -26,9 +26,15 @@ class Background:
         task.add_done_callback(self._ended)
         return task
 
+    def keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work`, without which the session is of no use."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        self.watch(task)
+
     def watch(self, task: asyncio.Task[Any]) -> None:
-        """Notice if somebody else's task fails."""
-        task.add_done_callback(self._ended)
+        """However the task ends, that is failure, unless whoever owns it has cancelled it."""
+        task.add_done_callback(self._lost)
 
     async def close(self) -> None:
         tasks = list(self._tasks)
@@ -46,3 +52,11 @@ class Background:
         elif error is not None:
             log.error("a task failed", exc_info=error)
             self.failed.set()
+
+    def _lost(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelling():
+            return
+        error = None if task.cancelled() else task.exception()
+        log.error("the task %s ended", task.get_name(), exc_info=error)
+        self.failed.set()

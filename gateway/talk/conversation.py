@@ -84,6 +84,7 @@ class Conversation:
     def submit_text(self, text: str, now: float) -> list[Action]:
         """The visitor typed `text`: it interrupts, and opens a turn at once."""
         actions = self._end_turn("text")
+        self._history.supersede()
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
         return self._settle(actions)
 

@@ -157,6 +157,15 @@ class History:
         while self._said and self._said[-1].role == "user":
             self._said.pop()
 
+    def supersede(self) -> None:
+        """The visitor types on without an answer: keep the newest of what was not answered.
+
+        That may be the first half of what comes now. All of it would make each text that
+        follows quickly dearer than the one before, and bury the last one under the others.
+        """
+        while len(self._said) > 1 and self._said[-2].role == self._said[-1].role == "user":
+            del self._said[-2]
+
     def prompt(self, text: str) -> tuple[Message, ...]:
         """Messages for an answer to `text`. The history itself does not change.
 

@@ -7,6 +7,7 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from gateway.answers.desk import AnswerDesk
 from gateway.answers.opening import Opening
 from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.api.hub import EventHub, Listener
+from gateway.api.problems import code_of
 from gateway.ledger.records import Records
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.audience import Audience
@@ -35,6 +37,7 @@ from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation, State
 from gateway.talk.history import system_message
 from gateway.talk.microphone import Microphone
+from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn, Interruption
 from visavis.serving.errors import VisavisError
 from visavis.serving.logs import log_context
@@ -83,7 +86,8 @@ class Session:
         self.news = StageNews(
             self._conversation, self._playout, self.records, self._clock, self._perform, self._emit
         )
-        self.stages = Stages(session_id, options, registry, self.news, settings)
+        self._background = Background()
+        self.stages = Stages(session_id, options, registry, self.news, settings, self._background)
         self._feed = BusFeed(
             bus,
             session_id,
@@ -99,11 +103,21 @@ class Session:
         self._ticks = 0
         self._stopwatch = Stopwatch(session_id, registry.clocks)
         self._keyframes = KeyframeThrottle()
-        self._background = Background()
         self.answering = Answering(self.stages, self._feed, desk, self._background, welcome)
         self._opening = Opening(self._feed, desk, self.answering, settings.opener_limits)
         self._speak_as(persona, options.language)
-        self.touched_at_s = self._clock.now()
+        self.presence = Presence(
+            self.stages,
+            self._clock,
+            settings.idle_release_s,
+            connected=lambda: bool(self._hub.listeners or self.audience.attending),
+            recorded=lambda: self.audience.recorded,
+            answering=lambda: self._conversation.turn is not None,
+            leave=self._left_alone,
+            refused=lambda error: self._emit(
+                ErrorEvent(code=code_of(error)[1], message=str(error))
+            ),
+        )
 
     # ------------------------------------------------------------ life
 
@@ -118,27 +132,37 @@ class Session:
                 raise
             for task in self._feed.tasks:
                 self._background.watch(task)
-            self._background.start(pace(self._tick, self._clock))
+            self._background.keep(pace(self._tick, self._clock), "pace")
+            self._background.keep(self.presence.watch(), "presence")
 
     async def close(self, message: str = "the session was closed") -> None:
-        """Free everything; listeners are told why."""
-        self._emit(ErrorEvent(code="session_closed", message=message))
-        self._feed.announce(self._conversation.epoch + 1, "close")
-        await self._background.close()
-        await self.stages.close()
-        await self._feed.close()
-        await self.audience.close()
-        self._hub.close()
+        """Free everything, also where a part of it fails; listeners are told why."""
+        async with AsyncExitStack() as stack:  # the last that is named is closed first
+            stack.callback(self._hub.close)
+            stack.push_async_callback(self.audience.close)
+            stack.push_async_callback(self._feed.close)
+            stack.push_async_callback(self.presence.close)
+            stack.push_async_callback(self._background.close)
+            self._emit(ErrorEvent(code="session_closed", message=message))
+            self._feed.announce(self._conversation.epoch + 1, "close")
 
     def touch(self) -> None:
         """Somebody has used the session."""
-        self.touched_at_s = self._clock.now()
+        self.presence.touch()
 
     def idle_s(self) -> float:
         """How long nobody has been connected to it or used it."""
-        if self._hub.listeners or self.audience.present:
-            self.touch()
-        return self._clock.now() - self.touched_at_s
+        return self.presence.idle_s()
+
+    async def wake(self) -> None:
+        """Somebody comes back: have the stages attached. Raises AtCapacityError and others."""
+        await self.presence.wake()
+
+    def _left_alone(self) -> None:
+        """Nobody is there: nothing is said, and nobody listens to what was being said."""
+        self._perform(self._conversation.interrupt())
+        lost = self._conversation.stage_lost("asr", "nobody is connected", self._clock.now())
+        self._perform(lost)
 
     # ------------------------------------------------------------ what a client can do
 
@@ -162,8 +186,11 @@ class Session:
         self.touch()
 
     def submit_text(self, text: str, style: str = "") -> int:
-        """The visitor typed `text`; returns the turn that answers it, in `style` if given."""
-        self.touch()
+        """The visitor typed `text`; returns the turn that answers it, in `style` if given.
+
+        Call `wake` before.
+        """
+        self.presence.asked()
         now = self._clock.now()
         self._stopwatch.asked(now)
         self._perform(self._conversation.submit_text(text, now), style)
@@ -176,7 +203,7 @@ class Session:
         return self._conversation.epoch
 
     async def update(self, options: Options) -> None:
-        """Take effect from the next turn on. Raises StageLostError."""
+        """Take effect from the next turn on; a stage that is away learns it as it returns."""
         self.touch()
         self.options = options
         self._conversation.set_persona(system_message(self.persona, options.language))
@@ -345,6 +372,9 @@ class Session:
         self._feed.announce(action.turn, action.reason, held=action.held, style=style)
 
     async def _begin(self, action: actions.BeginAnswer) -> None:
+        turn = self._conversation.turn
+        if turn is None or turn.number != action.turn:
+            return  # superseded before its stage was asked
         try:
             await self.answering.begin(action)
             self._perform(self._opening.consider(self._conversation, self._clock.now()))

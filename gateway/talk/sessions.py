@@ -13,11 +13,13 @@ from gateway.stages.registry import Registry
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
 from visavis.serving.errors import AtCapacityError, BusError, StageLostError, UnknownNameError
+from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
 
 log = logging.getLogger(__name__)
 
 SWEEP_S = 1.0
+CLOSE_TIMEOUT_S = 30.0
 
 
 class Sessions:
@@ -32,16 +34,14 @@ class Sessions:
         self._desk = desk
         self._open: dict[str, Session] = {}
         self._opening = 0
-        self._sweeper: asyncio.Task[None] | None = None
+        self._sweeper = Keeper("sessions-sweep", self._sweep)
 
     def start(self) -> None:
-        self._sweeper = asyncio.create_task(self._sweep(), name="sessions-sweep")
+        self._sweeper.start()
 
     async def close(self) -> None:
         """End all sessions."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._sweeper.close()
         await asyncio.gather(
             *(self._end(s, "shutdown", "the gateway is stopping") for s in self.all())
         )
@@ -110,13 +110,21 @@ class Sessions:
         metrics.sessions.set(len(self._open))
         metrics.sessions_ended.labels(reason).inc()
         log.info("session %s ends: %s", session.id, reason)
-        await session.close(message)
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await session.close(message)
+        except Exception:
+            # It has let go of all it could; nobody else may suffer for the rest.
+            log.exception("session %s did not close in order", session.id)
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
+            endings = []
             for session in self.all():
                 if session.failed:
-                    await self._end(session, "failed", "an internal error ended the session")
+                    message = "an internal error ended the session"
+                    endings.append(self._end(session, "failed", message))
                 elif session.idle_s() > self._settings.session_idle_s:
-                    await self._end(session, "expired", "nobody used the session")
+                    endings.append(self._end(session, "expired", "nobody used the session"))
+            await asyncio.gather(*endings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -64,6 +65,8 @@ class SlotPool:
 #
 # The only file of the service that sees protobuf.
 
+log = logging.getLogger(__name__)
+
 _ROLES: Mapping[int, Role] = {
     llm_pb2.Message.SYSTEM: "system",
     llm_pb2.Message.USER: "user",
@@ -106,8 +109,11 @@ class LlmService:
 
     async def _read_ahead_elsewhere(self) -> None:
         """While nobody asks: a visitor's first answer must not wait for the persona."""
-        for slot in range(1, self._backend.slots):
-            await self._servicer.read_persona(slot)
+        try:
+            for slot in range(1, self._backend.slots):
+                await self._servicer.read_persona(slot)
+        except Exception:
+            log.exception("a persona could not be read ahead; first answers come later")
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         llm_pb2_grpc.add_LanguageModelServicer_to_server(self._servicer, server)

@@ -101,6 +101,8 @@ class Session:
                 await self._generator.read_ahead(read_request(), self._slot)
             except VisavisError as error:
                 log.debug("read ahead: %s", error)
+            except Exception:
+                log.exception("reading ahead failed")
 
     async def _stop_reading(self) -> None:
         task, self._reading, self._to_read = self._reading, None, None

@@ -55,6 +55,12 @@ def stamps_of(stage: str, *moments: str) -> tuple[Stamp, ...]:
     return tuple(Stamp.now(f"{stage}.first_{moment}") for moment in moments)
 
 
+def _set() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class Script:
     """How the doubles behave; a test changes it before or while they work."""
@@ -70,6 +76,8 @@ class Script:
     slots: int = 4
     refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
     """Status that an Attach of a service ends with."""
+    may_attach: asyncio.Event = field(default_factory=_set)
+    """While it is clear, a replica reads who attaches and is not ready."""
     prerender_fails: bool = False
     network: Callable[[int], Awaitable[int]] | None = None
     """Port by which others reach the one that a replica listens on."""
@@ -156,6 +164,7 @@ class Double:
             await context.abort(self.script.refuse[self.name], f"{self.name} refuses")
         if self.leases >= self.script.slots:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are taken")
+        await self.script.may_attach.wait()
         self.leases += 1
         self.seen.attached[self.name] = self.seen.attached.get(self.name, 0) + 1
         worker = asyncio.create_task(self.work(config.session))

@@ -45,6 +45,10 @@ async def test_a_socket_wants_the_key(gateway: RunningGateway) -> None:
     protocol = websockets.Subprotocol("bearer.secret")
     async with websockets.connect(url, subprotocols=[protocol], proxy=None) as socket:
         assert await socket.recv()
+        assert socket.subprotocol is None, "the key is echoed"
+    offered = [protocol, websockets.Subprotocol("visavis")]
+    async with websockets.connect(url, subprotocols=offered, proxy=None) as socket:
+        assert socket.subprotocol == "visavis"
 
 
 @pytest.mark.asyncio(loop_scope="module")

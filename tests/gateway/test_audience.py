@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
 import pytest
+from aiortc import RTCConfiguration, RTCPeerConnection
 
 from gateway.playout.audience import Audience
 from gateway.playout.playout import PlayoutEvent, Tick
 from gateway.playout.sinks.recording import Scope
 from gateway.settings import GatewaySettings
+from visavis.serving.errors import UnknownNameError
 from visavis.wire.media import VideoCodec
 
 H264 = {VideoCodec.H264}
@@ -74,3 +77,32 @@ async def test_a_face_is_not_told_of_the_end(watched: Watched) -> None:
     audience.start_recording(Scope.SESSION)
     await audience.close()
     assert watched.asked == []
+
+
+async def test_a_browser_that_is_answered_while_the_session_ends_is_not_left_connected(
+    watched: Watched,
+) -> None:
+    browser, gone = RTCPeerConnection(RTCConfiguration(iceServers=[])), list[str]()
+    for kind in ("audio", "video"):
+        browser.addTransceiver(kind, direction="recvonly")
+    await browser.setLocalDescription(await browser.createOffer())
+    audience, offer = watched.audience, browser.localDescription
+    answering = asyncio.create_task(
+        audience.add_peer(
+            offer.sdp,
+            offer.type,
+            "viewer",
+            on_mic=lambda peer, pcm: None,
+            on_gone=gone.append,
+            peer_id="p1",
+        )
+    )
+    await asyncio.sleep(0)
+    assert not answering.done()
+    await audience.close()
+    with pytest.raises(UnknownNameError):
+        await answering
+    assert gone == ["p1"] and audience.present == 0
+    with pytest.raises(UnknownNameError):
+        audience.add_viewer()
+    await browser.close()

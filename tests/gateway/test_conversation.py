@@ -96,6 +96,12 @@ def test_questions_without_an_answer_become_one(talk: Conversation) -> None:
     ]
 
 
+def test_many_texts_without_an_answer_do_not_pile_up(talk: Conversation) -> None:
+    for number in range(50):
+        actions = talk.submit_text(f"What is {number}?", 0)
+    assert prompt(actions)[1:] == [("user", "What is 48? What is 49?")]
+
+
 # ------------------------------------------------------------ interrupt
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,72 @@ async def eventually(met: Callable[[], Awaitable[Any]], timeout_s: float = 8.0) 
             await asyncio.sleep(0.05)
 
 
+async def first_of(events: AsyncIterator[Any], kind: str, count: int) -> AsyncIterator[Any]:
+    """The first `count` events of a kind."""
+    while count:
+        event = await anext(events)
+        if event["type"] == kind:
+            count -= 1
+            yield event
+
+
 async def _attached(client: GatewayClient, path: str, stage: str) -> str | None:
     stages: dict[str, str | None] = (await client.call("GET", path)).json()["stages"]
     return stages[stage]
+
+
+async def test_a_change_while_a_stage_is_away_is_told_and_reaches_it(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}"
+        await doubles.stop("tts")
+        for _ in range(2):
+            changed = await client.call("PATCH", path, json={"speed": 1.5})
+            assert changed.json()["speed"] == 1.5
+        events = session.events()
+        async with asyncio.timeout(5):
+            assert [e async for e in first_of(events, "session", 2)][-1]["speed"] == 1.5
+        await doubles.start("tts")
+        await eventually(lambda: _attached(client, path, "tts"))
+        assert doubles.seen.of("tts", "config")[-1].config.synthesis.speed == 1.5
+
+
+async def test_a_change_while_a_stage_attaches_with_the_old_options_reaches_it(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}"
+        configs = doubles.seen.of("tts", "config")
+        doubles.script.may_attach.clear()
+        await doubles.stop("tts")
+        await doubles.start("tts")
+        await until(lambda: len(doubles.seen.of("tts", "config")) > len(configs))
+        assert doubles.seen.of("tts", "config")[-1].config.synthesis.speed == 1.0
+        await client.call("PATCH", path, json={"speed": 1.5})
+        doubles.script.may_attach.set()
+        await until(lambda: doubles.seen.of("tts", "synthesis"))
+        assert doubles.seen.of("tts", "synthesis")[-1].synthesis.speed == 1.5
+
+
+async def test_a_loss_after_a_change_of_face_while_it_was_away_is_told(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        path, events = f"/v1/sessions/{session.id}", session.events()
+        configs = len(doubles.seen.of("face", "config"))
+        doubles.script.may_attach.clear()
+        await doubles.stop("face")
+        await doubles.start("face")
+        await until(lambda: len(doubles.seen.of("face", "config")) > configs)
+        await client.call("PATCH", path, json={"avatar": "eve"})
+        doubles.script.may_attach.set()
+        await until(lambda: doubles.seen.of("face", "config")[-1].config.face.avatar == "eve")
+        await eventually(lambda: _attached(client, path, "face"))
+        await doubles.stop("face")
+        async with asyncio.timeout(5):
+            lost = [event async for event in first_of(events, "error", 2)]
+        assert [event["code"] for event in lost] == ["stage_lost"] * 2
 
 
 @pytest.mark.parametrize("stage", ["llm", "tts", "face"])

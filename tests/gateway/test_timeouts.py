@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 
-from tests.gateway.conftest import until
+from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
@@ -19,6 +21,36 @@ async def test_a_session_that_nobody_uses_ends(http: httpx.AsyncClient, doubles:
     session = await new_session(http)
     await until(lambda: doubles.leases() == 0, timeout_s=6)
     assert "expired" in problem(await http.get(f"/v1/sessions/{session}"), 404)
+
+
+async def test_a_session_that_cannot_close_holds_no_slot_and_stops_nobody(
+    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    async def fail() -> None:
+        raise RuntimeError("a fault of ours")
+
+    for _ in range(2):
+        broken = gateway.inside.sessions.get(await new_session(http))
+        broken.audience.close = fail  # type: ignore[method-assign]
+        await until(lambda: doubles.leases() == 0, timeout_s=6)
+    assert (await http.get("/v1/sessions")).json()["sessions"] == []
+
+
+async def test_a_lease_that_dies_of_our_own_fault_ends_its_session(
+    gateway: RunningGateway, client: GatewayClient, doubles: Doubles
+) -> None:
+    def fail(_service: str) -> None:
+        raise RuntimeError("a fault of ours")
+
+    async with client.session() as session:
+        gateway.inside.sessions.get(session.id).news.stage_ready = fail  # type: ignore[method-assign]
+        await doubles.stop("tts")
+        await doubles.start("tts")
+        async with asyncio.timeout(6):
+            async for event in session.events():
+                if event.get("code") == "session_closed":
+                    break
+    assert "internal error" in event["message"]
 
 
 @pytest.mark.parametrize("stage", ["llm", "tts"])

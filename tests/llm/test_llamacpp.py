@@ -145,6 +145,17 @@ async def test_cancelling_the_task_frees_the_slot_too(model_file: Path) -> None:
         assert text_of(await answer(backend, question("Hi", max_tokens=4)))
 
 
+async def test_a_call_that_waits_for_its_slot_is_not_begun(model_file: Path) -> None:
+    """So that one that is cancelled meanwhile costs the slot nothing."""
+    async with loaded(model_file, slots=2) as backend:
+        at_work = backend.stream(question("Write a long story about a dragon."))
+        await anext(at_work)
+        waiting = asyncio.ensure_future(anext(backend.stream(question("Hi"))))
+        begun = [waiting.done() async for _ in at_work]
+        assert len(begun) > 20 and not any(begun)
+        assert await waiting
+
+
 async def test_closing_ends_what_is_at_work(model_file: Path) -> None:
     backend = backend_of(model_file)
     await backend.load()

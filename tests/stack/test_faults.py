@@ -155,6 +155,16 @@ async def test_client_that_vanishes_frees_everything(gateway: GatewayClient) -> 
     await all_services_free(gateway)
 
 
+async def test_of_fifty_texts_at_once_the_last_is_answered(gateway: GatewayClient) -> None:
+    await all_services_free(gateway)
+    async with gateway.session(language="en") as session:
+        for number in range(50):
+            last = await session.say(f"{LONG * 4} Its number is {number}.")
+        events = await until_turn(session, "finished", "failed")
+        assert (events[-1]["event"], events[-1]["turn"]) == ("finished", last), events[-1]
+        assert answer_of(events).strip()
+
+
 async def test_long_and_strange_texts(gateway: GatewayClient) -> None:
     async with gateway.session(language="en") as session:
         with pytest.raises(GatewayError, match="text"):

@@ -20,6 +20,7 @@ from nats.micro.service import Service as MicroService
 
 from visavis.engine.base import EngineState
 from visavis.serving.errors import BusError
+from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
 
 # ------------------------------------------------------------ discovery
@@ -137,7 +138,7 @@ class Registration:
         # The micro service keeps this very object and reads it for every answer.
         self._metadata = {"instance": instance, **addresses}
         self._micro: MicroService | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._telling = Keeper("registration", self._keep_telling)
 
     async def start(self) -> None:
         self._metadata.update(placement(self._states(), self._wanted_device))
@@ -148,13 +149,11 @@ class Registration:
             description=f"visavis {self._name} service",
             metadata=self._metadata,
         )
-        self._telling = asyncio.create_task(self._keep_telling(), name="registration")
+        self._telling.start()
 
     async def stop(self) -> None:
         """Nobody finds the service any more. Nothing if it was not started."""
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        await self._telling.close()
         # A bus that is away has forgotten us: waiting for its answer would only delay the end.
         if self._micro is not None and self._bus.connected:
             with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):

@@ -27,6 +27,11 @@ bus_lost_chunks = Counter(
     "bus_lost_chunks_total", "Holes in the sequence numbers of received chunks.", ["kind"]
 )
 bus_reconnects = Counter("bus_reconnects_total", "Times that the bus connection came back.")
+background_restarts = Counter(
+    "background_restarts_total",
+    "Times that work of the whole process failed and began anew.",
+    ["work"],
+)
 
 # gRPC
 grpc_requests = Counter(

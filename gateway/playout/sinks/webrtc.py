@@ -25,6 +25,7 @@ from aiortc import (
 )
 from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtcpSrPacket
+from aiortc.stats import RTCTransportStats
 from numpy.typing import NDArray
 
 from gateway import metrics
@@ -41,6 +42,10 @@ Role = Literal["speaker", "viewer"]
 
 MIC_PACKET_MS = 10
 CONNECT_TIMEOUT_S = 20.0
+# A browser tells how it receives several times a second to every five seconds. One that tells
+# nothing for so long is not there now; its connection is kept, for it may come back.
+SILENT_S = 12.0
+_LOOK_EVERY_S = 2.0
 # Half a second waits for a slow connection, then it loses up to the next key frame.
 SOUND_LIMIT = 25
 PICTURE_LIMIT = 25
@@ -132,6 +137,8 @@ class Peer:
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=servers))
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.silent = False
+        """Nothing has come from the browser for SILENT_S."""
 
     @property
     def connected(self) -> bool:
@@ -155,6 +162,7 @@ class Peer:
         local = self._pc.localDescription
         self.codec = negotiated_codec(local.sdp)
         self._start(self._give_up())
+        self._start(self._look_for_life())
         wanted = asking_for_short_packets(local.sdp) if self.role == "speaker" else local.sdp
         return wanted, local.type
 
@@ -232,6 +240,15 @@ class Peer:
             log.info("peer %s did not connect within %g s", self.id, CONNECT_TIMEOUT_S)
             await self.close()
 
+    async def _look_for_life(self) -> None:
+        packets, quiet_s = -1, 0.0
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            stats = (await self._pc.getStats()).values()
+            now = sum(s.packetsReceived for s in stats if isinstance(s, RTCTransportStats))
+            quiet_s = quiet_s + _LOOK_EVERY_S if now == packets else 0.0
+            packets, self.silent = now, quiet_s >= SILENT_S
+
     async def _listen(self, track: Any) -> None:
         sound = MicSound()
         try:
@@ -244,7 +261,16 @@ class Peer:
     def _start(self, work: Any) -> None:
         task = asyncio.create_task(work, name=f"peer-{self.id}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        # A browser that is not listened to any more shall see that, and connect again.
+        log.error("peer %s failed", self.id, exc_info=error)
+        if not self._closed:
+            self._start(self.close())
 
 
 def _listen_at_once(receiver: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from visavis.engine import EngineLane
 from visavis.serving.errors import EngineError
+from visavis.serving.supervision import Keeper
 from visavis.wire.clock import Clock
 
 # ------------------------------------------------------------ batcher
@@ -108,11 +109,11 @@ class BatchRunner(Generic[Ask, Answer]):
         self._clock = clock
         self._batcher: Batcher[_Asked[Ask, Answer]] = Batcher(largest=largest, gather_s=GATHER_S)
         self._news = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._keeper = Keeper("face-batches", self._run)
         self._owners = itertools.count()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        self._keeper.start()
 
     def new_owner(self) -> int:
         """For whoever asks: owners take turns, and drop only what is their own."""
@@ -122,7 +123,7 @@ class BatchRunner(Generic[Ask, Answer]):
         """The answer to come; it raises EngineError when the network failed. Cancel it if it is no
         longer wanted.
         """
-        if self._task is None or self._task.done():
+        if not self._keeper.running:
             raise EngineError("the face's network is not running")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._batcher.add(owner, _Asked(ask, answer), self._clock.now())
@@ -136,10 +137,7 @@ class BatchRunner(Generic[Ask, Answer]):
 
     async def close(self) -> None:
         """Stop; whoever still waits is told so."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._keeper.close()
 
     async def _run(self) -> None:
         while True:

@@ -72,8 +72,10 @@ class LlamaCppBackend:
         self._api_key = secrets.token_urlsafe(24)
         self._server: Any = None
         self._tokenizer: httpx.Client | None = None
-        # A cancelled call returns a step later; the next one of its slot need not wait for that.
-        self._workers = ThreadPoolExecutor(2 * slots, thread_name_prefix="llamacpp")
+        self._workers = ThreadPoolExecutor(slots, thread_name_prefix="llamacpp")
+        # One call at a time: llama.cpp would begin every call that waits for its slot, and only
+        # then notice that it was cancelled.
+        self._slot_free = [asyncio.Lock() for _ in range(slots)]
         self._calls: set[_Call] = set()
         self._count_again = functools.lru_cache(_COUNTS_KEPT)(self._count)
 
@@ -92,9 +94,15 @@ class LlamaCppBackend:
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
         if self._server is None:
             raise EngineError("llamacpp: not loaded, or closed")
-        call = _Call(asyncio.get_running_loop(), request)
+        slot_free = self._slot_free[request.slot]
+        await slot_free.acquire()  # cancelled here, a request costs nothing
+        call = _Call(asyncio.get_running_loop(), request, slot_free.release)
         self._calls.add(call)
-        self._workers.submit(call.run, self._server)
+        try:
+            self._workers.submit(call.run, self._server)
+        except RuntimeError:
+            slot_free.release()
+            raise EngineError("llamacpp: closed") from None
         try:
             while (item := await call.deltas.get()) is not None:
                 yield item
@@ -167,15 +175,24 @@ class LlamaCppBackend:
 
 
 class _Call:
-    """One request: runs on a worker thread, hands its deltas to the event loop."""
+    """One request: runs on a worker thread, hands its deltas to the event loop.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, request: BackendRequest) -> None:
+    on_end: called there once llama.cpp has let go of it; a cancelled call lives a step longer.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        request: BackendRequest,
+        on_end: Callable[[], None],
+    ) -> None:
         self.cancelled = threading.Event()
         self.error: Exception | None = None
         # Bounded by what one request can make: the beginning, a delta per token,
         # the finish, the usage and the end mark.
         sampling = request.sampling
         self._loop = loop
+        self._on_end = on_end
         self._body = _body(request)
         self.deltas: asyncio.Queue[Delta | None] = asyncio.Queue(sampling.max_tokens + 4)
 
@@ -188,6 +205,7 @@ class _Call:
             log.exception("llama.cpp failed")
             self.error = EngineError(f"llama.cpp failed: {error}")
         self._put(None)
+        self._call_soon(self._on_end)
 
     def _on_event(self, payload: bytes) -> bool:
         """True drops the request. Nothing may be raised into the native caller."""
@@ -217,8 +235,11 @@ class _Call:
         return Delta(text, finish_reason) if text or finish_reason else None
 
     def _put(self, delta: Delta | None) -> None:
+        self._call_soon(self.deltas.put_nowait, delta)
+
+    def _call_soon(self, work: Callable[..., None], *arguments: Delta | None) -> None:
         try:
-            self._loop.call_soon_threadsafe(self.deltas.put_nowait, delta)
+            self._loop.call_soon_threadsafe(work, *arguments)
         except RuntimeError:
             # The event loop has ended, and with it whoever waited for this.
             self.cancelled.set()

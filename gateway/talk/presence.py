@@ -1,0 +1,106 @@
+"""Whether anybody is with a session. While nobody is, it holds no slot of any stage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.stages.stages import Stages
+from visavis.serving.errors import UnknownNameError, VisavisError
+from visavis.wire.clock import Clock
+
+CHECK_S = 0.2
+RETRY_S = 2.0
+
+
+class Presence:
+    """Gives the stages back once nobody has been there for `release_s`; takes them on return.
+
+    connected: whether somebody is there now. recorded: whether what happens is kept for later.
+    answering: whether a turn is open. leave: called before the stages are given back. refused:
+    called with why they cannot be had again, while somebody waits for them.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        clock: Clock,
+        release_s: float,
+        *,
+        connected: Callable[[], bool],
+        recorded: Callable[[], bool],
+        answering: Callable[[], bool],
+        leave: Callable[[], None],
+        refused: Callable[[VisavisError], None],
+    ) -> None:
+        self._stages = stages
+        self._clock = clock
+        self._release_s = release_s
+        self._connected = connected
+        self._recorded = recorded
+        self._answering = answering
+        self._leave = leave
+        self._refused = refused
+        self._changing = asyncio.Lock()
+        self._closed = False
+        self._fetched_later = False
+        """Whoever asked is not connected: the answer is looked up when it is complete."""
+        self.touched_at_s = clock.now()
+
+    def touch(self) -> None:
+        """Somebody has used the session."""
+        self.touched_at_s = self._clock.now()
+
+    def asked(self) -> None:
+        """Somebody wants an answer."""
+        self.touch()
+        self._fetched_later = not self._connected()
+
+    def idle_s(self) -> float:
+        """How long nobody has been connected to it or used it."""
+        if self._connected():
+            self.touch()
+        return self._clock.now() - self.touched_at_s
+
+    async def wake(self) -> None:
+        """Have the stages attached. Raises AtCapacityError where no slot is free, and others."""
+        self.touch()
+        async with self._changing:
+            if self._closed:
+                raise UnknownNameError("session: it has ended")
+            if not self._stages.attached:
+                await self._stages.open()
+
+    async def watch(self) -> None:
+        """Run for as long as the session lives."""
+        told = False
+        while True:
+            await asyncio.sleep(CHECK_S)
+            if not self._connected():
+                told = False
+                await self._release()
+                continue
+            self.touch()
+            self._fetched_later = False
+            try:
+                await self.wake()
+                told = False
+            except VisavisError as error:
+                if not told:
+                    self._refused(error)
+                told = True
+                await asyncio.sleep(RETRY_S)
+
+    async def close(self) -> None:
+        """Give the stages back, for good."""
+        self._closed = True
+        async with self._changing:
+            await self._stages.close()
+
+    async def _release(self) -> None:
+        async with self._changing:
+            awaited = self._recorded() or (self._fetched_later and self._answering())
+            if not self._stages.attached or awaited or self.idle_s() <= self._release_s:
+                return
+            self._leave()
+            await self._stages.close()

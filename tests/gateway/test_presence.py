@@ -1,0 +1,138 @@
+"""Who is with a session: it holds slots for visitors who are there, and finds them on return."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+import websockets
+from aiortc import RTCConfiguration, RTCPeerConnection
+
+from gateway.playout.sinks import webrtc
+from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.test_api import new_session, problem
+from tests.gateway.test_faults import eventually
+from tests.gateway.test_webrtc import Browser
+from visavis.tools.client import GatewayClient, GatewaySession
+
+SETTINGS = {"idle_release_s": 0.3, "max_sessions": 8, "max_viewers": 1}
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def finished(http: httpx.AsyncClient, session: str, turn: int) -> None:
+    async def ended() -> bool:
+        record = await http.get(f"/v1/sessions/{session}/turns/{turn}")
+        return record.status_code == 200 and record.json()["state"] == "finished"
+
+    await eventually(ended)
+
+
+async def say(http: httpx.AsyncClient, session: str, text: str) -> int:
+    answer = await http.post(f"/v1/sessions/{session}/text", json={"text": text})
+    assert answer.status_code == 202, answer.text
+    return int(answer.json()["turn"])
+
+
+async def next_of(socket: Any, kind: str) -> dict[str, Any]:
+    async with asyncio.timeout(5):
+        while (event := json.loads(await socket.recv()))["type"] != kind:
+            pass
+    return dict(event)
+
+
+async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again(
+    client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    sessions = [await new_session(http) for _ in range(4)]
+    sockets = [await client.connect(f"/v1/sessions/{s}/events") for s in sessions]
+    await until(lambda: doubles.leases() == 16)
+    await finished(http, sessions[0], await say(http, sessions[0], "My name is Ada."))
+    doubles.script.voice_s = 9.0
+    last = [await say(http, session, "And now a long story.") for session in sessions]
+    for socket in sockets:
+        await next_of(socket, "answer")
+        socket.transport.abort()
+    await until(lambda: doubles.leases() == 0)
+    await new_session(http)
+    doubles.script.voice_s = 0.2
+    async with client.connect(f"/v1/sessions/{sessions[0]}/events") as socket:
+        await until(lambda: doubles.leases() == 8)
+        turn = await say(http, sessions[0], "What is my name?")
+        assert turn > last[0]
+        await next_of(socket, "answer")
+    assert doubles.seen.prompts[-1][0][1] == "My name is Ada."
+
+
+async def test_a_return_without_a_free_slot_is_told(
+    client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    doubles.script.slots = 1
+    session = await new_session(http)
+    path = f"/v1/sessions/{session}"
+    await until(lambda: doubles.leases() == 0)
+    other = await new_session(http)
+    async with client.connect(f"/v1/sessions/{other}/events"):
+        assert "slot" in problem(await http.post(f"{path}/text", json={"text": "Hi."}), 503)
+        with pytest.raises(websockets.InvalidStatus) as refusal:
+            async with client.connect(f"{path}/media"):
+                pass
+        assert refusal.value.response.status_code == 503
+        async with client.connect(f"{path}/events") as socket:
+            assert (await next_of(socket, "error"))["code"] == "at_capacity"
+            await http.delete(f"/v1/sessions/{other}")
+            await until(lambda: doubles.seen.attached["face"] == 3)
+            await say(http, session, "Hi.")
+            await next_of(socket, "answer")
+
+
+async def test_an_answer_that_is_asked_for_over_http_alone_comes_to_its_end(
+    http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    session = await new_session(http)
+    await until(lambda: doubles.leases() == 0)
+    doubles.script.voice_s = 1.5
+    await finished(http, session, await say(http, session, "Hello?"))
+    await until(lambda: doubles.leases() == 0)
+
+
+async def test_no_more_viewers_than_allowed_however_fast_they_come(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    session = await new_session(http)
+    viewer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    for kind in ("audio", "video"):
+        viewer.addTransceiver(kind, direction="recvonly")
+    await viewer.setLocalDescription(await viewer.createOffer())
+    offer = {"sdp": viewer.localDescription.sdp, "type": "offer", "role": "viewer"}
+    path = f"/v1/sessions/{session}/webrtc"
+    answers = await asyncio.gather(*(http.post(path, json=offer) for _ in range(3)))
+    await viewer.close()
+    assert sorted(answer.status_code for answer in answers) == [200, 503, 503]
+    assert gateway.inside.sessions.get(session).audience.present == 1
+
+
+async def test_a_browser_that_vanishes_gives_up_its_slots_before_its_connection_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: RunningGateway,
+    client: GatewayClient,
+    http: httpx.AsyncClient,
+    doubles: Doubles,
+) -> None:
+    monkeypatch.setattr(webrtc, "SILENT_S", 2.0)
+    monkeypatch.setattr(webrtc, "_LOOK_EVERY_S", 1.0)
+    session = await new_session(http)
+    browser = Browser(client, GatewaySession(client, session, None))  # type: ignore[arg-type]
+    await browser.connect("viewer")
+    audience = gateway.inside.sessions.get(session).audience
+    with pytest.raises(TimeoutError):
+        await until(lambda: doubles.leases() == 0, timeout_s=4)
+    for transport in browser.pc._RTCPeerConnection__iceTransports:  # type: ignore[attr-defined]
+        for protocol in transport._connection._protocols:
+            protocol.transport.abort()
+    await until(lambda: doubles.leases() == 0, timeout_s=8)
+    assert audience.present == 1
+    await browser.pc.close()

@@ -1,0 +1,55 @@
+"""Work that runs for as long as its process: it cannot end unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from visavis.serving import metrics
+
+log = logging.getLogger(__name__)
+
+# Long enough that work which fails at once does not fill the log.
+_PAUSE_S = 1.0
+
+
+class Keeper:
+    """Keeps one piece of work running; where it raises or ends, that is told and it begins anew.
+
+    `start` it, `close` it. work: called for each beginning.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[], Coroutine[Any, Any, None]], *, pause_s: float = _PAUSE_S
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._pause_s = pause_s
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it is started and not closed."""
+        return self._task is not None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep(), name=self._name)
+
+    async def close(self) -> None:
+        """End the work. Harmless where it was never started."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await self._work()
+                log.error("%s has ended; it begins anew", self._name)
+            except Exception:
+                log.exception("%s failed; it begins anew", self._name)
+            metrics.background_restarts.labels(self._name).inc()
+            await asyncio.sleep(self._pause_s)
