@@ -367,9 +367,12 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
 
     async def ListAvatars(self, _request: Any, _context: Any) -> Any:
         names = ["eve", *self.created]
-        return face_pb2.ListAvatarsResponse(
-            avatars=[face_pb2.Avatar(name=n, portrait_jpeg=b"\xff\xd8jpeg") for n in names]
-        )
+        return face_pb2.ListAvatarsResponse(avatars=[face_pb2.Avatar(name=n) for n in names])
+
+    async def GetAvatarPortrait(self, request: Any, context: Any) -> Any:
+        if request.name not in ("eve", *self.created):
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} is not known")
+        return face_pb2.AvatarPortrait(jpeg=b"\xff\xd8jpeg")
 
     async def CreateAvatar(self, request: Any, context: Any) -> Any:
         if request.image.startswith(b"bad"):
