@@ -311,6 +311,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
 
     def register(self, server: grpc.aio.Server) -> None:
         self.created = []
+        self.creating = 0
         self._keyframe: dict[str, bool] = {}
         self._codecs: dict[str, list[VideoCodec]] = {}
         face_pb2_grpc.add_FaceAnimationServicer_to_server(self, server)
@@ -375,6 +376,12 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         return face_pb2.AvatarPortrait(jpeg=b"\xff\xd8jpeg")
 
     async def CreateAvatar(self, request: Any, context: Any) -> Any:
+        if request.image.startswith(b"slow"):
+            self.creating += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.creating -= 1
         if request.image.startswith(b"bad"):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "image: there is no face in it")
         if request.name in ("eve", *self.created):
