@@ -144,6 +144,7 @@ async def test_several_codecs_and_key_frames_on_request(bus: Bus) -> None:
         async with attached(stub, "codecs", codecs=[H264, VP8]) as call:
             seen = await frames(video, lambda c: c.place.pts == 3 and c.codec == VideoCodec.VP8)
             assert [c.codec for c in seen] == [VideoCodec.H264, VideoCodec.VP8] * 4
+            assert [c.number for c in seen] == [1, 1, 2, 2, 3, 3, 4, 4]
             await call.write(
                 face_pb2.FaceAttachRequest(keyframe=face_pb2.KeyframeRequest(codec=VP8))
             )

@@ -72,6 +72,8 @@ class Script:
     prerender_fails: bool = False
     silent: set[str] = field(default_factory=set)
     """Services that do no work."""
+    lost_pictures: int = 0
+    """So many of the next pictures never arrive."""
     first_keyframe: bool = True
     """The first picture of a turn is a key frame."""
 
@@ -338,9 +340,14 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
                 place = Place(session, number, seq, index, last)
                 seq += 1
                 size = encoder.size
+                if self.script.lost_pictures:
+                    self.script.lost_pictures -= 1
+                    continue
                 await self.bus.publish(
                     Kind.VIDEO,
-                    VideoChunk(place, number == 0, codec, key, size, size, FPS, payload),
+                    VideoChunk(
+                        place, number == 0, codec, key, size, size, FPS, payload, encoder.made
+                    ),
                 )
 
         async with self.bus.subscribe(session, Kind.VOICE) as voices:

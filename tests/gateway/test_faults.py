@@ -50,6 +50,17 @@ async def test_a_service_killed_in_mid_answer(
         assert events[-1]["event"] == "finished", events[-3:]
 
 
+async def test_a_picture_lost_on_the_bus_is_made_good_at_once(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        await client.call("POST", f"/v1/sessions/{session.id}/recording", json={"scope": "session"})
+        await until(lambda: doubles.seen.of("face", "keyframe"))
+        before = len(doubles.seen.of("face", "keyframe"))
+        doubles.script.lost_pictures = 1
+        await until(lambda: len(doubles.seen.of("face", "keyframe")) > before)
+
+
 async def test_the_bus_restarts_in_mid_answer(
     client: GatewayClient, doubles: Doubles, rig: Rig
 ) -> None:

@@ -113,6 +113,23 @@ def test_a_session_is_recorded_until_it_is_stopped(tmp_path: Path) -> None:
     assert sound == pytest.approx(31 / 25, abs=0.08)
 
 
+def test_a_picture_that_is_lost_leaves_the_last_good_one_up_to_a_key_frame(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION)
+    bright = [60, 80, 100, 120, 140, 160, 180, 200]
+    for number, brightness in enumerate(bright):
+        picture = stage.encoder.picture(brightness=brightness, keyframe=number in (0, 6))
+        if number != 3:
+            stage.playout.push_picture(picture)
+        asked = stage.playout.needs_keyframe()
+        assert asked == ([VideoCodec.H264] if number in (4, 5) else [])
+        stage.run(2)
+    stage.recording.finish(stage.playout.now_samples)
+    _, seen, sound = stage.read()
+    # In the full range of a grey picture.
+    assert seen == pytest.approx([(b - 16) * 255 / 219 for b in (60, 80, 100, 180, 200)], abs=3)
+    assert sound == pytest.approx(8 / 25, abs=0.05)
+
+
 def test_sound_and_picture_stay_in_step(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Scope.SESSION)
     stage.idle(7)
