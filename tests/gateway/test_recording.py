@@ -11,6 +11,7 @@ import pytest
 from gateway.playout.pacing import TICK_SAMPLES
 from gateway.playout.playout import Playout
 from gateway.playout.sinks.recording import Phase, Recording, Scope
+from tests.full_disk import limited_files
 from tests.gateway.media import PictureEncoder, film, tone
 from visavis.wire.media import VideoCodec
 
@@ -170,10 +171,31 @@ def test_what_waits_for_a_turn_is_bounded(tmp_path: Path) -> None:
 def test_an_abandoned_recording_is_deleted(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Scope.SESSION)
     stage.idle(5)
-    stage.recording.abandon("no space left on device")
-    assert stage.recording.phase is Phase.DONE and stage.recording.error
+    stage.recording.abandon()
+    assert stage.recording.phase is Phase.DONE
     assert list(tmp_path.iterdir()) == []
     stage.run(3)
+
+
+def test_a_full_disk_leaves_what_can_be_played(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION)
+    failed: list[OSError] = []
+    with limited_files(12_000):
+        for number in range(250):
+            stage.playout.push_picture(stage.encoder.picture(brightness=40 + number % 150))
+            try:
+                stage.run(2)
+            except OSError as error:
+                failed.append(error)
+                stage.recording.fail(error)
+    assert len(failed) == 1, "nothing is written after it"
+    recording = stage.recording
+    times, _, sound = stage.read()
+    assert recording.duration_s > 1 and recording.path.stat().st_size <= 12_000
+    assert sound == pytest.approx(recording.duration_s, abs=0.05)
+    assert times[-1] == pytest.approx(recording.duration_s, abs=0.1)
+    assert f"its first {recording.duration_s:.1f} s are kept" in recording.error
+    assert list(tmp_path.iterdir()) == [recording.path]
 
 
 def test_a_larger_face_in_mid_recording_still_decodes(tmp_path: Path) -> None:
