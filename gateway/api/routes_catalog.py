@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from gateway.api.problems import TooLargeError, responses
 from gateway.api.schemas import AvatarInfo, AvatarList, VoiceInfo, VoiceList
@@ -14,6 +18,12 @@ from visavis.serving.errors import InvalidInputError
 from visavis.v1 import face_pb2
 
 router = APIRouter(prefix="/v1", tags=["voices and avatars"])
+
+T = TypeVar("T")
+
+UPLOAD_TIMEOUT_S = 120.0
+_CLIENT_LEFT = 499
+"""Nobody reads it; nginx logs it so, too."""
 
 _FORM: dict[str, Any] = {
     "requestBody": {
@@ -86,21 +96,68 @@ async def create_avatar(request: Request, gateway: TheGateway) -> AvatarInfo:
     """Make an avatar from a portrait.
 
     422 says why a picture will not do: no face, several faces, too small a face, not an
-    image. It can be used as soon as this call returns.
+    image; 503 that no more avatars are kept, or made at once. It can be used as soon as this
+    call returns; who leaves before has made none.
     """
     limit_bytes = round(gateway.settings.upload_limit_mb * 1e6)
-    async with request.form(max_files=1, max_fields=4) as form:
+    with gateway.catalog.uploads.hold():
+        name, image = await _upload(request, limit_bytes)
+        if len(image) > limit_bytes:
+            raise TooLargeError(f"photo: larger than {limit_bytes / 1e6:g} MB")
+        if not image:
+            raise InvalidInputError("photo: the file is empty")
+        return _info(await _while_wanted(request, gateway.catalog.create_avatar(name, image)))
+
+
+class _InMemory(MultiPartParser):
+    """Writes no file: the limits bound what comes, and a full disk is no reason to refuse it."""
+
+    spool_max_size = 32_000_000
+
+
+async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
+    """Name and photo of the form, of the latter no more than one byte above the limit."""
+    if not request.headers.get("Content-Type", "").startswith("multipart/form-data"):
+        raise InvalidInputError("body: a form is wanted (multipart/form-data), of name and photo")
+    parser = _InMemory(request.headers, request.stream(), max_files=1, max_fields=4)
+    try:
+        async with asyncio.timeout(UPLOAD_TIMEOUT_S):
+            form = await parser.parse()
+    except MultiPartException as error:
+        raise HTTPException(400, error.message) from None
+    except TimeoutError:
+        raise InvalidInputError(
+            f"photo: it has not arrived within {UPLOAD_TIMEOUT_S:.0f} s"
+        ) from None
+    try:
         name, photo = form.get("name"), form.get("photo")
         if not isinstance(name, str) or not name:
             raise InvalidInputError("name: the form has no such field")
         if not isinstance(photo, UploadFile):
             raise InvalidInputError("photo: the form has no such file")
-        image = await photo.read(limit_bytes + 1)
-    if len(image) > limit_bytes:
-        raise TooLargeError(f"photo: larger than {limit_bytes / 1e6:g} MB")
-    if not image:
-        raise InvalidInputError("photo: the file is empty")
-    return _info(await gateway.catalog.create_avatar(name, image))
+        return name, await photo.read(limit_bytes + 1)
+    finally:
+        await form.close()
+
+
+async def _while_wanted(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled as soon as the client has left."""
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(_left(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise HTTPException(_CLIENT_LEFT, "the client has left")
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 @router.get(

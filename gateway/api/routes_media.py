@@ -55,10 +55,11 @@ def _info(recording: Recording) -> RecordingInfo:
         state=recording.phase,
         turn=recording.turn,
         duration_s=recording.duration_s,
+        error=recording.error,
     )
 
 
-@router.post("/recording", status_code=201, responses=responses(400, 404, 409, 413, 422))
+@router.post("/recording", status_code=201, responses=responses(400, 404, 409, 413, 422, 503))
 async def start_recording(session: TheSession, body: RecordingRequest) -> RecordingInfo:
     """Start recording; a finished recording of before is forgotten."""
     await session.wake()
@@ -89,15 +90,17 @@ async def recording(session: TheSession) -> RecordingInfo:
     },
 )
 async def recording_file(session: TheSession) -> FileResponse:
-    """The finished recording: the very pictures that were shown, not encoded again."""
+    """The finished recording: the very pictures that were shown, not encoded again.
+
+    Where the disk was full it is what could be kept; `GET recording` says so in `error`.
+    """
     session.touch()
     current = session.audience.recording
     if current is None:
         raise UnknownNameError("recording: none was started")
     if current.phase is not Phase.DONE:
         raise OutOfOrderError("recording: it is still running; stop it first")
-    if current.error:
-        raise OutOfOrderError(f"recording: it could not be written: {current.error}")
     if current.empty:
-        raise UnknownNameError("recording: it ended before there was anything to record")
+        reason = current.error or "it ended before there was anything to record"
+        raise UnknownNameError(f"recording: {reason}")
     return FileResponse(current.path, media_type="video/mp4", filename="visavis.tools.mp4")

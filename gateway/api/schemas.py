@@ -114,6 +114,7 @@ class RecordingInfo(BaseModel):
     state: Phase
     turn: int | None = Field(description="The turn that is recorded, for scope turn")
     duration_s: float = Field(description="Set when done")
+    error: str = Field("", description="Why it ended early, and what of it is kept")
 
 
 class VoiceInfo(BaseModel):

@@ -31,6 +31,7 @@ class Audience:
 
     on_keyframe: somebody cannot decode before the next one.
     on_codecs: the set of codecs that viewers need has changed.
+    on_recording_failed: it ended by itself; why, and what is kept.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class Audience:
         settings: GatewaySettings,
         on_keyframe: Callable[[VideoCodec], None],
         on_codecs: Callable[[set[VideoCodec]], None],
+        on_recording_failed: Callable[[str], None] = lambda message: None,
     ) -> None:
         self._session = session
         self._settings = settings
         self._on_keyframe = on_keyframe
         self._on_codecs = on_codecs
+        self._on_recording_failed = on_recording_failed
         self._peers: dict[str, Peer] = {}
         self._opus: OpusEncoder | None = None
         self._broadcast = Broadcast(on_keyframe)
@@ -158,16 +161,13 @@ class Audience:
     # ------------------------------------------------------------ recordings
 
     def start_recording(self, scope: Scope) -> Recording:
-        """Raises OutOfOrderError while one is running. An older one is forgotten."""
+        """Raises OutOfOrderError while one is running, AtCapacityError where there is no room for
+        a file. An older one is forgotten.
+        """
         if self._recording is not None and self._recording.phase is not Phase.DONE:
             raise OutOfOrderError("recording: one is running; stop it first")
-        if self._folder is None:
-            parent = self._settings.recording_dir
-            if parent is not None:
-                parent.mkdir(parents=True, exist_ok=True)
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{self._session}-", dir=parent))
         self._drop_recording()
-        path = self._folder / f"{secrets.token_hex(4)}.mp4"
+        path = self._recording_folder() / f"{secrets.token_hex(4)}.mp4"
         self._recording = Recording(path, scope, limit_s=self._settings.recording_limit_s)
         self._review_codecs()
         self._on_keyframe(VideoCodec.H264)
@@ -177,22 +177,18 @@ class Audience:
         """Raises UnknownNameError where none was started."""
         if self._recording is None:
             raise UnknownNameError("recording: none was started")
-        try:
-            self._recording.finish(now_samples)
-        except OSError as error:
-            self._recording.abandon(error.strerror or str(error))
+        recording = self._recording
+        self._writing(lambda: recording.finish(now_samples))
         self._review_codecs()
-        return self._recording
+        return recording
 
     def turn_cut(self, turn: int, now_samples: int) -> None:
         """A turn ended early: nobody shall hear more of it that waits for a slow connection."""
         for peer in self._peers.values():
             peer.silence()
-        if self._recording is not None:
-            try:
-                self._recording.turn_cut(turn, now_samples)
-            except OSError as error:
-                self._recording.abandon(error.strerror or str(error))
+        recording = self._recording
+        if recording is not None:
+            self._writing(lambda: recording.turn_cut(turn, now_samples))
 
     # ------------------------------------------------------------ media
 
@@ -209,13 +205,9 @@ class Audience:
         else:
             self._opus = None
         self._broadcast.push(tick)
-        if self._recording is not None and self.recorded:
-            try:
-                self._recording.push(tick)
-            except OSError as error:
-                # A full disk ends the recording, not the conversation.
-                log.error("recording: %s", error)
-                self._recording.abandon(error.strerror or str(error))
+        recording = self._recording
+        if recording is not None and self.recorded:
+            self._writing(lambda: recording.push(tick))
             if not self.recorded:
                 self._review_codecs()
 
@@ -237,6 +229,29 @@ class Audience:
     def _check_open(self) -> None:
         if self._closed:
             raise UnknownNameError("session: it has ended")
+
+    def _recording_folder(self) -> Path:
+        if self._folder is None:
+            parent = self._settings.recording_dir
+            try:
+                if parent is not None:
+                    parent.mkdir(parents=True, exist_ok=True)
+                self._folder = Path(tempfile.mkdtemp(prefix=f"{self._session}-", dir=parent))
+            except OSError as error:
+                raise AtCapacityError(
+                    f"recording: there is no folder for it: {error.strerror or error}"
+                ) from error
+        return self._folder
+
+    def _writing(self, work: Callable[[], None]) -> None:
+        """A full disk ends the recording, not the conversation."""
+        try:
+            work()
+        except OSError as error:
+            assert self._recording is not None
+            self._recording.fail(error)
+            log.error("%s", self._recording.error)
+            self._on_recording_failed(self._recording.error)
 
     def _check_room(self) -> None:
         """Raises AtCapacityError; those count whose answer is being made, too."""

@@ -67,6 +67,8 @@ class Picture:
     fps: int
     payload: bytes
     last: bool = False
+    number: int = 0
+    """In its codec's stream; 0: not counted."""
 
     @property
     def duration_samples(self) -> int:
@@ -109,6 +111,7 @@ class PictureLane:
     given_up: bool = False
     """The turn is paused: its pictures are of no use until it goes on."""
     _epoch: int = 0
+    _next_number: int = 0
     _waiting: deque[Picture] = field(default_factory=deque)
     _last_time: int = -1
     _busy_until: int = 0
@@ -141,12 +144,17 @@ class PictureLane:
         self._truncate(kept)
 
     def push(self, picture: Picture) -> None:
-        """Queue a picture, or drop it and all up to the next key frame."""
+        """Queue a picture, or drop it and all up to the next key frame.
+
+        A hole in the stream is as good as a drop: viewers keep the last good picture.
+        """
         current = picture.live or (picture.turn == self._epoch and not self.given_up)
         if current and picture.last and not picture.live:
             self.complete = True
         if not picture.payload:
             return
+        if self._lost_before(picture):
+            self.needs_keyframe = True
         if not current:
             # Void, or of a turn that was never opened here.
             self.dropped += 1
@@ -162,6 +170,12 @@ class PictureLane:
                 return
         self.needs_keyframe = False
         self._waiting.append(picture)
+
+    def _lost_before(self, picture: Picture) -> bool:
+        """Whether one that it stands on has not arrived."""
+        hole = bool(picture.number and self._next_number) and picture.number != self._next_number
+        self._next_number = picture.number + 1 if picture.number else 0
+        return hole
 
     def holds_first(self) -> bool:
         """Whether the turn's first picture is here."""

@@ -62,10 +62,10 @@ class AacPacket:
 
 
 class AacEncoder:
-    """AAC-LC, mono, 48 kHz, for sound that begins at `start_samples` and has no gaps."""
+    """AAC-LC, mono, 48 kHz, for sound that begins at `start_samples` and has no gaps.
 
-    PRIMING_SAMPLES = AAC_FRAME_SAMPLES
-    """The first packet starts so much before the first sample."""
+    The first packet starts a frame before the first sample.
+    """
 
     def __init__(self, start_samples: int) -> None:
         self._codec = av.CodecContext.create("aac", "w")
@@ -97,20 +97,12 @@ class AacEncoder:
             self._waiting = self._waiting[AAC_FRAME_SAMPLES:]
         return packets
 
-    def finish(self) -> list[AacPacket]:
-        """The rest. The encoder cannot be used afterwards."""
-        packets = self._push(self._waiting) if len(self._waiting) else []
-        return packets + self._collect(None)
-
     def _push(self, samples: NDArray[np.float32]) -> list[AacPacket]:
         frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
         frame.sample_rate = RATE_HZ
         frame.pts = self._encoded
         frame.time_base = SOUND_TIME_BASE
         self._encoded += len(samples)
-        return self._collect(frame)
-
-    def _collect(self, frame: av.AudioFrame | None) -> list[AacPacket]:
         return [
             AacPacket(bytes(p), self._start + (p.pts or 0), p.duration or AAC_FRAME_SAMPLES)
             for p in self._codec.encode(frame)

@@ -17,10 +17,12 @@ from visavis.serving.errors import (
     UnknownNameError,
     VisavisError,
 )
+from visavis.serving.lease import CallLimit
 from visavis.v1 import face_pb2, tts_pb2
 
 CALL_TIMEOUT_S = 5.0
 CREATE_TIMEOUT_S = 60.0
+UPLOADS_AT_ONCE = 8
 
 _ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidInputError,
@@ -36,6 +38,8 @@ class Catalog:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self.uploads = CallLimit(UPLOADS_AT_ONCE, "uploads")
+        """Each holds its photo in memory."""
 
     async def voices(self, language: str = "") -> Sequence[tts_pb2.Voice]:
         """Raises StageLostError where no tts runs."""
@@ -52,13 +56,14 @@ class Catalog:
 
     async def portrait(self, name: str) -> bytes:
         """JPEG. Raises UnknownNameError."""
-        for avatar in await self.avatars():
-            if avatar.name == name:
-                return avatar.portrait_jpeg
-        raise UnknownNameError(f"avatar: there is no {name[:64]!r}")
+        request = face_pb2.GetAvatarPortraitRequest(name=name)
+        answer: face_pb2.AvatarPortrait = await self._call("face", "GetAvatarPortrait", request)
+        return answer.jpeg
 
     async def create_avatar(self, name: str, image: bytes) -> face_pb2.Avatar:
-        """Raises InvalidInputError with the reason why a picture will not do."""
+        """Raises InvalidInputError with the reason why a picture will not do; AlreadyExistsError,
+        AtCapacityError.
+        """
         request = face_pb2.CreateAvatarRequest(name=name, image=image)
         avatar: face_pb2.Avatar = await self._call(
             "face", "CreateAvatar", request, timeout_s=CREATE_TIMEOUT_S

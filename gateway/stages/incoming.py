@@ -76,6 +76,7 @@ def picture_of(chunk: VideoChunk) -> Picture | None:
         fps=chunk.fps,
         payload=chunk.payload,
         last=chunk.place.last,
+        number=chunk.number,
     )
 
 

@@ -191,7 +191,10 @@ class Page {
     on("answer", (detail) => this.captions.answer(detail));
     on("turn", (detail) => this.captions.turn(detail));
     on("latency", (detail) => this.latency.show(detail));
-    on("error", ({ message }) => this.toasts.error(message));
+    on("error", ({ code, message }) => {
+      this.toasts.error(message);
+      if (code === "recording_failed") this.recording.ended();
+    });
     on("warning", ({ message }) => this.toasts.show(message));
     on("notice", ({ key }) => this.toasts.show(text(key)));
     on("session", ({ id }) => (document.body.dataset.session = id));

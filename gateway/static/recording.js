@@ -56,6 +56,11 @@ export class RecordButton {
     this.elapsed.textContent = `${two(Math.floor(seconds / 60))}:${two(seconds % 60)}`;
   }
 
+  /** It has ended by itself: fetch what there is of it. */
+  ended() {
+    if (document.body.dataset.recording === "on") void this.#toggle();
+  }
+
   /** Also when the session it belonged to has gone. */
   reset() {
     clearInterval(this.#timer);

@@ -71,7 +71,9 @@ class Session:
         self.persona = persona
         self.microphone = Microphone()
         self.records = Records()
-        self.audience = Audience(self.id, settings, self.request_keyframe, self._codecs_changed)
+        self.audience = Audience(
+            self.id, settings, self.request_keyframe, self._codecs_changed, self._recording_failed
+        )
         self._clock = MonotonicClock()
         self._conversation = Conversation(
             system_message(persona, options.language),
@@ -404,6 +406,9 @@ class Session:
     def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
         self._playout.set_codecs(codecs)
         self._background.start(self.stages.set_codecs(sorted(codecs)))
+
+    def _recording_failed(self, message: str) -> None:
+        self._emit(ErrorEvent(code="recording_failed", message=message))
 
     def _emit(self, event: ServerEvent) -> None:
         self.records.observe(event)

@@ -42,6 +42,8 @@ from visavis.wire.subjects import Kind
 FPS = 25
 _ANIMATED_TURN = 1
 _UNBOUNDED_S = 1e9
+_MAKINGS_AT_ONCE = 4
+"""Uploads that are decoded side by side, each in a process of its own."""
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -110,6 +112,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self._leases = SlotTable(settings.slots)
         # Animate draws as fast as it can, so there are no more of it than slots, either.
         self._animations = CallLimit(settings.slots, "Animate calls")
+        self._makings = CallLimit(_MAKINGS_AT_ONCE, "new avatars")
 
     async def Animate(
         self, requests: AsyncIterator[face_pb2.AnimateRequest], context: _Context
@@ -173,10 +176,16 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         avatars = await self._studio.avatars()
         return face_pb2.ListAvatarsResponse(avatars=[_avatar(avatar) for avatar in avatars])
 
+    async def GetAvatarPortrait(
+        self, request: face_pb2.GetAvatarPortraitRequest, context: _Context
+    ) -> face_pb2.AvatarPortrait:
+        return face_pb2.AvatarPortrait(jpeg=await self._studio.portrait(request.name))
+
     async def CreateAvatar(
         self, request: face_pb2.CreateAvatarRequest, context: _Context
     ) -> face_pb2.Avatar:
-        return _avatar(await self._studio.create(request.name, request.image))
+        with self._makings.hold():
+            return _avatar(await self._studio.create(request.name, request.image))
 
     async def DeleteAvatar(
         self, request: face_pb2.DeleteAvatarRequest, context: _Context
@@ -317,5 +326,4 @@ def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
         height=avatar.size,
         builtin=avatar.builtin,
         licence=avatar.licence,
-        portrait_jpeg=avatar.portrait_jpeg,
     )

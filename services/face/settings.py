@@ -32,6 +32,12 @@ class FaceSettings(EngineSettings):
     avatar_dir: Path | None = Field(
         None, description="Where avatars made by users are kept; empty: the user's data folder"
     )
+    max_avatars: int = Field(
+        100, ge=1, le=10_000, description="Most avatars made by users that are kept"
+    )
+    decode_limit_s: float = Field(
+        10.0, ge=1, le=60, description="Longest work that decoding a photo may be, seconds"
+    )
     lanes: int = Field(
         2, ge=1, le=64, description="Threads that draw and encode; sessions are spread over them"
     )

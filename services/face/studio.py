@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.decoding import Decoder
 from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
@@ -47,9 +48,11 @@ class Studio:
         self._network: AudioToFace | None = None
         self._lanes = [EngineLane(f"face-{index}") for index in range(settings.lanes)]
         self._hearing_lane = EngineLane("face-network")
+        # Nobody who attaches waits for lists of avatars, or for the second that making one takes.
+        self._wardrobe_lane = EngineLane("face-wardrobe")
         self._gallery_lane = EngineLane("face-gallery")
-        # Making an avatar takes a second; nobody who attaches waits for it.
         self._maker_lane = EngineLane("face-maker")
+        self._decoder = Decoder(settings.decode_limit_s)
         self._busy: Counter[int] = Counter()
 
     @property
@@ -111,21 +114,32 @@ class Studio:
     async def avatars(self) -> Sequence[AvatarInfo]:
         return await self._gallery_lane.run(self._engine.avatars)
 
+    async def portrait(self, name: str) -> bytes:
+        """JPEG. Raises UnknownNameError."""
+        return await self._gallery_lane.run(self._engine.portrait, name)
+
     async def create(self, name: str, image: bytes) -> AvatarInfo:
-        """Raises InvalidInputError with the reason why a picture will not do."""
-        return await self._maker_lane.run(self._engine.create, name, image)
+        """Raises InvalidInputError with the reason why a picture will not do, AlreadyExistsError,
+        AtCapacityError. Cancelled, it keeps nothing.
+        """
+        await self._gallery_lane.run(self._engine.check_new, name)
+        picture = await self._decoder.decode(image, self._engine.reading)
+        keep = await self._maker_lane.run(self._engine.make, name, picture)
+        return await self._gallery_lane.run(keep)
 
     async def delete(self, name: str) -> None:
         await self._gallery_lane.run(self._engine.delete, name)
 
     async def close(self) -> None:
         await self._engine.close()
-        for lane in (*self._lanes, self._gallery_lane, self._maker_lane, self._hearing_lane):
+        for lane in (*self._lanes, self._hearing_lane):
+            lane.close()
+        for lane in (self._wardrobe_lane, self._gallery_lane, self._maker_lane):
             lane.close()
         self._lips.close()
 
     async def _painter(self, name: str) -> Painter:
-        return await self._gallery_lane.run(self._engine.painter, name)
+        return await self._wardrobe_lane.run(self._engine.painter, name)
 
     def _warm(self, draw: Draw, size: int) -> None:
         """The first picture compiles the rasteriser and opens the codecs' libraries."""

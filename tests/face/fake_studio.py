@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
 from services.face.draw.pose import FacePose
-from services.face.engines.base import AvatarInfo, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState
 from services.face.lips.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES, N_MELS
 from services.face.lips.phonemes import VISEMES
 from services.face.lips.sound_track import Ear
@@ -72,12 +73,15 @@ class FakeGallery:
     """An engine that draws next to nothing."""
 
     needs_voice = False
+    reading = Reading.COLOUR
     states: Sequence[NetworkState] = ()
 
     def __init__(self) -> None:
         self.names = {"built-in": True}
         self.go = threading.Event()
         self.go.set()
+        self.asked, self.listing = threading.Event(), threading.Event()
+        self.listing.set()
 
     def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:
         return None
@@ -89,6 +93,8 @@ class FakeGallery:
         pass
 
     def avatars(self) -> Sequence[AvatarInfo]:
+        self.asked.set()
+        assert self.listing.wait(10)
         return [self._info(name) for name in self.names]
 
     def painter(self, name: str) -> FakePainter:
@@ -96,13 +102,19 @@ class FakeGallery:
             raise UnknownNameError(f"avatar: there is no {name!r}; there are {list(self.names)}")
         return FakePainter(self.go)
 
-    def create(self, name: str, image: bytes) -> AvatarInfo:
-        if not image:
-            raise InvalidInputError("image: empty")
+    def portrait(self, name: str) -> bytes:
+        return b"jpeg"
+
+    def check_new(self, name: str) -> None:
         if name in self.names:
             raise AlreadyExistsError(f"name: {name} is taken")
-        self.names[name] = False
-        return self._info(name)
+
+    def make(self, name: str, picture: Pixels) -> Keep:
+        def keep() -> AvatarInfo:
+            self.names[name] = False
+            return self._info(name)
+
+        return keep
 
     def delete(self, name: str) -> None:
         if self.names.get(name):
@@ -110,7 +122,7 @@ class FakeGallery:
         del self.names[name]
 
     def _info(self, name: str) -> AvatarInfo:
-        return AvatarInfo(name, SIZE, self.names[name], "CC0", b"jpeg")
+        return AvatarInfo(name, SIZE, self.names[name], "CC0")
 
 
 class LoudnessNetwork(Engine):

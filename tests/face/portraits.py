@@ -58,3 +58,12 @@ def jpeg_lying_on_its_side(rgb: NDArray[np.uint8]) -> bytes:
     tag = struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0)
     exif = b"Exif\0\0MM\0*" + struct.pack(">IH", 8, 1) + tag + b"\0\0\0\0"
     return content[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + content[2:]
+
+
+def jpeg_of_scans(rgb: NDArray[np.uint8], scans: int) -> bytes:
+    """A progressive JPEG whose last scan comes again and again, so that there are so many."""
+    _, content = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])
+    whole = content.tobytes()
+    body, end = whole[:-2], whole[-2:]
+    there = body.count(b"\xff\xda")
+    return body + (scans - there) * body[body.rindex(b"\xff\xda") :] + end

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from services.face.avatar.avatar import load_avatar, save_avatar
+from services.face.avatar.avatar import load_avatar, read_portrait, save_avatar
 from services.face.avatar.portrait import PortraitStudio
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
-from tests.face.portraits import DEFAULT_FOLDER, default_avatar, encoded, portrait
-from visavis.serving.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+from tests.face.portraits import DEFAULT_FOLDER, default_avatar, portrait
+from tests.full_disk import limited_files
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    AtCapacityError,
+    InvalidInputError,
+    UnknownNameError,
+)
 
 
 def _no_studio() -> PortraitStudio:
@@ -47,8 +54,11 @@ def test_saved_avatar_draws_the_same(tmp_path: Path) -> None:
     assert np.abs(again - Renderer(default_avatar()).render(pose)).max() <= 1
 
 
-def test_portrait_goes_out_as_jpeg() -> None:
-    assert default_avatar().portrait_jpeg().startswith(b"\xff\xd8")
+def test_a_folder_without_a_thumbnail_gets_one(tmp_path: Path) -> None:
+    save_avatar(default_avatar(), tmp_path)
+    ready = (tmp_path / "portrait.jpg").read_bytes()
+    (tmp_path / "portrait.jpg").unlink()
+    assert read_portrait(tmp_path) == ready == (tmp_path / "portrait.jpg").read_bytes()
 
 
 def test_store_lists_and_loads_the_default(store: AvatarStore) -> None:
@@ -70,12 +80,7 @@ def test_builtin_stays(store: AvatarStore) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 65, "ä", "a\n"])
 def test_bad_names_are_refused(store: AvatarStore, name: str) -> None:
     with pytest.raises(InvalidInputError, match="no avatar name"):
-        store.create(name, b"")
-
-
-def test_taken_name_is_refused_before_the_picture_is_read(store: AvatarStore) -> None:
-    with pytest.raises(AlreadyExistsError, match="already an avatar 'default'"):
-        store.create(DEFAULT_AVATAR, b"")
+        store.check_new(name)
 
 
 @pytest.mark.parametrize("damage", ["avatar.toml", "mesh.npz", "portrait.png"])
@@ -97,22 +102,27 @@ def test_other_version_asks_to_make_it_again(tmp_path: Path) -> None:
 def test_avatar_is_made_worn_and_deleted(tmp_path: Path, bundle: Callable[[str], Path]) -> None:
     folder = bundle("face-landmarks")
     store = AvatarStore(tmp_path / "avatars", lambda: PortraitStudio(folder))
-    made = store.create("mine", encoded(portrait()))
-    assert store.names() == [DEFAULT_AVATAR, "mine"] and not store.is_builtin("mine")
+    made = store.make("mine", portrait())
+    assert store.names() == [DEFAULT_AVATAR] and not (tmp_path / "avatars").exists()
+    kept = store.keep(made)
+    assert store.names() == [DEFAULT_AVATAR, "mine"] and not kept.builtin
+    assert store.portrait("mine").startswith(b"\xff\xd8")
     assert [entry.name for entry in (tmp_path / "avatars").iterdir()] == ["mine"]
     worn = Renderer(store.load("mine"))
     assert worn.render(FacePose(jaw_open=0.4)).shape == (made.size, made.size, 3)
     with pytest.raises(AlreadyExistsError):
-        store.create("mine", encoded(portrait()))
+        store.keep(made)
     store.delete("mine")
     assert store.names() == [DEFAULT_AVATAR]
     with pytest.raises(UnknownNameError):
         store.load("mine")
 
 
-def test_refused_picture_leaves_nothing(tmp_path: Path, bundle: Callable[[str], Path]) -> None:
-    folder = bundle("face-landmarks")
-    store = AvatarStore(tmp_path / "avatars", lambda: PortraitStudio(folder))
-    with pytest.raises(InvalidInputError, match="not a picture"):
-        store.create("mine", b"no picture")
-    assert store.names() == [DEFAULT_AVATAR] and not (tmp_path / "avatars").exists()
+def test_a_folder_that_cannot_be_written_is_told_and_left_clean(tmp_path: Path) -> None:
+    store = AvatarStore(tmp_path, _no_studio)
+    with (
+        limited_files(100_000),
+        pytest.raises(AtCapacityError, match="not be kept: File too large"),
+    ):
+        store.keep(replace(default_avatar(), name="big"))
+    assert store.names() == [DEFAULT_AVATAR] and list(tmp_path.iterdir()) == []

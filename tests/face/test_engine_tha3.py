@@ -81,38 +81,40 @@ def test_closed_lips_are_closed_whatever_the_jaw_does() -> None:
 # Pictures
 
 
+def bgra(rgba: Any) -> Any:
+    """As a picture is decoded."""
+    return rgba[..., [2, 1, 0, 3]]
+
+
 def test_a_character_of_any_size_is_brought_to_the_one_that_is_needed() -> None:
-    small = read_character(png(character(300)))
+    small = read_character(bgra(character(300)))
     assert small.shape == (512, 512, 4)
     assert np.abs(small[:300].astype(int) - character()[:300]).mean() < 3
-    assert (read_character(png(character())) == character()).all()
+    assert (read_character(bgra(character())) == character()).all()
 
 
 def test_colours_that_nobody_sees_do_not_bleed_in() -> None:
     rgba = character()
     hidden = rgba[..., 3] == 0
     rgba[hidden, :3] = 200
-    image = Character("x", "", False, read_character(png(rgba))).image()
+    image = Character("x", "", False, read_character(bgra(rgba))).image()
     assert (image[:, hidden] == -1).all()
     assert image[3, ~hidden].min() == 1 and image[0, 128, 256] > 0.5
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("pixels", "said"),
     [
-        (b"%PDF-1.7", "not a picture"),
-        (png(character()[:400]), "512 x 400 pixels: it must be square"),
-        (png(character(200)), "200 x 200 pixels"),
-        (png(character()[..., :3]), "no transparency"),
-        (png(portrait()), "no transparency"),
-        (png(np.full((512, 512, 4), 255, np.uint8)), "nothing of the picture is transparent"),
-        (png(np.roll(character(), 256, axis=1)), "no head where it must be"),
-        (png(character())[:4000], "damaged|not a picture"),
+        (character()[:400], "512 x 400 pixels: it must be square"),
+        (character(200), "200 x 200 pixels"),
+        (character()[..., :3], "no transparency"),
+        (np.full((512, 512, 4), 255, np.uint8), "nothing of the picture is transparent"),
+        (np.roll(character(), 256, axis=1), "no head where it must be"),
     ],
 )
-def test_pictures_that_will_not_do_are_refused_with_the_reason(content: bytes, said: str) -> None:
+def test_pictures_that_will_not_do_are_refused_with_the_reason(pixels: Any, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
-        read_character(content)
+        read_character(pixels)
 
 
 # The engine
@@ -232,6 +234,9 @@ async def test_characters_are_made_listed_and_deleted(tmp_path: Path) -> None:
         made = await stub.CreateAvatar(drawing)
         assert (made.width, made.builtin, made.licence) == (512, False, "as uploaded")
         assert await names() == ["default", "me"]
+        for name in ("default", "me"):
+            asked = face_pb2.GetAvatarPortraitRequest(name=name)
+            assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.CreateAvatar(drawing)
         assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.face.fake_studio import FakeGallery
+from tests.face.portraits import png_of_declared_size
 from tests.face.serving import (
     H264,
     VOICE_SOURCE,
@@ -143,6 +144,7 @@ async def test_several_codecs_and_key_frames_on_request(bus: Bus) -> None:
         async with attached(stub, "codecs", codecs=[H264, VP8]) as call:
             seen = await frames(video, lambda c: c.place.pts == 3 and c.codec == VideoCodec.VP8)
             assert [c.codec for c in seen] == [VideoCodec.H264, VideoCodec.VP8] * 4
+            assert [c.number for c in seen] == [1, 1, 2, 2, 3, 3, 4, 4]
             await call.write(
                 face_pb2.FaceAttachRequest(keyframe=face_pb2.KeyframeRequest(codec=VP8))
             )
@@ -255,7 +257,8 @@ async def attach_and_read(stub: Stub, session: str) -> Any:
 
 async def test_avatars_are_listed_made_and_deleted() -> None:
     async with serving() as stub:
-        made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=b"x"))
+        image = png_of_declared_size(8, 8)
+        made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=image))
         assert (made.name, made.builtin, made.width) == ("me", False, 32)
         listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
         assert [a.name for a in listed.avatars] == ["built-in", "me"]
@@ -266,6 +269,18 @@ async def test_avatars_are_listed_made_and_deleted() -> None:
         await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="me"))
         error = await failing(stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="built-in")))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_nobody_who_attaches_waits_for_a_list_of_avatars(bus: Bus) -> None:
+    gallery = FakeGallery()
+    async with serving(bus, gallery) as stub:
+        gallery.listing.clear()
+        listing = asyncio.ensure_future(stub.ListAvatars(face_pb2.ListAvatarsRequest()))
+        await asyncio.to_thread(gallery.asked.wait, 5)
+        async with asyncio.timeout(5), attached(stub, "meanwhile"):
+            assert not listing.done()
+        gallery.listing.set()
+        assert len((await listing).avatars) == 1
 
 
 async def test_status_names_the_blendshapes() -> None:

@@ -10,11 +10,14 @@ from typing import Any
 import av
 import grpc
 import numpy as np
+import psutil
 import pytest
 
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
+from tests.face.portraits import DEFAULT_FOLDER, encoded, jpeg_of_scans, portrait
 from tests.face.test_animator import mel_chunks
+from tests.gateway.conftest import until
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
 
@@ -23,8 +26,8 @@ WORD = [("sil", 0.2), ("M", 0.1), ("AA1", 0.2), ("M", 0.1), ("sil", 0.2)]
 
 
 @contextlib.asynccontextmanager
-async def serving(avatar_dir: Path) -> AsyncIterator[Stub]:
-    settings: dict[str, Any] = {"avatar_dir": avatar_dir, "lanes": 1}
+async def serving(avatar_dir: Path, **wanted: Any) -> AsyncIterator[Stub]:
+    settings: dict[str, Any] = {"avatar_dir": avatar_dir, "lanes": 1, **wanted}
     service = FaceService(FaceSettings(**settings), None, "face-test")
     server = grpc.aio.server(interceptors=[ErrorInterceptor()])
     service.register(server)
@@ -66,7 +69,8 @@ async def test_the_default_avatar_ships_and_stays(tmp_path: Path) -> None:
     async with serving(tmp_path) as stub:
         listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
         assert listed[0].builtin and listed[0].licence
-        assert listed[0].portrait_jpeg.startswith(b"\xff\xd8")
+        asked = face_pb2.GetAvatarPortraitRequest(name=listed[0].name)
+        assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name=listed[0].name))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -83,3 +87,82 @@ async def test_a_file_that_is_no_picture_is_refused(
         listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "me" not in [avatar.name for avatar in listed]
+
+
+def fill(folder: Path, count: int) -> list[str]:
+    """So many avatars, as if they had been made. Their meshes are not readable."""
+    names = [f"guest-{i:02}" for i in range(count)]
+    for name in names:
+        made = folder / name
+        made.mkdir(parents=True)
+        for file in ("avatar.toml", "portrait.jpg"):
+            (made / file).write_bytes((DEFAULT_FOLDER / file).read_bytes())
+        (made / "mesh.npz").write_bytes(b"not looked at")
+    return names
+
+
+async def test_any_number_of_avatars_is_listed_from_their_records(tmp_path: Path) -> None:
+    names = fill(tmp_path, 40)
+    async with serving(tmp_path) as stub:
+        answer = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
+        asked = face_pb2.GetAvatarPortraitRequest(name=names[-1])
+        portrait_ = await stub.GetAvatarPortrait(asked)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.GetAvatarPortrait(face_pb2.GetAvatarPortraitRequest(name="nobody"))
+    assert [a.name for a in answer.avatars] == ["default", *names]
+    assert {(a.width, a.builtin) for a in answer.avatars[1:]} == {(512, False)}
+    assert answer.ByteSize() < 10_000
+    assert portrait_.jpeg == (DEFAULT_FOLDER / "portrait.jpg").read_bytes()
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_there_is_a_most_of_avatars(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    async with serving(tmp_path, max_avatars=2) as stub:
+        error = await refused(stub, encoded(portrait()))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "2 are allowed: delete one first, or raise the face's max_avatars" in said(error)
+
+
+async def test_a_picture_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    wide = np.full((6000, 6000, 3), 120, np.uint8)
+    async with serving(tmp_path, decode_limit_s=1) as stub:
+        error = await refused(stub, jpeg_of_scans(wide, 64))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "more than 1 s" in said(error)
+
+
+async def test_a_slow_upload_holds_up_nobody_and_ends_with_its_client(
+    tmp_path: Path, bundle: Callable[[str], Path]
+) -> None:
+    bundle("face-landmarks")
+    good = encoded(portrait())
+    async with serving(tmp_path) as stub:
+        slow = stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="slow", image=good))
+        decoder = await until(decoders)
+        decoder.suspend()
+        made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="good", image=good))
+        assert made.name == "good" and not slow.done()
+        slow.cancel()
+        await until(lambda: not decoder.is_running())
+        listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
+    assert [a.name for a in listed] == ["default", "good"]
+
+
+def decoders() -> psutil.Process | None:
+    """A process that decodes an upload."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "services.face.avatar.decode_process" in child.cmdline():
+                return child
+    return None
+
+
+async def refused(stub: Stub, image: bytes) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=image))
+    return caught.value
+
+
+def said(error: grpc.aio.AioRpcError) -> str:
+    return str(error.details())

@@ -83,6 +83,8 @@ class Script:
     """Port by which others reach the one that a replica listens on."""
     silent: set[str] = field(default_factory=set)
     """Services that do no work."""
+    lost_pictures: int = 0
+    """So many of the next pictures never arrive."""
     first_keyframe: bool = True
     """The first picture of a turn is a key frame."""
 
@@ -325,6 +327,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
 
     def register(self, server: grpc.aio.Server) -> None:
         self.created = []
+        self.creating = 0
         self._keyframe: dict[str, bool] = {}
         self._codecs: dict[str, list[VideoCodec]] = {}
         face_pb2_grpc.add_FaceAnimationServicer_to_server(self, server)
@@ -351,9 +354,14 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
                 place = Place(session, number, seq, index, last)
                 seq += 1
                 size = encoder.size
+                if self.script.lost_pictures:
+                    self.script.lost_pictures -= 1
+                    continue
                 await self.bus.publish(
                     Kind.VIDEO,
-                    VideoChunk(place, number == 0, codec, key, size, size, FPS, payload),
+                    VideoChunk(
+                        place, number == 0, codec, key, size, size, FPS, payload, encoder.made
+                    ),
                 )
 
         async with self.bus.subscribe(session, Kind.VOICE) as voices:
@@ -381,11 +389,20 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
 
     async def ListAvatars(self, _request: Any, _context: Any) -> Any:
         names = ["eve", *self.created]
-        return face_pb2.ListAvatarsResponse(
-            avatars=[face_pb2.Avatar(name=n, portrait_jpeg=b"\xff\xd8jpeg") for n in names]
-        )
+        return face_pb2.ListAvatarsResponse(avatars=[face_pb2.Avatar(name=n) for n in names])
+
+    async def GetAvatarPortrait(self, request: Any, context: Any) -> Any:
+        if request.name not in ("eve", *self.created):
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} is not known")
+        return face_pb2.AvatarPortrait(jpeg=b"\xff\xd8jpeg")
 
     async def CreateAvatar(self, request: Any, context: Any) -> Any:
+        if request.image.startswith(b"slow"):
+            self.creating += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.creating -= 1
         if request.image.startswith(b"bad"):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "image: there is no face in it")
         if request.name in ("eve", *self.created):

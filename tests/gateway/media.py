@@ -37,18 +37,19 @@ class PictureEncoder:
         context.gop_size = 1000
         context.thread_count = 1
         context.options = options
-        self._count = 0
+        self.made = 0
+        """Pictures so far: the number of the last one in its stream."""
 
     def encode(self, brightness: int = 128, *, keyframe: bool = False) -> tuple[bytes, bool]:
         """One picture: its bytes, and whether it is a key frame."""
         plane = np.full((self.size * 3 // 2, self.size), 128, np.uint8)
         plane[: self.size] = brightness
         frame = av.VideoFrame.from_ndarray(plane, format="yuv420p")
-        frame.pts = self._count
+        frame.pts = self.made
         frame.time_base = Fraction(1, self.fps)
         if keyframe:
             frame.pict_type = av.video.frame.PictureType.I
-        self._count += 1
+        self.made += 1
         (packet,) = self._context.encode(frame)
         return bytes(packet), packet.is_keyframe
 
@@ -64,7 +65,17 @@ class PictureEncoder:
         """A picture of `turn`, or an idle one of turn 0."""
         payload, key = self.encode(brightness, keyframe=keyframe)
         return Picture(
-            turn, index, turn == 0, self.codec, key, self.size, self.size, self.fps, payload, last
+            turn,
+            index,
+            turn == 0,
+            self.codec,
+            key,
+            self.size,
+            self.size,
+            self.fps,
+            payload,
+            last,
+            self.made,
         )
 
 

@@ -9,8 +9,9 @@ import grpc
 import httpx
 import pytest
 
+from tests.full_disk import limited_files
 from tests.gateway.conftest import RunningGateway, until
-from tests.gateway.doubles import Doubles
+from tests.gateway.doubles import Doubles, FaceDouble
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -269,6 +270,24 @@ async def test_a_bad_upload_is_explained(
     words: str,
 ) -> None:
     assert words in problem(await http.post("/v1/avatars", **form), status)
+
+
+async def test_a_client_that_leaves_ends_the_making_of_its_avatar(
+    http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    face = doubles.running["face"]
+    assert isinstance(face, FaceDouble)
+    form: dict[str, Any] = {"data": {"name": "slow"}, "files": {"photo": ("x", b"slow")}}
+    leaving = asyncio.create_task(http.post("/v1/avatars", **form))
+    await until(lambda: face.creating)
+    leaving.cancel()
+    await until(lambda: not face.creating)
+
+
+async def test_a_photo_needs_no_room_on_the_disk(http: httpx.AsyncClient) -> None:
+    form: dict[str, Any] = {"data": {"name": "me"}, "files": {"photo": ("x", bytes(1_080_000))}}
+    with limited_files(0):
+        assert "larger than 1 MB" in problem(await http.post("/v1/avatars", **form), 413)
 
 
 # ------------------------------------------------------------ operation

@@ -11,8 +11,10 @@ import httpx
 import psutil
 import pytest
 
+from tests.full_disk import limited_files
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
+from tests.gateway.media import film
 from tests.gateway.test_api import problem
 from tests.gateway.test_turns import collect
 from visavis.tools.client import GatewayClient
@@ -114,6 +116,39 @@ async def test_a_service_killed_in_mid_answer(
         await session.say("And now?")
         events = await collect(session, "finished", "failed")
         assert events[-1]["event"] == "finished", events[-3:]
+
+
+async def test_a_picture_lost_on_the_bus_is_made_good_at_once(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        await client.call("POST", f"/v1/sessions/{session.id}/recording", json={"scope": "session"})
+        await until(lambda: doubles.seen.of("face", "keyframe"))
+        before = len(doubles.seen.of("face", "keyframe"))
+        doubles.script.lost_pictures = 1
+        await until(lambda: len(doubles.seen.of("face", "keyframe")) > before)
+
+
+async def test_a_full_disk_ends_a_recording_with_what_can_be_played(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.voice_s = 5.0
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}/recording"
+        with limited_files(24_000):
+            await client.call("POST", path, json={"scope": "session"})
+            await session.say("Hello?")
+            async with asyncio.timeout(10):
+                async for event in session.events():
+                    if event["type"] == "error":
+                        break
+        assert event["code"] == "recording_failed" and "File too large" in event["message"]
+        told = (await client.call("GET", path)).json()
+        assert (told["state"], told["error"]) == ("done", event["message"])
+        assert f"first {told['duration_s']:.1f} s are kept" in told["error"]
+        with film(await session.recording()) as container:
+            shown = [frame.pts for frame in container.decode(video=0)]
+        assert shown[-1] / 90_000 == pytest.approx(told["duration_s"], abs=0.1)
 
 
 async def test_the_bus_restarts_in_mid_answer(

@@ -11,6 +11,7 @@ import pytest
 from gateway.playout.pacing import TICK_SAMPLES
 from gateway.playout.playout import Playout
 from gateway.playout.sinks.recording import Phase, Recording, Scope
+from tests.full_disk import limited_files
 from tests.gateway.media import PictureEncoder, film, tone
 from visavis.wire.media import VideoCodec
 
@@ -113,6 +114,23 @@ def test_a_session_is_recorded_until_it_is_stopped(tmp_path: Path) -> None:
     assert sound == pytest.approx(31 / 25, abs=0.08)
 
 
+def test_a_picture_that_is_lost_leaves_the_last_good_one_up_to_a_key_frame(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION)
+    bright = [60, 80, 100, 120, 140, 160, 180, 200]
+    for number, brightness in enumerate(bright):
+        picture = stage.encoder.picture(brightness=brightness, keyframe=number in (0, 6))
+        if number != 3:
+            stage.playout.push_picture(picture)
+        asked = stage.playout.needs_keyframe()
+        assert asked == ([VideoCodec.H264] if number in (4, 5) else [])
+        stage.run(2)
+    stage.recording.finish(stage.playout.now_samples)
+    _, seen, sound = stage.read()
+    # In the full range of a grey picture.
+    assert seen == pytest.approx([(b - 16) * 255 / 219 for b in (60, 80, 100, 180, 200)], abs=3)
+    assert sound == pytest.approx(8 / 25, abs=0.05)
+
+
 def test_sound_and_picture_stay_in_step(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Scope.SESSION)
     stage.idle(7)
@@ -153,10 +171,31 @@ def test_what_waits_for_a_turn_is_bounded(tmp_path: Path) -> None:
 def test_an_abandoned_recording_is_deleted(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Scope.SESSION)
     stage.idle(5)
-    stage.recording.abandon("no space left on device")
-    assert stage.recording.phase is Phase.DONE and stage.recording.error
+    stage.recording.abandon()
+    assert stage.recording.phase is Phase.DONE
     assert list(tmp_path.iterdir()) == []
     stage.run(3)
+
+
+def test_a_full_disk_leaves_what_can_be_played(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Scope.SESSION)
+    failed: list[OSError] = []
+    with limited_files(12_000):
+        for number in range(250):
+            stage.playout.push_picture(stage.encoder.picture(brightness=40 + number % 150))
+            try:
+                stage.run(2)
+            except OSError as error:
+                failed.append(error)
+                stage.recording.fail(error)
+    assert len(failed) == 1, "nothing is written after it"
+    recording = stage.recording
+    times, _, sound = stage.read()
+    assert recording.duration_s > 1 and recording.path.stat().st_size <= 12_000
+    assert sound == pytest.approx(recording.duration_s, abs=0.05)
+    assert times[-1] == pytest.approx(recording.duration_s, abs=0.1)
+    assert f"its first {recording.duration_s:.1f} s are kept" in recording.error
+    assert list(tmp_path.iterdir()) == [recording.path]
 
 
 def test_a_larger_face_in_mid_recording_still_decodes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import av
 import numpy as np
 import pytest
 
+from tests.full_disk import limited_files
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.clips import read_mono
 from visavis.tools.mp4 import Mp4Writer
@@ -67,8 +68,29 @@ def test_error_leaves_no_file(tmp_path: Path, pictures: list[bytes]) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("room_bytes", [50, 12_000, 18_000, 23_500])
+def test_a_full_disk_leaves_what_is_whole(
+    tmp_path: Path, pictures: list[bytes], room_bytes: int
+) -> None:
+    path = tmp_path / "a.mp4"
+    video = Mp4Writer(path, fps=FPS, width=64, height=64, sample_rate_hz=RATE_HZ)
+    rng = np.random.default_rng(1)
+    with limited_files(room_bytes), pytest.raises(OSError, match="too large"):
+        for i in range(40):
+            video.add_picture(pictures[i % 10], keyframe=i % 10 == 0)
+            video.add_sound(rng.integers(-9_000, 9_000, RATE_HZ // FPS).astype(np.int16))
+        video.close()
+    kept_s = video.keep_playable()
+    assert list(tmp_path.iterdir()) == ([path] if kept_s else [])
+    if kept_s:
+        with av.open(str(path)) as file:
+            shown = [frame.pts for frame in file.decode(video=0)]
+        assert len(shown) / FPS == pytest.approx(kept_s, abs=0.1)
+    assert (kept_s > 0.4) == (room_bytes > 10_000)
+
+
 def test_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="cannot be written"):
+    with pytest.raises(FileNotFoundError):
         Mp4Writer(tmp_path / "no" / "a.mp4", fps=FPS, width=64, height=64, sample_rate_hz=RATE_HZ)
 
 

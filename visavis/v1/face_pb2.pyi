@@ -90,20 +90,30 @@ class ListAvatarsResponse(_message.Message):
     def __init__(self, avatars: _Optional[_Iterable[_Union[Avatar, _Mapping]]] = ...) -> None: ...
 
 class Avatar(_message.Message):
-    __slots__ = ("name", "width", "height", "builtin", "licence", "portrait_jpeg")
+    __slots__ = ("name", "width", "height", "builtin", "licence")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
     BUILTIN_FIELD_NUMBER: _ClassVar[int]
     LICENCE_FIELD_NUMBER: _ClassVar[int]
-    PORTRAIT_JPEG_FIELD_NUMBER: _ClassVar[int]
     name: str
     width: int
     height: int
     builtin: bool
     licence: str
-    portrait_jpeg: bytes
-    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., portrait_jpeg: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ...) -> None: ...
+
+class GetAvatarPortraitRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class AvatarPortrait(_message.Message):
+    __slots__ = ("jpeg",)
+    JPEG_FIELD_NUMBER: _ClassVar[int]
+    jpeg: bytes
+    def __init__(self, jpeg: _Optional[bytes] = ...) -> None: ...
 
 class CreateAvatarRequest(_message.Message):
     __slots__ = ("name", "image")

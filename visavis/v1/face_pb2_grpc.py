@@ -50,6 +50,11 @@ class FaceAnimationStub:
                 request_serializer=visavis_dot_v1_dot_face__pb2.ListAvatarsRequest.SerializeToString,
                 response_deserializer=visavis_dot_v1_dot_face__pb2.ListAvatarsResponse.FromString,
                 _registered_method=True)
+        self.GetAvatarPortrait = channel.unary_unary(
+                '/visavis.v1.FaceAnimation/GetAvatarPortrait',
+                request_serializer=visavis_dot_v1_dot_face__pb2.GetAvatarPortraitRequest.SerializeToString,
+                response_deserializer=visavis_dot_v1_dot_face__pb2.AvatarPortrait.FromString,
+                _registered_method=True)
         self.CreateAvatar = channel.unary_unary(
                 '/visavis.v1.FaceAnimation/CreateAvatar',
                 request_serializer=visavis_dot_v1_dot_face__pb2.CreateAvatarRequest.SerializeToString,
@@ -88,6 +93,13 @@ class FaceAnimationServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListAvatars(self, request, context):
+        """Small records; a portrait is asked for by its name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAvatarPortrait(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -96,6 +108,8 @@ class FaceAnimationServicer:
     def CreateAvatar(self, request, context):
         """Makes an avatar from a portrait. INVALID_ARGUMENT tells why a picture
         will not do: no face, several faces, face too small, not an image.
+        RESOURCE_EXHAUSTED: as many as are allowed are there, or being made.
+        Cancelled, it stops at once and keeps nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,6 +144,11 @@ def add_FaceAnimationServicer_to_server(servicer, server):
                     servicer.ListAvatars,
                     request_deserializer=visavis_dot_v1_dot_face__pb2.ListAvatarsRequest.FromString,
                     response_serializer=visavis_dot_v1_dot_face__pb2.ListAvatarsResponse.SerializeToString,
+            ),
+            'GetAvatarPortrait': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAvatarPortrait,
+                    request_deserializer=visavis_dot_v1_dot_face__pb2.GetAvatarPortraitRequest.FromString,
+                    response_serializer=visavis_dot_v1_dot_face__pb2.AvatarPortrait.SerializeToString,
             ),
             'CreateAvatar': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAvatar,
@@ -228,6 +247,33 @@ class FaceAnimation:
             '/visavis.v1.FaceAnimation/ListAvatars',
             visavis_dot_v1_dot_face__pb2.ListAvatarsRequest.SerializeToString,
             visavis_dot_v1_dot_face__pb2.ListAvatarsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAvatarPortrait(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/visavis.v1.FaceAnimation/GetAvatarPortrait',
+            visavis_dot_v1_dot_face__pb2.GetAvatarPortraitRequest.SerializeToString,
+            visavis_dot_v1_dot_face__pb2.AvatarPortrait.FromString,
             options,
             channel_credentials,
             insecure,

@@ -165,7 +165,7 @@ class MelChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., hop_samples: _Optional[int] = ..., n_mels: _Optional[int] = ..., mel_f16le: _Optional[bytes] = ..., phonemes: _Optional[_Iterable[_Union[PhonemeSpan, _Mapping]]] = ..., style: _Optional[str] = ...) -> None: ...
 
 class VideoChunk(_message.Message):
-    __slots__ = ("header", "live", "codec", "keyframe", "width", "height", "fps", "data")
+    __slots__ = ("header", "live", "codec", "keyframe", "width", "height", "fps", "data", "number")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
@@ -174,6 +174,7 @@ class VideoChunk(_message.Message):
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
     FPS_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     live: bool
     codec: VideoCodec
@@ -182,7 +183,8 @@ class VideoChunk(_message.Message):
     height: int
     fps: int
     data: bytes
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., codec: _Optional[_Union[VideoCodec, str]] = ..., keyframe: _Optional[bool] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    number: int
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., codec: _Optional[_Union[VideoCodec, str]] = ..., keyframe: _Optional[bool] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., data: _Optional[bytes] = ..., number: _Optional[int] = ...) -> None: ...
 
 class BlendshapeChunk(_message.Message):
     __slots__ = ("header", "live", "fps", "weights", "head_rotation")

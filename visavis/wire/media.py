@@ -332,6 +332,8 @@ class VideoChunk:
     height: int
     fps: int
     payload: bytes
+    number: int = 0
+    """Of the codec's encoded stream, from 1: a hole breaks it up to the next key frame."""
 
     def to_message(self) -> pb.VideoChunk:
         return pb.VideoChunk(
@@ -343,12 +345,14 @@ class VideoChunk:
             height=self.height,
             fps=self.fps,
             data=self.payload,
+            number=self.number,
         )
 
     @classmethod
     def of(cls, m: pb.VideoChunk) -> Self:
-        codec = _enum(VideoCodec, m.codec, "codec")
-        return cls(Place.of(m.header), m.live, codec, m.keyframe, m.width, m.height, m.fps, m.data)
+        codec, place = _enum(VideoCodec, m.codec, "codec"), Place.of(m.header)
+        size = (m.width, m.height)
+        return cls(place, m.live, codec, m.keyframe, *size, m.fps, m.data, m.number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,13 @@ def ftyp() -> bytes:
     return box("ftyp", b"iso6", struct.pack(">I", 1), b"iso6", b"isom", b"mp41", b"dash")
 
 
-def mvhd(duration_ms: int) -> bytes:
-    """Movie header; time scale 1000."""
+def mvhd() -> bytes:
+    """Movie header; time scale 1000, and no length: it is live."""
     return full_box(
         "mvhd",
         0,
         0,
-        struct.pack(">IIII", 0, 0, 1000, duration_ms),
+        struct.pack(">IIII", 0, 0, 1000, 0),
         struct.pack(">IHHII", 0x10000, 0x0100, 0, 0, 0),
         _MATRIX,
         bytes(24),
@@ -48,22 +48,16 @@ def mvhd(duration_ms: int) -> bytes:
     )
 
 
-def tkhd(track_id: int, duration_ms: int, *, volume: int, width: int, height: int) -> bytes:
+def tkhd(track_id: int, *, volume: int, width: int, height: int) -> bytes:
     return full_box(
         "tkhd",
         0,
         0x3,
-        struct.pack(">IIIII", 0, 0, track_id, 0, duration_ms),
+        struct.pack(">IIIII", 0, 0, track_id, 0, 0),
         struct.pack(">IIHHHH", 0, 0, 0, 0, volume, 0),
         _MATRIX,
         struct.pack(">II", width << 16, height << 16),
     )
-
-
-def edts(duration_ms: int, media_time: int) -> bytes:
-    """Edit list of one entry: presentation starts at `media_time` of the track."""
-    entry = struct.pack(">IIiHH", 1, duration_ms, media_time, 1, 0)
-    return box("edts", full_box("elst", 0, 0, entry))
 
 
 def mdhd(time_scale: int) -> bytes:
@@ -204,7 +198,7 @@ def length_prefixed(units: list[bytes], known: ParameterSets | None) -> bytes:
 
 
 # ------------------------------------------------------------ fmp4
-# Fragmented mp4 of H.264 and AAC: one muxer for live viewers and for recordings.
+# Fragmented mp4 of H.264 and AAC for live viewers.
 #
 # Pictures are passed through as the face encoded them. A picture's fragment is complete
 # when the next one tells how long it was shown.
@@ -223,23 +217,11 @@ class Fragment:
     time_s: float
 
 
-def init_segment(
-    sets: ParameterSets,
-    width: int,
-    height: int,
-    sound_config: bytes,
-    *,
-    priming_samples: int = 0,
-    duration_ms: int = 0,
-) -> bytes:
-    """ftyp and moov.
-
-    priming_samples: what a player skips at the beginning of the sound (edit list).
-    duration_ms: of the whole file; 0 where it is live.
-    """
+def init_segment(sets: ParameterSets, width: int, height: int, sound_config: bytes) -> bytes:
+    """ftyp and moov."""
     video = box(
         "trak",
-        tkhd(VIDEO_TRACK, duration_ms, volume=0, width=width, height=height),
+        tkhd(VIDEO_TRACK, volume=0, width=width, height=height),
         box(
             "mdia",
             mdhd(VIDEO_HZ),
@@ -252,11 +234,9 @@ def init_segment(
             ),
         ),
     )
-    edit = edts(duration_ms, priming_samples) if priming_samples else b""
     sound = box(
         "trak",
-        tkhd(SOUND_TRACK, duration_ms, volume=0x0100, width=0, height=0),
-        edit,
+        tkhd(SOUND_TRACK, volume=0x0100, width=0, height=0),
         box(
             "mdia",
             mdhd(RATE_HZ),
@@ -270,24 +250,19 @@ def init_segment(
         ),
     )
     extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
-    return ftyp() + box("moov", mvhd(duration_ms), video, sound, extends)
+    return ftyp() + box("moov", mvhd(), video, sound, extends)
 
 
 class Muxer:
     """Turns released pictures and sound packets into fragments.
 
-    Times of both have the same origin: `origin_samples` of session media time is zero.
-    A file (live=False) has one header: parameter sets that change later stay in the
-    pictures.
+    Times of both are session media time.
     """
 
-    def __init__(self, origin_samples: int = 0, *, live: bool = True) -> None:
+    def __init__(self) -> None:
         self.sets: ParameterSets | None = None
         self.width = 0
         self.height = 0
-        self._live = live
-        self._origin_samples = origin_samples
-        self._origin_video = origin_samples * VIDEO_HZ // RATE_HZ
         self._sequence = 0
         self._pending: tuple[int, bytes, bool] | None = None
         self.parameters_changed = False
@@ -295,30 +270,23 @@ class Muxer:
     def picture(self, released: ReleasedPicture) -> Fragment | None:
         """The fragment of the picture before this one, if there was one.
 
-        parameters_changed is True if live viewers need a new init segment from
-        this picture on.
+        parameters_changed is True if viewers need a new init segment from this picture on.
         """
         picture = released.picture
         units = split_units(picture.payload)
         self.parameters_changed = False
         if picture.keyframe:
             found = parameter_sets(units)
-            changed = found != self.sets and (self._live or self.sets is None)
-            if found is not None and changed:
+            if found is not None and found != self.sets:
                 self.parameters_changed = True
                 self.sets, self.width, self.height = found, picture.width, picture.height
-        time = max(0, released.time - self._origin_video)
-        done = self._flush(time)
-        self._pending = (time, length_prefixed(units, self.sets), picture.keyframe)
+        done = self._flush(released.time)
+        self._pending = (released.time, length_prefixed(units, self.sets), picture.keyframe)
         return done
 
-    def finish(self, end_samples: int) -> Fragment | None:
-        """The last picture, shown until `end_samples` of session media time."""
-        return self._flush((end_samples - self._origin_samples) * VIDEO_HZ // RATE_HZ)
-
     def sound(self, packet: AacPacket) -> Fragment:
-        """Fragment of one packet; packet.time_samples in session media time."""
-        time = packet.time_samples - self._origin_samples
+        """Fragment of one packet."""
+        time = packet.time_samples
         sample = Sample(packet.payload, packet.duration_samples)
         payload = fragment_box(self._next(), SOUND_TRACK, time, [sample])
         return Fragment(payload, True, True, time / RATE_HZ)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO
 
+import av
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.playout.pacing import RATE_HZ, to_samples
+from gateway.playout.pacing import RATE_HZ, to_samples, to_video_clock
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import PlayoutEvent, Tick
-from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment
-from gateway.playout.sound import AacEncoder
+from visavis.tools.mp4 import Mp4Writer
 from visavis.wire.media import VideoCodec
 
 # Sound and pictures kept while waiting for the turn; key frames come more often.
@@ -51,7 +51,8 @@ class _Sound:
 class Recording:
     """One recording of a session, into the file at `path`.
 
-    Feed every tick; `finish` ends it. The file is complete when phase is DONE.
+    Feed every tick; `finish` ends it. The file is complete when phase is DONE. What writes raises
+    OSError where the disk is full; then `fail`.
     """
 
     def __init__(self, path: Path, scope: Scope, *, limit_s: float = DEFAULT_LIMIT_S) -> None:
@@ -60,15 +61,14 @@ class Recording:
         self.phase = Phase.ARMED
         self.turn: int | None = None
         self.duration_s = 0.0
+        self.empty = True
+        """Nothing was recorded: there is no file."""
         self.error = ""
-        """Why it could not be written."""
+        """Why it ended early, and what is kept."""
         self._limit_samples = round(limit_s * RATE_HZ)
-        self._file: BinaryIO | None = None
-        self._muxer: Muxer | None = None
-        self._aac: AacEncoder | None = None
+        self._film: Mp4Writer | None = None
         self._start_samples = 0
-        self._sound_samples = 0
-        self._picture_end = 0
+        self._start_video = 0
         self._preroll_pictures: deque[ReleasedPicture] = deque()
         self._preroll_sound: deque[_Sound] = deque()
 
@@ -86,7 +86,7 @@ class Recording:
                     self.finish(tick.start_samples)
                     return
         self._take(tick)
-        if self.phase is Phase.RECORDING and self._sound_samples >= self._limit_samples:
+        if self._film is not None and self._film.samples >= self._limit_samples:
             self.finish(tick.start_samples + len(tick.pcm))
 
     def turn_cut(self, turn: int, now_samples: int) -> None:
@@ -96,26 +96,32 @@ class Recording:
 
     def finish(self, now_samples: int) -> None:
         """End the recording at `now_samples`, or with its last picture if that is later."""
-        if self.phase is Phase.RECORDING:
-            self._complete(max(now_samples, self._picture_end))
+        if self._film is not None:
+            self.duration_s = self._film.close(to_video_clock(now_samples - self._start_samples))
+            self._film = None
         self.phase = Phase.DONE
-        self._preroll_pictures.clear()
-        self._preroll_sound.clear()
+        self._forget_preroll()
 
-    def abandon(self, error: str = "") -> None:
+    def fail(self, error: OSError) -> None:
+        """The disk is full, or gone: the recording ends here, with what of it can be played."""
+        reason = error.strerror or str(error)
+        self.phase = Phase.DONE
+        self._forget_preroll()
+        film, self._film = self._film, None
+        with contextlib.suppress(OSError, av.FFmpegError):
+            self.duration_s = film.keep_playable() if film is not None else 0.0
+        self.empty = not self.duration_s
+        kept = "nothing is kept" if self.empty else f"its first {self.duration_s:.1f} s are kept"
+        self.error = f"the recording has ended, for it could not be written ({reason}); {kept}"
+
+    def abandon(self) -> None:
         """Stop and delete what was recorded."""
-        self.phase, self.error = Phase.DONE, error
-        self._aac = None  # it holds threads
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # what is buffered may not fit either
-                self._file.close()
-            self._file = None
+        self.phase = Phase.DONE
+        self._forget_preroll()
+        if self._film is not None:
+            self._film.abandon()
+            self._film = None
         self.path.unlink(missing_ok=True)
-
-    @property
-    def empty(self) -> bool:
-        """Nothing was recorded: there is no file."""
-        return self._muxer is None
 
     # ------------------------------------------------------------ inside
 
@@ -158,67 +164,39 @@ class Recording:
             self._preroll_sound.popleft()
 
     def _begin(self) -> None:
-        self._start_samples = to_samples(self._preroll_pictures[0].time)
-        self._muxer = Muxer(self._start_samples, live=False)
-        # Shifted by the encoder's delay, which the edit list takes out again.
-        self._aac = AacEncoder(self._start_samples + AacEncoder.PRIMING_SAMPLES)
-        self._file = self.path.open("wb")
+        first = self._preroll_pictures[0]
+        self._start_samples = to_samples(first.time)
+        self._start_video = first.time
+        self.empty = False
+        self._film = Mp4Writer(
+            self.path,
+            fps=first.picture.fps,
+            width=first.picture.width,
+            height=first.picture.height,
+            sample_rate_hz=RATE_HZ,
+        )
         self.phase = Phase.RECORDING
-        first = True
-        while self._preroll_pictures:
-            released = self._preroll_pictures.popleft()
-            self._write_pictures([released], header=first)
-            first = False
-        while self._preroll_sound:
-            sound = self._preroll_sound.popleft()
+        self._write_pictures(self._preroll_pictures)
+        for sound in self._preroll_sound:
             self._write_sound(sound.start_samples, sound.pcm)
+        self._forget_preroll()
 
-    def _write_pictures(self, pictures: list[ReleasedPicture], *, header: bool = False) -> None:
-        assert self._muxer is not None and self._file is not None
+    def _forget_preroll(self) -> None:
+        self._preroll_pictures.clear()
+        self._preroll_sound.clear()
+
+    def _write_pictures(self, pictures: Iterable[ReleasedPicture]) -> None:
+        assert self._film is not None
         for released in pictures:
-            fragment = self._muxer.picture(released)
-            if header:
-                self._file.write(self._header(0))
-            self._write(fragment)
-            end = to_samples(released.time) + released.picture.duration_samples
-            self._picture_end = max(self._picture_end, end)
+            picture = released.picture
+            at = released.time - self._start_video
+            self._film.add_picture(picture.payload, keyframe=picture.keyframe, at=at)
 
     def _write_sound(self, start_samples: int, pcm: NDArray[np.int16]) -> None:
-        assert self._muxer is not None and self._aac is not None
-        skip = self._start_samples + self._sound_samples - start_samples
+        assert self._film is not None
+        skip = self._start_samples + self._film.samples - start_samples
         if skip > 0:
             pcm = pcm[skip:]
         elif skip < 0:
             pcm = np.concatenate([np.zeros(-skip, np.int16), pcm])
-        self._sound_samples += len(pcm)
-        for packet in self._aac.encode(pcm):
-            self._write(self._muxer.sound(packet))
-
-    def _write(self, fragment: Fragment | None) -> None:
-        assert self._file is not None
-        if fragment is not None:
-            self._file.write(fragment.payload)
-
-    def _complete(self, end_samples: int) -> None:
-        assert self._muxer is not None and self._aac is not None and self._file is not None
-        self._write_sound(end_samples, np.zeros(0, np.int16))
-        self._write(self._muxer.finish(end_samples))
-        for packet in self._aac.finish():
-            self._write(self._muxer.sound(packet))
-        self.duration_s = (end_samples - self._start_samples) / RATE_HZ
-        self._file.seek(0)
-        self._file.write(self._header(round(self.duration_s * 1000)))
-        self._file.close()
-        self._file = self._aac = None
-
-    def _header(self, duration_ms: int) -> bytes:
-        muxer, aac = self._muxer, self._aac
-        assert muxer is not None and aac is not None and muxer.sets is not None
-        return init_segment(
-            muxer.sets,
-            muxer.width,
-            muxer.height,
-            aac.config,
-            priming_samples=AacEncoder.PRIMING_SAMPLES,
-            duration_ms=duration_ms,
-        )
+        self._film.add_sound(pcm)

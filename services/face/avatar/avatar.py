@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,18 +18,32 @@ from services.face.avatar import topology
 from services.face.avatar.matte import fill_hidden
 from services.face.avatar.mesh import FaceMesh, HeadFrame, Lining
 from visavis.serving.errors import InvalidInputError
+from visavis.whole_file import placed_whole
 
 VERSION = 1
 """Of the folder's content. A folder of another version has to be made anew."""
 TEXTURE_SCALE = 2
 """Texture pixels per portrait pixel: bilinear samples of it stay as sharp in motion as at rest."""
-_ABOUT, _PORTRAIT, _BACKGROUND, _MATTE, _MESH = (
+_ABOUT, _THUMBNAIL, _PORTRAIT, _BACKGROUND, _MATTE, _MESH = (
     "avatar.toml",
+    "portrait.jpg",
     "portrait.png",
     "background.png",
     "matte.png",
     "mesh.npz",
 )
+_JPEG_QUALITY = 88
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The small record of an avatar: all that a list of avatars needs."""
+
+    name: str
+    licence: str
+    source_note: str
+    created: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -82,11 +97,6 @@ class Avatar:
     def size(self) -> int:
         """Width and height of the pictures, pixels."""
         return int(self.portrait.shape[0])
-
-    def portrait_jpeg(self) -> bytes:
-        """The portrait for lists of avatars."""
-        _, content = cv2.imencode(".jpg", self.portrait[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 88])
-        return content.tobytes()
 
     @cached_property
     def texture(self) -> NDArray[np.uint8]:
@@ -163,6 +173,7 @@ def save_avatar(avatar: Avatar, folder: Path) -> None:
     # JSON strings and integers are valid TOML values.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in about.items()]
     (folder / _ABOUT).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / _THUMBNAIL).write_bytes(jpeg(avatar.portrait))
     for file, pixels in (
         (_PORTRAIT, avatar.portrait[..., ::-1]),
         (_BACKGROUND, avatar.background[..., ::-1]),
@@ -205,24 +216,63 @@ def load_avatar(folder: Path) -> Avatar:
     """Reads what `save_avatar` wrote. InvalidInputError when the folder is damaged or of another
     version.
     """
-    try:
+    about = read_about(folder)
+    with _damage_named(folder), np.load(folder / _MESH) as arrays:
+        return _assemble(folder, about, dict(arrays))
+
+
+def read_about(folder: Path) -> About:
+    """The record alone. InvalidInputError as for `load_avatar`."""
+    with _damage_named(folder):
         about = tomllib.loads((folder / _ABOUT).read_text(encoding="utf-8"))
         if about["version"] != VERSION:
             raise InvalidInputError(
                 f"avatar {folder.name!r} is of version {about['version']}, "
                 f"this is {VERSION}: make it again"
             )
-        with np.load(folder / _MESH) as arrays:
-            return _assemble(folder, about, dict(arrays))
+        return About(
+            name=str(about["name"]),
+            licence=str(about["licence"]),
+            source_note=str(about["source"]),
+            created=str(about["created"]),
+            size=int(about["size"]),
+        )
+
+
+def read_portrait(folder: Path) -> bytes:
+    """The portrait as a JPEG; of a folder that has none yet it is made once.
+
+    InvalidInputError as for `load_avatar`.
+    """
+    ready = folder / _THUMBNAIL
+    with contextlib.suppress(FileNotFoundError):
+        return ready.read_bytes()
+    with _damage_named(folder):
+        made = jpeg(_read_picture(folder / _PORTRAIT))
+    # Where it cannot be kept, it is made each time.
+    with contextlib.suppress(OSError), placed_whole(ready, prefix=".new-") as file:
+        file.write(made)
+    return made
+
+
+def jpeg(portrait: NDArray[np.uint8]) -> bytes:
+    """For lists of avatars. portrait: [H, W, 3] RGB."""
+    quality = [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
+    _, content = cv2.imencode(".jpg", np.ascontiguousarray(portrait[..., ::-1]), quality)
+    return content.tobytes()
+
+
+@contextlib.contextmanager
+def _damage_named(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(
             f"avatar folder {folder} is damaged: {error!r}; make the avatar again"
         ) from error
 
 
-def _assemble(
-    folder: Path, about: dict[str, object], arrays: dict[str, NDArray[np.generic]]
-) -> Avatar:
+def _assemble(folder: Path, about: About, arrays: dict[str, NDArray[np.generic]]) -> Avatar:
     f64 = {
         key: value.astype(np.float64) for key, value in arrays.items() if value.dtype.kind == "f"
     }
@@ -244,10 +294,10 @@ def _assemble(
         f64["offsets"],
     )
     return Avatar(
-        name=str(about["name"]),
-        licence=str(about["licence"]),
-        source_note=str(about["source"]),
-        created=str(about["created"]),
+        name=about.name,
+        licence=about.licence,
+        source_note=about.source_note,
+        created=about.created,
         portrait=_read_picture(folder / _PORTRAIT),
         background=_read_picture(folder / _BACKGROUND),
         matte=np.ascontiguousarray(_read_picture(folder / _MATTE)[..., 0]),

@@ -5,6 +5,7 @@ will not do.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,14 @@ from services.face.avatar.tflite import TfliteModel
 from visavis.serving.errors import InvalidInputError
 
 # ------------------------------------------------------------ image header
-# Size of a picture read from its first bytes, so that nothing huge is ever decoded.
+# What a picture would cost to decode, read from its markers, so that nothing huge ever is.
 
 _JPEG_START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_STANDALONE = frozenset(range(0xD0, 0xDA)) | {0x01}
+_JPEG_START_OF_SCAN = 0xDA
+_JPEG_END = 0xD9
+# Within a scan 0xFF is followed by 0 or by a restart marker; anything else ends the scan.
+_JPEG_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
 
 def image_size(content: bytes) -> tuple[int, int] | None:
@@ -59,6 +64,28 @@ def _jpeg_size(content: bytes) -> tuple[int, int] | None:
             return width, height
         else:
             at += 2 + max(2, struct.unpack_from(">H", content, at + 2)[0])
+
+
+def jpeg_scans(content: bytes) -> int:
+    """How often a JPEG's decoder goes over the whole picture; 0 for any other format."""
+    scans, at = 0, 2
+    if not content.startswith(b"\xff\xd8"):
+        return 0
+    while at + 4 <= len(content) and content[at] == 0xFF:
+        marker = content[at + 1]
+        if marker == _JPEG_END:
+            break
+        if marker == 0xFF:
+            at += 1
+        elif marker in _JPEG_STANDALONE:
+            at += 2
+        else:
+            at += 2 + max(2, struct.unpack_from(">H", content, at + 2)[0])
+        if marker == _JPEG_START_OF_SCAN:
+            scans += 1
+            following = _JPEG_AFTER_SCAN.search(content, at)
+            at = following.start() if following else len(content)
+    return scans
 
 
 def _webp_size(content: bytes) -> tuple[int, int] | None:
@@ -127,8 +154,6 @@ def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -
 # An uploaded picture becomes a square portrait with a measured face, or a reason why it will not
 # do.
 
-MAX_IMAGE_BYTES = 20_000_000
-MAX_IMAGE_PIXELS = 50_000_000
 MIN_FACE_PIXELS = 80
 """From the brows to the chin; below it the mouth is too coarse to move."""
 _RIVAL_SHARE = 0.5
@@ -166,9 +191,8 @@ class PortraitStudio:
         )
         self._segmenter = Segmenter(TfliteModel(bundle / "selfie_segmentation.tflite"))
 
-    def take(self, content: bytes, size: int = 512) -> Portrait:
-        """Reads a JPEG, PNG or WebP. InvalidInputError says why a picture will not do."""
-        picture = decode_image(content)
+    def take(self, picture: NDArray[np.uint8], size: int = 512) -> Portrait:
+        """`picture`: RGB [H, W, 3]. InvalidInputError says why it will not do."""
         landmarks = self._find_face(picture)
         check_face(landmarks, picture.shape[1], picture.shape[0])
         rgb = crop_head(picture, landmarks.points, size)
@@ -194,33 +218,6 @@ class PortraitStudio:
                 "no face found: what looks like one is covered or too strongly turned"
             )
         return landmarks
-
-
-def decode_image(content: bytes) -> NDArray[np.uint8]:
-    """RGB [H, W, 3], turned upright as its EXIF data says. InvalidInputError for anything but a
-    fair-sized picture.
-    """
-    if len(content) > MAX_IMAGE_BYTES:
-        raise InvalidInputError(
-            f"the picture has {len(content) / 1e6:.1f} MB, "
-            f"allowed are {MAX_IMAGE_BYTES / 1e6:.0f} MB"
-        )
-    declared = image_size(content)
-    if declared is None:
-        raise InvalidInputError("not a picture: JPEG, PNG and WebP are read")
-    width, height = declared
-    if width * height > MAX_IMAGE_PIXELS:
-        raise InvalidInputError(
-            f"the picture has {width} x {height} pixels, "
-            f"allowed are {MAX_IMAGE_PIXELS / 1e6:.0f} megapixels"
-        )
-    try:
-        bgr = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
-    except cv2.error:
-        bgr = None
-    if bgr is None:
-        raise InvalidInputError("the picture is damaged: it cannot be decoded")
-    return np.ascontiguousarray(bgr[..., ::-1])
 
 
 def check_face(landmarks: Landmarks, width: int, height: int) -> None:

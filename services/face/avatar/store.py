@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import re
 import shutil
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from services.face.avatar.avatar import Avatar, load_avatar, save_avatar
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.avatar.avatar import Avatar, load_avatar, read_about, read_portrait, save_avatar
 from services.face.avatar.maker import make_avatar
 from services.face.avatar.portrait import PortraitStudio
-from visavis.serving.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+from services.face.engines.base import AvatarInfo
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    AtCapacityError,
+    InvalidInputError,
+    UnknownNameError,
+)
+
+log = logging.getLogger(__name__)
 
 DEFAULT_AVATAR = "default"
 _BUILTIN_FOLDER = Path(__file__).parents[1] / "avatars"
@@ -23,17 +36,45 @@ _KEPT_LOADED = 16
 """Loaded avatars kept for the next session; each takes about 8 MB."""
 
 
-class AvatarStore:
-    """Folders of avatars, by name. Thread-safe; makes one avatar at a time."""
+def check_new(name: str, taken: Sequence[str], uploaded: int, most: int) -> None:
+    """Whether an avatar of that name may be made, where `uploaded` of at most `most` there are.
 
-    def __init__(self, folder: Path, open_studio: Callable[[], PortraitStudio]) -> None:
-        """`folder`: of uploaded avatars, made when first needed. `open_studio`: called at the first
-        upload.
+    Raises InvalidInputError, AlreadyExistsError, AtCapacityError.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"{name!r} is no avatar name: 1 to 64 letters, digits, _ and - are allowed"
+        )
+    if name in taken:
+        raise AlreadyExistsError(f"there is already an avatar {name!r}")
+    if uploaded >= most:
+        raise AtCapacityError(
+            f"there are {uploaded} avatars, and {most} are allowed: delete one first, "
+            "or raise the face's max_avatars"
+        )
+
+
+def not_kept(name: str, error: OSError) -> AtCapacityError | AlreadyExistsError:
+    """What to say of an avatar that could not be written."""
+    if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+        return AlreadyExistsError(f"there is already an avatar {name!r}")
+    return AtCapacityError(f"avatar {name!r} could not be kept: {error.strerror or error}")
+
+
+class AvatarStore:
+    """Folders of avatars, by name. Thread-safe, but for `make`."""
+
+    def __init__(
+        self, folder: Path, open_studio: Callable[[], PortraitStudio], *, most: int = 100
+    ) -> None:
+        """`folder`: of at most `most` uploaded avatars, made when first needed. `open_studio`:
+        called at the first upload.
         """
         self._folder = folder
         self._open_studio = open_studio
+        self._most = most
         self._studio: PortraitStudio | None = None
-        self._making = threading.Lock()
+        self._changing = threading.Lock()
         self._loading = threading.Lock()
         self._loaded: OrderedDict[str, Avatar] = OrderedDict()
 
@@ -41,6 +82,22 @@ class AvatarStore:
         """Every avatar, the shipped ones first."""
         builtin = _avatars_in(_BUILTIN_FOLDER)
         return builtin + [name for name in _avatars_in(self._folder) if name not in builtin]
+
+    def infos(self) -> list[AvatarInfo]:
+        """What is known of each avatar without loading it, in the order of `names`."""
+        found = []
+        for name in self.names():
+            try:
+                found.append(self._info(name))
+            except UnknownNameError:
+                continue  # deleted meanwhile
+            except InvalidInputError as error:
+                log.warning("left out of the list of avatars: %s", error)
+        return found
+
+    def portrait(self, name: str) -> bytes:
+        """JPEG. UnknownNameError lists what exists."""
+        return read_portrait(self._folder_of(name))
 
     def is_builtin(self, name: str) -> bool:
         """Whether it ships with the product, and so cannot be deleted."""
@@ -61,34 +118,38 @@ class AvatarStore:
                 self._loaded.popitem(last=False)
             return avatar
 
-    def create(self, name: str, image: bytes, *, licence: str = "as uploaded") -> Avatar:
-        """Makes an avatar of a picture and keeps it. InvalidInputError tells why a name or a
-        picture will not do.
+    def check_new(self, name: str) -> None:
+        """Raises InvalidInputError, AlreadyExistsError, AtCapacityError where `make` would be in
+        vain.
         """
-        if not _NAME.fullmatch(name):
-            raise InvalidInputError(
-                f"{name!r} is no avatar name: 1 to 64 letters, digits, _ and - are allowed"
-            )
-        with self._making:
-            if name in self.names():
-                raise AlreadyExistsError(f"there is already an avatar {name!r}")
-            if self._studio is None:
-                self._studio = self._open_studio()
-            avatar = make_avatar(
-                self._studio.take(image),
-                name=name,
-                licence=licence,
-                source_note="upload",
-                created=datetime.now(UTC).date().isoformat(),
-            )
-            self._folder.mkdir(parents=True, exist_ok=True)
-            # Written aside and moved in place, so that nobody ever sees half an avatar.
-            with tempfile.TemporaryDirectory(prefix=".new-", dir=self._folder) as aside:
-                made = Path(aside) / name
-                made.mkdir()
-                save_avatar(avatar, made)
-                made.rename(self._folder / name)
-        return avatar
+        check_new(name, self.names(), len(_avatars_in(self._folder)), self._most)
+
+    def make(self, name: str, picture: NDArray[np.uint8]) -> Avatar:
+        """An avatar of a picture, RGB [H, W, 3], that is kept nowhere yet. One at a time.
+
+        InvalidInputError tells why a picture will not do.
+        """
+        if self._studio is None:
+            self._studio = self._open_studio()
+        return make_avatar(
+            self._studio.take(picture),
+            name=name,
+            licence="as uploaded",
+            source_note="upload",
+            created=datetime.now(UTC).date().isoformat(),
+        )
+
+    def keep(self, avatar: Avatar) -> AvatarInfo:
+        """Adds one that was made here. Raises as `check_new` does, and AtCapacityError where it
+        cannot be written.
+        """
+        with self._changing:
+            self.check_new(avatar.name)
+            try:
+                self._write(avatar)
+            except OSError as error:
+                raise not_kept(avatar.name, error) from error
+        return self._info(avatar.name)
 
     def delete(self, name: str) -> None:
         """Forgets an uploaded avatar; sessions that wear it keep it. InvalidInputError for a
@@ -96,10 +157,24 @@ class AvatarStore:
         """
         if self.is_builtin(name):
             raise InvalidInputError(f"avatar {name!r} ships with the product and stays")
-        folder = self._folder_of(name)
-        with self._loading:
-            self._loaded.pop(name, None)
+        with self._changing:
+            folder = self._folder_of(name)
+            with self._loading:
+                self._loaded.pop(name, None)
             shutil.rmtree(folder)
+
+    def _write(self, avatar: Avatar) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # Written aside and moved in place, so that nobody ever sees half an avatar.
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=self._folder) as aside:
+            made = Path(aside) / avatar.name
+            made.mkdir()
+            save_avatar(avatar, made)
+            made.rename(self._folder / avatar.name)
+
+    def _info(self, name: str) -> AvatarInfo:
+        about = read_about(self._folder_of(name))
+        return AvatarInfo(name, about.size, self.is_builtin(name), about.licence)
 
     def _folder_of(self, name: str) -> Path:
         for folder in (_BUILTIN_FOLDER, self._folder):

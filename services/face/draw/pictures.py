@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -99,6 +100,7 @@ class PictureMaker:
         self._fps = fps
         self._blendshapes = blendshapes
         self._encoders: dict[VideoCodec, Encoder] = {}
+        self._made: Counter[VideoCodec] = Counter()
         self._keyframes: set[VideoCodec] = set()
         self._codecs: tuple[VideoCodec, ...] = ()
         self.times = DrawTimes.none()
@@ -136,6 +138,7 @@ class PictureMaker:
         size = self._painter.size
         for codec, encoded in zip(codecs, pictures, strict=True):
             where = place(Kind.VIDEO, frame.last)
+            self._made[codec] += 1
             chunk = VideoChunk(
                 where,
                 frame.live,
@@ -145,6 +148,7 @@ class PictureMaker:
                 size,
                 self._fps,
                 encoded.payload,
+                self._made[codec],
             )
             chunks.append((Kind.VIDEO, chunk))
         return chunks

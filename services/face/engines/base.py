@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from services.face.avatar.decoding import Pixels, Reading
 from services.face.draw.pictures import Painter
 from services.face.lips.sound_track import Ear
 from visavis.engine import EngineState
@@ -19,7 +20,10 @@ class AvatarInfo:
     size: int
     builtin: bool
     licence: str
-    portrait_jpeg: bytes
+
+
+Keep = Callable[[], AvatarInfo]
+"""Adds an avatar that was made. Raises as `FaceEngine.check_new` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +37,12 @@ class NetworkState:
 class FaceEngine(Protocol):
     """Avatars and how they are drawn.
 
-    `avatars`, `painter`, `create` and `delete` block and are called from two threads, the rest on
-    the event loop.
+    What lists, makes, loads and deletes avatars blocks and is called from several threads, the
+    rest on the event loop.
     """
+
+    reading: Reading
+    """What it wants of a picture that an avatar is made of."""
 
     @property
     def states(self) -> Sequence[NetworkState]:
@@ -57,7 +64,13 @@ class FaceEngine(Protocol):
 
     async def close(self) -> None: ...
 
-    def avatars(self) -> Sequence[AvatarInfo]: ...
+    def avatars(self) -> Sequence[AvatarInfo]:
+        """From their small records; nothing else of them is read."""
+        ...
+
+    def portrait(self, name: str) -> bytes:
+        """JPEG. UnknownNameError lists the names that exist."""
+        ...
 
     def painter(self, name: str) -> Painter:
         """A painter of its own for one session; "" is the default avatar.
@@ -66,8 +79,17 @@ class FaceEngine(Protocol):
         """
         ...
 
-    def create(self, name: str, image: bytes) -> AvatarInfo:
-        """Raises InvalidInputError with the reason why a picture will not do."""
+    def check_new(self, name: str) -> None:
+        """Raises where no avatar of that name can be made: InvalidInputError, AlreadyExistsError,
+        AtCapacityError.
+        """
+        ...
+
+    def make(self, name: str, picture: Pixels) -> Keep:
+        """An avatar, and what keeps it: until that is called, nobody sees it. One at a time.
+
+        InvalidInputError tells why a picture will not do.
+        """
         ...
 
     def delete(self, name: str) -> None: ...

@@ -53,6 +53,7 @@ def _tha3(settings: FaceSettings, folder: Path, clock: Clock) -> FaceEngine:
         (settings.avatar_dir or default_avatar_dir()) / ".characters",
         folder / "character.png",
         manifest.licence_note or manifest.licence,
+        most=settings.max_avatars,
     )
     networks = CharacterNetworks(
         settings.open_engine(folder / "decomposer.onnx"),
@@ -86,7 +87,9 @@ def _bundle(settings: FaceSettings) -> Path:
 
 def _store(settings: FaceSettings) -> AvatarStore:
     return AvatarStore(
-        settings.avatar_dir or default_avatar_dir(), partial(_portrait_studio, settings)
+        settings.avatar_dir or default_avatar_dir(),
+        partial(_portrait_studio, settings),
+        most=settings.max_avatars,
     )
 
 

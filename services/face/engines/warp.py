@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from services.face.avatar.avatar import Avatar
+from services.face.avatar.decoding import Pixels, Reading
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.draw.renderer import Renderer
-from services.face.engines.base import AvatarInfo, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState
 from services.face.lips.sound_track import Ear
-
-_JPEG_QUALITY = 88
 
 
 class WarpPainter:
@@ -41,6 +38,7 @@ class WarpEngine:
     """The avatars of a store, "" being the one that the service was told to wear."""
 
     needs_voice = False
+    reading = Reading.COLOUR
 
     def __init__(self, store: AvatarStore, default: str) -> None:
         self._store = store
@@ -61,14 +59,20 @@ class WarpEngine:
 
     def avatars(self) -> Sequence[AvatarInfo]:
         """The default one first."""
-        names = sorted(self._store.names(), key=lambda name: name != self._default)
-        return [self._info(self._store.load(name)) for name in names]
+        return sorted(self._store.infos(), key=lambda avatar: avatar.name != self._default)
+
+    def portrait(self, name: str) -> bytes:
+        return self._store.portrait(name)
 
     def painter(self, name: str) -> Painter:
         return WarpPainter(self.load_avatar(name))
 
-    def create(self, name: str, image: bytes) -> AvatarInfo:
-        return self._info(self._store.create(name, image))
+    def check_new(self, name: str) -> None:
+        self._store.check_new(name)
+
+    def make(self, name: str, picture: Pixels) -> Keep:
+        rgb = np.ascontiguousarray(picture[..., ::-1], np.uint8)
+        return partial(self._store.keep, self._store.make(name, rgb))
 
     def delete(self, name: str) -> None:
         self._store.delete(name)
@@ -76,14 +80,3 @@ class WarpEngine:
     def load_avatar(self, name: str) -> Avatar:
         """The avatar of that name, "" for the default. UnknownNameError lists what exists."""
         return self._store.load(name or self._default)
-
-    def _info(self, avatar: Avatar) -> AvatarInfo:
-        builtin = self._store.is_builtin(avatar.name)
-        return AvatarInfo(avatar.name, avatar.size, builtin, avatar.licence, jpeg(avatar.portrait))
-
-
-def jpeg(portrait: NDArray[np.uint8]) -> bytes:
-    """portrait: [H, W, 3] RGB."""
-    quality = [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
-    _, content = cv2.imencode(".jpg", np.ascontiguousarray(portrait[..., ::-1]), quality)
-    return content.tobytes()

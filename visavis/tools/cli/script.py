@@ -56,7 +56,11 @@ def script(
     console = Console()
     pull_profile(profile, console)
     options = LectureOptions(language, voice, avatar, speed, seed)
-    frames = asyncio.run(_render(parts, options, output, profile, console))
+    try:
+        frames = asyncio.run(_render(parts, options, output, profile, console))
+    except OSError as error:
+        reason = error.strerror or error
+        raise InvalidInputError(f"{output}: cannot be written: {reason}") from error
     parts_said = "1 part" if len(parts) == 1 else f"{len(parts)} parts"
     console.print(f"{output}: {frames / FPS:.1f} s of video, {parts_said}.")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +13,17 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar.portrait import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS, image_size
+from services.face.avatar.decoding import Pixels
+from services.face.avatar.store import check_new, not_kept
+from services.face.engines.base import AvatarInfo
 from services.face.engines.tha3.network import SIZE, Picture
-from visavis.serving.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+from visavis.serving.errors import InvalidInputError, UnknownNameError
+from visavis.whole_file import placed_whole
 
 DEFAULT_CHARACTER = "default"
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+UPLOADED_LICENCE = "as uploaded"
+_KEPT_LOADED = 16
+"""Loaded pictures kept for the next session; each takes a megabyte."""
 _SMALLEST = 256
 _HEAD = (slice(64, 192), slice(192, 320))
 """Rows and columns, of 512, where the networks look for the head."""
@@ -49,24 +56,13 @@ class Character:
         return np.ascontiguousarray(picture * 2 - 1, np.float32)
 
 
-def read_character(content: bytes) -> NDArray[np.uint8]:
-    """A picture's pixels [512, 512, 4]. InvalidInputError says why it will not do."""
-    if len(content) > MAX_IMAGE_BYTES:
-        raise InvalidInputError(
-            f"the picture has {len(content) / 1e6:.1f} MB, "
-            f"allowed are {MAX_IMAGE_BYTES / 1e6:.0f} MB"
-        )
-    declared = image_size(content)
-    if declared is None:
-        raise InvalidInputError(f"not a picture: {_HOW_TO}")
-    width, height = declared
-    if width * height > MAX_IMAGE_PIXELS or width != height or width < _SMALLEST:
+def read_character(pixels: Pixels) -> NDArray[np.uint8]:
+    """RGBA [512, 512, 4] of a decoded picture. InvalidInputError says why it will not do."""
+    height, width = pixels.shape[:2]
+    if width != height or width < _SMALLEST:
         raise InvalidInputError(
             f"the picture has {width} x {height} pixels: it must be square, {_SMALLEST} or more"
         )
-    pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED)
-    if pixels is None:
-        raise InvalidInputError("the picture is damaged: it cannot be decoded")
     if pixels.ndim != 3 or pixels.shape[2] != 4 or pixels.dtype != np.uint8:
         raise InvalidInputError(f"the picture has no transparency: {_HOW_TO}")
     rgba = np.asarray(pixels[..., [2, 1, 0, 3]], np.uint8)
@@ -83,20 +79,44 @@ def read_character(content: bytes) -> NDArray[np.uint8]:
 class CharacterStore:
     """Pictures in a folder, by name, and the bundle's own. Thread-safe."""
 
-    def __init__(self, folder: Path, own: Path, licence: str) -> None:
-        """`folder`: of uploaded pictures, made when first needed; `own`: the default character,
-        under `licence`.
+    def __init__(self, folder: Path, own: Path, licence: str, *, most: int = 100) -> None:
+        """`folder`: of at most `most` uploaded pictures, made when first needed; `own`: the
+        default character, under `licence`.
         """
         self._folder = folder
         self._own = own
         self._licence = licence
+        self._most = most
         self._lock = threading.Lock()
-        self._loaded: dict[str, Character] = {}
+        self._loaded: OrderedDict[str, Character] = OrderedDict()
+        self._own_portrait = b""
 
     def names(self) -> list[str]:
         """The bundle's own first."""
-        found = sorted(path.stem for path in self._folder.glob("*.png"))
-        return [DEFAULT_CHARACTER, *(n for n in found if n != DEFAULT_CHARACTER)]
+        return [DEFAULT_CHARACTER, *self._uploaded()]
+
+    def infos(self) -> list[AvatarInfo]:
+        """In the order of `names`; no picture is read."""
+        return [
+            AvatarInfo(name, SIZE, name == DEFAULT_CHARACTER, self._licence_of(name))
+            for name in self.names()
+        ]
+
+    def portrait(self, name: str, draw: Callable[[Character], bytes]) -> bytes:
+        """JPEG as `draw` makes it, once. UnknownNameError lists what exists."""
+        if name not in self.names():
+            raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
+        if name == DEFAULT_CHARACTER:
+            self._own_portrait = self._own_portrait or draw(self.load(name))
+            return self._own_portrait
+        ready = self._folder / f"{name}.jpg"
+        with contextlib.suppress(FileNotFoundError):
+            return ready.read_bytes()
+        made = draw(self.load(name))
+        # Where it cannot be kept, it is made each time.
+        with contextlib.suppress(OSError), placed_whole(ready, prefix=".new-") as file:
+            file.write(made)
+        return made
 
     def load(self, name: str) -> Character:
         """ "" for the default. UnknownNameError lists what exists."""
@@ -106,28 +126,35 @@ class CharacterStore:
                 if name not in self.names():
                     raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
                 builtin = name == DEFAULT_CHARACTER
-                path = self._own if builtin else self._folder / f"{name}.png"
-                licence = self._licence if builtin else "as uploaded"
-                rgba = read_character(path.read_bytes())
-                self._loaded[name] = Character(name, licence, builtin, rgba)
+                rgba = _read(self._own if builtin else self._folder / f"{name}.png")
+                self._loaded[name] = Character(name, self._licence_of(name), builtin, rgba)
+            self._loaded.move_to_end(name)
+            while len(self._loaded) > _KEPT_LOADED:
+                self._loaded.popitem(last=False)
             return self._loaded[name]
 
-    def create(self, name: str, image: bytes) -> Character:
-        """InvalidInputError tells why a name or a picture will not do."""
-        if not _NAME.fullmatch(name):
-            raise InvalidInputError(
-                f"{name!r} is no avatar name: 1 to 64 letters, digits, _ and - are allowed"
-            )
-        rgba = read_character(image)
-        _, content = cv2.imencode(".png", rgba[..., [2, 1, 0, 3]])
+    def check_new(self, name: str) -> None:
+        """Raises InvalidInputError, AlreadyExistsError, AtCapacityError."""
+        check_new(name, self.names(), len(self._uploaded()), self._most)
+
+    def keep(self, character: Character, portrait: bytes) -> AvatarInfo:
+        """Adds a new one with its `portrait`, a JPEG. Raises as `check_new` does, and
+        AtCapacityError where it cannot be written.
+        """
+        name = character.name
+        _, content = cv2.imencode(".png", character.rgba[..., [2, 1, 0, 3]])
         with self._lock:
-            if name in self.names():
-                raise AlreadyExistsError(f"there is already an avatar {name!r}")
-            self._folder.mkdir(parents=True, exist_ok=True)
-            aside = self._folder / f".{name}.new"
-            aside.write_bytes(content.tobytes())
-            aside.rename(self._folder / f"{name}.png")
-        return self.load(name)
+            self.check_new(name)
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                # The picture last: it is what counts.
+                for suffix, written in ((".jpg", portrait), (".png", content.tobytes())):
+                    path = self._folder / f"{name}{suffix}"
+                    with placed_whole(path, prefix=".new-") as file:
+                        file.write(written)
+            except OSError as error:
+                raise not_kept(name, error) from error
+        return AvatarInfo(name, SIZE, character.builtin, character.licence)
 
     def delete(self, name: str) -> None:
         """Forgets an uploaded picture; sessions that wear it keep it."""
@@ -138,9 +165,25 @@ class CharacterStore:
                 raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
             self._loaded.pop(name, None)
             (self._folder / f"{name}.png").unlink()
+            (self._folder / f"{name}.jpg").unlink(missing_ok=True)
+
+    def _uploaded(self) -> list[str]:
+        found = sorted(path.stem for path in self._folder.glob("*.png"))
+        return [name for name in found if name != DEFAULT_CHARACTER]
+
+    def _licence_of(self, name: str) -> str:
+        return self._licence if name == DEFAULT_CHARACTER else UPLOADED_LICENCE
 
     def _all(self) -> str:
         return ", ".join(self.names())
+
+
+def _read(path: Path) -> NDArray[np.uint8]:
+    """A picture that was accepted once."""
+    pixels = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED)
+    if pixels is None:
+        raise InvalidInputError(f"{path} is damaged: put another picture there")
+    return read_character(pixels)
 
 
 def _resized(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:

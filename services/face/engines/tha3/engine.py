@@ -10,11 +10,18 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.avatar import jpeg
+from services.face.avatar.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
-from services.face.engines.base import AvatarInfo, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState
 from services.face.engines.batching import BatchRunner
-from services.face.engines.tha3.characters import Character, CharacterStore
+from services.face.engines.tha3.characters import (
+    UPLOADED_LICENCE,
+    Character,
+    CharacterStore,
+    read_character,
+)
 from services.face.engines.tha3.network import (
     SIZE,
     CharacterNetworks,
@@ -23,7 +30,6 @@ from services.face.engines.tha3.network import (
     PoseAsk,
     character_pose,
 )
-from services.face.engines.warp import jpeg
 from services.face.lips.sound_track import Ear
 from visavis.engine import EngineLane
 from visavis.serving.errors import EngineError
@@ -84,6 +90,7 @@ class Tha3Engine:
     """Its avatars are drawn characters, which photographs cannot be."""
 
     needs_voice = False
+    reading = Reading.AS_IS
 
     def __init__(
         self,
@@ -129,8 +136,10 @@ class Tha3Engine:
 
     def avatars(self) -> Sequence[AvatarInfo]:
         """The default one first."""
-        names = sorted(self._store.names(), key=lambda name: name != self._default)
-        return [_info(self._store.load(name)) for name in names]
+        return sorted(self._store.infos(), key=lambda avatar: avatar.name != self._default)
+
+    def portrait(self, name: str) -> bytes:
+        return self._store.portrait(name, _portrait)
 
     def painter(self, name: str) -> Painter:
         if self._runner is None:
@@ -138,8 +147,12 @@ class Tha3Engine:
         character = self._store.load(name or self._default)
         return Tha3Painter(character, self._networks, self._lane, self._runner)
 
-    def create(self, name: str, image: bytes) -> AvatarInfo:
-        return _info(self._store.create(name, image))
+    def check_new(self, name: str) -> None:
+        self._store.check_new(name)
+
+    def make(self, name: str, picture: Pixels) -> Keep:
+        made = Character(name, UPLOADED_LICENCE, False, read_character(picture))
+        return partial(self._store.keep, made, _portrait(made))
 
     def delete(self, name: str) -> None:
         self._store.delete(name)
@@ -164,6 +177,6 @@ def _from_linear() -> NDArray[np.float32]:
     return (255 * np.where(linear <= 0.0031308, 12.92 * linear, curve)).astype(np.float32)
 
 
-def _info(character: Character) -> AvatarInfo:
-    portrait = jpeg(shown(character.image()))
-    return AvatarInfo(character.name, SIZE, character.builtin, character.licence, portrait)
+def _portrait(character: Character) -> bytes:
+    """JPEG"""
+    return jpeg(shown(character.image()))

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import Avatar
+from services.face.avatar.decoding import Pixels
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.draw.pose import FacePose
-from services.face.engines.base import AvatarInfo, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState
 from services.face.engines.batching import BatchRunner
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
@@ -92,6 +93,7 @@ class Wav2LipEngine:
     """The avatars and how they are made are those of the photo warp."""
 
     needs_voice = True
+    reading = WarpEngine.reading
 
     def __init__(self, avatars: WarpEngine, bundle: str, engine: Engine, clock: Clock) -> None:
         """`engine` holds the generator of `bundle` and is not loaded yet."""
@@ -136,8 +138,14 @@ class Wav2LipEngine:
             raise EngineError("the network that draws mouths is not loaded")
         return Wav2LipPainter(self._face(self._avatars.load_avatar(name)), self._runner)
 
-    def create(self, name: str, image: bytes) -> AvatarInfo:
-        return self._avatars.create(name, image)
+    def portrait(self, name: str) -> bytes:
+        return self._avatars.portrait(name)
+
+    def check_new(self, name: str) -> None:
+        self._avatars.check_new(name)
+
+    def make(self, name: str, picture: Pixels) -> Keep:
+        return self._avatars.make(name, picture)
 
     def delete(self, name: str) -> None:
         self._avatars.delete(name)
