@@ -48,8 +48,8 @@ Speak or type to a face, and it answers with voice and lips in step.
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?}`, `{"type": "ping"}`.
 
 Every error from 400 on is `{"error": {"code", "message"}}`. Where the gateway has an API
-key: `Authorization: Bearer KEY`; for WebSockets also `?api_key=KEY` or the subprotocol
-`bearer.KEY`.
+key: `Authorization: Bearer KEY`; a WebSocket that cannot set headers offers the subprotocols
+`visavis` and `bearer.KEY`, the key percent-encoded. Never in the address.
 """
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.datastructures import UploadFile
 
+from gateway.api.choices import AnyLanguage
 from gateway.api.problems import TooLargeError, responses
 from gateway.api.schemas import AvatarInfo, AvatarList, VoiceInfo, VoiceList
 from gateway.api.state import TheGateway
@@ -40,7 +41,8 @@ _FORM: dict[str, Any] = {
 
 @router.get("/voices", responses=responses(404, 503))
 async def voices(
-    gateway: TheGateway, language: str = Query("", max_length=35, description="BCP 47; empty: all")
+    gateway: TheGateway,
+    language: Annotated[AnyLanguage, Query(description="BCP 47; empty: all")] = "",
 ) -> VoiceList:
     """Voices to choose from."""
     return VoiceList(

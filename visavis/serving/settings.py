@@ -115,6 +115,19 @@ def load_settings(settings_class: type[S], argv: Sequence[str], *, prog: str) ->
         raise SettingsError(_explain(error, prefix, section)) from None
 
 
+def secret_in(path: Path, setting: str) -> str:
+    """What stands in a file that holds one secret. Raises SettingsError naming `setting`."""
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SettingsError(f"{setting}: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{setting}: {path} is not a text file") from None
+    if not secret or not secret.isprintable():
+        raise SettingsError(f"{setting}: {path} has to hold one line that is not empty")
+    return secret
+
+
 def _refuse_unknown_variables(settings_class: type[Settings], prefix: str) -> None:
     for variable in os.environ:
         if not variable.startswith(prefix):

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from visavis.serving.errors import BusError
+from visavis.tools.stack.process import open_log
 
 _START_TIMEOUT_S = 10.0
 _POLL_S = 0.02
@@ -71,7 +72,7 @@ class NatsServer:
         # A media chunk is at most a second of sound or one picture: well below 1 MB.
         command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port or -1)]
         command += ["--ports_file_dir", str(folder)]
-        with self._log.open("ab") as log:
+        with open_log(self._log) as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         # Written once it listens, removed when it ends.
         ports = folder / f"{nats_server_binary().name}_{self.pid}.ports"

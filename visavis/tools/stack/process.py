@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 
@@ -16,13 +17,21 @@ from visavis.serving.errors import SETTINGS_EXIT_STATUS
 from visavis.wire.clock import Clock
 
 # ------------------------------------------------------------ location
-# Where a stack keeps its logs on this machine.
+# Where a stack keeps its logs on this machine, and that they are nobody else's to read.
 
 
 def log_dir() -> Path:
     """`$XDG_STATE_HOME/visavis/logs`, by default under `~/.local/state`."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state).expanduser() / "visavis" / "logs"
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A log file to append to; what visitors do may stand in it: for its owner alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
+    os.fchmod(log.fileno(), 0o600)  # it may have been there
+    return log
 
 
 # ------------------------------------------------------------ process
@@ -82,8 +91,7 @@ class Child:
     async def start(self, environ: Mapping[str, str] | None = None) -> None:
         """Start the process; it is not ready before it says so on the bus."""
         self.state = State.STARTING
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self.log_path.open("ab") as log:
+        with open_log(self.log_path) as log:
             self._log_start_bytes = log.tell()
             # A session of its own: Ctrl-C reaches the supervisor alone, which
             # then ends its children in order.

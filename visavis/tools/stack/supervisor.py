@@ -36,7 +36,7 @@ class StackOptions:
     log_dir: Path
     host: str = "127.0.0.1"
     port: int = 0
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ready_timeout_s: float = 120.0
     """Longest wait for all to be ready, counted anew whenever a service tells that it gets on."""
@@ -91,7 +91,6 @@ class Stack:
                 f"port {self.port} on {self.options.host} cannot be listened on; is another "
                 "visavis running? Choose a free one with --port"
             )
-        self.options.log_dir.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(self._nats.start)
         self._bus = await Bus.connect(self._nats.url, name="supervisor")
         await on_starting(self._bus, self._note_starting)
