@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.gateway.conftest import until
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
@@ -47,9 +48,7 @@ async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:
     options = StackOptions(log_dir=tmp_path, host="0.0.0.0", api_key="open sesame")
     starting = asyncio.create_task(Stack(options).__aenter__())
     try:
-        async with asyncio.timeout(10):
-            while not (gateway := [c for c in children() if "gateway" in " ".join(c.cmdline())]):
-                await asyncio.sleep(0.02)
+        gateway = await until(lambda: [c for c in children() if "gateway" in c.cmdline()], 10)
         assert not [child for child in children() if "sesame" in " ".join(child.cmdline())]
         assert gateway[0].environ()["VISAVIS_GATEWAY_API_KEY"] == "open sesame"
     finally:
