@@ -30,6 +30,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
+from visavis.serving import aiortc_private
 from visavis.wire.bus import Bus
 
 _STATIC = Path(__file__).parents[1] / "static"
@@ -54,7 +55,8 @@ key: `Authorization: Bearer KEY`; a WebSocket that cannot set headers offers the
 
 
 def create_app(settings: GatewaySettings) -> FastAPI:
-    """The application; it connects to the bus when it is started."""
+    """The application; it connects to the bus when it is started. Raises VisavisError."""
+    aiortc_private.check()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
