@@ -34,10 +34,10 @@ class GatewaySettings(Settings):
     api_key: SecretStr = Field(
         SecretStr(""),
         description="Clients must send it; required where host is not this machine's own. Every "
-        "user of the machine can read it on a command line: better set it in the environment, or",
+        "user of the machine can read a command line: better set it in the environment or a file",
     )
     api_key_file: Path | None = Field(
-        None, description="name a file that holds it. api_key weighs more"
+        None, description="File that holds the api_key on one line, where none is set otherwise"
     )
     persona: Persona = Field(
         "",

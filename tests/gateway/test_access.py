@@ -112,6 +112,18 @@ def test_the_process_refuses_with_one_line(
     assert "API key" in capsys.readouterr().err
 
 
+def test_a_key_that_is_none_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "visavis.toml"
+    file.write_text("[gateway]\napi_key = 314159\n")
+    monkeypatch.setattr("sys.argv", ["gateway", "--config", str(file)])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().err
+    assert "api_key: " in told and "314159" not in told
+
+
 def test_the_key_may_stand_in_a_file(tmp_path: Path) -> None:
     def settings(**values: Any) -> GatewaySettings:
         made = GatewaySettings.model_validate({"host": "0.0.0.0", **values})
