@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import uvicorn
@@ -28,12 +29,17 @@ class _Sockets(WebSocketsSansIOProtocol):
 def server_config(
     app: FastAPI, *, host: str = "127.0.0.1", port: int = 0, drain_s: int = _DRAIN_S
 ) -> uvicorn.Config:
-    """Of the gateway's web server. drain_s: for requests that run when it is told to stop."""
+    """Of the gateway's web server. drain_s: for requests that run when it is told to stop.
+
+    To be made once logging is set up.
+    """
     return uvicorn.Config(
         app,
         host=host,
         port=port,
         log_config=None,
+        # At DEBUG it writes down the headers of every handshake, and so the key.
+        log_level=max(logging.INFO, logging.getLogger().getEffectiveLevel()),
         access_log=False,
         ws=_Sockets,
         ws_max_size=MAX_SOCKET_MESSAGE_BYTES,

@@ -31,7 +31,7 @@ async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SignalR
 async def test_the_key_opens_the_sockets_and_is_logged_nowhere(
     browser: Browser, rig: SignalRig, caplog: pytest.LogCaptureFixture, transport: str
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "uvicorn.error")
     async with fresh_page(browser) as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
