@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import uvicorn
 
 from gateway.api.app import create_app
+from gateway.api.server import server_config
 from gateway.settings import GatewaySettings, check_exposure
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import load_settings
-
-# Sound and events are small; photos come over HTTP.
-_SOCKET_MESSAGE_LIMIT_BYTES = 256 * 1024
-_DRAIN_S = 3
-# A client that vanished without a word holds its session's slots until that is noticed.
-_PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 
 
 def main() -> None:
@@ -26,19 +22,11 @@ def main() -> None:
         check_exposure(settings)
         configure_logging("gateway", settings.log_level)
         app = create_app(settings)
-        uvicorn.run(
-            app,
-            host=settings.host,
-            port=settings.port,
-            log_config=None,
-            access_log=False,
-            ws="websockets-sansio",
-            ws_max_size=_SOCKET_MESSAGE_LIMIT_BYTES,
-            ws_per_message_deflate=False,
-            ws_ping_interval=_PING_EVERY_S,
-            ws_ping_timeout=_PING_TIMEOUT_S,
-            timeout_graceful_shutdown=_DRAIN_S,
-        )
+        server = uvicorn.Server(server_config(app, host=settings.host, port=settings.port))
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run()
+        if not server.started:
+            sys.exit(1)
     except VisavisError as error:
         exit_with("gateway", error)
 

@@ -6,12 +6,13 @@ import ipaddress
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from gateway.answers.opener_cue import OpenerLimits
+from gateway.api.choices import Persona
 from gateway.talk.speculation import SpeculationLimits
 from visavis.serving.errors import SettingsError
-from visavis.serving.settings import Settings
+from visavis.serving.settings import Settings, secret_in
 
 _BETS = SpeculationLimits()
 _OPENERS = OpenerLimits()
@@ -30,12 +31,16 @@ class GatewaySettings(Settings):
     nats_url: str = Field(
         "nats://127.0.0.1:4222", description="NATS server, e.g. nats://127.0.0.1:4222"
     )
-    api_key: str = Field(
-        "", description="Clients must send it; required where host is not this machine's own"
+    api_key: SecretStr = Field(
+        SecretStr(""),
+        description="Clients must send it; required where host is not this machine's own. Every "
+        "user of the machine can read a command line: better set it in the environment or a file",
     )
-    persona: str = Field(
+    api_key_file: Path | None = Field(
+        None, description="File that holds the api_key on one line, where none is set otherwise"
+    )
+    persona: Persona = Field(
         "",
-        max_length=8000,
         description="What the language model is told it is; empty: the llm service's own persona",
     )
     ice_servers: list[str] = Field(
@@ -132,6 +137,12 @@ class GatewaySettings(Settings):
     answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
     answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
 
+    def key(self) -> str:
+        """What clients must send; empty: nothing. Raises SettingsError."""
+        if self.api_key.get_secret_value() or self.api_key_file is None:
+            return self.api_key.get_secret_value()
+        return secret_in(self.api_key_file, "api_key_file")
+
     @property
     def speculation(self) -> SpeculationLimits:
         """When an answer is prepared ahead."""
@@ -159,10 +170,13 @@ class GatewaySettings(Settings):
 
 
 def check_exposure(settings: GatewaySettings) -> None:
-    """Raises SettingsError if others could reach the gateway and no key protects it."""
-    if not settings.loopback and not settings.api_key:
+    """Raises SettingsError if others could reach the gateway and no key protects it.
+
+    Also where the key's file cannot be read.
+    """
+    if not settings.key() and not settings.loopback:
         raise SettingsError(
             f"host: {settings.host} can be reached from other machines, so an API key is needed: "
-            "give one with --api-key (or VISAVIS_GATEWAY_API_KEY, or [gateway] api_key), "
-            "or listen on 127.0.0.1"
+            "give one with --api-key-file, --api-key or VISAVIS_GATEWAY_API_KEY, or listen on "
+            "127.0.0.1"
         )

@@ -38,12 +38,12 @@ from pydantic import (
 
 from gateway.answers.openers import BUILT_IN
 from gateway.answers.questions import normalised
+from gateway.api.choices import Language, Persona
 from gateway.api.events import explain
 from visavis.serving.errors import InvalidInputError
 
 ANYBODY = "*"
 MAX_FILE_BYTES = 8_000_000
-LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$"
 
 
 def _speakable(text: str) -> str:
@@ -68,8 +68,8 @@ Spoken = Annotated[str, Field(max_length=4000), AfterValidator(_speakable)]
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    language: str = Field(pattern=LANGUAGE, max_length=35)
-    persona: str | None = Field(default=None, max_length=8000)
+    language: Language
+    persona: Persona | None = None
     until: datetime.date | None = None
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from urllib.parse import parse_qs, urlsplit
+from typing import TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -50,20 +51,35 @@ class BodyLimit:
 
 # ------------------------------------------------------------ access
 # Who may talk to the gateway: the API key, and no foreign web page.
+#
+# The key never stands in an address: servers and proxies on the way keep those in their logs.
 
 # The page must load before it can ask for the key, and probes carry none.
 _OPEN_PATHS = ("/", "/healthz", "/readyz", "/docs", "/openapi.json")
 _OPEN_PREFIXES = ("/static/", "/docs/")
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
-SUBPROTOCOL_PREFIX = "bearer."
+SUBPROTOCOL = "visavis"
+"""The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
+
+_BEARER = "bearer."
+_KEY_PARAMETER = "api_key"
+
+_HOW_TO_SEND_IT = (
+    "send it as `Authorization: Bearer KEY`, or for a WebSocket offer the subprotocols "
+    f"`{SUBPROTOCOL}` and `{_BEARER}KEY`"
+)
+
+Refusal: TypeAlias = tuple[int, str, str]
+"""HTTP status, code, message."""
 
 
 class AccessControl:
     """ASGI middleware.
 
-    With a key set, `/v1` and `/metrics` want `Authorization: Bearer KEY`; where a client
-    cannot set headers, `?api_key=KEY`, or for a WebSocket the subprotocol `bearer.KEY`.
+    With a key set, `/v1` and `/metrics` want `Authorization: Bearer KEY`. A browser cannot set
+    headers of a WebSocket: it offers the subprotocols `visavis` and `bearer.KEY`, the key
+    percent-encoded where it has to be; the first is confirmed, the second is not said again.
 
     A web page of another origin could otherwise use its reader's browser to talk to a
     gateway on loopback: requests with a foreign Origin are refused, and on loopback
@@ -72,7 +88,7 @@ class AccessControl:
 
     def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
         self._app = app
-        self._key = settings.api_key.encode()
+        self._key = settings.key().encode()
         self._hosts = {*settings.allowed_hosts}
         self._loopback = settings.loopback
 
@@ -81,22 +97,19 @@ class AccessControl:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        refusal = self._foreign(headers) or self._unauthorised(scope, headers)
+        refusal = (
+            _key_in_address(scope) or self._foreign(headers) or self._unauthorised(scope, headers)
+        )
         if refusal is None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            # Before it is accepted, closing answers the handshake with 403.
-            await receive()
-            await send({"type": "websocket.close", "code": 1008, "reason": refusal[2]})
-        else:
-            status, code, message = refusal
-            challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-            response = JSONResponse(
-                {"error": {"code": code, "message": message}}, status, headers=challenge
-            )
-            await response(scope, receive, send)
+            return
+        status, code, message = refusal
+        challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+        body = {"error": {"code": code, "message": message}}
+        # Of a WebSocket, it is the answer to the handshake.
+        await JSONResponse(body, status, headers=challenge)(scope, receive, send)
 
-    def _foreign(self, headers: Headers) -> tuple[int, str, str] | None:
+    def _foreign(self, headers: Headers) -> Refusal | None:
         host = headers.get("host", "")
         name = _name_of(f"//{host}")
         if self._loopback and name not in (*_LOOPBACK_NAMES, *self._hosts):
@@ -108,15 +121,13 @@ class AccessControl:
                 return 403, "forbidden_origin", f"origin: {origin[:80]!r} may not use this gateway"
         return None
 
-    def _unauthorised(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
+    def _unauthorised(self, scope: Scope, headers: Headers) -> Refusal | None:
         path = scope["path"]
         if not self._key or path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
             return None
-        offered = _offered_key(scope, headers)
-        if hmac.compare_digest(offered.encode(), self._key):
+        if any(hmac.compare_digest(k.encode(), self._key) for k in _offered_keys(scope, headers)):
             return None
-        message = "this gateway needs an API key: send it as `Authorization: Bearer KEY`"
-        return 401, "unauthenticated", message
+        return 401, "unauthenticated", f"this gateway needs an API key: {_HOW_TO_SEND_IT}"
 
 
 def _name_of(url: str) -> str:
@@ -127,14 +138,22 @@ def _name_of(url: str) -> str:
         return ""
 
 
-def _offered_key(scope: Scope, headers: Headers) -> str:
+def _key_in_address(scope: Scope) -> Refusal | None:
+    """Refuse it, and take the query out of `scope`: the server logs it from there."""
+    query = scope.get("query_string", b"").decode("latin-1")
+    if all(name != _KEY_PARAMETER for name, _ in parse_qsl(query, keep_blank_values=True)):
+        return None
+    scope["query_string"] = b""
+    message = f"{_KEY_PARAMETER}: no key in an address, where logs keep it; {_HOW_TO_SEND_IT}"
+    return 400, "bad_request", message
+
+
+def _offered_keys(scope: Scope, headers: Headers) -> list[str]:
     scheme, _, key = str(headers.get("authorization", "")).partition(" ")
     if scheme.lower() == "bearer" and key:
-        return str(key.strip())
-    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-    if "api_key" in query:
-        return str(query["api_key"][0])
+        return [key.strip()]
     for protocol in map(str, scope.get("subprotocols", ())):
-        if protocol.startswith(SUBPROTOCOL_PREFIX):
-            return str(protocol.removeprefix(SUBPROTOCOL_PREFIX))
-    return ""
+        if protocol.startswith(_BEARER):
+            offered = protocol.removeprefix(_BEARER)
+            return [offered, unquote(offered)]
+    return []

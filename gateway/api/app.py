@@ -30,6 +30,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
+from visavis.serving import aiortc_private
 from visavis.serving.heartbeat import Heartbeat
 from visavis.wire.bus import Bus
 
@@ -49,13 +50,14 @@ Speak or type to a face, and it answers with voice and lips in step.
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?}`, `{"type": "ping"}`.
 
 Every error from 400 on is `{"error": {"code", "message"}}`. Where the gateway has an API
-key: `Authorization: Bearer KEY`; for WebSockets also `?api_key=KEY` or the subprotocol
-`bearer.KEY`.
+key: `Authorization: Bearer KEY`; a WebSocket that cannot set headers offers the subprotocols
+`visavis` and `bearer.KEY`, the key percent-encoded. Never in the address.
 """
 
 
 def create_app(settings: GatewaySettings) -> FastAPI:
-    """The application; it connects to the bus when it is started."""
+    """The application; it connects to the bus when it is started. Raises VisavisError."""
+    aiortc_private.check()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

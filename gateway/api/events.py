@@ -1,43 +1,22 @@
 """Every message of the events WebSocket, `/v1/sessions/{id}/events`.
 
-Each is one JSON object with a `type`. The server never closes the socket over a bad
-message: it answers with an `error` event that says what is wrong.
+Each is one JSON object with a `type`. A bad message is answered with an `error` event that says
+what is wrong, and the socket lives. Only a message of more than MAX_SOCKET_MESSAGE_BYTES closes it,
+with 1009: nobody reads so much to the end only to say that it is too much. The same holds for the
+media WebSocket.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from gateway.api.choices import Change, StyleName, TypedText
 from visavis.serving.errors import InvalidInputError
-from visavis.styles import STYLES
 
-MAX_TEXT_CHARACTERS = 8000
 MAX_MESSAGE_CHARACTERS = 64_000
-
-
-def readable(text: str) -> str:
-    """`text`, for pydantic. Raises ValueError where nothing of it can be seen."""
-    if not any(c.isprintable() and not c.isspace() for c in text):
-        raise ValueError("there is nothing in it to be answered")
-    return text
-
-
-TypedText = Annotated[
-    str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(readable)
-]
-"""What a visitor types: more than spaces and control characters."""
-
-
-def _known_style(name: str) -> str:
-    if name and name not in STYLES:
-        raise ValueError(f"there is no style {name[:40]!r}; known are {', '.join(STYLES)}")
-    return name
-
-
-StyleName = Annotated[str, Field(max_length=40), AfterValidator(_known_style)]
-"""How something is said; empty: nothing in particular."""
+MAX_SOCKET_MESSAGE_BYTES = 256 * 1024
 
 
 class Event(BaseModel):
@@ -216,15 +195,10 @@ class InterruptCommand(Event):
     type: Literal["interrupt"]
 
 
-class UpdateCommand(Event):
+class UpdateCommand(Event, Change):
     """Change the session from the next turn on; what is left out stays."""
 
     type: Literal["update"]
-    language: str | None = Field(default=None, max_length=35)
-    voice: str | None = Field(default=None, max_length=64)
-    avatar: str | None = Field(default=None, max_length=64)
-    speed: float | None = Field(default=None, ge=0.5, le=2.0)
-    style: StyleName | None = None
 
 
 class PingCommand(Event):

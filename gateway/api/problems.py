@@ -6,6 +6,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Mount
 
 from gateway.api.schemas import Problem
 from gateway.talk.microphone import MicrophoneTakenError
@@ -41,6 +42,7 @@ _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (BusError, 503, "unavailable"),
 )
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 
 
@@ -85,9 +87,22 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     return _problem(422, "invalid_input", "; ".join(parts))
 
 
-async def _http(_request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _problem(error.status_code, _CODES.get(error.status_code, "http"), str(error.detail))
+    code = _CODES.get(error.status_code, "http")
+    answer = _problem(error.status_code, code, str(error.detail))
+    if error.status_code == 405:
+        answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return answer
+
+
+def _methods(request: Request) -> set[str]:
+    """What may be asked of the request's path: each of its routes knows its own alone."""
+    routes = [route for route in request.app.routes if not isinstance(route, Mount)]
+    asked = {method: {**request.scope, "method": method} for method in _METHODS}
+    allowed = {m for m in asked if any(r.matches(asked[m])[0] is Match.FULL for r in routes)}
+    # Where there is no route, static files answer.
+    return allowed or {"GET", "HEAD"}
 
 
 async def _unexpected(_request: Request, _error: Exception) -> JSONResponse:

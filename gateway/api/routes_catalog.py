@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from gateway.api.choices import AnyLanguage
 from gateway.api.problems import TooLargeError, responses
 from gateway.api.schemas import AvatarInfo, AvatarList, VoiceInfo, VoiceList
 from gateway.api.state import TheGateway
@@ -50,7 +51,8 @@ _FORM: dict[str, Any] = {
 
 @router.get("/voices", responses=responses(404, 503))
 async def voices(
-    gateway: TheGateway, language: str = Query("", max_length=35, description="BCP 47; empty: all")
+    gateway: TheGateway,
+    language: Annotated[AnyLanguage, Query(description="BCP 47; empty: all")] = "",
 ) -> VoiceList:
     """Voices to choose from."""
     return VoiceList(

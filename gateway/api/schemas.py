@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.api.events import StyleName, TypedText, readable
+from gateway.api.choices import (
+    AnyLanguage,
+    Change,
+    Language,
+    Name,
+    Persona,
+    Speed,
+    StyleName,
+    TypedText,
+    WelcomeText,
+)
 from gateway.playout.sinks.recording import Phase, Scope
 from visavis.styles import STYLES
-
-LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$"
-NAME = r"^[A-Za-z0-9_.-]{0,64}$"
-
-
-Welcome = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(readable)]
 
 
 class Body(BaseModel):
@@ -26,35 +30,28 @@ class Body(BaseModel):
 class SessionRequest(Body):
     """What the session is to be; all of it may be left out."""
 
-    language: str = Field("en", pattern=LANGUAGE, max_length=35, description="BCP 47")
-    voice: str = Field("", pattern=NAME, description="From /v1/voices; empty: the best one")
-    avatar: str = Field("", pattern=NAME, description="From /v1/avatars; empty: the default one")
-    persona: str | None = Field(
+    language: Language = Field("en", description="BCP 47")
+    voice: Name = Field("", description="From /v1/voices; empty: the best one")
+    avatar: Name = Field("", description="From /v1/avatars; empty: the default one")
+    persona: Persona | None = Field(
         default=None,
-        max_length=8000,
         description="What the language model is told it is; absent: the gateway's own",
     )
-    speed: float = Field(1.0, ge=0.5, le=2.0, description="Of the voice; 1 is normal")
+    speed: Speed = Field(1.0, description="Of the voice; 1 is normal")
     style: StyleName = Field(
         "",
         description=f"How answers are said, by voice and face: {', '.join(STYLES)}. What the voice "
         "cannot do of it is told in a warning event",
     )
-    welcome: bool | Welcome = Field(
+    welcome: bool | WelcomeText = Field(
         default=False,
         description="Said once somebody watches: true, the phrase configured for the language and "
         "persona; a text, that one; false, nothing",
     )
 
 
-class SessionChange(Body):
+class SessionChange(Body, Change):
     """What is left out stays. Takes effect from the next turn on."""
-
-    language: str | None = Field(default=None, pattern=LANGUAGE, max_length=35)
-    voice: str | None = Field(default=None, pattern=NAME)
-    avatar: str | None = Field(default=None, pattern=NAME)
-    speed: float | None = Field(default=None, ge=0.5, le=2.0)
-    style: StyleName | None = None
 
 
 class SessionInfo(BaseModel):
@@ -222,9 +219,9 @@ class CacheInfo(BaseModel):
 class WarmRequest(Body):
     """With which voice the answers are to be ready."""
 
-    language: str = Field("", max_length=35, description="BCP 47; empty: all in the file")
-    voice: str = Field("", pattern=NAME, description="From /v1/voices; empty: the best one")
-    speed: float = Field(1.0, ge=0.5, le=2.0)
+    language: AnyLanguage = Field("", description="BCP 47; empty: all in the file")
+    voice: Name = Field("", description="From /v1/voices; empty: the best one")
+    speed: Speed = 1.0
     style: StyleName = Field("", description="Of the session; tags in the texts count besides")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.responses import JSONResponse
 
-from gateway.api.access import SUBPROTOCOL_PREFIX
+from gateway.api.access import SUBPROTOCOL
 from gateway.api.events import (
     ErrorEvent,
     InterruptCommand,
@@ -155,10 +155,9 @@ async def _session(socket: WebSocket, gateway: Gateway, session_id: str) -> Sess
 
 
 async def _accept(socket: WebSocket) -> None:
-    """A client that offers subprotocols wants one of them confirmed; never its key."""
+    """Confirm our subprotocol where it is offered; what carries the key is not said again."""
     offered = socket.scope.get("subprotocols") or []
-    open_ones = [name for name in offered if not name.startswith(SUBPROTOCOL_PREFIX)]
-    await socket.accept(subprotocol=open_ones[0] if open_ones else None)
+    await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
 
 
 async def _refuse(socket: WebSocket, error: Exception) -> None:

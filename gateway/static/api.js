@@ -5,6 +5,12 @@
  */
 
 const KEY_STORE = "visavis.api-key";
+const SUBPROTOCOL = "visavis";
+
+/** Any text in the few characters that a subprotocol's name may have. */
+function token(text) {
+  return encodeURIComponent(text).replace(/[()]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
+}
 
 /** An error answer of the gateway, or no answer at all (status 0). */
 export class ApiError extends Error {
@@ -40,13 +46,16 @@ export class Api {
     return new URL(path, document.baseURI);
   }
 
-  /** Browsers cannot put headers on a WebSocket: the key travels in the query. */
-  socketUrl(path, query = {}) {
+  /**
+   * What `new WebSocket` takes. Browsers cannot put headers on one, and an address is kept in logs:
+   * the key travels as a subprotocol, which the gateway does not confirm; it confirms the first.
+   * @returns {{url: URL, protocols: string[]}}
+   */
+  socket(path, query = {}) {
     const url = this.url(path);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    if (this.#key) url.searchParams.set("api_key", this.#key);
-    return url;
+    return { url, protocols: this.#key ? [SUBPROTOCOL, `bearer.${token(this.#key)}`] : [SUBPROTOCOL] };
   }
 
   headers(extra = {}) {
@@ -127,12 +136,12 @@ export class Api {
     return this.request("DELETE", `v1/sessions/${id}/webrtc/${peerId}`, { keepalive: true }).catch(() => null);
   }
 
-  eventsUrl(id) {
-    return this.socketUrl(`v1/sessions/${id}/events`);
+  eventsSocket(id) {
+    return this.socket(`v1/sessions/${id}/events`);
   }
 
-  mediaUrl(id, role) {
-    return this.socketUrl(`v1/sessions/${id}/media`, { role });
+  mediaSocket(id, role) {
+    return this.socket(`v1/sessions/${id}/media`, { role });
   }
 
   // -- recording -----------------------------------------------------------

@@ -76,7 +76,7 @@ export class Connection extends EventTarget {
     const { signal } = this.#abort;
     await this.#ensureSession(signal);
     this.#events = this.#openEvents();
-    await this.#events.open(this.#api.eventsUrl(this.sessionId), signal);
+    await this.#events.open(this.#api.eventsSocket(this.sessionId), signal);
     this.#media = await this.#openMedia(signal);
     this.#media.addEventListener("lost", () => this.#restore());
     await this.#media.setMicrophone(this.#microphone);
@@ -144,7 +144,7 @@ export class Connection extends EventTarget {
     }
     const media = new SocketMedia();
     media.addEventListener("problem", ({ detail }) => this.#tell("error", detail));
-    await media.connect(this.#video, this.#api.mediaUrl(this.sessionId, this.#role), signal);
+    await media.connect(this.#video, this.#api.mediaSocket(this.sessionId, this.#role), signal);
     return media;
   }
 

@@ -6,10 +6,13 @@
 export class EventChannel extends EventTarget {
   #socket = null;
 
-  /** Resolves when open; rejects when the socket cannot be opened. */
-  open(url, signal) {
+  /**
+   * Resolves when open; rejects when the socket cannot be opened.
+   * @param {{url: URL, protocols: string[]}} where
+   */
+  open({ url, protocols }, signal) {
     return new Promise((resolve, reject) => {
-      const socket = new WebSocket(url);
+      const socket = new WebSocket(url, protocols);
       this.#socket = socket;
       const refuse = () => reject(new Error("the event connection could not be opened"));
       signal?.addEventListener("abort", () => socket.close(), { once: true });

@@ -29,7 +29,8 @@ export class SocketMedia extends EventTarget {
   #microphone = null;
   #closed = false;
 
-  async connect(video, url, signal) {
+  /** @param {{url: URL, protocols: string[]}} where */
+  async connect(video, { url, protocols }, signal) {
     // iPhones have ManagedMediaSource only, and only with remote playback off.
     const Source = window.ManagedMediaSource ?? window.MediaSource;
     if (!Source?.isTypeSupported(MIME)) throw new Error("this browser cannot play H.264 streams");
@@ -42,7 +43,7 @@ export class SocketMedia extends EventTarget {
     URL.revokeObjectURL(video.src);
     this.#buffer = this.#source.addSourceBuffer(MIME);
     this.#buffer.addEventListener("updateend", () => this.#append());
-    this.#socket = new WebSocket(url);
+    this.#socket = new WebSocket(url, protocols);
     this.#socket.binaryType = "arraybuffer";
     this.#socket.addEventListener("message", ({ data }) => this.#received(data));
     await this.#firstPicture(signal);

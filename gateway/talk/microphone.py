@@ -12,6 +12,7 @@ from aiortc.jitterbuffer import JitterFrame
 from numpy.typing import NDArray
 
 from gateway import metrics
+from visavis.serving.aiortc_private import payload_of
 from visavis.serving.errors import InvalidInputError
 
 # ------------------------------------------------------------ microphone
@@ -142,7 +143,7 @@ class MicPackets:
         self._source, self._newest = packet.ssrc, packet.sequence_number
         if ahead > 1:
             metrics.mic_packets.labels("lost").inc(ahead - 1)
-        data: bytes = packet._data
+        data = payload_of(packet)
         # Without sound in it (padding), a decoder would take it for the end of the stream.
         return False, JitterFrame(data, packet.timestamp) if data else None
 

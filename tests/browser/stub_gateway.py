@@ -241,7 +241,7 @@ class StubGateway:
         return Response(b"not a real film", media_type="video/mp4")
 
     async def _events(self, peer: WebSocket, session: str) -> None:
-        await peer.accept()
+        await peer.accept("visavis")
         self._sockets["events"].add(peer)
         try:
             await peer.send_json({"type": "state", "state": "idle"})
@@ -253,7 +253,7 @@ class StubGateway:
             self._sockets["events"].discard(peer)
 
     async def _media(self, peer: WebSocket, session: str) -> None:
-        await peer.accept()
+        await peer.accept("visavis")
         self._sockets["media"].add(peer)
         sender = asyncio.create_task(self._send_film(peer))
         try:

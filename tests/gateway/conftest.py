@@ -13,6 +13,7 @@ import pytest_asyncio
 import uvicorn
 
 from gateway.api.app import create_app
+from gateway.api.server import server_config
 from gateway.api.state import Gateway
 from gateway.settings import GatewaySettings
 from tests.gateway.doubles import Doubles
@@ -26,15 +27,7 @@ class RunningGateway:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.app = create_app(settings)
-        config = uvicorn.Config(
-            self.app,
-            port=0,
-            log_config=None,
-            ws="websockets-sansio",
-            ws_per_message_deflate=False,
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(server_config(self.app, drain_s=1))
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

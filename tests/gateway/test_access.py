@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+from typing import Any
+
 import httpx
 import pytest
 import websockets
 
 from gateway.__main__ import main
 from gateway.settings import GatewaySettings, check_exposure
-from tests.gateway.conftest import RunningGateway
+from tests.gateway.conftest import Rig, RunningGateway
 from tests.gateway.test_api import problem
 from visavis.serving.errors import SETTINGS_EXIT_STATUS, SettingsError
 from visavis.tools.client import GatewayClient
@@ -28,7 +32,6 @@ async def test_everything_but_the_page_wants_the_key(http: httpx.AsyncClient) ->
         assert (await http.get("/v1/sessions", headers=headers)).status_code == 401
     right = {"Authorization": "Bearer secret"}
     assert (await http.get("/v1/sessions", headers=right)).status_code == 200
-    assert (await http.get("/v1/sessions?api_key=secret")).status_code == 200
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -36,19 +39,52 @@ async def test_a_socket_wants_the_key(gateway: RunningGateway) -> None:
     async with GatewayClient(gateway.url, "secret") as client:
         session = (await client.call("POST", "/v1/sessions", json={})).json()["id"]
     url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/{session}/events"
-    for wrong in (url, f"{url}?api_key=wrong"):
-        with pytest.raises(websockets.InvalidStatus):
-            async with websockets.connect(wrong, proxy=None):
+    for wrong in ([], ["visavis"], ["visavis", "bearer.wrong"], ["secret"]):
+        with pytest.raises(websockets.InvalidStatus) as refusal:
+            async with connected(url, *wrong):
                 pass
-    async with websockets.connect(f"{url}?api_key=secret", proxy=None) as socket:
-        assert await socket.recv()
-    protocol = websockets.Subprotocol("bearer.secret")
-    async with websockets.connect(url, subprotocols=[protocol], proxy=None) as socket:
-        assert await socket.recv()
-        assert socket.subprotocol is None, "the key is echoed"
-    offered = [protocol, websockets.Subprotocol("visavis")]
-    async with websockets.connect(url, subprotocols=offered, proxy=None) as socket:
-        assert socket.subprotocol == "visavis"
+        assert refusal.value.response.status_code == 401
+    for right, confirmed in (
+        (["visavis", "bearer.se%63ret"], "visavis"),
+        (["bearer.secret", "visavis"], "visavis"),
+        (["bearer.secret"], None),
+    ):
+        async with connected(url, *right) as socket:
+            assert await socket.recv()
+            assert socket.subprotocol == confirmed, "the key is not said again"
+
+
+def connected(url: str, *protocols: str) -> websockets.connect:
+    wanted = [websockets.Subprotocol(protocol) for protocol in protocols]
+    return websockets.connect(url, subprotocols=wanted or None, proxy=None)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("query", ["api_key=secret", "role=viewer&%61pi_key=secret"])
+async def test_a_key_in_an_address_is_refused_and_not_logged(
+    rig: Rig, caplog: pytest.LogCaptureFixture, query: str
+) -> None:
+    """However much is logged."""
+    caplog.set_level(logging.DEBUG)
+    settings = {"nats_url": rig.nats.url, "api_key": "secret"}
+    gateway = RunningGateway(GatewaySettings.model_validate(settings))
+    await gateway.start()
+    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
+        assert "Authorization" in problem(await http.get(f"/v1/sessions?{query}"), 400)
+    url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/x/media"
+    for asked, status, said in ((f"{url}?{query}", 400, b"bearer.KEY"), (url, 404, b"session")):
+        with pytest.raises(websockets.InvalidStatus) as refusal:
+            async with connected(asked, "visavis", "bearer.secret"):
+                pass
+        assert refusal.value.response.status_code == status
+        assert said in (refusal.value.response.body or b"")
+    await gateway.stop()
+    logged = [record for record in caplog.records if record.name.startswith("uvicorn")]
+    assert any("/v1/sessions/x/media" in record.getMessage() for record in logged)
+    clients = ("httpx", "httpcore", "websockets")
+    gateways = [record for record in caplog.records if not record.name.startswith(clients)]
+    assert not [record for record in gateways if "secret" in record.getMessage()]
+    assert not [record for record in logged if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -83,6 +119,36 @@ def test_the_process_refuses_with_one_line(
         main()
     assert refusal.value.code == SETTINGS_EXIT_STATUS
     assert "API key" in capsys.readouterr().err
+
+
+def test_a_key_that_is_none_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "visavis.toml"
+    file.write_text("[gateway]\napi_key = 314159\n")
+    monkeypatch.setattr("sys.argv", ["gateway", "--config", str(file)])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().err
+    assert "api_key: " in told and "314159" not in told
+
+
+def test_the_key_may_stand_in_a_file(tmp_path: Path) -> None:
+    def settings(**values: Any) -> GatewaySettings:
+        made = GatewaySettings.model_validate({"host": "0.0.0.0", **values})
+        check_exposure(made)
+        return made
+
+    file = tmp_path / "key"
+    file.write_text("open sesame\n")
+    assert settings(api_key_file=file).key() == "open sesame"
+    given = settings(api_key_file=file, api_key="secret")
+    assert given.key() == "secret"
+    assert "secret" not in repr(given)
+    for content in (None, "", "two\nlines"):
+        file.unlink() if content is None else file.write_text(content)
+        with pytest.raises(SettingsError, match="api_key_file"):
+            settings(api_key_file=file)
 
 
 @pytest.mark.asyncio(loop_scope="module")

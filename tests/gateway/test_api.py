@@ -321,4 +321,21 @@ async def test_the_api_page_needs_nothing_from_outside(http: httpx.AsyncClient) 
 
 async def test_an_unknown_path_is_a_problem_too(http: httpx.AsyncClient) -> None:
     problem(await http.get("/v1/nothing"), 404)
-    problem(await http.put("/v1/sessions"), 405)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/sessions", {"GET", "POST"}),
+        ("POST", "/v1/sessions/nobody", {"GET", "PATCH", "DELETE"}),
+        ("DELETE", "/v1/voices", {"GET"}),
+        ("POST", "/", {"GET"}),
+        ("POST", "/static/main.js", {"GET", "HEAD"}),
+    ],
+)
+async def test_a_wrong_method_is_told_the_right_ones(
+    http: httpx.AsyncClient, method: str, path: str, allowed: set[str]
+) -> None:
+    response = await http.request(method, path)
+    problem(response, 405)
+    assert set(response.headers["Allow"].split(", ")) == allowed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 import websockets
 
+from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
@@ -55,6 +57,8 @@ async def answer(socket: Any, message: str | bytes) -> dict[str, Any]:
         ('{"type": "text", "text": "x", "loud": true}', "loud"),
         ('{"type": "update", "speed": 9}', "speed"),
         ('{"type": "update", "voice": "bob"}', "bob"),
+        ('{"type": "update", "language": "en-\\u0000"}', "language"),
+        ('{"type": "update", "avatar": "../eileen"}', "avatar"),
         ('{"type": "text", "text": "%s"}' % ("x" * 100_000), "characters"),
         (b"\x00\x01", "binary"),
     ],
@@ -66,6 +70,23 @@ async def test_a_bad_message_is_answered_and_the_socket_lives(
     assert reply["type"] == "error"
     assert words in reply["message"]
     assert await answer(events, '{"type": "ping"}') == {"type": "pong"}
+
+
+@pytest.mark.parametrize("path", ["events", "media?role=speaker"])
+async def test_a_message_that_is_far_too_large_closes_the_socket(
+    client: GatewayClient, session: str, path: str
+) -> None:
+    """The only one that does."""
+    async with client.connect(f"/v1/sessions/{session}/{path}") as socket:
+        await socket.send("x" * MAX_SOCKET_MESSAGE_BYTES)
+        async with asyncio.timeout(3):
+            while isinstance(reply := await socket.recv(), bytes) or '"error"' not in reply:
+                pass
+            await socket.send("x" * (MAX_SOCKET_MESSAGE_BYTES + 1))
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                while True:
+                    await socket.recv()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
 
 
 async def test_commands(events: Any, doubles: Doubles) -> None:
@@ -94,7 +115,9 @@ async def test_a_session_that_ends_closes_its_sockets(
 
 
 @pytest.mark.parametrize("path", ["nobody/events", "nobody/media", "{}/media?role=king"])
-async def test_a_refused_handshake_says_why(client: GatewayClient, session: str, path: str) -> None:
+async def test_a_refused_handshake_says_why(
+    client: GatewayClient, session: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(websockets.InvalidStatus) as refusal:
         async with client.connect(f"/v1/sessions/{path.format(session)}"):
             pass
@@ -102,6 +125,7 @@ async def test_a_refused_handshake_says_why(client: GatewayClient, session: str,
     assert response.status_code in (404, 422)
     assert response.body is not None
     assert json.loads(response.body)["error"]["message"]
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING], "no fault of ours"
 
 
 async def test_one_microphone_at_a_time(client: GatewayClient, session: str) -> None:

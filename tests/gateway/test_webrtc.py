@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from fractions import Fraction
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from aiortc import (
 )
 from aiortc.jitterbuffer import JitterBuffer
 
+from gateway.__main__ import main
 from gateway.playout.sinks.webrtc import PassTrack, asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
@@ -210,11 +212,30 @@ async def test_the_wish_for_short_packets_stands_in_the_sounds_section(following
     assert asking_for_short_packets(sound + following) == f"{sound}a=ptime:10\r\n{following}"
 
 
-async def test_aiortc_still_has_what_we_shorten() -> None:
-    """Its name is private: should it change, the microphone would be late again."""
-    pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-    receiver: Any = pc.addTransceiver("audio").receiver
-    assert isinstance(receiver._RTCRtpReceiver__jitter_buffer, JitterBuffer)
+async def _another_signature(self: Any, packets: Any, urgent: bool) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "changed"),
+    [
+        (RTCRtpSender, "_send_rtcp", _another_signature),
+        (RTCRtpSender, "_run_rtcp", RTCRtpSender.stop),
+        (JitterBuffer, "add", None),
+    ],
+)
+async def test_an_aiortc_that_has_changed_inside_is_told_before_anybody_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    owner: type,
+    name: str,
+    changed: object,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gateway", "--port", "0"])
+    monkeypatch.setattr(owner, name, changed)
+    with pytest.raises(SystemExit):
+        main()
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"aiortc {version('aiortc')}" in told and f"{owner.__name__}.{name}" in told
 
 
 async def test_sound_that_waits_for_a_slow_connection_is_dropped_with_its_turn() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.gateway.conftest import until
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack import tether
 from visavis.tools.stack.nats_server import NatsServer
@@ -45,6 +46,25 @@ async def test_wrong_settings_are_told_at_once_and_not_tried_again(tmp_path: Pat
     assert str(told.value).count("API key is needed") == 1
     assert "--api-key" in str(told.value)
     assert "older trouble" not in str(told.value)
+    logs = list(tmp_path.glob("*.log"))  # noqa: ASYNC240  # nobody else runs on this loop
+    modes = {log.name: log.stat().st_mode & 0o777 for log in logs}
+    assert set(modes.values()) == {0o600}, f"others may read what visitors did: {modes}"
+
+
+async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:
+    options = StackOptions(log_dir=tmp_path, host="0.0.0.0", api_key="open sesame")
+    starting = asyncio.create_task(Stack(options).__aenter__())
+    try:
+        gateway = await until(lambda: [c for c in children() if "gateway" in c.cmdline()], 10)
+        assert not [child for child in children() if "sesame" in " ".join(child.cmdline())]
+        assert gateway[0].environ()["VISAVIS_GATEWAY_API_KEY"] == "open sesame"
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
 
 
 UP = [

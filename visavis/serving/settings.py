@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     CliSettingsSource,
@@ -112,7 +112,20 @@ def load_settings(settings_class: type[S], argv: Sequence[str], *, prog: str) ->
             **sources, **_file_section(argv, os.environ.get(f"{prefix}CONFIG"), section)
         )
     except ValidationError as error:
-        raise SettingsError(_explain(error, prefix, section)) from None
+        raise SettingsError(_explain(error, settings_class, prefix)) from None
+
+
+def secret_in(path: Path, setting: str) -> str:
+    """What stands in a file that holds one secret. Raises SettingsError naming `setting`."""
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SettingsError(f"{setting}: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{setting}: {path} is not a text file") from None
+    if not secret or not secret.isprintable():
+        raise SettingsError(f"{setting}: {path} has to hold one line that is not empty")
+    return secret
 
 
 def _refuse_unknown_variables(settings_class: type[Settings], prefix: str) -> None:
@@ -144,7 +157,8 @@ def _file_section(argv: Sequence[str], from_env: str | None, section: str) -> di
     return values
 
 
-def _explain(error: ValidationError, prefix: str, section: str) -> str:
+def _explain(error: ValidationError, settings_class: type[Settings], prefix: str) -> str:
+    section = settings_class.section
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
@@ -152,8 +166,12 @@ def _explain(error: ValidationError, prefix: str, section: str) -> str:
             lines.append(f"{key}: unknown setting in section [{section}]")
         else:
             flag = "--" + key.replace("_", "-")
+            field = settings_class.model_fields.get(key)
+            # The message goes into a log.
+            secret = field is not None and field.annotation is SecretStr
+            got = "" if secret else f", got {problem['input']!r}"
             lines.append(
-                f"{key}: {problem['msg']}, got {problem['input']!r} "
+                f"{key}: {problem['msg']}{got} "
                 f"(set by {flag}, {prefix}{key.upper()} or [{section}] {key})"
             )
     return "; ".join(lines)

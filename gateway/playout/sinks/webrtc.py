@@ -24,15 +24,15 @@ from aiortc import (
     RTCSessionDescription,
 )
 from aiortc.mediastreams import MediaStreamError
-from aiortc.rtp import RtcpSrPacket
 from aiortc.stats import RTCTransportStats
 from numpy.typing import NDArray
 
 from gateway import metrics
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ, VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
-from gateway.playout.sinks.aiortc_private import MediaClock, TrackReports
+from gateway.playout.sinks.sender_reports import MediaClock, TrackReports
 from gateway.talk.microphone import MicPackets, MicSound
+from visavis.serving import aiortc_private
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import VideoCodec
 
@@ -206,16 +206,15 @@ class Peer:
             sender = self._pc.addTrack(track)
             report_media_time(sender, track, TrackReports(clock, rate_hz))
             if track.kind == "video":
-                # aiortc keeps a loss report from the browser to itself, where it would
-                # force its own encoder; ours sits in the face service.
-                sender._send_keyframe = self._lost_picture  # type: ignore[method-assign]
+                aiortc_private.on_lost_picture(sender, self._lost_picture)
         for transceiver in self._pc.getTransceivers():
             receives = self.role == "speaker" and transceiver.kind == "audio"
             transceiver.direction = "sendrecv" if receives else "sendonly"
             if transceiver.kind == "video":
                 transceiver.setCodecPreferences(_preferred_codecs())
             elif receives:
-                _listen_at_once(transceiver.receiver)
+                # As they come, where aiortc holds 80 ms of them back.
+                aiortc_private.receive_through(transceiver.receiver, MicPackets())
 
     def _lost_picture(self) -> None:
         self._on_keyframe(self.codec)
@@ -273,23 +272,9 @@ class Peer:
             self._start(self.close())
 
 
-def _listen_at_once(receiver: Any) -> None:
-    """Hand the microphone's packets on as they come, where aiortc holds 80 ms of them back."""
-    name = "_RTCRtpReceiver__jitter_buffer"
-    if hasattr(receiver, name):
-        setattr(receiver, name, MicPackets())
-
-
 def report_media_time(sender: RTCRtpSender, track: PassTrack, reports: TrackReports) -> None:
     """Correct the sender's reports on their way out."""
-    send = sender._send_rtcp
-
-    async def send_corrected(packets: list[Any]) -> None:
-        told = [p for p in packets if isinstance(p, RtcpSrPacket)]
-        if all(reports.correct(p.sender_info, track.left) for p in told):
-            await send(packets)
-
-    sender._send_rtcp = send_corrected  # type: ignore[method-assign]
+    aiortc_private.correct_reports(sender, lambda info: reports.correct(info, track.left))
 
 
 def _preferred_codecs() -> list[Any]:

@@ -15,7 +15,6 @@ from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan, load_clips
 from visavis.tools.bench.counters import Scraper, mean, rise
 from visavis.tools.bench.options import (
     DEFAULT_URL,
-    ApiKey,
     Clips,
     Config,
     Json,
@@ -30,7 +29,7 @@ from visavis.tools.bench.report import check_target, report, rows_of
 from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Transport, Visitor, visit
-from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 

@@ -17,7 +17,6 @@ from visavis.tools.bench.counters import Scraper, rise
 from visavis.tools.bench.media import MediaEndedError
 from visavis.tools.bench.options import (
     DEFAULT_URL,
-    ApiKey,
     Clips,
     Config,
     Count,
@@ -35,7 +34,7 @@ from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.turn_figures import TurnFigures, measure
 from visavis.tools.bench.visitor import Transport, Visitor, visit
-from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 

@@ -12,9 +12,6 @@ from visavis.tools.bench.visitor import Transport as Carrier
 Url: TypeAlias = Annotated[
     str, typer.Option(help="Gateway to measure. If none answers there, a stack is started.")
 ]
-ApiKey: TypeAlias = Annotated[
-    str, typer.Option(envvar="VISAVIS_GATEWAY_API_KEY", help="Key of that gateway.")
-]
 Profile: TypeAlias = Annotated[
     str, typer.Option(help="Weights of a stack that is started, and of the question set's voice.")
 ]

@@ -16,7 +16,6 @@ from visavis.tools.bench.counters import Scraper, rise
 from visavis.tools.bench.latency import sessions_of
 from visavis.tools.bench.options import (
     DEFAULT_URL,
-    ApiKey,
     Clips,
     Config,
     Count,
@@ -32,7 +31,7 @@ from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Visitor, visit
 from visavis.tools.bench.word_errors import edits_to_prefixes, word_error_rate, words
-from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 

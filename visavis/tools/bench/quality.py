@@ -22,7 +22,7 @@ from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.runtime import MESSAGE_LIMITS
 from visavis.tools.bench.clips import RATE_HZ, Clip, choose, load_clips
 from visavis.tools.bench.lip_closure import Closure, closure, lip_gap
-from visavis.tools.bench.options import DEFAULT_URL, ApiKey, Config, Json, Profile, Url
+from visavis.tools.bench.options import DEFAULT_URL, Config, Json, Profile, Url
 from visavis.tools.bench.partials import PartialsBench
 from visavis.tools.bench.questions import ENGLISH, MANDARIN, ready_set
 from visavis.tools.bench.report import check_target, report, write_report
@@ -30,7 +30,7 @@ from visavis.tools.bench.tables import Steps, wide_console, written
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import visit
 from visavis.tools.bench.word_errors import edits, words
-from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import GatewayClient
 from visavis.v1 import (
     asr_pb2,

@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 
 from visavis.tools.bench.counters import Scraper, bucket_quantile, rise
-from visavis.tools.bench.options import DEFAULT_URL, ApiKey, Config, Json, Picture, Profile, Url
+from visavis.tools.bench.options import DEFAULT_URL, Config, Json, Picture, Profile, Url
 from visavis.tools.bench.questions import ENGLISH, MANDARIN
 from visavis.tools.bench.report import Row, check_target, report, summarise
 from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import visit
-from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 

@@ -22,7 +22,9 @@ from aiortc import (
     RTCSessionDescription,
 )
 from aiortc.mediastreams import MediaStreamError
+from aiortc.rtp import RtpPacket
 
+from visavis.serving import aiortc_private
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.media import Arrival, MediaEndedError, Sound
 from visavis.tools.client import GatewayClient
@@ -93,8 +95,8 @@ class WebRtcMedia:
         self._pc.on("connectionstatechange", self._state_changed)
         # aiortc hands sound on 80 ms late, for players, and decodes pictures that nobody
         # looks at. Its packets are taken where they come in instead.
-        sound.receiver._handle_rtp_packet = self._sound_packet  # type: ignore[method-assign]
-        pictures.receiver._handle_rtp_packet = _ignore  # type: ignore[method-assign]
+        aiortc_private.take_packets(sound.receiver, self._sound_packet)
+        aiortc_private.take_packets(pictures.receiver, _ignore)
         await self._pc.setLocalDescription(await self._pc.createOffer())
         offer = {"sdp": self._pc.localDescription.sdp, "type": "offer", "role": "speaker"}
         path = f"/v1/sessions/{session}/webrtc"
@@ -127,7 +129,7 @@ class WebRtcMedia:
         elif self._pc.connectionState in ("failed", "closed") and not self._arrived.full():
             self._arrived.put_nowait(None)
 
-    async def _sound_packet(self, packet: Any, arrival_time_ms: int) -> None:
+    async def _sound_packet(self, packet: RtpPacket) -> None:
         at_s = self._clock.now()
         if self._first is None:
             self._first = packet.timestamp
@@ -139,13 +141,14 @@ class WebRtcMedia:
             self._arrived.put_nowait((at_s, Sound(media_s, pcm, _RATE_HZ)))
 
 
-async def _ignore(packet: Any, arrival_time_ms: int) -> None:
+async def _ignore(packet: RtpPacket) -> None:
     """A picture's packet."""
 
 
 @contextlib.asynccontextmanager
 async def connect(client: GatewayClient, session: str, clock: Clock) -> AsyncIterator[WebRtcMedia]:
     """Speaker and viewer of a session."""
+    aiortc_private.check()
     media = WebRtcMedia(clock)
     try:
         await media.open(client, session)

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.styles import STYLES
-from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import MIC_RATE_HZ, GatewayError, GatewaySession
 
 # ------------------------------------------------------------ output
@@ -76,9 +76,7 @@ def ask(
     url: Annotated[
         str, typer.Option(help="Gateway to ask. If none answers there, a stack is started.")
     ] = "http://127.0.0.1:8080",
-    api_key: Annotated[
-        str, typer.Option(envvar="VISAVIS_GATEWAY_API_KEY", help="Key of that gateway.")
-    ] = "",
+    api_key: ApiKey = "",
     profile: Annotated[str, typer.Option(help="Weights of a stack that is started.")] = "default",
 ) -> None:
     """Ask the avatar QUESTION; print transcript, answer and where the time went.

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from visavis.serving.errors import VisavisError
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 
 cache_app = typer.Typer(
@@ -24,7 +25,6 @@ cache_app = typer.Typer(
 )
 
 Url = Annotated[str, typer.Option(help="Gateway to talk to.")]
-Key = Annotated[str, typer.Option(envvar="VISAVIS_GATEWAY_API_KEY", help="Key of that gateway.")]
 _URL = "http://127.0.0.1:8080"
 _SHOWN_CHARACTERS = 60
 
@@ -32,7 +32,7 @@ _SHOWN_CHARACTERS = 60
 @cache_app.command("list")
 def list_(
     url: Url = _URL,
-    api_key: Key = "",
+    api_key: ApiKey = "",
     as_json: Annotated[bool, typer.Option("--json", help="All of it, for programs.")] = False,
 ) -> None:
     """Show known questions and answers, how often each was used, and what is prerendered."""
@@ -66,7 +66,7 @@ def list_(
 @cache_app.command()
 def warm(
     url: Url = _URL,
-    api_key: Key = "",
+    api_key: ApiKey = "",
     language: Annotated[str, typer.Option(help="Only this one, en or zh; empty: all.")] = "",
     voice: Annotated[str, typer.Option(help="Voice; empty: the language's best.")] = "",
     speed: Annotated[float, typer.Option(min=0.5, max=2.0, help="Speed of the voice.")] = 1.0,
@@ -119,7 +119,7 @@ def warm(
 @cache_app.command()
 def clear(
     url: Url = _URL,
-    api_key: Key = "",
+    api_key: ApiKey = "",
     learned: Annotated[
         bool, typer.Option("--learned", help="Only answers that were learned.")
     ] = False,

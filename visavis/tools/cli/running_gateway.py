@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
+import typer
 from rich.console import Console
 
 from visavis.tools.cli.models import pull_profile
@@ -13,6 +15,15 @@ from visavis.tools.cli.up import stack_arguments
 from visavis.tools.client import GatewayClient
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
+
+ApiKey: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        envvar="VISAVIS_GATEWAY_API_KEY",
+        help="Key of that gateway. Better set in the environment: every user of the machine can "
+        "read a command line.",
+    ),
+]
 
 
 @contextlib.asynccontextmanager

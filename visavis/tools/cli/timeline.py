@@ -13,7 +13,7 @@ from rich.table import Table
 from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.tools.charts import STAGES, draw_timeline
 from visavis.tools.cli.ask import check_output, converse, spoken_question
-from visavis.tools.cli.running_gateway import running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import GatewayClient
 
 
@@ -38,9 +38,7 @@ def timeline(
         str,
         typer.Option(help="Gateway. If a question is given and none answers, a stack is started."),
     ] = "http://127.0.0.1:8080",
-    api_key: Annotated[
-        str, typer.Option(envvar="VISAVIS_GATEWAY_API_KEY", help="Key of that gateway.")
-    ] = "",
+    api_key: ApiKey = "",
     profile: Annotated[str, typer.Option(help="Weights of a stack that is started.")] = "default",
 ) -> None:
     """Show where the time of a turn went: what each stage waited for, queued for and computed.

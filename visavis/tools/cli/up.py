@@ -17,6 +17,7 @@ from rich.table import Table
 
 from visavis.serving.discovery import Replica
 from visavis.serving.logs import JsonFormatter
+from visavis.serving.settings import secret_in
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.process import State, log_dir
 from visavis.tools.stack.supervisor import SERVICES, Stack, StackOptions
@@ -38,14 +39,25 @@ def up(
         str, typer.Option(help="Set of weights: tiny, default or better.")
     ] = "default",
     host: Annotated[
-        str, typer.Option(help="Address of the page; other than loopback needs --api-key.")
+        str, typer.Option(help="Address of the page; other than loopback needs a key.")
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the page; 0: any free one.")
     ] = 8080,
     api_key: Annotated[
-        str, typer.Option(envvar="VISAVIS_GATEWAY_API_KEY", help="Key that clients must send.")
+        str,
+        typer.Option(
+            envvar="VISAVIS_GATEWAY_API_KEY",
+            help="Key that clients must send. Every user of the machine can read it on a command "
+            "line: better set it in the environment, or use --api-key-file.",
+        ),
     ] = "",
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="VISAVIS_GATEWAY_API_KEY_FILE", help="File that holds the key, on one line."
+        ),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with a section for each process.")
     ] = None,
@@ -59,6 +71,8 @@ def up(
 
     Weights that are missing are pulled first. Ctrl-C ends everything in order.
     """
+    if api_key_file is not None and not api_key:
+        api_key = secret_in(api_key_file, "--api-key-file")
     console = Console()
     pull_profile(profile, console)
     options = StackOptions(

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 import psutil
 
@@ -20,13 +20,21 @@ from visavis.serving.heartbeat import FD_VARIABLE, WORKING
 from visavis.tools.stack.tether import WAY, tethered
 
 # ------------------------------------------------------------ location
-# Where a stack keeps its logs on this machine.
+# Where a stack keeps its logs on this machine, and that they are nobody else's to read.
 
 
 def log_dir() -> Path:
     """`$XDG_STATE_HOME/visavis/logs`, by default under `~/.local/state`."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state).expanduser() / "visavis" / "logs"
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A log file to append to; what visitors do may stand in it: for its owner alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
+    os.fchmod(log.fileno(), 0o600)  # it may have been there
+    return log
 
 
 # ------------------------------------------------------------ process
@@ -181,8 +189,7 @@ class Child:
         """The log's end, or our own standard error where it cannot be written: folders move
         and disks fill up, and a process without a log is better than none."""
         try:
-            self.log_path.parent.mkdir(parents=True, exist_ok=True)
-            file = self.log_path.open("ab")
+            file = open_log(self.log_path)
         except OSError as error:
             log.warning("%s logs to the terminal: %s", self.name, error)
             return os.fdopen(os.dup(2), "ab")

@@ -34,7 +34,7 @@ class StackOptions:
     log_dir: Path
     host: str = "127.0.0.1"
     port: int = 0
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ready_timeout_s: float = 120.0
     """Longest wait for all to be ready, counted anew whenever a service tells that it gets on."""

@@ -1,0 +1,65 @@
+"""What a client may ask for: one validator for each option, for HTTP and WebSocket alike."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+
+from visavis.styles import STYLES
+
+MAX_TEXT_CHARACTERS = 8000
+MAX_PERSONA_CHARACTERS = 8000
+MAX_WELCOME_CHARACTERS = 1000
+_TAG = r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*"
+
+
+def _readable(text: str) -> str:
+    if not any(c.isprintable() and not c.isspace() for c in text):
+        raise ValueError("there is nothing in it to be answered")
+    return text
+
+
+def _known_style(name: str) -> str:
+    if name and name not in STYLES:
+        raise ValueError(f"there is no style {name[:40]!r}; known are {', '.join(STYLES)}")
+    return name
+
+
+Language: TypeAlias = Annotated[str, StringConstraints(pattern=f"^{_TAG}$", max_length=35)]
+"""BCP 47, for example en or zh-CN."""
+
+AnyLanguage: TypeAlias = Annotated[str, StringConstraints(pattern=f"^({_TAG})?$", max_length=35)]
+"""A language; empty: all of them."""
+
+Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{0,64}$")]
+"""Of a voice or an avatar; empty: the service's choice."""
+
+Speed: TypeAlias = Annotated[float, Field(ge=0.5, le=2.0)]
+"""Of the voice; 1 is normal."""
+
+StyleName: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_known_style)]
+"""How something is said; empty: nothing in particular."""
+
+TypedText: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(_readable)
+]
+"""What a visitor types: more than spaces and control characters."""
+
+Persona: TypeAlias = Annotated[str, Field(max_length=MAX_PERSONA_CHARACTERS)]
+"""What the language model is told it is."""
+
+WelcomeText: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=MAX_WELCOME_CHARACTERS), AfterValidator(_readable)
+]
+"""What a session begins with."""
+
+
+class Change(BaseModel):
+    """What of a session can be changed; what is left out stays."""
+
+    language: Language | None = None
+    voice: Name | None = None
+    avatar: Name | None = None
+    speed: Speed | None = None
+    style: StyleName | None = None
