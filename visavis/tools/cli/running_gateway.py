@@ -5,14 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from visavis.tools.bench.report import models_of
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.client import GatewayClient
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
+
+
+async def running_models(client: GatewayClient) -> list[dict[str, Any]]:
+    """Which weights the stack behind the gateway runs, for a benchmark's JSON."""
+    return models_of((await client.call("GET", "/v1/services")).json()["services"])
 
 
 @contextlib.asynccontextmanager
