@@ -104,7 +104,8 @@ def test_the_list_names_what_runs(shop: Store) -> None:
     assert "general if its address answers, else coder" in run(models_app, ["list"]).output
     told = run(models_app, ["pull"]).output
     assert "takes coder: general cannot be had: 127.0.0.1 answers 404" in told
-    assert "coder, which is here (instead of general)" in run(models_app, ["list"]).output
+    listed = run(models_app, ["list"]).output
+    assert "coder, which is here: Coder-q4_k_m.gguf (instead of general)" in listed
 
 
 def test_what_is_pulled_by_name_later_is_what_runs(shop: Store) -> None:

@@ -232,7 +232,8 @@ def _alternatives(catalog: Catalog, several: Alternatives, folder: Path) -> str:
     if (found := bundle_here(catalog, several, folder)) is None:
         return f"{several[0]} if its address answers, else {' or '.join(several[1:])}"
     others = " or ".join(name for name in several if name != found)
-    return f"{found}, which is here (instead of {others})"
+    names = ", ".join(file.published_name for file in catalog.manifest(found).files)
+    return f"{found}, which is here: {names} (instead of {others})"
 
 
 @models_app.command("pull")
@@ -331,7 +332,7 @@ def licences(
         raise _fail(error) from error
     table = Table(show_lines=True)
     table.add_column("bundle", no_wrap=True)
-    table.add_column("licence", no_wrap=True)
+    table.add_column("licence", min_width=12)
     table.add_column("note")
     for manifest in manifests:
         table.add_row(manifest.name, manifest.licence, manifest.licence_note)
