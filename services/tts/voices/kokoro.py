@@ -65,8 +65,12 @@ class KokoroVoice:
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
     ) -> Iterator[Block]:
-        """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
-        for part in self._letters.spoken(text, _LONGEST, around):
+        """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound.
+
+        What is around it is not heeded: the network would have to say that, too, and a sentence in
+        four phrases would cost four sentences.
+        """
+        for part in self._letters.spoken(text, _LONGEST):
             voice, hops = self._synthesise(part, prosody.speed)
             heard_hops = np.cumsum(hops)
             ends = [int(heard_hops[end]) for end in ends_of_spoken_words(part.letters)]
