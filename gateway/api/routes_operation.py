@@ -27,7 +27,9 @@ def _info(state: ReplicaState) -> ReplicaInfo:
         free_slots=state.free_slots,
         languages=list(status.languages) if status else [],
         engines=[
-            EngineInfo(model=e.bundle, backend=e.backend, device=e.device, detail=e.detail)
+            EngineInfo(
+                model=e.bundle, file=e.file, backend=e.backend, device=e.device, detail=e.detail
+            )
             for e in (status.engines if status else ())
         ],
     )

@@ -143,6 +143,7 @@ class AvatarList(BaseModel):
 
 class EngineInfo(BaseModel):
     model: str
+    file: str = Field("", description="The weights' file as its makers call it, where it is known")
     backend: str
     device: str
     detail: str = Field("", description="Why that is not what was asked for; empty: it is")

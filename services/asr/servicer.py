@@ -60,7 +60,7 @@ def open_hearing(settings: AsrSettings) -> Hearing:
             raise SettingsError(
                 f"recognisers: {name} was not made with `visavis bundle make whisper`"
             )
-    names = [*own, *profile(settings.profile)[AsrSettings.section]]
+    names = [*own, *profile(settings.profile, settings.model_dir)[AsrSettings.section]]
     bundles: dict[str, Path] = {name: bundle_path(name, settings.model_dir) for name in names}
     return Hearing(bundles, settings.open_engine, settings.default_language)
 

@@ -210,7 +210,10 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
             version=version("visavis"),
             engines=[
                 control_pb2.EngineStatus(
-                    bundle=backend.model, backend=backend.name, device=backend.device
+                    bundle=backend.model,
+                    backend=backend.name,
+                    device=backend.device,
+                    file=backend.file,
                 )
             ],
             slots=backend.slots,

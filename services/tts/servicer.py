@@ -231,8 +231,9 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         )
 
     def engine_states(self) -> list[tuple[str, EngineState]]:
-        """The bundle of each voice, and where its networks run."""
-        return [(voice.bundle, self._state(voice.bundle)) for voice in self.voices]
+        """The bundles of the voices, and where their networks run."""
+        bundles = dict.fromkeys(voice.bundle for voice in self.voices)
+        return [(bundle, self._state(bundle)) for bundle in bundles]
 
     def _state(self, bundle: str) -> EngineState:
         settings = self._settings

@@ -20,8 +20,9 @@ class TtsSettings(EngineSettings):
 
     voices: str = Field(
         "",
-        description="Voices of your own, with commas between: bundles that "
-        "`visavis bundle make piper` made. A session speaks with one when it asks for its name",
+        description="Voices beside ours, with commas between: bundles that "
+        "`visavis bundle make piper` made, and kokoro-82m or kokoro-82m-int8, of which "
+        "kokoro-82m:am_michael is one voice. A session speaks with one when it asks for its name",
     )
     lead_s: float = Field(
         10.0, ge=0.5, le=60, description="How far the voice may be made ahead of what is heard"

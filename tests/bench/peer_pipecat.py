@@ -43,13 +43,13 @@ from visavis.tools.bench.questions import chosen_clips, ready_set, write_clip
 from visavis.tools.bench.report import check_target, machine, write_report
 from visavis.tools.bench.tables import wide_console
 from visavis.tools.bench.turn_figures import TurnFigures
-from visavis.tools.cli.models import pull_profile
+from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.client import GatewayClient
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
-PROFILES = {"smollm2-135m": "tiny", "qwen2.5-0.5b": "default"}
+PROFILES = {"smollm2-135m": "tiny", "qwen2.5-coder-0.5b-instruct": "default"}
 MODES = ("vad", "smart")
 RECOGNISER, VOICE = "moonshine-tiny-en", "hibari-en"
 ROOT = Path(__file__).parents[2]
@@ -146,9 +146,11 @@ def main(
 def _ours(model: str, plan: Plan, folder: Path, console: Console) -> Side:
     profile = PROFILES[model]
     pull_profile(profile, console)
+    pull_missing([model], console)
     config = folder / "visavis.toml"
     config.write_text(
-        f"[llm]\nmax_tokens = {plan.max_tokens}\ntemperature = {TEMPERATURE}\n", encoding="utf-8"
+        f'[llm]\nmodel = "{model}"\nmax_tokens = {plan.max_tokens}\ntemperature = {TEMPERATURE}\n',
+        encoding="utf-8",
     )
     arguments = stack_arguments(profile, config)
 

@@ -8,7 +8,15 @@ import pytest
 from rich.console import Console
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.report import Row, check_target, report, rows_of, summarise, write_report
+from visavis.tools.bench.report import (
+    Row,
+    check_target,
+    models_of,
+    report,
+    rows_of,
+    summarise,
+    write_report,
+)
 from visavis.tools.bench.tables import draw, figures_table, written
 
 
@@ -36,11 +44,15 @@ def rows() -> list[Row]:
 
 def test_the_report_can_be_read_back_and_names_what_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    result = report("latency", rows(), counts={"asked": 2}, turns=[], settings={})
+    coder = {"model": "coder", "file": "coder-q4.gguf", "backend": "llamacpp", "device": "cpu"}
+    services = [{"service": "llm", "engines": [{**coder, "detail": ""}]}] * 2
+    models = models_of(services)
+    result = report("latency", rows(), counts={"asked": 2}, turns=[], settings={}, models=models)
     write_report(path, result)
     read = json.loads(path.read_text(encoding="utf-8"))
     assert read["figures"]["wait"]["p50"] == pytest.approx(0.3)
     assert read["figures"]["memory"]["count"] == 1
+    assert read["models"] == [{"service": "llm", **coder}]
     assert "absent" not in read["figures"]
     assert read["machine"]["cores"] >= 1
 

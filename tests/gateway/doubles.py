@@ -150,7 +150,11 @@ class Double:
             service=self.name,
             instance=self.instance,
             version="0.1.0",
-            engines=[control_pb2.EngineStatus(bundle="double", backend="none", device="cpu")],
+            engines=[
+                control_pb2.EngineStatus(
+                    bundle="double", backend="none", device="cpu", file="double-q4.gguf"
+                )
+            ],
             slots=self.script.slots,
             free_slots=self.script.slots - self.leases,
             languages=["en", "zh"],

@@ -297,6 +297,7 @@ async def test_what_operators_see(http: httpx.AsyncClient, doubles: Doubles) -> 
     services = (await http.get("/v1/services")).json()["services"]
     assert [s["service"] for s in services] == ["asr", "face", "llm", "tts"]
     assert all(s["healthy"] and s["free_slots"] == 4 for s in services)
+    assert {engine["file"] for s in services for engine in s["engines"]} == {"double-q4.gguf"}
     targets = (await http.get("/v1/metrics-targets")).json()
     assert targets[0]["labels"] == {"service": "gateway"}
     assert "gateway_sessions" in (await http.get("/metrics")).text

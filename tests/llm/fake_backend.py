@@ -23,6 +23,7 @@ class FakeBackend:
 
     name = "fake"
     model = "fake-model"
+    file = "fake-model-q4.gguf"
 
     def __init__(
         self,

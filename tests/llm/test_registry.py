@@ -22,7 +22,8 @@ def test_a_bundle_that_is_not_pulled_is_named_with_the_command(tmp_path: Path) -
 
 
 def test_the_profile_names_the_model_unless_it_is_set(tmp_path: Path) -> None:
-    for argv, bundle in (((), "qwen2.5-0.5b"), (("--model", "qwen2.5-1.5b"), "qwen2.5-1.5b")):
+    general = "qwen2.5-1.5b-instruct"
+    for argv, bundle in (((), "qwen2.5-coder-0.5b-instruct"), (("--model", general), general)):
         with pytest.raises(ModelStoreError, match=bundle):
             open_backend(settings("--model-dir", str(tmp_path), *argv))
 

@@ -149,6 +149,7 @@ async def test_status_tells_what_serves() -> None:
         status = await stub.GetStatus(control_pb2.GetStatusRequest())
     assert (status.service, status.instance, status.slots) == ("llm", "llm-test", 3)
     assert status.engines[0].bundle == "fake-model"
+    assert status.engines[0].file == "fake-model-q4.gguf"
     assert list(status.languages) == ["en", "zh"]
 
 

@@ -102,7 +102,7 @@ def test_wrong_names_end_with_status_1_and_a_hint(
 
 
 def test_licences_are_told_with_their_notes(shop: Store) -> None:
-    told = run("licences", "ear", "qwen2.5-0.5b").output
+    told = run("licences", "ear", "qwen2.5-coder-0.5b-instruct").output
     assert "ours" in told
     assert "Apache-2.0" in told
     assert "no licence at all" in told

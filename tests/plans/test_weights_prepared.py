@@ -56,6 +56,16 @@ def test_it_is_made_once_and_found_again(source: Path, cache: PlanCache, made: l
     assert not list(cache.entries())  # no compiled plan, and no damaged one
 
 
+def test_a_bundle_that_was_renamed_keeps_what_was_made(
+    source: Path, cache: PlanCache, made: list[int]
+) -> None:
+    laid_out_file(source, "former", cache=cache)
+    path = laid_out_file(source, "tiny", cache=cache)
+    assert [kept.bundle for kept in kept_weights(cache)] == ["tiny"]
+    assert laid_out_file(source, "tiny", cache=cache) == path
+    assert len(made) == 1
+
+
 @pytest.mark.parametrize("damage", ["changed", "cut", "no digest"])
 def test_a_damaged_file_is_made_anew(
     source: Path, cache: PlanCache, made: list[int], damage: str

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -104,8 +105,23 @@ def fit(
     return trained.eval()
 
 
+TERMS = {
+    "licence": "Apache-2.0, non-commercial training data",
+    "training_data": "Speech of the voices hibari-en (Apache-2.0) and fastspeech2-mbmelgan-zh. The "
+    "latter was trained on the Baker corpus (DataBaker CSMSC): NON-COMMERCIAL use only.",
+}
+"""What the file says of itself, wherever it goes; true of the voices in `corpus.LANGUAGES`."""
+
+
+def label(path: Path) -> None:
+    """Write TERMS into the metadata of the network at `path`."""
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, TERMS)
+    onnx.save(model, path)
+
+
 def export(network: AudioToFace, path: Path) -> None:
-    """Write ONNX, opset 17, batch and time free. A single file."""
+    """Write ONNX, opset 17, batch and time free, with its terms. A single file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     free = {"mel": {0: "batch", 1: "frames"}}
     free |= {name: {0: "batch", 1: "outputs"} for name in ("visemes", "coefficients")}
@@ -119,6 +135,7 @@ def export(network: AudioToFace, path: Path) -> None:
         opset_version=17,
         dynamo=False,
     )
+    label(path)
 
 
 def main() -> None:

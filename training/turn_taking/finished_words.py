@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,9 @@ from services.asr.turns.finished_words import (
     buckets_of,
     words_of,
 )
+from training.inputs import inputs_of, verify
 from training.turn_taking.logistic import area_under_curve, log_loss, sigmoid
+from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.questions import BACKCHANNELS, ENGLISH, INTERRUPTIONS, MANDARIN
 
 LANGUAGES = ("en", "zh")
@@ -54,7 +57,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     options.add_argument("--sentences", type=Path, required=True, help="pairs, tab between them")
     options.add_argument("--out", type=Path, default=WEIGHTS_PATH)
+    options.add_argument("--any-inputs", action="store_true", help="do not compare digests")
     chosen = options.parse_args()
+    if not chosen.any_inputs:
+        try:
+            verify(inputs_of("finished_words"), files={"cmn.txt": chosen.sentences})
+        except InvalidInputError as error:
+            sys.exit(f"training: {error}")
     arrays: dict[str, Any] = {}
     for language in LANGUAGES:
         taught, held_out = halves(sentences(chosen.sentences, language))

@@ -30,7 +30,7 @@ def prepare(bundle_dir: Path, progress: Callable[[str, float], None]) -> list[st
     """
     progress("reading the English voice", 0.0)
     model = onnx.load(bundle_dir / SOURCE)
-    durations = _durations_tensor(model.graph)
+    durations = durations_tensor(model.graph, SOURCE)
     model.graph.node.append(helper.make_node("Identity", [durations], [OUTPUT]))
     model.graph.output.append(helper.make_tensor_value_info(OUTPUT, TensorProto.INT64, ["L"]))
     onnx.checker.check_model(model)
@@ -42,8 +42,11 @@ def prepare(bundle_dir: Path, progress: Callable[[str, float], None]) -> list[st
     return [TARGET]
 
 
-def _durations_tensor(graph: onnx.GraphProto) -> str:
-    """The integer durations: what follows the graph's only Round, up to the cumulated sum."""
+def durations_tensor(graph: onnx.GraphProto, source: str) -> str:
+    """The integer durations: what follows the graph's only Round, up to the cumulated sum.
+
+    Raises ModelStoreError, naming `source`, where there is no such place.
+    """
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
         for name in node.input:
@@ -51,14 +54,14 @@ def _durations_tensor(graph: onnx.GraphProto) -> str:
     rounds = [node for node in graph.node if node.op_type == "Round"]
     if len(rounds) == 1:
         tensor = rounds[0].output[0]
-        for _ in range(3):
+        for _ in range(4):
             following = readers.get(tensor, [])
             if any(node.op_type == "CumSum" for node in following):
                 return str(tensor)
-            if not following or following[0].op_type not in ("Clip", "Cast"):
+            if not following or following[0].op_type not in ("Clip", "Cast", "Gather", "Squeeze"):
                 break
             tensor = following[0].output[0]
-    raise ModelStoreError(f"{SOURCE} has no length regulator where one is expected: wrong version?")
+    raise ModelStoreError(f"{source} has no length regulator where one is expected: wrong version?")
 
 
 # ------------------------------------------------------------ length regulator

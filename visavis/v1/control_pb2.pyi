@@ -104,13 +104,15 @@ class ClockReading(_message.Message):
     def __init__(self, clock: _Optional[int] = ..., monotonic_ns: _Optional[int] = ...) -> None: ...
 
 class EngineStatus(_message.Message):
-    __slots__ = ("bundle", "backend", "device", "detail")
+    __slots__ = ("bundle", "backend", "device", "detail", "file")
     BUNDLE_FIELD_NUMBER: _ClassVar[int]
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
     bundle: str
     backend: str
     device: str
     detail: str
-    def __init__(self, bundle: _Optional[str] = ..., backend: _Optional[str] = ..., device: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+    file: str
+    def __init__(self, bundle: _Optional[str] = ..., backend: _Optional[str] = ..., device: _Optional[str] = ..., detail: _Optional[str] = ..., file: _Optional[str] = ...) -> None: ...

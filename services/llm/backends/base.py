@@ -66,6 +66,8 @@ class TextBackend(Protocol):
 
     name: str
     model: str
+    # The weights' file as its makers call it; "" where they are elsewhere.
+    file: str
     # Where it runs: "cpu", "cuda:N", or "remote" for another process.
     device: str
     slots: int

@@ -55,14 +55,17 @@ class LlamaCppBackend:
         model_file: Path,
         *,
         model: str,
+        file: str = "",
         slots: int,
         context_tokens: int,
         threads: int = 1,
         device: str = "cpu",
         choose_file: Callable[[Path], Awaitable[Path]] | None = None,
     ) -> None:
-        """`choose_file` is asked, as the model is loaded, which file to take for `model_file`."""
+        """file: what its makers call it; choose_file: asked, as the model is loaded, which file to
+        take for `model_file`."""
         self.model = model
+        self.file = file or model_file.name
         self.slots = slots
         self.context_tokens = context_tokens
         self._file = model_file

@@ -199,6 +199,7 @@ class OpenAiCompatibleBackend:
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
+        self.file = ""
         self.slots = slots
         self.context_tokens = context_tokens
         self._url = _base_url(url)

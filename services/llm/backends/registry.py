@@ -75,13 +75,16 @@ async def _report(
 def _llamacpp(settings: LlmSettings, tell: TellStarting) -> TextBackend:
 
     from services.llm.backends.llamacpp import LlamaCppBackend
-    from visavis.bundles.store import bundle_path, profile
+    from visavis.bundles.store import bundle_path, load_manifest, profile
 
-    model = settings.model or profile(settings.profile)["llm"][0]
+    model = settings.model or profile(settings.profile, settings.model_dir)["llm"][0]
+    path = bundle_path(model, settings.model_dir) / "model.gguf"
+    files = load_manifest(model, settings.model_dir).files
     laid_out = settings.weights_layout == "cpu" and settings.device == "cpu"
     return LlamaCppBackend(
-        bundle_path(model, settings.model_dir) / "model.gguf",
+        path,
         model=model,
+        file=next((file.published_name for file in files if file.path == path.name), ""),
         slots=settings.slots,
         context_tokens=settings.context_tokens,
         threads=settings.threads,

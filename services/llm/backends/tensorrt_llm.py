@@ -160,7 +160,7 @@ class TensorRtLlmBackend:
         silence_s: float = 30.0,
         statistics_interval_s: float = 1.0,
     ) -> None:
-        self.model = model_dir.name
+        self.model = self.file = model_dir.name
         self.slots = slots
         self.context_tokens = context_tokens
         self.keeps_prefix = kv_cache.reuse

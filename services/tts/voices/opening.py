@@ -11,19 +11,23 @@ from services.tts.phrase_cache import PhraseCache
 from services.tts.synthesizer import Synthesizer, Voice
 from services.tts.voices.base import VOICES, VoiceInfo
 from services.tts.voices.english import EnglishVoice
+from services.tts.voices.kokoro import KokoroVoice, read_styles
 from services.tts.voices.mandarin import MandarinVoice
 from services.tts.voices.piper import PiperConfig, PiperVoice
-from visavis.bundles.store import bundle_path, load_manifest
+from visavis.bundles.store import BundleManifest, bundle_path, load_manifest
 from visavis.engine import Engine, open_engine
 from visavis.engine.bundles import maker_of
 from visavis.serving.errors import SettingsError
 
 # ------------------------------------------------------------ own voices
-# Voices of the user's own: bundles that `visavis bundle make piper` made.
+# Voices beside ours: Kokoro's, and bundles that `visavis bundle make piper` made.
 
 _LANGUAGE = "en"
 # The network makes melody and sound in one.
 _CONTROLS = frozenset({"speed", "energy"})
+_KOKORO_FIRST = "af_heart"
+# The second letter of a name of Kokoro's.
+_GENDERS = {"f": "female", "m": "male"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +35,32 @@ class OwnVoice:
     """A voice before it is loaded."""
 
     info: VoiceInfo
-    files: tuple[Path, Path]
-    """Both halves of the network."""
-    config: PiperConfig
+    files: tuple[Path, ...]
+    """Its networks; voices that name the same ones share them."""
+    build: Callable[[Sequence[Engine]], Voice]
+    """The voice, out of its networks as they are loaded."""
 
 
 def own_voices(names: str, model_dir: Path | None = None) -> list[OwnVoice]:
     """The voices in the setting `names`, which has commas between them.
 
-    Raises ModelStoreError for a bundle that is not here, SettingsError for one that is no voice,
-    or a voice of a language whose sounds nobody here knows.
+    A bundle of several is followed by a colon and which one; else it is the first. Raises
+    ModelStoreError for a bundle that is not here, SettingsError for one that is no voice, or a
+    voice of a language whose sounds nobody here knows.
     """
     return [_own_voice(name.strip(), model_dir) for name in names.split(",") if name.strip()]
 
 
 def _own_voice(name: str, model_dir: Path | None) -> OwnVoice:
+    bundle, _, chosen = name.partition(":")
+    manifest = load_manifest(bundle, model_dir)
+    if any(step.name == "kokoro" for step in manifest.prepare):
+        return _kokoro_voice(manifest, chosen, bundle_path(bundle, model_dir))
     folder = bundle_path(name, model_dir)
     if maker_of(folder) != "piper":
-        raise SettingsError(f"voices: {name} was not made with `visavis bundle make piper`")
-    manifest = load_manifest(name, model_dir)
+        raise SettingsError(
+            f"voices: {name} was not made with `visavis bundle make piper`, and is none of Kokoro"
+        )
     if _LANGUAGE not in manifest.languages:
         raise SettingsError(
             f"voices: {name} speaks {', '.join(manifest.languages)}, and only for English is there "
@@ -65,11 +76,34 @@ def _own_voice(name: str, model_dir: Path | None) -> OwnVoice:
         controls=_CONTROLS,
     )
     files = (folder / "text.onnx", folder / "voice.onnx")
-    return OwnVoice(info, files, PiperConfig.read(folder / "voice.json"))
+    config = PiperConfig.read(folder / "voice.json")
+    return OwnVoice(info, files, lambda halves: PiperVoice(halves[0], halves[1], config))
+
+
+def _kokoro_voice(manifest: BundleManifest, chosen: str, folder: Path) -> OwnVoice:
+    styles = read_styles(folder / "styles.npz")
+    name = chosen or (_KOKORO_FIRST if _KOKORO_FIRST in styles else min(styles))
+    if name not in styles:
+        raise SettingsError(
+            f"voices: {manifest.name} has no {name!r}; it has {', '.join(sorted(styles))}"
+        )
+    info = VoiceInfo(
+        name=name,
+        bundle=manifest.name,
+        languages=(_LANGUAGE,),
+        gender=_GENDERS.get(name[1:2], ""),
+        licence=manifest.licence,
+        description=f"American English. Kokoro-82M, {name}.",
+        controls=_CONTROLS,
+    )
+    style = styles[name]
+    return OwnVoice(
+        info, (folder / "durations.onnx",), lambda networks: KokoroVoice(networks[0], style)
+    )
 
 
 # ------------------------------------------------------------ opening
-# The synthesizer with every voice loaded: ours, and those that the user made.
+# The synthesizer with every voice loaded: ours, and those that the user added.
 
 
 @contextmanager
@@ -82,7 +116,7 @@ def open_synthesizer(
 ) -> Iterator[Synthesizer]:
     """Synthesizer with its engines loaded; they are closed at the end.
 
-    own: voices of the user's own. Raises ModelStoreError where a bundle is not pulled,
+    own: voices beside ours. Raises ModelStoreError where a bundle is not pulled,
     EngineLoadError where it cannot be loaded.
     """
     english = bundle_path("hibari-en", model_dir)
@@ -104,8 +138,9 @@ def open_synthesizer(
         engines = {english.name: [hibari], mandarin.name: [encoder, decoder, vocoder]}
         added: dict[str, Voice] = {}
         for voice in own:
-            text, sound = (stack.enter_context(open_engine(file)) for file in voice.files)
-            added[voice.info.name] = PiperVoice(text, sound, voice.config)
-            engines[voice.info.bundle] = [text, sound]
+            bundle = voice.info.bundle
+            if bundle not in engines:
+                engines[bundle] = [stack.enter_context(open_engine(file)) for file in voice.files]
+            added[voice.info.name] = voice.build(engines[bundle])
         known = (*VOICES, *(voice.info for voice in own))
         yield Synthesizer(voices, engines, phrases=phrases, own=added, known=known)

@@ -81,9 +81,9 @@ def dequantize_q4_1(blocks: Bytes) -> Floats:
 # ------------------------------------------------------------ iq4 nl
 # IQ4_NL: blocks of 32 weights, each one of sixteen uneven steps of the block's scale.
 #
-# The steps lie densely about zero, where most weights are: of Qwen2.5's weights they leave half of
-# the squared error of sixteen even ones (Q4_0), at the same size and speed. Steps and layout are
-# ggml's (ggml-common.h).
+# The steps lie densely about zero, where most weights are: of Qwen2.5-Coder's weights they leave
+# half of the squared error of sixteen even ones (Q4_0), at the same size and speed. Steps and
+# layout are ggml's (ggml-common.h).
 
 BLOCK_WEIGHTS = 32
 IQ4_NL_BYTES = 18

@@ -92,6 +92,8 @@ def _find_or_make(
         with cache.locked(f"{bundle}.weights", cancelled):
             if _is_whole(path):  # another process has made it meanwhile
                 return path
+            if _take_over(path):
+                return path
             if path.exists():
                 log.warning("%s is damaged: it is made anew", path)
             if _sha256(file) != sha256:
@@ -130,6 +132,18 @@ def _make(
         if other != path:
             _digest_path(other).unlink(missing_ok=True)
             other.unlink(missing_ok=True)
+
+
+def _take_over(path: Path) -> bool:
+    """Move what was made of the very same file when its bundle had another name."""
+    for other in path.parents[1].glob(f"*/{path.name}"):
+        if other != path and _is_whole(other):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(_digest_path(other), _digest_path(path))
+            os.replace(other, path)
+            log.info("%s is taken over from %s", path, other.parent.name)
+            return True
+    return False
 
 
 class _Hashed:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visavis.bundles.store.catalogue import Catalog, default_catalog, default_model_dir
+from visavis.bundles.store.choice import settled_profile
 from visavis.bundles.store.download import PullProgress, SilentProgress
 from visavis.bundles.store.installed import Standing, State, inspect, verify_files
 from visavis.bundles.store.manifest import BundleManifest
@@ -73,9 +74,16 @@ def load_manifest(
     return (catalog or default_catalog(model_dir)).manifest(name)
 
 
-def profile(name: str, *, catalog: Catalog | None = None) -> dict[str, list[str]]:
-    """Bundles by role (asr, llm, tts, face) of the profile `name`."""
-    return (catalog or default_catalog()).profile(name)
+def profile(
+    name: str, model_dir: Path | None = None, *, catalog: Catalog | None = None
+) -> dict[str, list[str]]:
+    """Bundles by role (asr, llm, tts, face) of the profile `name`.
+
+    Where it wants one of several, it is the one that is in `model_dir`; no network is asked.
+    """
+    return settled_profile(
+        catalog or default_catalog(model_dir), name, default_model_dir(model_dir)
+    )
 
 
 def pull(

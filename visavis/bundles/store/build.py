@@ -12,9 +12,10 @@ import threading
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +30,7 @@ from visavis.bundles.store.manifest import (
     PypiSource,
     Source,
 )
+from visavis.bundles.store.reach import Problem, first_answering
 from visavis.bundles.store.sources.remote import LocalFile
 from visavis.bundles.store.sources.resolver import Resolver
 from visavis.bundles.store.web import PullCancelledError
@@ -210,6 +212,32 @@ PrepareStepRunner = Callable[[str, Path, Callable[[str, float], None]], list[str
 """(step name, bundle folder, progress) -> files written."""
 
 
+@dataclass(frozen=True)
+class SourcePlan:
+    """With which source each file that has to be downloaded begins."""
+
+    files: tuple[BundleFile, ...]
+    first: Mapping[str, int]
+    """Number of the source by the file's path."""
+    passed_over: Mapping[str, list[str]]
+    """Why the sources before it are not tried."""
+
+    @classmethod
+    def of(cls, files: Sequence[BundleFile], problem: Problem) -> SourcePlan:
+        """Asks the addresses of files that have something else to turn to."""
+        found = {file.path: first_answering(file, problem) for file in files}
+        return cls(
+            tuple(files),
+            {path: number for path, (number, _) in found.items()},
+            {path: problems for path, (_, problems) in found.items()},
+        )
+
+    @property
+    def archives(self) -> list[Archive]:
+        """What is downloaded, if every source does as it promised."""
+        return [a for file in self.files for a in archives_of(file, self.first[file.path])]
+
+
 def reusable(file: BundleFile, folder: Path) -> bool:
     """Whether an older copy of the bundle in `folder` holds this very file."""
     path = folder / file.path
@@ -225,20 +253,22 @@ def build_bundle(
     staging: Path,
     *,
     reuse: dict[str, Path],
+    sources: SourcePlan,
     fetcher: Fetcher,
     run_step: PrepareStepRunner,
     progress: PullProgress,
 ) -> None:
     """Fill `staging` with a complete bundle, its record last.
 
-    `reuse` maps files to copies on this machine whose digests were checked.
+    `reuse` maps files to copies on this machine whose digests were checked; `sources` says where
+    the others come from.
     Raises ModelStoreError; the caller deletes `staging` then.
     """
     for file in manifest.files:
         if file.path in reuse:
             _link(reuse[file.path], staging / file.path)
         else:
-            _take(file, staging / file.path, manifest.name, fetcher, progress)
+            _take(file, staging / file.path, manifest.name, sources, fetcher, progress)
     prepared = _prepare(manifest, staging, run_step, progress)
     record = BundleRecord(
         name=manifest.name,
@@ -261,11 +291,19 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _take(
-    file: BundleFile, target: Path, bundle: str, fetcher: Fetcher, progress: PullProgress
+    file: BundleFile,
+    target: Path,
+    bundle: str,
+    sources: SourcePlan,
+    fetcher: Fetcher,
+    progress: PullProgress,
 ) -> None:
-    """Try the file's sources in order."""
-    problems: list[str] = []
-    for choice, source in enumerate(file.sources):
+    """Try the file's sources in order, from the first that answers."""
+    problems = list(sources.passed_over[file.path])
+    for problem in problems:
+        progress.say(f"{bundle}: {problem}; taking the next source")
+    first = sources.first[file.path]
+    for choice, source in enumerate(file.sources[first:], start=first):
         try:
             _take_from(source, file, target, fetcher)
             return

@@ -47,12 +47,16 @@ PROFILES_FILE = "profiles.toml"
 ROLES = ("asr", "llm", "tts", "face")
 
 
+Alternatives = tuple[str, ...]
+"""Bundles of which one is taken; see `visavis.bundles.store.choice`. Most are alone."""
+
+
 class Catalog:
     """Manifests of one or more folders; a later folder replaces bundles of the same name."""
 
     def __init__(self, folders: Sequence[Traversable]) -> None:
         self._entries: dict[str, Traversable] = {}
-        self._profiles: dict[str, dict[str, list[str]]] = {}
+        self._profiles: dict[str, dict[str, list[Alternatives]]] = {}
         for folder in folders:
             self._add(folder)
 
@@ -88,6 +92,12 @@ class Catalog:
     def text(self, name: str) -> str:
         """The manifest of `name` as it is written; ModelStoreError if there is none."""
         if name not in self._entries:
+            for entry in self.names:
+                if name in self.manifest(entry).formerly:
+                    raise ModelStoreError(
+                        f"bundle {name} is called {entry} now: say `visavis models pull {entry}`, "
+                        "which takes over what is here of it"
+                    )
             raise ModelStoreError(_unknown("bundle", name, self.names))
         return self._entries[name].read_text(encoding="utf-8")
 
@@ -100,15 +110,11 @@ class Catalog:
             )
         return manifest
 
-    def profile(self, name: str) -> dict[str, list[str]]:
-        """Bundles by role (asr, llm, tts, face) of a profile."""
+    def profile(self, name: str) -> dict[str, list[Alternatives]]:
+        """What a profile wants, by role (asr, llm, tts, face)."""
         if name not in self._profiles:
             raise ModelStoreError(_unknown("profile", name, self.profile_names))
-        return {role: list(bundles) for role, bundles in self._profiles[name].items()}
-
-    def profile_bundles(self, name: str) -> list[str]:
-        """Every bundle of a profile once, in role order."""
-        return list(dict.fromkeys(b for role in self.profile(name).values() for b in role))
+        return {role: list(wanted) for role, wanted in self._profiles[name].items()}
 
 
 def _made_in(model_dir: Path) -> dict[str, Traversable]:
@@ -128,14 +134,20 @@ def _says_made(manifest: Path) -> bool:
         return False
 
 
-def _read_profiles(entry: Traversable) -> dict[str, dict[str, list[str]]]:
+def _read_profiles(entry: Traversable) -> dict[str, dict[str, list[Alternatives]]]:
     profiles = tomllib.loads(entry.read_text(encoding="utf-8"))
     for name, roles in profiles.items():
         if not isinstance(roles, dict) or set(roles) != set(ROLES):
             raise ModelStoreError(
                 f"{entry.name}: profile {name} must list bundles for {', '.join(ROLES)}"
             )
-    return profiles
+    return {
+        name: {
+            role: [(item,) if isinstance(item, str) else tuple(item) for item in wanted]
+            for role, wanted in roles.items()
+        }
+        for name, roles in profiles.items()
+    }
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -111,6 +111,15 @@ def verify_files(manifest: BundleManifest, folder: Path) -> Standing:
     return _standing(manifest, folder, record, _content_problem)
 
 
+def same_files(manifest: BundleManifest, folder: Path) -> bool:
+    """Whether `folder` is another bundle of exactly the manifest's files, by its record."""
+    record = _read_record(folder)
+    expected = {file.path: file.sha256 for file in manifest.files}
+    return record is not None and expected == {
+        path: file.sha256 for path, file in record.files.items()
+    }
+
+
 def recorded_sha256(path: Path) -> str | None:
     """The digest that a pulled bundle's file had when it was checked; None without a record."""
     record = _read_record(path.parent)

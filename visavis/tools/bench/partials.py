@@ -31,7 +31,7 @@ from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Visitor, visit
 from visavis.tools.bench.word_errors import edits_to_prefixes, word_error_rate, words
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
@@ -229,9 +229,12 @@ def partials(
     chosen = chosen_clips(clips, language, count, profile, console)
     chosen += joined(chosen) if long else []
 
+    models: list[dict[str, Any]] = []
+
     async def run() -> list[Understood]:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
+            models.extend(await running_models(client))
             with Steps(console, len(chosen), "warm-up") as steps:
 
                 def on_clip(done: Understood | None) -> None:
@@ -248,6 +251,7 @@ def partials(
         counts=counts_of(done),
         turns=[clip.to_dict() for clip in done],
         settings={"clips": len(chosen)},
+        models=models,
     )
     hand_out(console, f"Partial transcripts, {len(done)} clips", rows, result, json_path, picture)
 

@@ -30,7 +30,7 @@ from visavis.tools.bench.tables import Steps, wide_console, written
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import visit
 from visavis.tools.bench.word_errors import edits, words
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
 from visavis.tools.client import GatewayClient
 from visavis.v1 import (
     asr_pb2,
@@ -261,9 +261,12 @@ def quality(
     known = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]
     questions = [known[i * len(known) // answers] for i in range(min(answers, len(known)))]
 
+    models: list[dict[str, Any]] = []
+
     async def run() -> tuple[Errors, Errors, dict[str, Lips]]:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
+            models.extend(await running_models(client))
             with Steps(console, len(spoken) + len(questions) + len(SENTENCES), "warm-up") as steps:
 
                 def on_step(name: str) -> None:
@@ -294,6 +297,7 @@ def quality(
             turns=[*heard.texts, *said.texts],
             settings={"clips": len(spoken), "answers": len(questions)},
             notes=[NOTE],
+            models=models,
         )
         write_report(json_path, result)
 

@@ -51,6 +51,7 @@ def summarise(values: Iterable[float | None]) -> Summary | None:
 # What a benchmark hands out: a JSON file that can be compared, and rows for its table.
 
 SCHEMA = 1
+_ENGINE = ("model", "file", "backend", "device")
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,14 @@ def report(
     turns: Sequence[Mapping[str, Any]],
     settings: Mapping[str, Any],
     notes: Sequence[str] = (),
+    models: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The whole result as JSON types."""
+    """The whole result as JSON types. models: what ran, as `models_of` gives it."""
     return {
         "schema": SCHEMA,
         "benchmark": benchmark,
         "machine": machine(),
+        "models": list(models),
         "settings": dict(settings),
         "figures": {row.name: row.summary.to_dict() for row in rows if row.summary is not None},
         "counts": dict(counts),
@@ -100,6 +103,16 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.system(),
     }
+
+
+def models_of(services: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Which weights ran where, each once, of the gateway's list of services."""
+    told = [
+        {"service": service["service"], **{name: engine[name] for name in _ENGINE}}
+        for service in services
+        for engine in service["engines"]
+    ]
+    return [entry for place, entry in enumerate(told) if entry not in told[:place]]
 
 
 def check_target(path: Path | None, suffix: str) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from visavis.tools.bench.report import Row, check_target, report, summarise
 from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import visit
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
@@ -130,9 +130,12 @@ def sync(
     known = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]
     questions = [known[i * len(known) // answers] for i in range(min(answers, len(known)))]
 
+    models: list[dict[str, Any]] = []
+
     async def run() -> SyncRun:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
+            models.extend(await running_models(client))
             with Steps(console, len(questions), "an answer begins") as steps:
                 watcher = SyncBench(client, lambda: steps.done("watched"))
                 return await watcher.run(questions)
@@ -146,6 +149,7 @@ def sync(
         turns=[],
         settings={"answers": len(questions)},
         notes=["skew and late ticks are upper bounds: they come from a histogram's buckets"],
+        models=models,
     )
     hand_out(console, f"In step, {len(questions)} answers", rows, result, json_path, picture)
 

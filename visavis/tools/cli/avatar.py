@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from visavis.bundles.store.catalogue import default_catalog
+from visavis.bundles.store import profile
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.cli.models import pull_missing
 from visavis.tools.stack.plain_service import plain_service
@@ -79,7 +79,7 @@ def delete(
 
 def _call(work: Callable[[face_pb2_grpc.FaceAnimationStub], Awaitable[T]]) -> T:
     """One call to a face service of our own; avatars live on disk, so any will do."""
-    pull_missing(default_catalog().profile("default")["face"], Console(stderr=True))
+    pull_missing(profile("default")["face"], Console(stderr=True))
 
     async def run() -> T:
         async with plain_service("face", [], log_dir()) as channel:

@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 
 from visavis.bundles.store import State, verify
 from visavis.bundles.store.catalogue import Catalog
+from visavis.bundles.store.choice import settled_bundles
 from visavis.bundles.store.installed import inspect
 from visavis.serving.errors import BusError, ModelStoreError
 from visavis.tools.stack.nats_server import nats_server_binary
@@ -219,7 +220,7 @@ def check_nats() -> Iterator[Finding]:
 def check_weights(catalog: Catalog, folder: Path, profile: str) -> Iterator[Finding]:
     """The profile that is to run, every byte; the other profiles by their records."""
     for name in catalog.profile_names:
-        bundles = catalog.profile_bundles(name)
+        bundles = settled_bundles(catalog, name, folder)
         try:
             if name == profile:
                 standings = verify(bundles, model_dir=folder, catalog=catalog)
@@ -246,7 +247,7 @@ def check_disk(catalog: Catalog, folder: Path, profile: str) -> Iterator[Finding
     while not present.exists():
         present = present.parent
     free = shutil.disk_usage(present).free
-    manifests = [catalog.manifest(name) for name in catalog.profile_bundles(profile)]
+    manifests = [catalog.manifest(name) for name in settled_bundles(catalog, profile, folder)]
     lacking = [m for m in manifests if inspect(m, folder / m.name).state is not State.READY]
     # Archives and files lie side by side while a pull runs.
     needed = 2 * sum(manifest.size_bytes for manifest in lacking)

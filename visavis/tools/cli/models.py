@@ -24,9 +24,16 @@ from rich.text import Text
 
 from visavis.bundles.gguf.prepared import KeptWeights, kept_weights
 from visavis.bundles.store import State, pull, verify
-from visavis.bundles.store.catalogue import ROLES, Catalog, default_catalog, default_model_dir
+from visavis.bundles.store.catalogue import (
+    ROLES,
+    Alternatives,
+    Catalog,
+    default_catalog,
+    default_model_dir,
+)
+from visavis.bundles.store.choice import bundle_here, settled_bundles
 from visavis.bundles.store.installed import inspect
-from visavis.bundles.store.puller import Pulled
+from visavis.bundles.store.puller import Pulled, choose_profile
 from visavis.serving.errors import ModelStoreError
 
 # ------------------------------------------------------------ models
@@ -130,12 +137,26 @@ def pull_with_bars(
         return pull(names, model_dir=model_dir, progress=bars, repair=repair, force=force)
 
 
-def _chosen(bundles: Sequence[str] | None, profile: str | None, *, otherwise: str) -> list[str]:
-    """Named bundles and those of the profile; without either, those of profile `otherwise`."""
-    names = list(bundles or [])
-    if profile is not None or not names:
-        names += default_catalog().profile_bundles(profile or otherwise)
-    return list(dict.fromkeys(names))
+def chosen_bundles(
+    profile: str, console: Console, *, model_dir: Path | None = None, tell: bool = False
+) -> list[str]:
+    """Bundles of a profile to pull; says which it took of several and why.
+
+    tell: even where nothing had to be asked, because one of them is here.
+    """
+    names, choices = choose_profile(profile, model_dir=model_dir)
+    for chosen in choices:
+        if tell or chosen.asked:
+            line = f"Profile {profile} takes {chosen.bundle}: {chosen.why}."
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    return names
+
+
+def _named(bundles: Sequence[str] | None, profile: str | None, folder: Path) -> list[str]:
+    """Named bundles and those of the profile, as what is here decides."""
+    catalog = default_catalog(folder)
+    of_profile = settled_bundles(catalog, profile, folder) if profile is not None else []
+    return list(dict.fromkeys([*(bundles or []), *of_profile]))
 
 
 def _fail(error: ModelStoreError) -> typer.Exit:
@@ -172,7 +193,7 @@ def _show_list(model_dir: Path | None) -> None:
             Text(state.value, _COLOURS.get(state, "red")),
         )
     console.print(table)
-    console.print(_profiles_table(catalog))
+    console.print(_profiles_table(catalog, folder))
     if kept := list(kept_weights()):
         console.print(_kept_table(kept))
 
@@ -188,8 +209,8 @@ def _kept_table(kept: Sequence[KeptWeights]) -> Table:
     return table
 
 
-def _profiles_table(catalog: Catalog) -> Table:
-    """Which bundles each role of each profile takes."""
+def _profiles_table(catalog: Catalog, folder: Path) -> Table:
+    """Which bundles each role of each profile takes; of several the one that runs."""
     table = Table(title="Profiles", title_justify="left")
     table.add_column("profile", no_wrap=True)
     table.add_column("role", no_wrap=True)
@@ -199,8 +220,20 @@ def _profiles_table(catalog: Catalog) -> Table:
         for index, role in enumerate(ROLES):
             last = index == len(ROLES) - 1
             shown = Text(profile, "bold") if index == 0 else ""
-            table.add_row(shown, role, ", ".join(roles[role]), end_section=last)
+            told = ", ".join(_alternatives(catalog, several, folder) for several in roles[role])
+            table.add_row(shown, role, told, end_section=last)
     return table
+
+
+def _alternatives(catalog: Catalog, several: Alternatives, folder: Path) -> str:
+    """One place of a profile: what runs there, or what a pull will try."""
+    if len(several) == 1:
+        return several[0]
+    if (found := bundle_here(catalog, several, folder)) is None:
+        return f"{several[0]} if its address answers, else {' or '.join(several[1:])}"
+    others = " or ".join(name for name in several if name != found)
+    names = ", ".join(file.published_name for file in catalog.manifest(found).files)
+    return f"{found}, which is here: {names} (instead of {others})"
 
 
 @models_app.command("pull")
@@ -225,7 +258,10 @@ def pull_bundles(
     """
     console = Console()
     try:
-        names = _chosen(bundles, profile, otherwise="default")
+        names = list(bundles or [])
+        if profile is not None or not names:
+            wanted = profile or "default"
+            names += chosen_bundles(wanted, console, model_dir=model_dir, tell=True)
         done = pull_with_bars(names, console, model_dir=model_dir, repair=repair, force=force)
     except ModelStoreError as error:
         raise _fail(error) from error
@@ -256,7 +292,7 @@ def verify_bundles(
         catalog, folder = default_catalog(model_dir), default_model_dir(model_dir)
         asked = bool(bundles or profile)
         here = [name for name in catalog.names if catalog.manifest(name).shipped is None]
-        names = _chosen(bundles, profile, otherwise="default") if asked else here
+        names = _named(bundles, profile, folder) if asked else here
         with console.status("Reading …"):
             found = verify(names, model_dir=folder)
     except ModelStoreError as error:
@@ -290,13 +326,13 @@ def licences(
     """Show the licence of every bundle's weights, and what its short name does not say."""
     try:
         catalog = default_catalog(model_dir)
-        names = _chosen(bundles, profile, otherwise="default") if bundles or profile else None
-        manifests = [catalog.manifest(name) for name in names or catalog.names]
+        names = _named(bundles, profile, default_model_dir(model_dir)) or catalog.names
+        manifests = [catalog.manifest(name) for name in names]
     except ModelStoreError as error:
         raise _fail(error) from error
     table = Table(show_lines=True)
     table.add_column("bundle", no_wrap=True)
-    table.add_column("licence", no_wrap=True)
+    table.add_column("licence", min_width=12)
     table.add_column("note")
     for manifest in manifests:
         table.add_row(manifest.name, manifest.licence, manifest.licence_note)
@@ -309,7 +345,7 @@ def licences(
 
 def pull_profile(profile: str, console: Console) -> None:
     """Pull what is missing of `profile`, with progress bars. Quiet if all is there."""
-    pull_missing(default_catalog().profile_bundles(profile), console)
+    pull_missing(chosen_bundles(profile, console), console)
 
 
 def pull_missing(names: Sequence[str], console: Console) -> None:
