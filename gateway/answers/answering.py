@@ -8,7 +8,6 @@ from typing import Literal
 
 from gateway.answers.cache import Speaker
 from gateway.answers.desk import AnswerDesk
-from gateway.answers.openers import answer_behind
 from gateway.answers.welcome import WelcomeCue
 from gateway.ledger.records import TurnRecord
 from gateway.stages.bus_feed import BusFeed
@@ -83,7 +82,7 @@ class Answering:
         if record is None:
             return
         record.answered_by = self._sources.get(action.turn, "llm")
-        learnable, answer = self._learnable, answer_behind(record.opener, record.answer).strip()
+        learnable, answer = self._learnable, record.answer.strip()
         if learnable is None or learnable[0] != action.turn:
             return
         self._learnable = None

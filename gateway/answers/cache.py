@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -129,18 +129,6 @@ class AnswerCache:
         # A persona's own phrase before everybody's.
         fitting.sort(key=lambda w: w.persona == ANYBODY)
         return fitting[0].text if fitting else ""
-
-    def openers(self, speaker: Speaker, now_s: float) -> Sequence[str]:
-        """What may be said before an answer that is late; none where that is not configured."""
-        today = datetime.date.fromtimestamp(now_s)
-        fitting = [
-            entry
-            for entry in self._book.opener_lists
-            if entry.holds(speaker.persona, speaker.language, self._own_persona, today)
-        ]
-        # A persona's own before everybody's.
-        fitting.sort(key=lambda entry: entry.persona == ANYBODY)
-        return fitting[0].phrases if fitting else ()
 
     def learn(self, question: str, answer: str, speaker: Speaker, now_s: float) -> bool:
         """Remember an answer; whether there was room and reason to."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from gateway import metrics
 from gateway.answers.book import AnswerBook, read_book
 from gateway.answers.cache import AnswerCache, Hit, Speaker
-from gateway.answers.opener_cue import AnswerPace
 from gateway.answers.store import AnswerStore
 from gateway.settings import GatewaySettings
 from visavis.bundles.store.catalogue import cache_root
@@ -32,8 +31,6 @@ class AnswerDesk:
         self._path = settings.answers
         self._now_s = wall_clock
         self.learns = settings.learn_answers
-        self.pace = AnswerPace()
-        """How soon answers come, of any session: the machine is the same."""
         self.cache = AnswerCache(
             self._read(),
             settings.persona,
@@ -88,10 +85,6 @@ class AnswerDesk:
     def welcome(self, speaker: Speaker) -> str:
         """What a session begins with; "": nothing."""
         return self.cache.welcome(speaker, self._now_s())
-
-    def openers(self, speaker: Speaker) -> Sequence[str]:
-        """What may be said before an answer that is late; none where that is not wanted."""
-        return self.cache.openers(speaker, self._now_s())
 
     async def learn(self, question: str, answer: str, speaker: Speaker) -> None:
         """Remember what was answered, where that is wanted."""

@@ -33,9 +33,6 @@ async def show(gateway: TheGateway) -> CacheInfo:
     welcome: dict[str, list[str]] = {}
     for phrase in cache.book.welcome:
         welcome.setdefault(phrase.spoken_language, []).append(phrase.text)
-    openers: dict[str, list[str]] = {}
-    for language, text in dict.fromkeys(cache.book.openers_by_language()):
-        openers.setdefault(language, []).append(text)
     now_s = gateway.desk.now_s()
     return CacheInfo(
         file=str(gateway.desk.path) if gateway.desk.path else None,
@@ -66,7 +63,6 @@ async def show(gateway: TheGateway) -> CacheInfo:
             for entry in cache.book.answers
         ],
         welcome=welcome,
-        openers=openers,
         phrases=await _phrases(gateway),
     )
 

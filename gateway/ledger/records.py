@@ -45,14 +45,6 @@ class TurnRecord(BaseModel):
         description="Milliseconds from the end of the visitor's speech or the text's arrival",
     )
     voice_to_voice_ms: float | None = None
-    opener: str = Field(
-        default="",
-        description="What the answer begins with because it was not there in time; "
-        "voice_to_voice_ms is then the time to its first sample",
-    )
-    answer_proper_ms: float | None = Field(
-        default=None, description="To the answer's first sample, where an opener goes before it"
-    )
     stage_seconds: dict[str, dict[str, float]] = Field(
         default_factory=dict, description="What each stage says of its own time"
     )
@@ -69,10 +61,6 @@ class Timeline(BaseModel):
     turn: int
     origin: Origin
     voice_to_voice_ms: float | None = Field(description="To the first sample that leaves")
-    opener: str = Field(description="What the answer begins with while it is made; mostly empty")
-    answer_proper_ms: float | None = Field(
-        description="To the answer's first sample, where an opener goes before it"
-    )
     first_frame_ms: float | None = Field(description="To the first lip-synced picture that leaves")
     overhead_ms: float | None = Field(
         description="voice_to_voice without the wait for the end of speech and without the models' "
@@ -85,7 +73,7 @@ class Timeline(BaseModel):
     spans: list[Span] = Field(
         description="By stage, first chunks before last ones. transfer: the chunk travels to the "
         "stage; wait: for what is not made yet, or for the visitor; queue: all is there, the "
-        "engine is busy; compute: the engine works; opener: it is heard while the answer is made"
+        "engine is busy; compute: the engine works"
     )
 
 
@@ -144,4 +132,3 @@ class Records:
         else:
             self._latencies[event.turn] = event
             record.stages, record.voice_to_voice_ms = event.stages, event.voice_to_voice_ms
-            record.opener, record.answer_proper_ms = event.opener, event.answer_proper_ms

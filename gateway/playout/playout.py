@@ -50,10 +50,6 @@ class PlayoutEvent(StrEnum):
     FINISHED = "finished"
     UNDERRUN = "underrun"
     """The voice ran dry in this tick: one per gap."""
-    OPENER_ENDED = "opener_ended"
-    """The turn's opener is over; the answer follows, or is waited for: no underrun."""
-    ANSWER_STARTED = "answer_started"
-    """The first sample behind an opener is in this tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +73,6 @@ class _Turn:
     waiting_samples: int = 0
     voice_complete: bool = False
     played_samples: int = 0
-    opener_samples: int = 0
-    """Voice, from the first sample on, that the turn begins with while the answer is made."""
     start_samples: int | None = None
     waited_ticks: int = 0
     starved: bool = False
@@ -102,16 +96,6 @@ class _Turn:
             wanted -= len(out[-1])
         self.waiting_samples -= count - wanted
         return np.concatenate(out) if out else np.zeros(0, np.int16)
-
-    def play(self, count: int) -> list[tuple[PlayoutEvent, int]]:
-        """So many more samples leave: what that begins and ends."""
-        before, self.played_samples = self.played_samples, self.played_samples + count
-        events: list[tuple[PlayoutEvent, int]] = []
-        if before < self.opener_samples <= self.played_samples:
-            events.append((PlayoutEvent.OPENER_ENDED, self.number))
-        if self.opener_samples and before <= self.opener_samples < self.played_samples:
-            events.append((PlayoutEvent.ANSWER_STARTED, self.number))
-        return events
 
     def go_back(self, to_samples: int) -> None:
         """Have voice that was played wait again, back to `to_samples` or as far as is known."""
@@ -256,9 +240,7 @@ class Playout:
         for lane in self._lanes.values():
             lane.take_up()
 
-    def push_voice(
-        self, number: int, pcm: NDArray[np.int16], *, last: bool = False, opener: bool = False
-    ) -> None:
+    def push_voice(self, number: int, pcm: NDArray[np.int16], *, last: bool = False) -> None:
         """Voice that follows what came before. pcm: [N] int16 at 48 kHz."""
         turn = self._turn
         if turn is None or turn.number != number or turn.voice_complete:
@@ -269,7 +251,6 @@ class Playout:
         if len(pcm):
             turn.voice.append(pcm)
             turn.waiting_samples += len(pcm)
-            turn.opener_samples += len(pcm) * opener
         turn.voice_complete = last
 
     def push_picture(self, picture: Picture) -> None:
@@ -358,14 +339,12 @@ class Playout:
         voice = turn.take(TICK_SAMPLES) if resumes else np.zeros(0, np.int16)
         pcm[: len(voice)] = turn.fader.apply(voice)
         turn.recall.add(voice)
-        events += turn.play(len(voice))
+        turn.played_samples += len(voice)
         if len(voice) == TICK_SAMPLES or turn.voice_done:
             turn.starved = False
             return start
         turn.start_samples += TICK_SAMPLES - len(voice)
-        if not turn.starved and turn.played_samples == turn.opener_samples:
-            turn.starved = True
-        elif not turn.starved:
+        if not turn.starved:
             turn.starved = True
             self.underruns += 1
             events.append((PlayoutEvent.UNDERRUN, turn.number))

@@ -135,7 +135,7 @@ class VoiceInput:
             return None
         last = chunk.place.last
         pcm = self._resampler.push(chunk.place.pts, chunk.pcm, last=last)
-        self._playout.push_voice(chunk.place.turn, pcm, last=last, opener=chunk.opener)
+        self._playout.push_voice(chunk.place.turn, pcm, last=last)
         return len(chunk.pcm) / chunk.sample_rate_hz
 
     def marks(self, chunk: PcmChunk) -> list[SpokenMark]:

@@ -48,9 +48,6 @@ class Conversation:
         self._history = History(persona)
         self._timeout_s = answer_timeout_s
         self._speculation = Speculation(speculation)
-        self.withholds = False
-        """Whether an answer's text is shown once it is known what is said before it: `voice`, or
-        `reveal` earlier. Of turns that open from now on."""
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubts = Doubts()
@@ -98,7 +95,7 @@ class Conversation:
         """The visitor wants silence. Without a turn this does nothing."""
         if self._turn is None:
             return []
-        if self._turn.confirmed and not self._turn.answered():
+        if self._turn.confirmed and not self._turn.heard():
             self._history.forget_unanswered()
         return self._settle(self._silence("interrupt"))
 
@@ -204,38 +201,20 @@ class Conversation:
         turn = self._current(number)
         if turn is None or turn.answer_complete:
             return []
-        text = turn.take_text(text, last=last, now=now)
+        turn.take_text(text, last=last, now=now)
         actions: list[Action] = []
-        if turn.confirmed and not turn.withheld and (text or last):
+        if turn.confirmed and (text or last):
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
         return self._settle(actions)
 
     def voice(
-        self,
-        number: int,
-        seconds: float,
-        marks: Marks = (),
-        *,
-        last: bool,
-        now: float,
-        opener: str = "",
+        self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
     ) -> list[Action]:
-        """Voice of the answer has arrived, and where its words end in it.
-
-        opener: with the first of it: what it says before all of the answer's text.
-        """
+        """Voice of the answer has arrived, and where its words end in it. Nothing follows yet."""
         turn = self._current(number)
-        if turn is None:
-            return []
-        turn.take_voice(seconds, marks, last=last, now=now)
-        if opener and turn.withheld:
-            turn.begin_with(opener)
-        return self.reveal(number) if seconds or last else []
-
-    def reveal(self, number: int) -> list[Action]:
-        """Nothing is said before the answer any more: its text can be shown."""
-        turn = self._current(number)
-        return [] if turn is None else self._settle([Emit(event) for event in turn.reveal()])
+        if turn is not None:
+            turn.take_voice(seconds, marks, last=last, now=now)
+        return []
 
     def started(self, number: int) -> list[Action]:
         """The turn's first sample is leaving."""
@@ -257,7 +236,7 @@ class Conversation:
         turn = self._current(number)
         if turn is None or not turn.confirmed:
             return []
-        self._history.face(turn.written)
+        self._history.face(turn.text.strip())
         self._turn = None
         self._doubts.answer_over(turn.text, now)
         event = TurnEvent(turn=number, event="finished")
@@ -323,7 +302,7 @@ class Conversation:
         self, text: str, utterance: int, *, confirmed: bool, reason: Reason, now: float
     ) -> list[Action]:
         self._epoch += 1
-        turn = Turn(self._epoch, text, utterance, now, confirmed, withheld=self.withholds)
+        turn = Turn(self._epoch, text, utterance, now, confirmed)
         self._turn = turn
         actions: list[Action] = [
             AnnounceTurn(turn.number, reason, opens=True, held=not confirmed),
@@ -352,9 +331,9 @@ class Conversation:
             self._speculation.decided(won=False)
             return [CloseTurn(turn.number, "discarded", turn.voice_s)]
         heard = turn.heard()
-        self._history.face(turn.answered())
+        self._history.face(heard)
         event = TurnEvent(turn=turn.number, event="interrupted", reason=reason, heard=heard)
-        return [*map(Emit, turn.reveal()), CloseTurn(turn.number, "interrupted"), Emit(event)]
+        return [CloseTurn(turn.number, "interrupted"), Emit(event)]
 
     def _silence(self, reason: Reason) -> list[Action]:
         """End the open turn, and let nothing follow it yet."""
@@ -374,14 +353,13 @@ class Conversation:
         return [ResumeTurn(turn.number, turn.resume_s())]
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
-        heard, answered = turn.heard(), turn.answered()
-        if answered:
-            self._history.face(answered)
+        heard = turn.heard()
+        if heard:
+            self._history.face(heard)
         elif turn.confirmed:
             self._history.forget_unanswered()
         self._turn = self._doubts.current = None
-        actions: list[Action] = [*map(Emit, turn.reveal()), self._announce("failed")]
-        actions.append(CloseTurn(turn.number, "failed"))
+        actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
         if turn.confirmed:
             event = TurnEvent(turn=turn.number, event="failed", reason=message, heard=heard)
             actions.append(Emit(event))

@@ -15,7 +15,6 @@ from gateway import metrics
 from gateway.answers.answering import Answering
 from gateway.answers.cache import Speaker
 from gateway.answers.desk import AnswerDesk
-from gateway.answers.opening import Opening
 from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.ledger.records import Records
@@ -101,7 +100,6 @@ class Session:
         self._keyframes = KeyframeThrottle()
         self._background = Background()
         self.answering = Answering(self.stages, self._feed, desk, self._background, welcome)
-        self._opening = Opening(self._feed, desk, self.answering, settings.opener_limits)
         self._speak_as(persona, options.language)
         self.touched_at_s = self._clock.now()
 
@@ -186,9 +184,7 @@ class Session:
         self._emit(options.event(self.id))
 
     def _speak_as(self, persona: str, language: str) -> None:
-        speaker = Speaker(persona, language)
-        self.answering.speak_as(speaker)
-        self._opening.speak_as(speaker, self._conversation)
+        self.answering.speak_as(Speaker(persona, language))
 
     async def take_microphone(self, holder: str) -> None:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""
@@ -228,12 +224,10 @@ class Session:
             self._interruption.begin(self.microphone.arrival_s(chunk.place.pts), now)
         self._perform(heard(self._conversation, chunk, now))
         self._perform(self._interruption.judge(self._conversation, now))
-        self._perform(self._opening.consider(self._conversation, now))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
         now, place, text = self._clock.now(), chunk.place, self._answer.push(chunk)
         self._stopwatch.token(chunk, now)
-        self._opening.token(place.turn, now)
         self._perform(self._conversation.token(place.turn, text, last=place.last, now=now))
 
     def _on_voice(self, chunk: media.PcmChunk) -> None:
@@ -243,11 +237,9 @@ class Session:
         seconds = self._voice.push(chunk)
         if seconds is None:
             return
-        opener = self._opening.voice(chunk, now)
-        self._stopwatch.voice(chunk, now, opener)
+        self._stopwatch.voice(chunk, now)
         last, marks = chunk.place.last, self._voice.marks(chunk)
-        told = self._conversation.voice(turn, seconds, marks, last=last, now=now, opener=opener)
-        self._perform(told)
+        self._conversation.voice(turn, seconds, marks, last=last, now=now)
 
     def _on_video(self, chunk: media.VideoChunk) -> None:
         picture = picture_of(chunk)
@@ -275,15 +267,12 @@ class Session:
             if event is PlayoutEvent.STARTED:
                 self._perform(self._conversation.started(number))
                 self._report_latency()
-            elif event is PlayoutEvent.ANSWER_STARTED:
-                self._report_latency()
             elif event is PlayoutEvent.FINISHED:
                 self._publish_clock(number)
                 self._perform(self._conversation.finished(number, now))
         for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
             self.request_keyframe(codec)
         self._perform(self._interruption.tick(tick.pcm, self._conversation, now))
-        self._perform(self._opening.consider(self._conversation, now))
         self._ticks += 1
         if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:
             self._publish_clock(turn.number)
@@ -347,7 +336,6 @@ class Session:
     async def _begin(self, action: actions.BeginAnswer) -> None:
         try:
             await self.answering.begin(action)
-            self._perform(self._opening.consider(self._conversation, self._clock.now()))
         except VisavisError as error:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.answers.openers import Joint, answer_behind
 from gateway.api.events import AnswerEvent, ServerEvent, TranscriptEvent, TurnEvent
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
 from gateway.talk.words import asks, is_backchannel, is_echo, without_echo
@@ -32,12 +31,6 @@ class Turn:
     """When it last came forward, for the time limit."""
     confirmed: bool = True
     speaking: bool = False
-    withheld: bool = False
-    """Its text is not shown yet: something may be said before it."""
-    opener: str = ""
-    """What it begins with because the answer was late."""
-    joint: Joint | None = None
-    """How the answer follows that."""
     answer: list[str] = field(default_factory=list)
     answer_complete: bool = False
     voice_s: float = 0.0
@@ -49,31 +42,15 @@ class Turn:
     def text(self) -> str:
         return "".join(self.answer)
 
-    def take_text(self, text: str, *, last: bool, now: float) -> str:
-        """A piece of the answer; what is new in its text."""
+    def take_text(self, text: str, *, last: bool, now: float) -> None:
+        """A piece of the answer."""
         self.progress_at_s = now
         self.answer_complete = last
-        if self.joint is not None:
-            text = self.joint.feed(text, last=last)
         if text:
             self.answer.append(text)
-        return text
-
-    def begin_with(self, opener: str) -> None:
-        """The voice says `opener` before all of the answer."""
-        self.opener, self.joint = opener, Joint(opener)
-        written = self.joint.feed(self.text, last=self.answer_complete)
-        self.answer = [opener, written]
-
-    def reveal(self) -> list[ServerEvent]:
-        """What was withheld of its text, now that nothing comes before it any more."""
-        if not self.withheld:
-            return []
-        self.withheld = False
-        return self._written() if self.confirmed else []
 
     def _written(self) -> list[ServerEvent]:
-        if self.withheld or not (self.answer or self.answer_complete):
+        if not (self.answer or self.answer_complete):
             return []
         return [AnswerEvent(turn=self.number, text=self.text, final=self.answer_complete)]
 
@@ -104,18 +81,6 @@ class Turn:
             voice_s=self.voice_s if known else None,
             marks=self.marks,
         ).rstrip()
-
-    @property
-    def written(self) -> str:
-        """All of the answer itself, as the language model wrote it."""
-        return answer_behind(self.opener, self.text).strip()
-
-    def answered(self) -> str:
-        """What was audible of the answer itself: what the language model is to know it by.
-
-        It would take up openers, and say them twice.
-        """
-        return answer_behind(self.opener, self.heard())
 
     def resume_s(self) -> float:
         """Where in its voice to go on after a stop: where the word began that was cut."""

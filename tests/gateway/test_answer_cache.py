@@ -131,15 +131,3 @@ def test_a_damaged_file_is_no_reason_to_fail(tmp_path: Path) -> None:
     for damaged in ("", "[]", '{"version": 2, "answers": [1]}', '{"version": 1}'):
         store.path.write_text(damaged, encoding="utf-8")
         assert store.load() == []
-
-
-def test_openers_are_those_of_the_persona_and_the_language() -> None:
-    cache = AnswerCache(book(openers=True), ADA.persona)
-    assert "Well," in cache.openers(ADA, 0.0)
-    assert cache.openers(Speaker(ADA.persona, "de"), 0.0) == ()
-    everybodys = {"language": "en", "persona": "*", "texts": ["Hm,"]}
-    adas = {"language": "en", "texts": ["Well,"]}
-    cache = AnswerCache(book(openers=[everybodys, adas]), ADA.persona)
-    assert cache.openers(ADA, 0.0) == ("Well,",)
-    assert cache.openers(Speaker("Somebody else.", "en-GB"), 0.0) == ("Hm,",)
-    assert AnswerCache(book(), ADA.persona).openers(ADA, 0.0) == ()

@@ -286,16 +286,3 @@ def test_a_report_of_a_turn_that_is_still_held_is_kept() -> None:
     timeline = records.timeline("s", 1)
     assert timeline is not None and timeline.session == "s"
     assert records.timeline("s", 2) is None
-
-
-def test_an_opener_is_told_apart_from_the_answer() -> None:
-    moments = {**IN_SERIES, "opener_ended": 800.0, "answer_voice": 900.0, "answer_started": 920.0}
-    moments["started"] = 300.0
-    made = ledger({**moments, "first_token": 400.0, "first_voice": 280.0})
-    made.opener = "Well, "
-    known = spans(made)
-    assert known["playout", "opener", "first"] == [(300.0, 800.0)]
-    assert (800.0, 920.0) in known["playout", "wait", "first"]
-    assert overhead_s(made) is None
-    tts = next(stage for stage in made.stages() if stage.name == "tts")
-    assert (tts.start_ms, tts.end_ms) == (400.0, 900.0)
