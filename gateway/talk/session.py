@@ -21,20 +21,21 @@ from gateway.ledger.records import Records
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ, pace
-from gateway.playout.pictures import KeyframeThrottle
+from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
 from gateway.playout.sinks.recording import Recording
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
-from gateway.stages.incoming import AnswerInput, VoiceInput, heard, picture_of
+from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
-from gateway.talk import actions
+from gateway.talk import actions, speculation
 from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation, State
 from gateway.talk.history import system_message
 from gateway.talk.microphone import Microphone
 from gateway.talk.speech_over import BargeIn, Interruption
+from gateway.talk.turn import Turn
 from visavis.serving.errors import VisavisError
 from visavis.serving.logs import log_context
 from visavis.wire import media
@@ -66,7 +67,6 @@ class Session:
         self.options = options
         self.persona = persona
         self.microphone = Microphone()
-        self.records = Records()
         self.audience = Audience(self.id, settings, self.request_keyframe, self._codecs_changed)
         self._clock = MonotonicClock()
         self._conversation = Conversation(
@@ -74,14 +74,21 @@ class Session:
             answer_timeout_s=settings.answer_timeout_s,
             speculation=settings.speculation,
         )
+        self.records = Records(self._conversation.turns)
         self._playout = Playout()
         self._playout.set_codecs({VideoCodec.H264})
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
         self._hub = EventHub()
-        self.news = StageNews(
-            self._conversation, self._playout, self.records, self._clock, self._perform, self._emit
+        self._stopwatch = Stopwatch(session_id, registry.clocks)
+        self._incoming = Incoming(
+            self._conversation,
+            self._playout,
+            self._interruption,
+            self._stopwatch,
+            self.microphone,
         )
+        self.news = StageNews(self._conversation, self._playout, self._clock, self._perform)
         self.stages = Stages(session_id, options, registry, self.news, settings)
         self._feed = BusFeed(
             bus,
@@ -93,10 +100,7 @@ class Session:
                 Kind.VIDEO: self._on_video,
             },
         )
-        self._answer = AnswerInput()
-        self._voice = VoiceInput(self._playout)
         self._ticks = 0
-        self._stopwatch = Stopwatch(session_id, registry.clocks)
         self._keyframes = KeyframeThrottle()
         self._background = Background()
         self.answering = Answering(self.stages, self._feed, desk, self._background, welcome)
@@ -218,39 +222,24 @@ class Session:
     # ------------------------------------------------------------ what the bus brings
 
     def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
-        now = self._clock.now()
-        self._stopwatch.heard(chunk, self.microphone.arrival_s(chunk.speech_end_samples) or now)
-        if chunk.event is media.TranscriptEvent.SPEECH_STARTED:
-            self._interruption.begin(self.microphone.arrival_s(chunk.place.pts), now)
-        self._perform(heard(self._conversation, chunk, now))
-        self._perform(self._interruption.judge(self._conversation, now))
+        self._perform(self._incoming.transcript(chunk, self._clock.now()))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
-        now, place, text = self._clock.now(), chunk.place, self._answer.push(chunk)
-        self._stopwatch.token(chunk, now)
-        self._perform(self._conversation.token(place.turn, text, last=place.last, now=now))
+        self._perform(self._incoming.token(chunk, self._clock.now()))
 
     def _on_voice(self, chunk: media.PcmChunk) -> None:
-        turn, now = chunk.place.turn, self._clock.now()
-        if self._conversation.turn is None or self._conversation.turn.number != turn:
-            return
-        seconds = self._voice.push(chunk)
-        if seconds is None:
-            return
-        self._stopwatch.voice(chunk, now)
-        last, marks = chunk.place.last, self._voice.marks(chunk)
-        self._conversation.voice(turn, seconds, marks, last=last, now=now)
+        self._perform(self._incoming.voice(chunk, self._clock.now()))
 
     def _on_video(self, chunk: media.VideoChunk) -> None:
-        picture = picture_of(chunk)
-        if picture is None:
+        self._prepare_recording(self._incoming.video(chunk, self._clock.now()))
+
+    def _prepare_recording(self, picture: Picture | None) -> None:
+        """Where one begins with the turn, each idle picture may be the last before the turn's
+        first, which has to be a key frame."""
+        if picture is None or self._conversation.turn is None or not self.audience.recording_waits:
             return
-        begins = picture.live and picture.codec is VideoCodec.H264 and self._conversation.turn
-        if begins and self.audience.recording_waits:
-            # Each may be the last before the turn's first, which has to be a key frame.
+        if picture.live and picture.codec is VideoCodec.H264:
             self._background.start(self.stages.request_keyframe(picture.codec))
-        self._stopwatch.picture(chunk.place, picture, self._clock.now())
-        self._playout.push_picture(picture)
 
     # ------------------------------------------------------------ the pacing clock
 
@@ -268,14 +257,14 @@ class Session:
                 self._perform(self._conversation.started(number))
                 self._report_latency()
             elif event is PlayoutEvent.FINISHED:
-                self._publish_clock(number)
+                self._publish_clock()
                 self._perform(self._conversation.finished(number, now))
         for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
             self.request_keyframe(codec)
         self._perform(self._interruption.tick(tick.pcm, self._conversation, now))
         self._ticks += 1
-        if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:
-            self._publish_clock(turn.number)
+        if self._ticks % CLOCK_TICKS == 0 and self._playout.playing:
+            self._publish_clock()
         if self._ticks % CHECK_TICKS == 0:
             self._check(now)
         self._greet(now)
@@ -285,12 +274,15 @@ class Session:
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
         if text:
             self._perform(self._conversation.greet(now))
-            self.answering.greet(self._conversation.epoch, text)
+        if text and (turn := self._conversation.turn) is not None:
+            self.answering.greet(turn, text)
 
-    def _publish_clock(self, turn: int) -> None:
-        played = self._voice.played()
-        if played is not None:
-            self._feed.clock(turn, *played, paused=self._playout.paused)
+    def _publish_clock(self) -> None:
+        """Tell the stages how much of the turn has been heard."""
+        turn = self._conversation.turn
+        heard = None if turn is None else played(turn, self._playout.played_samples)
+        if turn is not None and heard is not None:
+            self._feed.clock(turn.number, *heard, paused=self._playout.paused)
 
     def _check(self, now: float) -> None:
         self._perform(self._conversation.check(now))
@@ -305,7 +297,8 @@ class Session:
                 case actions.AnnounceTurn():
                     self._announce(action, style if action.opens else "")
                 case actions.BeginAnswer():
-                    self._background.start(self._begin(action))
+                    if (turn := self._conversation.turns.find(action.turn)) is not None:
+                        self._background.start(self._begin(turn, action))
                 case actions.ReadAhead():
                     self._background.start(self.answering.read_ahead(action))
                 case actions.ConfirmTurn():
@@ -315,17 +308,16 @@ class Session:
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     self._interruption.carry_out(action, self._clock.now())
                     if self._playout.playing:
-                        self._publish_clock(action.turn)
+                        self._publish_clock()
                 case actions.CloseTurn():
                     self._close_turn(action)
                 case actions.Emit():
                     self._emit(action.event)
-            self.news.observe(action)
+            speculation.count(action)
 
     def _announce(self, action: actions.AnnounceTurn, style: str) -> None:
         now = self._clock.now()
         self._interruption.void(action.reason, now)
-        self._voice.begin()
         if action.opens:
             self._playout.open_turn(action.turn, held=action.held)
             self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
@@ -333,16 +325,17 @@ class Session:
             self._playout.void(action.turn)
         self._feed.announce(action.turn, action.reason, held=action.held, style=style)
 
-    async def _begin(self, action: actions.BeginAnswer) -> None:
+    async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
         try:
-            await self.answering.begin(action)
+            await self.answering.begin(turn, action)
         except VisavisError as error:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)
 
     def _close_turn(self, action: actions.CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()
-        self.answering.closed(action, self.records.get(action.turn))
+        if (turn := self._conversation.turns.find(action.turn)) is not None:
+            self.answering.closed(action, turn)
         if action.outcome != "finished":
             self.audience.turn_cut(action.turn, self._playout.now_samples)
         if action.outcome != "discarded":
@@ -351,7 +344,10 @@ class Session:
         self._refresh_face()
 
     def _report_latency(self) -> None:
-        if (latency := self._stopwatch.latency()) is not None:
+        latency = self._stopwatch.latency()
+        turn = None if latency is None else self._conversation.turns.find(latency.turn)
+        if latency is not None and turn is not None:
+            turn.latency = latency
             self._emit(latency)
 
     def _refresh_face(self) -> None:
@@ -364,5 +360,4 @@ class Session:
         self._background.start(self.stages.set_codecs(sorted(codecs)))
 
     def _emit(self, event: ServerEvent) -> None:
-        self.records.observe(event)
         self._hub.publish(event)
