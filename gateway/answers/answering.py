@@ -1,18 +1,22 @@
-"""Where the answers of one session come from: what is known already, else the language model."""
+"""Where the answers of one session come from: what is known already, else the language model.
+
+And what it begins with: a welcome, once somebody is there to hear it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 
-from gateway.answers.cache import Speaker
-from gateway.answers.desk import AnswerDesk
-from gateway.answers.welcome import WelcomeCue
+from gateway.answers.cache import AnswerCache, Speaker
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
 from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
 from gateway.talk.background import Background
 from gateway.talk.turn import Turn
 from visavis.serving.errors import VisavisError
+
+# A player that has just connected swallows its first moments.
+SETTLE_S = 0.4
 
 
 class Answering:
@@ -26,7 +30,7 @@ class Answering:
         self,
         stages: Stages,
         feed: BusFeed,
-        desk: AnswerDesk,
+        cache: AnswerCache,
         background: Background,
         welcome: str,
     ) -> None:
@@ -34,7 +38,7 @@ class Answering:
         self._speaker = Speaker("", "en")
         self._stages = stages
         self._feed = feed
-        self._desk = desk
+        self._cache = cache
         self._background = background
 
     def speak_as(self, speaker: Speaker) -> None:
@@ -45,12 +49,12 @@ class Answering:
         """Let the turn be answered. Raises StageLostError."""
         said = [message for message in action.messages if message.role != "system"]
         question, opening = said[-1].content, len(said) == 1
-        hit = self._desk.find(question, self._speaker, opening=opening)
+        hit = self._cache.find(question, self._speaker, opening=opening)
         if hit is not None:
             turn.source = "cache"
             self._feed.answer(turn.number, hit.answer)
             return
-        if opening and self._desk.learns:
+        if opening and self._cache.learns:
             turn.lesson = (question, self._speaker)
         turn.source = "llm"
         await self._stages.begin_answer(turn.number, action.messages)
@@ -70,4 +74,35 @@ class Answering:
         answer = turn.text.strip()
         if turn.lesson is not None and action.outcome == "finished" and answer:
             question, speaker = turn.lesson
-            self._background.start(self._desk.learn(question, answer, speaker))
+            self._background.start(self._learn(question, answer, speaker))
+
+    async def _learn(self, question: str, answer: str, speaker: Speaker) -> None:
+        await self._cache.learn(question, answer, speaker)
+
+
+class WelcomeCue:
+    """Pure; times in seconds of any clock. text: "" for a session without a welcome."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._watched_since_s: float | None = None
+
+    def due(self, now: float, *, watched: bool, untouched: bool) -> str:
+        """The phrase, the one time that it is to be said; "" otherwise.
+
+        watched: somebody receives the session. untouched: nothing was said or asked in it yet;
+        a visitor who speaks first is not greeted any more.
+        """
+        if not self.text:
+            return ""
+        if not untouched:
+            self.text = ""
+        if not watched:
+            self._watched_since_s = None
+            return ""
+        if self._watched_since_s is None:
+            self._watched_since_s = now
+        if now - self._watched_since_s < SETTLE_S:
+            return ""
+        text, self.text = self.text, ""
+        return text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from gateway.answers.desk import AnswerDesk
+from gateway.answers.cache import AnswerCache
 from gateway.stages.registry import Registry
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import StageLostError
@@ -41,9 +41,9 @@ class Prerenderer:
     busy: a conversation needs the voices more.
     """
 
-    def __init__(self, registry: Registry, desk: AnswerDesk, busy: Callable[[], bool]) -> None:
+    def __init__(self, registry: Registry, answers: AnswerCache, busy: Callable[[], bool]) -> None:
         self._registry = registry
-        self._desk = desk
+        self._answers = answers
         self._busy = busy
         self._ready: dict[str, str] = {}
         """Digest of the book that a replica has the sound of."""
@@ -123,7 +123,7 @@ class Prerenderer:
 
     async def _keep_ready(self) -> None:
         while True:
-            book, replicas = self._desk.cache.book, self.replicas()
+            book, replicas = self._answers.book, self.replicas()
             known = {replica.instance for replica in replicas}
             self._ready = {name: made for name, made in self._ready.items() if name in known}
             for replica in replicas:

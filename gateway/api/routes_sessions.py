@@ -72,7 +72,7 @@ async def create(request: Request, body: SessionRequest, gateway: TheGateway) ->
     persona = gateway.settings.persona if body.persona is None else body.persona
     welcome = body.welcome if isinstance(body.welcome, str) else ""
     if body.welcome is True:
-        welcome = gateway.desk.welcome(Speaker(persona, body.language))
+        welcome = gateway.answers.welcome(Speaker(persona, body.language))
     session = await gateway.sessions.create(options, persona, welcome)
     info = info_of(session)
     if await request.is_disconnected():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from gateway import metrics
 from gateway.api.events import SessionEvent
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
@@ -16,7 +17,6 @@ from gateway.stages.registry import SERVICES, Registry
 from gateway.talk.actions import Action, Message
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
-from gateway.talk.speculation import generated
 from visavis.serving.errors import VisavisError
 from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
 from visavis.wire.clock import Clock
@@ -210,7 +210,8 @@ class StageNews:
             if turn is not None:
                 turn.stage_seconds[service] = dict(finished.seconds)
             if service == "llm":
-                generated(turns, finished.turn, finished.produced)
+                wasted = turns.generated(finished.turn, finished.produced)
+                metrics.speculation_wasted_tokens.inc(wasted)
 
     def stage_lost(self, service: str, message: str) -> None:
         """A replica is gone; its lease is looking for another."""

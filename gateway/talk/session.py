@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from gateway import metrics
 from gateway.answers.answering import Answering
-from gateway.answers.cache import Speaker
-from gateway.answers.desk import AnswerDesk
+from gateway.answers.cache import AnswerCache, Speaker
 from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.ledger.records import Records
@@ -60,7 +59,7 @@ class Session:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        desk: AnswerDesk,
+        answers: AnswerCache,
         welcome: str = "",
     ) -> None:
         self.id = session_id
@@ -103,7 +102,7 @@ class Session:
         self._ticks = 0
         self._keyframes = KeyframeThrottle()
         self._background = Background()
-        self.answering = Answering(self.stages, self._feed, desk, self._background, welcome)
+        self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
         self._speak_as(persona, options.language)
         self.touched_at_s = self._clock.now()
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from gateway import metrics
 from gateway.talk.actions import Action, AnnounceTurn, CloseTurn, ConfirmTurn
-from gateway.talk.turn import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +81,3 @@ def count(action: Action) -> None:
             metrics.speculation_discarded.inc()
             metrics.speculation_wasted_voice_seconds.inc(action.voice_s)
             metrics.speculation_wasted_tokens.inc(action.tokens)
-
-
-def generated(turns: Turns, number: int, tokens: int) -> None:
-    """The language model has written `tokens` and writes no more, maybe for nothing."""
-    if turns.find_discarded(number) is not None:
-        metrics.speculation_wasted_tokens.inc(tokens)
-    elif (turn := turns.find(number)) is not None:
-        turn.tokens = tokens

@@ -204,8 +204,13 @@ class Turns:
         """One that was told of, or is held."""
         return self._kept.get(number)
 
-    def find_discarded(self, number: int) -> Turn | None:
-        return next((turn for turn in self._discarded if turn.number == number), None)
+    def generated(self, number: int, tokens: int) -> int:
+        """The language model has written `tokens` and writes no more: how many for nothing."""
+        if any(turn.number == number for turn in self._discarded):
+            return tokens
+        if (turn := self.find(number)) is not None:
+            turn.tokens = tokens
+        return 0
 
     def told(self) -> list[Turn]:
         """Those that listeners know of, oldest first."""

@@ -10,7 +10,7 @@ from gateway import metrics
 from gateway.api.events import ErrorEvent
 from gateway.talk.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn
 from gateway.talk.conversation import Conversation
-from gateway.talk.speculation import Speculation, SpeculationLimits, count, generated
+from gateway.talk.speculation import Speculation, SpeculationLimits, count
 from tests.gateway.test_conversation import of, prompt
 
 
@@ -95,11 +95,11 @@ def test_waste_is_counted_whenever_the_stage_reports(talk: Conversation) -> None
             count(action)
         talk.voice(turn, turn / 2, last=False, now=0)
         if turn == 1:
-            generated(talk.turns, 1, 10)  # complete before the visitor went on
+            assert talk.turns.generated(1, 10) == 0  # complete before the visitor went on
         for action in talk.partial(1, f"{text} in Peru"):
             count(action)
-    generated(talk.turns, 3, 5)  # cut off by it
+    assert talk.turns.generated(3, 5) == 5  # cut off by it
     talk.final(1, "What is the time in Peru?", 1)
-    generated(talk.turns, talk.epoch, 100)  # of an answer that was spoken
+    assert talk.turns.generated(talk.epoch, 100) == 0  # of an answer that is spoken
     grown = [value(counter) - was for counter, was in zip(counters, before, strict=True)]
-    assert grown == [15, 2.0, 2]
+    assert grown == [10, 2.0, 2]
