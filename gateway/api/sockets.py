@@ -80,7 +80,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
             raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor 'viewer'")
         if role == "speaker":
             await session.take_microphone(holder)
-        viewer = session.audience.add_viewer()
+        viewer = session.broadcast.join()
     except (VisavisError, MicrophoneTakenError) as error:
         await _refuse(socket, error)
         return
@@ -103,7 +103,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
         await _accept(socket)
         await _first_of(send(), receive())
     finally:
-        session.audience.remove_viewer(viewer)
+        session.broadcast.leave(viewer)
         session.release_microphone(holder)
         session.touch()
 

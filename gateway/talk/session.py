@@ -22,7 +22,9 @@ from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ, pace
 from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
-from gateway.playout.sinks.recording import Recording
+from gateway.playout.sinks.broadcast import Broadcast
+from gateway.playout.sinks.recording import Recordings
+from gateway.playout.sinks.webrtc import Peers
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.incoming import Incoming, played
@@ -66,7 +68,8 @@ class Session:
         self.options = options
         self.persona = persona
         self.microphone = Microphone()
-        self.audience = Audience(self.id, settings, self.request_keyframe, self._codecs_changed)
+        self.audience = Audience(settings.max_viewers, self._codecs_changed)
+        self._add_sinks(settings)
         self._clock = MonotonicClock()
         self._conversation = Conversation(
             system_message(persona, options.language),
@@ -105,6 +108,16 @@ class Session:
         self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
         self._speak_as(persona, options.language)
         self.touched_at_s = self._clock.now()
+
+    def _add_sinks(self, settings: GatewaySettings) -> None:
+        """All that sound and pictures go to."""
+        seats, changed = self.audience.seats, self.audience.review
+        self.peers = Peers(settings.ice_servers, seats, self.request_keyframe, changed)
+        self.broadcast = Broadcast(seats, self.request_keyframe, changed)
+        folder, limit_s = settings.recording_dir, settings.recording_limit_s
+        self.recordings = Recordings(self.id, folder, limit_s, self.request_keyframe, changed)
+        for sink in (self.peers, self.broadcast, self.recordings):
+            self.audience.add(sink)
 
     # ------------------------------------------------------------ life
 
@@ -192,16 +205,11 @@ class Session:
     async def take_microphone(self, holder: str) -> None:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""
         stale = self.microphone.take(holder, self._clock.now())
-        if stale is not None and self.audience.has_peer(stale):
-            await self.audience.remove_peer(stale)
+        if stale is not None and stale in self.peers:
+            await self.peers.remove(stale)
 
     def release_microphone(self, holder: str) -> None:
         self.microphone.release(holder)
-
-    def stop_recording(self) -> Recording:
-        """Raises UnknownNameError where none was started."""
-        self.touch()
-        return self.audience.stop_recording(self._playout.now_samples)
 
     def push_mic(self, holder: str, pcm: NDArray[np.int16]) -> None:
         """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second."""
@@ -235,7 +243,7 @@ class Session:
     def _prepare_recording(self, picture: Picture | None) -> None:
         """Where one begins with the turn, each idle picture may be the last before the turn's
         first, which has to be a key frame."""
-        if picture is None or self._conversation.turn is None or not self.audience.recording_waits:
+        if picture is None or self._conversation.turn is None or not self.recordings.waits:
             return
         if picture.live and picture.codec is VideoCodec.H264:
             self._background.start(self.stages.request_keyframe(picture.codec))
@@ -336,7 +344,7 @@ class Session:
         if (turn := self._conversation.turns.find(action.turn)) is not None:
             self.answering.closed(action, turn)
         if action.outcome != "finished":
-            self.audience.turn_cut(action.turn, self._playout.now_samples)
+            self.audience.cut(action.turn)
         if action.outcome != "discarded":
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
