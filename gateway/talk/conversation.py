@@ -248,7 +248,8 @@ class Conversation:
         if turn is None or turn.phase is Phase.HELD:
             return []
         self._history.face(turn.text.strip())
-        self._turn, turn.phase = None, Phase.CLOSED
+        self._turn = None
+        turn.close()
         self._doubts.answer_over(turn.text, now)
         return self._settle([CloseTurn(number, "finished"), Emit(turn.tell("finished"))])
 
@@ -353,12 +354,12 @@ class Conversation:
         self._doubts.turn_ended(turn)
         if turn is None:
             return []
-        phase, turn.phase = turn.phase, Phase.CLOSED
-        if phase is Phase.HELD:
+        held, heard = turn.phase is Phase.HELD, turn.heard()
+        turn.close()
+        if held:
             self._speculation.decided(won=False)
             self.turns.discard(turn)
             return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
-        heard = turn.heard()
         self._history.face(heard)
         return [
             CloseTurn(turn.number, "interrupted"),
@@ -394,15 +395,16 @@ class Conversation:
         return [ResumeTurn(turn.number, turn.resume_s())]
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
-        heard = turn.heard()
+        held, heard = turn.phase is Phase.HELD, turn.heard()
         if heard:
             self._history.face(heard)
-        elif turn.phase is not Phase.HELD:
+        elif not held:
             self._history.forget_unanswered()
-        self._turn, phase, turn.phase = None, turn.phase, Phase.CLOSED
+        self._turn = None
+        turn.close()
         self._doubts.resolve()
         actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
-        if phase is not Phase.HELD:
+        if not held:
             actions.append(Emit(turn.tell("failed", message, heard)))
         return [*actions, Emit(ErrorEvent(code=code, message=message))]
 

@@ -106,7 +106,7 @@ class Session:
         self._keyframes = KeyframeThrottle()
         self._background = Background()
         self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
-        self._speak_as(persona, options.language)
+        self.answering.speak_as(Speaker(persona, options.language))
         self.touched_at_s = self._clock.now()
 
     def _add_sinks(self, settings: GatewaySettings) -> None:
@@ -194,13 +194,10 @@ class Session:
         self.touch()
         self.options = options
         self._conversation.set_persona(system_message(self.persona, options.language))
-        self._speak_as(self.persona, options.language)
+        self.answering.speak_as(Speaker(self.persona, options.language))
         await self.stages.update(options)
         self._refresh_face()
         self._emit(options.event(self.id))
-
-    def _speak_as(self, persona: str, language: str) -> None:
-        self.answering.speak_as(Speaker(persona, language))
 
     async def take_microphone(self, holder: str) -> None:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""
@@ -241,8 +238,10 @@ class Session:
         self._prepare_recording(self._incoming.video(chunk, self._clock.now()))
 
     def _prepare_recording(self, picture: Picture | None) -> None:
-        """Where one begins with the turn, each idle picture may be the last before the turn's
-        first, which has to be a key frame."""
+        """Ask for a key frame where a recording begins with the turn.
+
+        Each idle picture may be the last before the turn's first, which has to be one.
+        """
         if picture is None or self._conversation.turn is None or not self.recordings.waits:
             return
         if picture.live and picture.codec is VideoCodec.H264:

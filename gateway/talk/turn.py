@@ -117,6 +117,12 @@ class Turn:
             self.phase, self._stopped_in = self._stopped_in, Phase.THINKING
         self.progress_at_s = now
 
+    def close(self) -> None:
+        """It is over: what only a turn under way needs is let go of."""
+        self.phase = Phase.CLOSED
+        self.resampler = None
+        self.marks.clear()
+
     def take_text(self, text: str, *, last: bool, now: float) -> str:
         """A piece of the answer, style tags and all; what of it can be shown now."""
         self.progress_at_s = now

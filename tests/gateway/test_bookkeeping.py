@@ -121,11 +121,15 @@ def test_records_follow_the_conversation() -> None:
     talk.paused(1, "What", 0.9, 0)
     talk.token(1, "It ", last=False, now=0)
     assert records.get(1) is None and records.all() == [], "nobody was told of it"
+    held = talk.turns.find(1)
+    assert held is not None
+    held.stage_seconds["llm"] = {"total": 0.5}
     talk.final(1, "What?", 0)
     talk.token(1, "[sad] is.", last=True, now=0)
     record = records.get(1)
     assert record is not None
     assert (record.state, record.transcript, record.answer_complete) == ("opened", "What?", True)
+    assert record.stage_seconds == {"llm": {"total": 0.5}}
     talk.voice(1, 1.0, [SpokenMark(2, 0.5), SpokenMark(6, 1.0)], last=True, now=0)
     talk.started(1)
     talk.played(1, 0.6, 1)
