@@ -133,24 +133,6 @@ answer_cache_removals = Counter(
     "Learned answers that are gone: evicted for others, or expired.",
     ["reason"],
 )
-openers = Counter(
-    "visavis_openers_total",
-    "Turns that could have begun with an opener, by what became of it: spoken; not_needed: the "
-    "answer was there in time; unfit: a greeting or a command; rationed: enough turns had one.",
-    ["reason"],
-)
-voice_to_voice_opener_seconds = Histogram(
-    "voice_to_voice_opener_seconds",
-    "Of turns with an opener, which voice_to_voice_seconds leaves out: to its first sample.",
-    ["origin"],
-    buckets=_ANSWER_S,
-)
-answer_proper_seconds = Histogram(
-    "answer_proper_seconds",
-    "Of turns with an opener: to the first sample of the answer behind it.",
-    ["origin"],
-    buckets=_ANSWER_S,
-)
 
 
 def exemplar(session: str, turn: int) -> dict[str, str]:

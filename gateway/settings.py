@@ -8,14 +8,12 @@ from typing import ClassVar
 
 from pydantic import Field, SecretStr
 
-from gateway.answers.opener_cue import OpenerLimits
 from gateway.api.choices import Persona
 from gateway.talk.speculation import SpeculationLimits
 from visavis.serving.errors import SettingsError
 from visavis.serving.settings import Settings, secret_in
 
 _BETS = SpeculationLimits()
-_OPENERS = OpenerLimits()
 
 
 class GatewaySettings(Settings):
@@ -107,20 +105,8 @@ class GatewaySettings(Settings):
     upload_limit_mb: float = Field(20.0, gt=0, le=20, description="Largest photo")
     answers: Path | None = Field(
         None,
-        description="TOML or JSON file of frequent questions, their answers, welcome phrases and "
-        "openers; see docs/answers-and-style.md",
-    )
-    opener_share: float = Field(
-        _OPENERS.share,
-        ge=0,
-        le=1,
-        description="Where that file has openers: at most so many of the turns begin with one",
-    )
-    opener_patience_s: float = Field(
-        _OPENERS.patience_s,
-        ge=0,
-        le=2,
-        description="An answer that is expected within this time is waited for without an opener",
+        description="TOML or JSON file of frequent questions, their answers and welcome "
+        "phrases; see docs/answers-and-style.md",
     )
     prerender: bool = Field(
         True, description="Have the voice of that file's texts made before they are asked for"
@@ -152,11 +138,6 @@ class GatewaySettings(Settings):
             self.speculation_discarded_share,
             self.speculation_window,
         )
-
-    @property
-    def opener_limits(self) -> OpenerLimits:
-        """When an answer begins with an opener."""
-        return OpenerLimits(self.opener_share, self.opener_patience_s)
 
     @property
     def loopback(self) -> bool:

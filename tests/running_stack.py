@@ -17,15 +17,12 @@ import psutil
 _CONFIG = "[llm]\nmax_tokens = 32\n[gateway]\nanswers = {answers}\n"
 KNOWN_QUESTION = "What are your opening hours?"
 KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."
-THINKER = "You think before you speak. Answer in one short sentence."
-OPENER = "Let me see,"
 WELCOME = "Hello, and welcome to the museum."
 _ANSWERS = {
     "answers": [
         {"language": "en", "questions": [KNOWN_QUESTION], "answer": f"[happy] {KNOWN_ANSWER}"},
     ],
     "welcome": [{"language": "en", "text": WELCOME}],
-    "openers": [{"language": "en", "persona": THINKER, "texts": [OPENER]}],
 }
 _READY_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 30.0

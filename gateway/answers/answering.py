@@ -1,26 +1,22 @@
-"""Where the answers of one session come from: what is known already, else the language model."""
+"""Where the answers of one session come from: what is known already, else the language model.
+
+And what it begins with: a welcome, once somebody is there to hear it.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
-from typing import Literal
 
-from gateway.answers.cache import Speaker
-from gateway.answers.desk import AnswerDesk
-from gateway.answers.openers import answer_behind
-from gateway.answers.welcome import WelcomeCue
-from gateway.ledger.records import TurnRecord
+from gateway.answers.cache import AnswerCache, Speaker
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
 from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
 from gateway.talk.background import Background
+from gateway.talk.turn import Turn
 from visavis.serving.errors import VisavisError
 
-Source = Literal["llm", "cache", "welcome"]
-
-# Turns whose source is still of interest: the one that is heard and those just before it.
-_REMEMBERED_TURNS = 8
+# A player that has just connected swallows its first moments.
+SETTLE_S = 0.4
 
 
 class Answering:
@@ -34,7 +30,7 @@ class Answering:
         self,
         stages: Stages,
         feed: BusFeed,
-        desk: AnswerDesk,
+        cache: AnswerCache,
         background: Background,
         welcome: str,
     ) -> None:
@@ -42,59 +38,71 @@ class Answering:
         self._speaker = Speaker("", "en")
         self._stages = stages
         self._feed = feed
-        self._desk = desk
+        self._cache = cache
         self._background = background
-        self._sources: OrderedDict[int, Source] = OrderedDict()
-        self._learnable: tuple[int, str, Speaker] | None = None
 
     def speak_as(self, speaker: Speaker) -> None:
         """Whose answers are wanted from now on."""
         self._speaker = speaker
 
-    async def begin(self, action: BeginAnswer) -> None:
+    async def begin(self, turn: Turn, action: BeginAnswer) -> None:
         """Let the turn be answered. Raises StageLostError."""
         said = [message for message in action.messages if message.role != "system"]
         question, opening = said[-1].content, len(said) == 1
-        hit = self._desk.find(question, self._speaker, opening=opening)
-        self._learnable = None
+        hit = self._cache.find(question, self._speaker, opening=opening)
         if hit is not None:
-            self._say(action.turn, hit.answer, "cache")
+            turn.source = "cache"
+            self._feed.answer(turn.number, hit.answer)
             return
-        if opening and self._desk.learns:
-            self._learnable = (action.turn, question, self._speaker)
-        self._note(action.turn, "llm")
-        await self._stages.begin_answer(action.turn, action.messages)
+        if opening and self._cache.learns:
+            turn.lesson = (question, self._speaker)
+        turn.source = "llm"
+        await self._stages.begin_answer(turn.number, action.messages)
 
-    def source(self, turn: int) -> Source | None:
-        """Where the answer comes from; None while that is not known."""
-        return self._sources.get(turn)
-
-    def greet(self, turn: int, text: str) -> None:
+    def greet(self, turn: Turn, text: str) -> None:
         """Say what nobody asked for."""
-        self._say(turn, text, "welcome")
+        turn.source = "welcome"
+        self._feed.answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:
         """Let the language model read what the visitor says, while they say it."""
         with contextlib.suppress(VisavisError):  # nothing is lost but the time it would save
             await self._stages.read_ahead(action.messages)
 
-    def closed(self, action: CloseTurn, record: TurnRecord | None) -> None:
+    def closed(self, action: CloseTurn, turn: Turn) -> None:
         """A turn is over. One that was heard to its end can be learned from."""
-        if record is None:
-            return
-        record.answered_by = self._sources.get(action.turn, "llm")
-        learnable, answer = self._learnable, answer_behind(record.opener, record.answer).strip()
-        if learnable is None or learnable[0] != action.turn:
-            return
-        self._learnable = None
-        if action.outcome == "finished" and answer:
-            self._background.start(self._desk.learn(learnable[1], answer, learnable[2]))
+        answer = turn.text.strip()
+        if turn.lesson is not None and action.outcome == "finished" and answer:
+            question, speaker = turn.lesson
+            self._background.start(self._learn(question, answer, speaker))
 
-    def _say(self, turn: int, text: str, source: Source) -> None:
-        self._note(turn, source)
-        self._feed.answer(turn, text)
+    async def _learn(self, question: str, answer: str, speaker: Speaker) -> None:
+        await self._cache.learn(question, answer, speaker)
 
-    def _note(self, turn: int, source: Source) -> None:
-        self._sources[turn] = source
-        while len(self._sources) > _REMEMBERED_TURNS:
-            self._sources.popitem(last=False)
+
+class WelcomeCue:
+    """Pure; times in seconds of any clock. text: "" for a session without a welcome."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._watched_since_s: float | None = None
+
+    def due(self, now: float, *, watched: bool, untouched: bool) -> str:
+        """The phrase, the one time that it is to be said; "" otherwise.
+
+        watched: somebody receives the session. untouched: nothing was said or asked in it yet;
+        a visitor who speaks first is not greeted any more.
+        """
+        if not self.text:
+            return ""
+        if not untouched:
+            self.text = ""
+        if not watched:
+            self._watched_since_s = None
+            return ""
+        if self._watched_since_s is None:
+            self._watched_since_s = now
+        if now - self._watched_since_s < SETTLE_S:
+            return ""
+        text, self.text = self.text, ""
+        return text

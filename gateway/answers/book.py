@@ -9,10 +9,6 @@
     language = "en"
     text = "Hello, and welcome! How can I help you?"
 
-    [[openers]]              # or, for all languages and personas: openers = true
-    language = "en"
-    texts = ["Well,", "Let me see,"]   # absent: the built-in ones
-
 `persona` says whose answer it is: "*" everybody's, absent the gateway's own, else the persona's
 whole text. `until = 2026-12-31` is its last day; `match = "exact"`: only the very words find it.
 """
@@ -27,16 +23,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.answers.openers import BUILT_IN
 from gateway.answers.questions import normalised
 from gateway.api.choices import Language, Persona
 from gateway.api.events import explain
@@ -55,13 +43,6 @@ def _speakable(text: str) -> str:
 Question = Annotated[str, Field(max_length=500), AfterValidator(_speakable)]
 
 
-def _bare(text: str) -> str:
-    if "[" in text or "\n" in text:
-        raise ValueError("an opener is one line without style tags")
-    return text
-
-
-OpenerText = Annotated[str, Field(max_length=60), AfterValidator(_speakable), AfterValidator(_bare)]
 Spoken = Annotated[str, Field(max_length=4000), AfterValidator(_speakable)]
 
 
@@ -101,22 +82,6 @@ class Welcome(_Entry):
     text: Spoken
 
 
-class Openers(_Entry):
-    """What an answer that is late may begin with. texts: none: the built-in ones."""
-
-    texts: list[OpenerText] = Field(default_factory=list, max_length=50)
-
-    @model_validator(mode="after")
-    def _known(self) -> Openers:
-        if not self.phrases:
-            raise ValueError(f"there are none for {self.language!r} by default: give `texts`")
-        return self
-
-    @property
-    def phrases(self) -> tuple[str, ...]:
-        return tuple(self.texts) or BUILT_IN.get(self.spoken_language, ())
-
-
 class AnswerBook(BaseModel):
     """All that a file of answers says."""
 
@@ -124,27 +89,12 @@ class AnswerBook(BaseModel):
 
     answers: list[ConfiguredAnswer] = Field(default_factory=list, max_length=20_000)
     welcome: list[Welcome] = Field(default_factory=list, max_length=1000)
-    openers: bool | list[Openers] = False
-    """True: the built-in ones, for every persona."""
 
     def texts(self) -> list[tuple[str, str]]:
         """Language and text of all that may be said, none twice, what is needed first in front."""
         said = [(w.spoken_language, w.text) for w in self.welcome]
-        said += self.openers_by_language()
         said += [(a.spoken_language, a.answer) for a in self.answers]
         return list(dict.fromkeys(said))
-
-    def openers_by_language(self) -> list[tuple[str, str]]:
-        """Language and text of every opener."""
-        return [(o.spoken_language, text) for o in self.opener_lists for text in o.phrases]
-
-    @property
-    def opener_lists(self) -> list[Openers]:
-        """All of them, the built-in ones written out."""
-        if not isinstance(self.openers, bool):
-            return self.openers
-        built_in = BUILT_IN if self.openers else ()
-        return [Openers(language=language, persona=ANYBODY) for language in built_in]
 
     @property
     def digest(self) -> str:

@@ -1,19 +1,40 @@
-"""Finds the answer to a question that has been answered before. Pure; bounded; forgets in time.
+"""Finds the answer to a question that has been answered before: configured, or learned.
 
 Configured answers come first and are never pushed out; learned ones are kept per persona and
-language, so that a persona that changes knows none of them.
+language, so that a persona that changes knows none of them. `LearnedAnswers` is pure;
+`AnswerCache`, one for all sessions of a gateway, has the clock, the files and the metrics.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import json
+import logging
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
-from gateway.answers.book import ANYBODY, AnswerBook, ConfiguredAnswer, digest_of
+from gateway import metrics
+from gateway.answers.book import (
+    ANYBODY,
+    AnswerBook,
+    ConfiguredAnswer,
+    Welcome,
+    digest_of,
+    read_book,
+)
 from gateway.answers.questions import exactly, normalised
+from visavis.whole_file import placed_whole
+
+log = logging.getLogger(__name__)
+
+LEARNED_FILE = "learned-answers.json"
+_VERSION = 1
+_MAX_FILE_BYTES = 64_000_000
 
 Match = Literal["exact", "normalised", "learned"]
 
@@ -59,42 +80,220 @@ class LearnedAnswer:
         return len(self.question.encode()) + len(self.answer.encode())
 
 
-class AnswerCache:
-    """One for all sessions of a gateway.
+@dataclass(frozen=True, slots=True)
+class LearnedLimits:
+    """How many answers are learned, of how much text, and for how long they hold."""
 
-    own_persona: of the gateway; configured answers that name none are its.
-    limit_entries, limit_bytes, ttl_s: of learned answers.
+    entries: int = 1000
+    text_bytes: int = 1_000_000
+    ttl_s: float = 86_400.0
+
+
+class LearnedAnswers:
+    """The last answers that were learned. Bounded; forgets in time. Times in seconds since 1970."""
+
+    def __init__(self, limits: LearnedLimits) -> None:
+        self.evictions = self.expirations = 0
+        self.text_bytes = 0
+        self._limits = limits
+        self._answers: OrderedDict[tuple[str, str, str], LearnedAnswer] = OrderedDict()
+
+    def find(self, question: str, speaker: Speaker, now_s: float) -> Hit | None:
+        """What was learned for `speaker`, counted as used."""
+        language = speaker.spoken_language
+        key = (digest_of(speaker.persona), language, normalised(question, language))
+        learned = self._answers.get(key)
+        if learned is None or self._expired(learned, now_s):
+            return None
+        self._answers.move_to_end(key)
+        learned.hits += 1
+        return Hit(learned.answer, "learned")
+
+    def learn(self, question: str, answer: str, speaker: Speaker, now_s: float) -> bool:
+        """Remember an answer; whether there was room and reason to."""
+        learned = LearnedAnswer(
+            digest_of(speaker.persona), speaker.spoken_language, question, answer, now_s
+        )
+        if learned.size_bytes > self._limits.text_bytes or not learned.key[2]:
+            return False
+        self._put(learned)
+        self._make_room(now_s)
+        return True
+
+    def all(self, now_s: float) -> list[LearnedAnswer]:
+        """Least recently used first."""
+        self._make_room(now_s)
+        return list(self._answers.values())
+
+    def forget(self) -> int:
+        """How many there were."""
+        count, self.text_bytes = len(self._answers), 0
+        self._answers.clear()
+        return count
+
+    def dump(self) -> str:
+        """All of it as JSON, least recently used first."""
+        answers = [asdict(learned) for learned in self._answers.values()]
+        return json.dumps({"version": _VERSION, "answers": answers}, ensure_ascii=False)
+
+    def restore(self, dumped: str, now_s: float) -> None:
+        """Inverse of `dump`, beside what is known. Raises ValueError for anything else."""
+        try:
+            content = json.loads(dumped)
+            if content["version"] != _VERSION:
+                raise ValueError("it is of another version")
+            answers = [LearnedAnswer(**fields) for fields in content["answers"]]
+            for learned in answers:
+                self._put(learned)
+            self._make_room(now_s)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it holds no learned answers: {error}") from None
+
+    def _expired(self, learned: LearnedAnswer, now_s: float) -> bool:
+        return now_s - learned.learned_at_s > self._limits.ttl_s
+
+    def _put(self, learned: LearnedAnswer) -> None:
+        before = self._answers.pop(learned.key, None)
+        self.text_bytes += learned.size_bytes - (before.size_bytes if before else 0)
+        self._answers[learned.key] = learned
+
+    def _make_room(self, now_s: float) -> None:
+        for key in [k for k, a in self._answers.items() if self._expired(a, now_s)]:
+            self.text_bytes -= self._answers.pop(key).size_bytes
+            self.expirations += 1
+        limits = self._limits
+        while len(self._answers) > limits.entries or self.text_bytes > limits.text_bytes:
+            self.text_bytes -= self._answers.popitem(last=False)[1].size_bytes
+            self.evictions += 1
+
+
+class AnswerCache:
+    """One for all sessions: that is its use, and why learning is off unless asked for.
+
+    `open` it, `close` it.
     """
 
     def __init__(
         self,
-        book: AnswerBook,
+        file: Path | None = None,
         own_persona: str = "",
         *,
-        limit_entries: int = 1000,
-        limit_bytes: int = 1_000_000,
-        ttl_s: float = 86_400.0,
+        learn_in: Path | None = None,
+        limits: LearnedLimits | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.evictions = self.expirations = 0
+        """Raises InvalidInputError where the file of answers is not in order.
+
+        own_persona: of the gateway; configured answers that name none are its. learn_in: folder
+        of what is learned, None where nothing is. wall_clock: seconds since 1970.
+        """
+        self.file = file
+        """Of the configured answers."""
+        self.now_s = wall_clock
+        self.learned = LearnedAnswers(limits or LearnedLimits())
         self.hits: dict[str, int] = {}
         """Of configured answers, by their first question."""
         self.lookups = {"exact": 0, "normalised": 0, "learned": 0, "miss": 0}
         self._own_persona = own_persona
-        self._limit_entries, self._limit_bytes, self._ttl_s = limit_entries, limit_bytes, ttl_s
-        self._learned: OrderedDict[tuple[str, str, str], LearnedAnswer] = OrderedDict()
-        self._bytes = 0
-        self.replace_book(book)
+        self._learned_file = learn_in / LEARNED_FILE if learn_in else None
+        self._saving = asyncio.Lock()
+        self._measured = {"evicted": 0, "expired": 0}
+        self._take(self._read())
+        self._measure()
 
     @property
     def book(self) -> AnswerBook:
+        """The configured answers."""
         return self._book
 
     @property
-    def learned_bytes(self) -> int:
-        return self._bytes
+    def learns(self) -> bool:
+        return self._learned_file is not None
 
-    def replace_book(self, book: AnswerBook) -> None:
-        """Other configured answers hold from now on."""
+    async def open(self) -> None:
+        """Take up what was learned before; nothing, with a warning, where that cannot be read."""
+        if self._learned_file is None:
+            return
+        try:
+            dumped = await asyncio.to_thread(_read_learned, self._learned_file)
+            if dumped:
+                self.learned.restore(dumped, self.now_s())
+        except (OSError, ValueError) as error:
+            log.warning("learned answers: %s is not used: %s", self._learned_file, error)
+            self.learned.forget()
+        self._measure()
+
+    async def close(self) -> None:
+        await self._save()
+
+    async def reload(self) -> None:
+        """Read the file of answers anew. Raises InvalidInputError; the old answers stay then."""
+        self._take(await asyncio.to_thread(self._read))
+        self._measure()
+
+    def find(self, question: str, speaker: Speaker, *, opening: bool) -> Hit | None:
+        """The answer to `question` if it is known, counted as a hit or a miss.
+
+        opening: nothing was said before it. Only then a learned answer will do: later the same
+        words may ask for something else.
+        """
+        if not (self._book.answers or self._book.welcome or self.learns):
+            return None
+        hit = self._configured(question, speaker)
+        if hit is None and opening:
+            hit = self.learned.find(question, speaker, self.now_s())
+        result = hit.match if hit else "miss"
+        self.lookups[result] += 1
+        metrics.answer_cache_lookups.labels(result).inc()
+        return hit
+
+    def welcome(self, speaker: Speaker) -> str:
+        """What a session begins with; "" where nothing is configured."""
+        fitting = [w for w in self._book.welcome if self._holds(w, speaker)]
+        # A persona's own phrase before everybody's.
+        fitting.sort(key=lambda w: w.persona == ANYBODY)
+        return fitting[0].text if fitting else ""
+
+    async def learn(self, question: str, answer: str, speaker: Speaker) -> bool:
+        """Remember what was answered; whether that was wanted, and there was room and reason to."""
+        if not (self.learns and self.learned.learn(question, answer, speaker, self.now_s())):
+            return False
+        self._measure()
+        await self._save()
+        return True
+
+    async def forget_learned(self) -> int:
+        """How many there were."""
+        count = self.learned.forget()
+        self._measure()
+        await self._save()
+        return count
+
+    # ------------------------------------------------------------ inside
+
+    def _configured(self, question: str, speaker: Speaker) -> Hit | None:
+        language = speaker.spoken_language
+        shelves: tuple[tuple[Match, list[ConfiguredAnswer]], ...] = (
+            ("exact", self._exact.get((language, exactly(question)), [])),
+            ("normalised", self._normalised.get((language, normalised(question, language)), [])),
+        )
+        for match, entries in shelves:
+            for entry in sorted(entries, key=_specific_first):
+                if self._holds(entry, speaker):
+                    first = entry.questions[0]
+                    self.hits[first] = self.hits.get(first, 0) + 1
+                    return Hit(entry.answer, match)
+        return None
+
+    def _holds(self, entry: ConfiguredAnswer | Welcome, speaker: Speaker) -> bool:
+        today = datetime.date.fromtimestamp(self.now_s())
+        return entry.holds(speaker.persona, speaker.language, self._own_persona, today)
+
+    def _read(self) -> AnswerBook:
+        return AnswerBook() if self.file is None else read_book(self.file)
+
+    def _take(self, book: AnswerBook) -> None:
+        """These configured answers hold from now on."""
         self._book = book
         self._exact: dict[tuple[str, str], list[ConfiguredAnswer]] = {}
         self._normalised: dict[tuple[str, str], list[ConfiguredAnswer]] = {}
@@ -106,117 +305,43 @@ class AnswerCache:
                     key = (language, normalised(question, language))
                     self._normalised.setdefault(key, []).append(entry)
 
-    def find(self, question: str, speaker: Speaker, now_s: float, *, opening: bool) -> Hit | None:
-        """The answer to `question`, counted as a hit or a miss.
+    async def _save(self) -> None:
+        if self._learned_file is None:
+            return
+        async with self._saving:
+            try:
+                await asyncio.to_thread(_write_learned, self._learned_file, self.learned.dump())
+            except OSError as error:
+                log.warning("learned answers: cannot be saved: %s", error)
 
-        opening: nothing was said before it. Only then a learned answer will do: later the same
-        words may ask for something else. now_s: seconds since 1970.
-        """
-        hit = self._configured(question, speaker, now_s)
-        if hit is None and opening:
-            hit = self._remembered(question, speaker, now_s)
-        self.lookups[hit.match if hit else "miss"] += 1
-        return hit
-
-    def welcome(self, speaker: Speaker, now_s: float) -> str:
-        """What a session begins with; "" where nothing is configured."""
-        today = datetime.date.fromtimestamp(now_s)
-        fitting = [
-            w
-            for w in self._book.welcome
-            if w.holds(speaker.persona, speaker.language, self._own_persona, today)
-        ]
-        # A persona's own phrase before everybody's.
-        fitting.sort(key=lambda w: w.persona == ANYBODY)
-        return fitting[0].text if fitting else ""
-
-    def openers(self, speaker: Speaker, now_s: float) -> Sequence[str]:
-        """What may be said before an answer that is late; none where that is not configured."""
-        today = datetime.date.fromtimestamp(now_s)
-        fitting = [
-            entry
-            for entry in self._book.opener_lists
-            if entry.holds(speaker.persona, speaker.language, self._own_persona, today)
-        ]
-        # A persona's own before everybody's.
-        fitting.sort(key=lambda entry: entry.persona == ANYBODY)
-        return fitting[0].phrases if fitting else ()
-
-    def learn(self, question: str, answer: str, speaker: Speaker, now_s: float) -> bool:
-        """Remember an answer; whether there was room and reason to."""
-        learned = LearnedAnswer(
-            digest_of(speaker.persona), speaker.spoken_language, question, answer, now_s
-        )
-        if learned.size_bytes > self._limit_bytes or not learned.key[2]:
-            return False
-        self._put(learned)
-        self._make_room(now_s)
-        return True
-
-    def learned(self, now_s: float) -> list[LearnedAnswer]:
-        """Least recently used first."""
-        self._make_room(now_s)
-        return list(self._learned.values())
-
-    def forget_learned(self) -> int:
-        """How many there were."""
-        count = len(self._learned)
-        self._learned.clear()
-        self._bytes = 0
-        return count
-
-    def dump(self) -> list[dict[str, Any]]:
-        """The learned answers as plain data, least recently used first."""
-        return [asdict(learned) for learned in self._learned.values()]
-
-    def restore(self, dumped: Iterable[dict[str, Any]], now_s: float) -> None:
-        """Inverse of `dump`. Raises TypeError for what is no learned answer."""
-        for fields in dumped:
-            self._put(LearnedAnswer(**fields))
-        self._make_room(now_s)
-
-    def _configured(self, question: str, speaker: Speaker, now_s: float) -> Hit | None:
-        today = datetime.date.fromtimestamp(now_s)
-        language = speaker.spoken_language
-        shelves: tuple[tuple[Match, list[ConfiguredAnswer]], ...] = (
-            ("exact", self._exact.get((language, exactly(question)), [])),
-            ("normalised", self._normalised.get((language, normalised(question, language)), [])),
-        )
-        for match, entries in shelves:
-            for entry in sorted(entries, key=_specific_first):
-                if entry.holds(speaker.persona, speaker.language, self._own_persona, today):
-                    first = entry.questions[0]
-                    self.hits[first] = self.hits.get(first, 0) + 1
-                    return Hit(entry.answer, match)
-        return None
-
-    def _remembered(self, question: str, speaker: Speaker, now_s: float) -> Hit | None:
-        language = speaker.spoken_language
-        key = (digest_of(speaker.persona), language, normalised(question, language))
-        learned = self._learned.get(key)
-        if learned is None or self._expired(learned, now_s):
-            return None
-        self._learned.move_to_end(key)
-        learned.hits += 1
-        return Hit(learned.answer, "learned")
-
-    def _expired(self, learned: LearnedAnswer, now_s: float) -> bool:
-        return now_s - learned.learned_at_s > self._ttl_s
-
-    def _put(self, learned: LearnedAnswer) -> None:
-        before = self._learned.pop(learned.key, None)
-        self._bytes += learned.size_bytes - (before.size_bytes if before else 0)
-        self._learned[learned.key] = learned
-
-    def _make_room(self, now_s: float) -> None:
-        for key in [k for k, a in self._learned.items() if self._expired(a, now_s)]:
-            self._bytes -= self._learned.pop(key).size_bytes
-            self.expirations += 1
-        while len(self._learned) > self._limit_entries or self._bytes > self._limit_bytes:
-            self._bytes -= self._learned.popitem(last=False)[1].size_bytes
-            self.evictions += 1
+    def _measure(self) -> None:
+        learned = self.learned.all(self.now_s())
+        metrics.answer_cache_entries.labels("configured").set(len(self._book.answers))
+        metrics.answer_cache_entries.labels("learned").set(len(learned))
+        metrics.answer_cache_bytes.set(self.learned.text_bytes)
+        counts = {"evicted": self.learned.evictions, "expired": self.learned.expirations}
+        for reason, count in counts.items():
+            metrics.answer_cache_removals.labels(reason).inc(count - self._measured[reason])
+        self._measured = counts
 
 
 def _specific_first(entry: ConfiguredAnswer) -> tuple[bool, bool]:
     """A persona's own answer before everybody's, a dated one before one that always holds."""
     return entry.persona == ANYBODY, entry.until is None
+
+
+def _read_learned(path: Path) -> str:
+    """Blocks. "" where there is none. Raises OSError, and ValueError where it cannot be one."""
+    try:
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            raise ValueError("it is too large")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _write_learned(path: Path, dumped: str) -> None:
+    """Replace the file, which is there complete or not at all. Blocks. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with placed_whole(path, prefix=".learned-") as file:
+        file.write(dumped.encode())

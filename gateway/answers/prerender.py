@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 import grpc.aio
 
-from gateway.answers.desk import AnswerDesk
+from gateway.answers.cache import AnswerCache
 from gateway.stages.registry import Registry
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import StageLostError
@@ -21,8 +19,6 @@ from visavis.v1 import tts_pb2
 log = logging.getLogger(__name__)
 
 REVIEW_S = 2.0
-# Voices and speeds of sessions whose openers are kept ready.
-_REMEMBERED_WAYS = 32
 # Four thousand characters are five minutes of speech, half a minute of work on one core.
 PRERENDER_TIMEOUT_S = 180.0
 LIST_TIMEOUT_S = 5.0
@@ -40,35 +36,18 @@ class Prerendered:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How a session speaks. voice: empty: the language's best."""
-
-    language: str
-    voice: str = ""
-    speed: float = 1.0
-    style: str = ""
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is that in which all texts are made ready anyway."""
-        return self == Way(self.language)
-
-
 class Prerenderer:
     """`start` it, `close` it. Between, replicas that are new are made ready in the background.
 
     busy: a conversation needs the voices more.
     """
 
-    def __init__(self, registry: Registry, desk: AnswerDesk, busy: Callable[[], bool]) -> None:
+    def __init__(self, registry: Registry, answers: AnswerCache, busy: Callable[[], bool]) -> None:
         self._registry = registry
-        self._desk = desk
+        self._answers = answers
         self._busy = busy
-        self._ready: dict[tuple[str, Way | None], str] = {}
-        """Digest of the book that a replica has the sound of; None: all texts, plainly."""
-        self._ways: OrderedDict[Way, None] = OrderedDict()
-        self._wanted = asyncio.Event()
+        self._ready: dict[str, str] = {}
+        """Digest of the book that a replica has the sound of."""
         self._keeper = Keeper("prerender", self._keep_ready)
 
     def start(self) -> None:
@@ -76,16 +55,6 @@ class Prerenderer:
 
     async def close(self) -> None:
         await self._keeper.close()
-
-    def want_openers(self, way: Way) -> None:
-        """A session speaks like this: have its openers ready, which nobody can wait for."""
-        if way.plain or not self._desk.cache.book.opener_lists:
-            return
-        self._ways[way] = None
-        self._ways.move_to_end(way)
-        while len(self._ways) > _REMEMBERED_WAYS:
-            self._ways.popitem(last=False)
-        self._wanted.set()
 
     def replicas(self) -> list[Replica]:
         """The tts replicas that answer."""
@@ -153,37 +122,23 @@ class Prerenderer:
 
     async def _keep_ready(self) -> None:
         while True:
-            book = self._desk.cache.book
-            openers, replicas = book.openers_by_language(), self.replicas()
-            self._wanted.clear()
-            wanted: list[tuple[Way | None, list[tuple[str, str]]]] = [(None, book.texts())]
-            for other in list(self._ways):
-                spoken = other.language.partition("-")[0].lower()
-                wanted.append((other, [entry for entry in openers if entry[0] == spoken]))
-            known = {(replica.instance, way) for replica in replicas for way, _ in wanted}
-            self._ready = {key: made for key, made in self._ready.items() if key in known}
+            book, replicas = self._answers.book, self.replicas()
+            known = {replica.instance for replica in replicas}
+            self._ready = {name: made for name, made in self._ready.items() if name in known}
             for replica in replicas:
-                for way, texts in wanted:
-                    if texts and self._ready.get((replica.instance, way)) != book.digest:
-                        await self._make_all(replica, texts, way)
-                        self._ready[replica.instance, way] = book.digest
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(REVIEW_S):
-                    await self._wanted.wait()
+                if book.texts() and self._ready.get(replica.instance) != book.digest:
+                    await self._make_all(replica, book.texts())
+                    self._ready[replica.instance] = book.digest
+            await asyncio.sleep(REVIEW_S)
 
-    async def _make_all(
-        self, replica: Replica, texts: Sequence[tuple[str, str]], way: Way | None
-    ) -> None:
+    async def _make_all(self, replica: Replica, texts: Sequence[tuple[str, str]]) -> None:
         for language, text in texts:
-            said = way or Way(language)
             # Whoever is talking now must not wait for the sake of those who may come; what
             # they do next sets no event here.
             while self._busy():  # noqa: ASYNC110
                 await asyncio.sleep(REVIEW_S)
-            config = tts_pb2.SynthesisConfig(
-                language=said.language, voice=said.voice, speed=said.speed, style=said.style
-            )
-            done = await self._make(replica, text, config)
+            plainly = tts_pb2.SynthesisConfig(language=language, speed=1.0)
+            done = await self._make(replica, text, plainly)
             if done.error:
                 log.warning("prerender on %s: %s", replica.instance, done.error)
         log.info("%d texts are prerendered on %s", len(texts), replica.instance)

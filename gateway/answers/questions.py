@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from gateway.talk.words import words_of
+
 _APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "`": "'", "´": "'"})
 
 # English, where a transcript and a typed question most often differ.
@@ -38,7 +40,6 @@ _OPENERS_ZH = re.compile(
 )
 _CLOSERS_ZH = re.compile("(?:谢谢你|谢谢您|谢谢|啊|呀|呢|哦|啦|嘛|吧)$")
 
-_NOT_WORDS = re.compile(r"[^\w\s]|_", re.UNICODE)
 _HAN = r"[\u3400-\u4dbf\u4e00-\u9fff]"
 _BLANK_AT_HAN = re.compile(rf"(?<={_HAN})\s+|\s+(?={_HAN})")
 
@@ -49,7 +50,7 @@ def exactly(question: str) -> str:
 
 
 def normalised(question: str, language: str) -> str:
-    """What is left of `question` when nothing counts but what is asked.
+    """What is left of `question` when nothing counts but what is asked: its `words_of`.
 
     Case, punctuation, full and half width, blanks between Chinese characters, hesitations,
     leading and trailing courtesies; English contractions are written out. A question that
@@ -60,8 +61,7 @@ def normalised(question: str, language: str) -> str:
     if primary == "en":
         for pattern, words in _CONTRACTIONS:
             text = pattern.sub(words, text)
-    text = _NOT_WORDS.sub(" ", text.replace("'", ""))
-    text = exactly(_BLANK_AT_HAN.sub("", exactly(text)))
+    text = _BLANK_AT_HAN.sub("", " ".join(words_of(text)))
     if primary == "en":
         return _core_english(text)
     return _core_chinese(text) if primary == "zh" else text

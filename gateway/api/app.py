@@ -13,7 +13,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
-from gateway.answers.desk import AnswerDesk
+from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.api import (
     problems,
@@ -30,6 +30,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
+from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
 from visavis.serving.heartbeat import Heartbeat
 from visavis.wire.bus import Bus
@@ -65,15 +66,15 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         heartbeat.start()
         bus = await Bus.connect(settings.nats_url, name="gateway", wait_s=_BUS_WAIT_S)
         registry = Registry(bus)
-        desk = AnswerDesk(settings)
-        sessions = Sessions(bus, registry, settings, desk)
-        prerenderer = Prerenderer(registry, desk, lambda: sessions.busy)
+        answers = _answers(settings)
+        sessions = Sessions(bus, registry, settings, answers)
+        prerenderer = Prerenderer(registry, answers, lambda: sessions.busy)
         app.state.gateway = Gateway(
-            settings, bus, registry, Catalog(registry), sessions, desk, prerenderer
+            settings, bus, registry, Catalog(registry), sessions, answers, prerenderer
         )
         try:
             await registry.start()
-            await desk.open()
+            await answers.open()
             sessions.start()
             if settings.prerender:
                 prerenderer.start()
@@ -82,7 +83,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         finally:
             await prerenderer.close()
             await sessions.close()
-            await desk.close()
+            await answers.close()
             await registry.close()
             await bus.close()
             await heartbeat.close()
@@ -112,6 +113,22 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         app.include_router(module.router)
     _add_pages(app)
     return app
+
+
+def _answers(settings: GatewaySettings) -> AnswerCache:
+    """Raises InvalidInputError where the file of answers is not in order."""
+    folder = settings.answer_cache_dir or cache_root() / "visavis" / "answers"
+    limits = LearnedLimits(
+        settings.answer_cache_entries,
+        round(settings.answer_cache_mb * 1e6),
+        settings.answer_cache_hours * 3600,
+    )
+    return AnswerCache(
+        settings.answers,
+        settings.persona,
+        learn_in=folder if settings.learn_answers else None,
+        limits=limits,
+    )
 
 
 def _add_pages(app: FastAPI) -> None:

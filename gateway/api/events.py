@@ -86,7 +86,7 @@ class StageTime(Event):
 
 Origin: TypeAlias = Literal["speech", "text", "welcome"]
 SpanStage: TypeAlias = Literal["asr", "llm", "tts", "face", "encoder", "playout"]
-SpanKind: TypeAlias = Literal["transfer", "wait", "queue", "compute", "opener"]
+SpanKind: TypeAlias = Literal["transfer", "wait", "queue", "compute"]
 ChunkOrder: TypeAlias = Literal["first", "last"]
 
 
@@ -94,8 +94,7 @@ class Span(Event):
     """What a stage did with its first or last chunk of a turn, and when.
 
     transfer: the chunk travels to the stage; wait: for what is not made yet, or for the
-    visitor; queue: all is there, the engine is busy; compute: the engine works; opener: it is
-    heard while the answer is made.
+    visitor; queue: all is there, the engine is busy; compute: the engine works.
     """
 
     stage: SpanStage
@@ -133,12 +132,6 @@ class LatencyEvent(Event):
     voice_to_voice_ms: float | None = Field(
         default=None,
         description="End of the visitor's speech or text to the first sample that leaves",
-    )
-    opener: str = Field(
-        default="", description="What the voice begins with while the answer is made; mostly empty"
-    )
-    answer_proper_ms: float | None = Field(
-        default=None, description="To the answer's first sample, where an opener goes before it"
     )
 
 

@@ -29,20 +29,17 @@ router = APIRouter(prefix="/v1/cache", tags=["answer cache"])
 @router.get("", responses=responses(503))
 async def show(gateway: TheGateway) -> CacheInfo:
     """Configured and learned answers, welcome phrases, and what of them is prerendered."""
-    cache = gateway.desk.cache
+    cache = gateway.answers
     welcome: dict[str, list[str]] = {}
     for phrase in cache.book.welcome:
         welcome.setdefault(phrase.spoken_language, []).append(phrase.text)
-    openers: dict[str, list[str]] = {}
-    for language, text in dict.fromkeys(cache.book.openers_by_language()):
-        openers.setdefault(language, []).append(text)
-    now_s = gateway.desk.now_s()
+    now_s = cache.now_s()
     return CacheInfo(
-        file=str(gateway.desk.path) if gateway.desk.path else None,
-        learns=gateway.desk.learns,
+        file=str(cache.file) if cache.file else None,
+        learns=cache.learns,
         lookups=cache.lookups,
-        evictions=cache.evictions,
-        expirations=cache.expirations,
+        evictions=cache.learned.evictions,
+        expirations=cache.learned.expirations,
         learned=[
             LearnedInfo(
                 language=learned.language,
@@ -52,9 +49,9 @@ async def show(gateway: TheGateway) -> CacheInfo:
                 age_s=round(now_s - learned.learned_at_s, 1),
                 hits=learned.hits,
             )
-            for learned in cache.learned(now_s)
+            for learned in cache.learned.all(now_s)
         ],
-        learned_bytes=cache.learned_bytes,
+        learned_bytes=cache.learned.text_bytes,
         configured=[
             ConfiguredInfo(
                 language=entry.spoken_language,
@@ -66,7 +63,6 @@ async def show(gateway: TheGateway) -> CacheInfo:
             for entry in cache.book.answers
         ],
         welcome=welcome,
-        openers=openers,
         phrases=await _phrases(gateway),
     )
 
@@ -104,10 +100,10 @@ async def warm(gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
 
     For another voice, speed or style than the default one, too: what is ready speaks at once.
     """
-    await gateway.desk.reload()
+    await gateway.answers.reload()
     await gateway.catalog.check_voice(body.voice)
     language = body.language.partition("-")[0].lower()
-    book = gateway.desk.cache.book
+    book = gateway.answers.book
     texts = [(known, text) for known, text in book.texts() if language in ("", known)]
     if not texts:
         raise InvalidInputError(
@@ -139,6 +135,6 @@ async def clear(
     gateway: TheGateway, what: Literal["all", "learned", "phrases"] = "all"
 ) -> CacheCleared:
     """Forget learned answers, prerendered sound, or both. Configured answers stay."""
-    learned = await gateway.desk.forget_learned() if what != "phrases" else 0
+    learned = await gateway.answers.forget_learned() if what != "phrases" else 0
     phrases = await gateway.prerenderer.clear() if what != "learned" else 0
     return CacheCleared(learned=learned, phrases=phrases)

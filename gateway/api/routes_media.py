@@ -28,7 +28,7 @@ async def connect(session: TheSession, body: Offer) -> Answer:
     if body.role == "speaker":
         await session.take_microphone(peer_id)
     try:
-        sdp, kind = await session.audience.add_peer(
+        sdp, kind = await session.peers.add(
             body.sdp,
             body.type,
             body.role,
@@ -45,7 +45,7 @@ async def connect(session: TheSession, body: Offer) -> Answer:
 @router.delete("/webrtc/{peer_id}", status_code=204, responses=responses(404))
 async def disconnect(session: TheSession, peer_id: str) -> Response:
     """Close one connection."""
-    await session.audience.remove_peer(peer_id)
+    await session.peers.remove(peer_id)
     return Response(status_code=204)
 
 
@@ -63,19 +63,20 @@ def _info(recording: Recording) -> RecordingInfo:
 async def start_recording(session: TheSession, body: RecordingRequest) -> RecordingInfo:
     """Start recording; a finished recording of before is forgotten."""
     await session.wake()
-    return _info(session.audience.start_recording(body.scope))
+    return _info(session.recordings.start(body.scope))
 
 
 @router.post("/recording/stop", responses=responses(404))
 async def stop_recording(session: TheSession) -> RecordingInfo:
     """End the recording. Harmless where it has ended by itself."""
-    return _info(session.stop_recording())
+    session.touch()
+    return _info(session.recordings.stop())
 
 
 @router.get("/recording", responses=responses(404))
 async def recording(session: TheSession) -> RecordingInfo:
     """How the recording stands."""
-    current = session.audience.recording
+    current = session.recordings.current
     if current is None:
         raise UnknownNameError("recording: none was started")
     return _info(current)
@@ -95,7 +96,7 @@ async def recording_file(session: TheSession) -> FileResponse:
     Where the disk was full it is what could be kept; `GET recording` says so in `error`.
     """
     session.touch()
-    current = session.audience.recording
+    current = session.recordings.current
     if current is None:
         raise UnknownNameError("recording: none was started")
     if current.phase is not Phase.DONE:
@@ -103,4 +104,4 @@ async def recording_file(session: TheSession) -> FileResponse:
     if current.empty:
         reason = current.error or "it ended before there was anything to record"
         raise UnknownNameError(f"recording: {reason}")
-    return FileResponse(current.path, media_type="video/mp4", filename="visavis.tools.mp4")
+    return FileResponse(current.path, media_type="video/mp4", filename="visavis.mp4")

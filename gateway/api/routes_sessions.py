@@ -8,7 +8,6 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from gateway.answers.cache import Speaker
-from gateway.answers.prerender import Way
 from gateway.api.problems import responses
 from gateway.api.schemas import (
     SessionChange,
@@ -44,13 +43,6 @@ def info_of(session: Session) -> SessionInfo:
     )
 
 
-def prepare_openers(session: Session, gateway: Gateway) -> None:
-    """Have the session's voice ready for what it may say at once."""
-    options = session.options
-    way = Way(options.language, options.voice, options.speed, options.style)
-    gateway.prerenderer.want_openers(way)
-
-
 async def change_session(session: Session, gateway: Gateway, change: dict[str, Any]) -> None:
     """Apply what is set in `change`. Raises UnknownNameError."""
     catalog = gateway.catalog
@@ -66,7 +58,6 @@ async def change_session(session: Session, gateway: Gateway, change: dict[str, A
     session.touch()
     if options != session.options:
         await session.update(options)
-        prepare_openers(session, gateway)
 
 
 @router.post("", status_code=201, responses=responses(400, 404, 413, 422, 503))
@@ -81,9 +72,8 @@ async def create(request: Request, body: SessionRequest, gateway: TheGateway) ->
     persona = gateway.settings.persona if body.persona is None else body.persona
     welcome = body.welcome if isinstance(body.welcome, str) else ""
     if body.welcome is True:
-        welcome = gateway.desk.welcome(Speaker(persona, body.language))
+        welcome = gateway.answers.welcome(Speaker(persona, body.language))
     session = await gateway.sessions.create(options, persona, welcome)
-    prepare_openers(session, gateway)
     info = info_of(session)
     if await request.is_disconnected():
         # Nobody knows its name: it would keep its slots until it expires.

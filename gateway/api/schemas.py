@@ -211,9 +211,6 @@ class CacheInfo(BaseModel):
     configured: list[ConfiguredInfo]
     learned: list[LearnedInfo]
     welcome: dict[str, list[str]] = Field(description="Welcome phrases by language")
-    openers: dict[str, list[str]] = Field(
-        description="What an answer that is late may begin with, by language"
-    )
     phrases: list[PhrasesInfo]
 
 

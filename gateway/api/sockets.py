@@ -82,7 +82,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
         await session.wake()
         if role == "speaker":
             await session.take_microphone(holder)
-        viewer = session.audience.add_viewer()
+        viewer = session.broadcast.join()
     except (VisavisError, MicrophoneTakenError) as error:
         await _refuse(socket, error)
         return
@@ -105,7 +105,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
         await _accept(socket)
         await _first_of(send(), receive())
     finally:
-        session.audience.remove_viewer(viewer)
+        session.broadcast.leave(viewer)
         session.release_microphone(holder)
         session.touch()
 

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from gateway.answers.desk import AnswerDesk
+from gateway.answers.cache import AnswerCache
 from gateway.answers.prerender import Prerenderer
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
@@ -27,7 +27,7 @@ class Gateway:
     registry: Registry
     catalog: Catalog
     sessions: Sessions
-    desk: AnswerDesk
+    answers: AnswerCache
     prerenderer: Prerenderer
 
 

@@ -22,11 +22,6 @@ class Mark(StrEnum):
     FIRST_PICTURE = "first_picture"
     STARTED = "started"
     """The first sample leaves."""
-    OPENER_ENDED = "opener_ended"
-    """With the short pause behind it."""
-    ANSWER_VOICE = "answer_voice"
-    """Voice of the answer has come, where an opener goes before it."""
-    ANSWER_STARTED = "answer_started"
     FIRST_PICTURE_SHOWN = "first_picture_shown"
     LAST_TOKEN = "last_token"
     LAST_VOICE = "last_voice"
@@ -56,9 +51,7 @@ class Ledger:
     clock_error_s: float = 0.0
     """How far the stamps of other machines may be misplaced."""
     underruns: int = 0
-    """Gaps in its voice; the wait behind an opener is none."""
-    opener: str = ""
-    """What its voice begins with while the answer is made; its first chunks are of that."""
+    """Gaps in its voice."""
 
     def mark(self, moment: Mark, now: float) -> bool:
         """Note the first time that `moment` comes; whether this was it."""
@@ -100,8 +93,6 @@ class Ledger:
         for name, begins, end in _STAGES:
             if name == "asr" and self.origin != "speech":
                 continue
-            if end is Mark.FIRST_VOICE and self.opener:
-                end = Mark.ANSWER_VOICE
             starts = [self.marks[m] for m in begins if m in self.marks]
             if starts and end in self.marks:
                 start = min(max(starts), self.marks[end])

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Literal
-
 from pydantic import BaseModel, Field
 
-from gateway.api.events import (
-    AnswerEvent,
-    ErrorEvent,
-    LatencyEvent,
-    Origin,
-    ServerEvent,
-    Span,
-    StageTime,
-    TranscriptEvent,
-    TurnEvent,
-    WarningEvent,
-)
-
-KEPT_TURNS = 100
+from gateway.api.events import Origin, Span, StageTime
+from gateway.talk.turn import Life, Source, Turn, Turns
 
 
 class TurnRecord(BaseModel):
     """One exchange."""
 
     turn: int
-    state: Literal["opened", "speaking", "finished", "interrupted", "failed"] = "opened"
+    state: Life = "opened"
     transcript: str = Field(default="", description="What the visitor said or typed")
     answer: str = Field(default="", description="The whole answer as far as it was made")
     answer_complete: bool = False
-    answered_by: Literal["llm", "cache", "welcome"] = Field(
+    answered_by: Source = Field(
         default="llm", description="cache: the answer was known before; welcome: nobody asked"
     )
     heard: str | None = Field(default=None, description="What was audible, where cut off")
@@ -45,14 +29,6 @@ class TurnRecord(BaseModel):
         description="Milliseconds from the end of the visitor's speech or the text's arrival",
     )
     voice_to_voice_ms: float | None = None
-    opener: str = Field(
-        default="",
-        description="What the answer begins with because it was not there in time; "
-        "voice_to_voice_ms is then the time to its first sample",
-    )
-    answer_proper_ms: float | None = Field(
-        default=None, description="To the answer's first sample, where an opener goes before it"
-    )
     stage_seconds: dict[str, dict[str, float]] = Field(
         default_factory=dict, description="What each stage says of its own time"
     )
@@ -69,10 +45,6 @@ class Timeline(BaseModel):
     turn: int
     origin: Origin
     voice_to_voice_ms: float | None = Field(description="To the first sample that leaves")
-    opener: str = Field(description="What the answer begins with while it is made; mostly empty")
-    answer_proper_ms: float | None = Field(
-        description="To the answer's first sample, where an opener goes before it"
-    )
     first_frame_ms: float | None = Field(description="To the first lip-synced picture that leaves")
     overhead_ms: float | None = Field(
         description="voice_to_voice without the wait for the end of speech and without the models' "
@@ -85,63 +57,47 @@ class Timeline(BaseModel):
     spans: list[Span] = Field(
         description="By stage, first chunks before last ones. transfer: the chunk travels to the "
         "stage; wait: for what is not made yet, or for the visitor; queue: all is there, the "
-        "engine is busy; compute: the engine works; opener: it is heard while the answer is made"
+        "engine is busy; compute: the engine works"
+    )
+
+
+def record_of(turn: Turn) -> TurnRecord:
+    """Of a turn that listeners know of."""
+    told, latency = turn.told, turn.latency
+    return TurnRecord(
+        turn=turn.number,
+        state=told.event if told else "opened",
+        transcript=turn.question,
+        answer=turn.text,
+        answer_complete=turn.text_complete,
+        answered_by=turn.source or "llm",
+        heard=told.heard if told else None,
+        reason=told.reason if told else None,
+        warnings=[warning.message for warning in turn.warnings],
+        stages=latency.stages if latency else [],
+        voice_to_voice_ms=latency.voice_to_voice_ms if latency else None,
+        stage_seconds=turn.stage_seconds,
     )
 
 
 class Records:
-    """Follows a session's events and keeps the last turns."""
+    """A session's last turns, as clients are shown them."""
 
-    def __init__(self) -> None:
-        self._turns: OrderedDict[int, TurnRecord] = OrderedDict()
-        self._latencies: dict[int, LatencyEvent] = {}
-        self._reported: OrderedDict[int, dict[str, dict[str, float]]] = OrderedDict()
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
 
-    def get(self, turn: int) -> TurnRecord | None:
-        return self._turns.get(turn)
+    def get(self, number: int) -> TurnRecord | None:
+        """None for a turn that nobody was told of, or that is forgotten."""
+        turn = self._turns.find(number)
+        return None if turn is None or turn.told is None else record_of(turn)
 
-    def timeline(self, session: str, turn: int) -> Timeline | None:
+    def timeline(self, session: str, number: int) -> Timeline | None:
         """None before the turn's sound has started, or where nothing is known of it any more."""
-        known = self._latencies.get(turn)
-        if known is None:
+        turn = self._turns.find(number)
+        if turn is None or turn.latency is None:
             return None
-        return Timeline(session=session, **known.model_dump(exclude={"type", "stages"}))
-
-    def reported(self, turn: int, service: str, seconds: Mapping[str, float]) -> None:
-        """A stage says where its time went, maybe before anybody else may know of the turn."""
-        self._reported.setdefault(turn, {})[service] = dict(seconds)
-        while len(self._reported) > KEPT_TURNS:
-            self._reported.popitem(last=False)
-        if turn in self._turns:
-            self._turns[turn].stage_seconds = self._reported[turn]
+        return Timeline(session=session, **turn.latency.model_dump(exclude={"type", "stages"}))
 
     def all(self) -> list[TurnRecord]:
-        return list(self._turns.values())
-
-    def observe(self, event: ServerEvent) -> None:
-        """Note what `event` says about its turn."""
-        if isinstance(event, ErrorEvent) or not isinstance(
-            event, TranscriptEvent | AnswerEvent | TurnEvent | LatencyEvent | WarningEvent
-        ):
-            return
-        if event.turn is None:
-            return
-        record = self._turns.setdefault(event.turn, TurnRecord(turn=event.turn))
-        record.stage_seconds = self._reported.get(event.turn, record.stage_seconds)
-        while len(self._turns) > KEPT_TURNS:
-            forgotten, _ = self._turns.popitem(last=False)
-            self._latencies.pop(forgotten, None)
-        if isinstance(event, TranscriptEvent):
-            record.transcript = event.text
-        elif isinstance(event, AnswerEvent):
-            record.answer += event.text
-            record.answer_complete = event.final
-        elif isinstance(event, TurnEvent):
-            record.state = event.event
-            record.reason, record.heard = event.reason, event.heard
-        elif isinstance(event, WarningEvent):
-            record.warnings.append(event.message)
-        else:
-            self._latencies[event.turn] = event
-            record.stages, record.voice_to_voice_ms = event.stages, event.voice_to_voice_ms
-            record.opener, record.answer_proper_ms = event.opener, event.answer_proper_ms
+        """Oldest first."""
+        return [record_of(turn) for turn in self._turns.told()]

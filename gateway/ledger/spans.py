@@ -16,7 +16,6 @@ from gateway.playout.pacing import TICK_S
 # wait      the stage waits for what is not made yet, or for the visitor
 # queue     all that it needs is there, but its engine is busy
 # compute   its engine works
-# opener    what is said while the answer is made; then first chunks are those of its sound
 
 # A shorter wait or queue is none.
 _SHORTEST_S = 0.00005
@@ -60,8 +59,6 @@ _FIRST = (
     _step("playout", "wait", "first_voice", "understood"),
     _step("playout", "wait", "first_voice understood", "first_picture"),
     _step("playout", "queue", "first_voice first_picture understood", "started"),
-    _step("playout", "opener", "started", "opener_ended"),
-    _step("playout", "wait", "opener_ended", "answer_started"),
 )
 _LAST = (
     _step("llm", "compute", "llm.first_finished", "llm.last_finished"),
@@ -140,13 +137,10 @@ _NEEDED = ("tts.first_ready", "tts.first_started", "tts.first_finished")
 
 
 def overhead_s(ledger: Ledger) -> float | None:
-    """Seconds; None before the turn's sound has started, or where a stage tells no times.
-
-    None for a turn with an opener, too: that is heard before the models have done their work.
-    """
+    """Seconds; None before the turn's sound has started, or where a stage tells no times."""
     zero, started = ledger.at(Mark.ASKED), ledger.at(Mark.STARTED)
     needed = (*_NEEDED, "asr.certain") if ledger.origin == "speech" else _NEEDED
-    if zero is None or started is None or ledger.opener:
+    if zero is None or started is None:
         return None
     if any(ledger.at(name) is None for name in needed):
         return None

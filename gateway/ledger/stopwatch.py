@@ -66,15 +66,10 @@ class Stopwatch:
         """A piece of the answer's text has come."""
         self._came(chunk.place, Mark.FIRST_TOKEN, Mark.LAST_TOKEN, now)
 
-    def voice(self, chunk: PcmChunk, now: float, opener: str = "") -> None:
-        """Voice has come. opener: with its first chunk: what it says before the answer."""
-        empty = not len(chunk.pcm)
-        ledger = self._ledger
-        if ledger is not None and ledger.turn == chunk.place.turn:
-            ledger.opener = ledger.opener or opener
-            if ledger.opener and not (chunk.opener or empty):
-                ledger.mark(Mark.ANSWER_VOICE, now)
-        self._came(chunk.place, None if empty else Mark.FIRST_VOICE, Mark.LAST_VOICE, now)
+    def voice(self, chunk: PcmChunk, now: float) -> None:
+        """Voice has come."""
+        first = Mark.FIRST_VOICE if len(chunk.pcm) else None
+        self._came(chunk.place, first, Mark.LAST_VOICE, now)
 
     def picture(self, place: Place, picture: Picture, now: float) -> None:
         """A picture has come."""
@@ -95,7 +90,7 @@ class Stopwatch:
             side = "leads" if released.skew_s < 0 else "lags"
             metrics.av_skew_seconds.labels(side).observe(abs(released.skew_s))
             if ledger is not None and ledger.turn == released.picture.turn:
-                if ledger.mark(Mark.FIRST_PICTURE_SHOWN, now) and not ledger.opener:
+                if ledger.mark(Mark.FIRST_PICTURE_SHOWN, now):
                     self._observe(metrics.first_frame_seconds, ledger, Mark.FIRST_PICTURE_SHOWN)
         for event, number in tick.events:
             if event is PlayoutEvent.UNDERRUN:
@@ -125,8 +120,6 @@ class Stopwatch:
             overhead_ms=_milliseconds(overhead_s(ledger)),
             underruns=ledger.underruns,
             clock_error_ms=milliseconds(ledger.clock_error_s),
-            opener=ledger.opener,
-            answer_proper_ms=_milliseconds(ledger.since_asked(Mark.ANSWER_STARTED)),
         )
 
     # ------------------------------------------------------------ inside
@@ -153,15 +146,7 @@ class Stopwatch:
     def _note_event(self, ledger: Ledger, event: PlayoutEvent, now: float) -> None:
         if event is PlayoutEvent.UNDERRUN:
             ledger.underruns += 1
-        elif event is PlayoutEvent.OPENER_ENDED:
-            ledger.mark(Mark.OPENER_ENDED, now)
-        elif event is PlayoutEvent.ANSWER_STARTED and ledger.mark(Mark.ANSWER_STARTED, now):
-            self._observe(metrics.answer_proper_seconds, ledger, Mark.ANSWER_STARTED)
-        elif event is not PlayoutEvent.STARTED or not ledger.mark(Mark.STARTED, now):
-            return
-        elif ledger.opener:
-            self._observe(metrics.voice_to_voice_opener_seconds, ledger, Mark.STARTED)
-        else:
+        elif event is PlayoutEvent.STARTED and ledger.mark(Mark.STARTED, now):
             self._observe(metrics.voice_to_voice_seconds, ledger, Mark.STARTED)
             self._observe_spans(ledger)
 

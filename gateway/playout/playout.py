@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +50,6 @@ class PlayoutEvent(StrEnum):
     FINISHED = "finished"
     UNDERRUN = "underrun"
     """The voice ran dry in this tick: one per gap."""
-    OPENER_ENDED = "opener_ended"
-    """The turn's opener is over; the answer follows, or is waited for: no underrun."""
-    ANSWER_STARTED = "answer_started"
-    """The first sample behind an opener is in this tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +63,36 @@ class Tick:
     """With the turn that each is about."""
 
 
+class _Phase(Enum):
+    """Where the one turn that may be heard stands."""
+
+    HELD = auto()
+    """It may not be heard yet."""
+    WAITING = auto()
+    """For its first voice and picture."""
+    PLAYING = auto()
+    PAUSED = auto()
+    """Before or after its start."""
+    RESUMING = auto()
+    """Waits for its pictures after a pause."""
+    OVER = auto()
+
+
 @dataclass(slots=True)
 class _Turn:
-    """The one turn that may be heard."""
+    """The voice and the media time of the one turn that may be heard."""
 
     number: int
-    held: bool
+    phase: _Phase
     voice: deque[NDArray[np.int16]] = field(default_factory=deque)
     waiting_samples: int = 0
     voice_complete: bool = False
     played_samples: int = 0
-    opener_samples: int = 0
-    """Voice, from the first sample on, that the turn begins with while the answer is made."""
     start_samples: int | None = None
     waited_ticks: int = 0
     starved: bool = False
+    """The voice has run dry while it plays."""
     voice_end_ticks: int | None = None
-    finished: bool = False
-    paused: bool = False
-    resuming: bool = False
-    """Waits for its pictures after a pause."""
     fader: Fader = field(default_factory=Fader)
     recall: Recall = field(default_factory=lambda: Recall(RECALL_SAMPLES))
 
@@ -102,16 +108,6 @@ class _Turn:
             wanted -= len(out[-1])
         self.waiting_samples -= count - wanted
         return np.concatenate(out) if out else np.zeros(0, np.int16)
-
-    def play(self, count: int) -> list[tuple[PlayoutEvent, int]]:
-        """So many more samples leave: what that begins and ends."""
-        before, self.played_samples = self.played_samples, self.played_samples + count
-        events: list[tuple[PlayoutEvent, int]] = []
-        if before < self.opener_samples <= self.played_samples:
-            events.append((PlayoutEvent.OPENER_ENDED, self.number))
-        if self.opener_samples and before <= self.opener_samples < self.played_samples:
-            events.append((PlayoutEvent.ANSWER_STARTED, self.number))
-        return events
 
     def go_back(self, to_samples: int) -> None:
         """Have voice that was played wait again, back to `to_samples` or as far as is known."""
@@ -157,12 +153,14 @@ class Playout:
     def playing(self) -> bool:
         """Whether a turn's voice is being released."""
         turn = self._turn
-        return turn is not None and turn.start_samples is not None and not turn.finished
+        if turn is None or turn.start_samples is None:
+            return False
+        return turn.phase is not _Phase.OVER
 
     @property
     def paused(self) -> bool:
         """Whether the turn stands still."""
-        return self._turn is not None and self._turn.paused
+        return self._turn is not None and self._turn.phase is _Phase.PAUSED
 
     @property
     def played_samples(self) -> int:
@@ -203,7 +201,7 @@ class Playout:
     def open_turn(self, number: int, *, held: bool = False) -> None:
         """Turns before `number` are void. A held turn waits for `confirm`."""
         self.void(number)
-        self._turn = _Turn(number, held)
+        self._turn = _Turn(number, _Phase.HELD if held else _Phase.WAITING)
 
     def void(self, epoch: int) -> None:
         """Turns before `epoch` are void: silence follows in the next tick."""
@@ -217,8 +215,9 @@ class Playout:
 
     def confirm(self, number: int) -> None:
         """The turn may be heard."""
-        if self._turn is not None and self._turn.number == number:
-            self._turn.held = False
+        turn = self._turn
+        if turn is not None and turn.number == number and turn.phase is _Phase.HELD:
+            turn.phase = _Phase.WAITING
 
     def duck(self, number: int) -> None:
         """The turn goes on, quieter."""
@@ -228,13 +227,15 @@ class Playout:
     def pause(self, number: int) -> None:
         """The turn falls silent with the next tick and keeps its voice. Before its start: waits."""
         turn = self._turn
-        if turn is None or turn.number != number or turn.paused or turn.finished:
+        if turn is None or turn.number != number:
+            return
+        if turn.phase not in (_Phase.WAITING, _Phase.PLAYING, _Phase.RESUMING):
             return
         if turn.start_samples is not None:
             self._cut_voice(turn, keep=True)
             for lane in self._lanes.values():
                 lane.give_up()
-        turn.paused = True
+        turn.phase = _Phase.PAUSED
 
     def resume(self, number: int, at_samples: int) -> None:
         """The turn goes on at full strength, after a pause from `at_samples` of its voice.
@@ -245,20 +246,18 @@ class Playout:
         if turn is None or turn.number != number:
             return
         turn.fader.goal = 1.0
-        if not turn.paused:
+        if turn.phase is not _Phase.PAUSED:
             return
-        turn.paused = False
         if turn.start_samples is None:
+            turn.phase = _Phase.WAITING
             return
         turn.go_back(at_samples // RESUME_GRID_SAMPLES * RESUME_GRID_SAMPLES)
         turn.fader.jump(0.0)
-        turn.resuming, turn.waited_ticks = True, 0
+        turn.phase, turn.waited_ticks = _Phase.RESUMING, 0
         for lane in self._lanes.values():
             lane.take_up()
 
-    def push_voice(
-        self, number: int, pcm: NDArray[np.int16], *, last: bool = False, opener: bool = False
-    ) -> None:
+    def push_voice(self, number: int, pcm: NDArray[np.int16], *, last: bool = False) -> None:
         """Voice that follows what came before. pcm: [N] int16 at 48 kHz."""
         turn = self._turn
         if turn is None or turn.number != number or turn.voice_complete:
@@ -269,7 +268,6 @@ class Playout:
         if len(pcm):
             turn.voice.append(pcm)
             turn.waiting_samples += len(pcm)
-            turn.opener_samples += len(pcm) * opener
         turn.voice_complete = last
 
     def push_picture(self, picture: Picture) -> None:
@@ -288,21 +286,18 @@ class Playout:
         if turn is not None:
             self._start_if_ready(turn, now, events)
         time = None
-        if turn is not None and turn.resuming:
+        if turn is not None and turn.phase is _Phase.RESUMING:
             self._go_on_if_ready(turn, now)
-        if turn is not None and turn.start_samples is not None and not self._stands(turn):
+        if turn is not None and turn.phase in (_Phase.PLAYING, _Phase.OVER):
             time = TurnTime(turn.number, self._release_voice(turn, pcm, events))
         pictures = [p for lane in self._lanes.values() for p in lane.release(now, time)]
         if turn is not None:
             self._finish_if_over(turn, events)
         return Tick(now, pcm, tuple(pictures), tuple(events))
 
-    def _stands(self, turn: _Turn) -> bool:
-        return turn.paused or turn.resuming
-
     def _cut_voice(self, turn: _Turn, *, keep: bool = False) -> None:
         """Fade out what is being heard; with `keep` it comes again, as it was not understood."""
-        if not self.playing or self._stands(turn):
+        if turn.phase is not _Phase.PLAYING:
             return
         rest = turn.take(FADE_SAMPLES)
         self._tail = turn.fader.apply(rest)
@@ -314,7 +309,7 @@ class Playout:
         patient = turn.waited_ticks * TICK_S < RESUME_WAIT_S
         turn.waited_ticks += 1
         if pictures_there or not patient or turn.voice_done:
-            turn.resuming = False
+            turn.phase = _Phase.PLAYING
             turn.start_samples = now - turn.played_samples
 
     def _fade(self, pcm: NDArray[np.int16]) -> None:
@@ -327,7 +322,7 @@ class Playout:
     def _start_if_ready(
         self, turn: _Turn, now: int, events: list[tuple[PlayoutEvent, int]]
     ) -> None:
-        if turn.start_samples is not None or turn.paused:
+        if turn.phase not in (_Phase.HELD, _Phase.WAITING):
             return
         if not (turn.waiting_samples or turn.voice_complete):
             return
@@ -335,14 +330,14 @@ class Playout:
         patient = turn.waited_ticks * TICK_S < WAIT_FOR_PICTURE_S
         turn.waited_ticks += 1
         if not turn.waiting_samples:
-            if not turn.held:
+            if turn.phase is not _Phase.HELD:
                 # An answer with nothing to say is over at once.
-                turn.start_samples = now
+                turn.phase, turn.start_samples = _Phase.PLAYING, now
             return
         enough = turn.waiting_samples >= TICK_SAMPLES or turn.voice_complete
-        if turn.held or not enough or (not picture_there and patient):
+        if turn.phase is _Phase.HELD or not enough or (not picture_there and patient):
             return
-        turn.start_samples = now
+        turn.phase, turn.start_samples = _Phase.PLAYING, now
         events.append((PlayoutEvent.STARTED, turn.number))
 
     def _release_voice(
@@ -358,14 +353,12 @@ class Playout:
         voice = turn.take(TICK_SAMPLES) if resumes else np.zeros(0, np.int16)
         pcm[: len(voice)] = turn.fader.apply(voice)
         turn.recall.add(voice)
-        events += turn.play(len(voice))
+        turn.played_samples += len(voice)
         if len(voice) == TICK_SAMPLES or turn.voice_done:
             turn.starved = False
             return start
         turn.start_samples += TICK_SAMPLES - len(voice)
-        if not turn.starved and turn.played_samples == turn.opener_samples:
-            turn.starved = True
-        elif not turn.starved:
+        if not turn.starved:
             turn.starved = True
             self.underruns += 1
             events.append((PlayoutEvent.UNDERRUN, turn.number))
@@ -373,9 +366,7 @@ class Playout:
         return start if len(voice) else turn.start_samples
 
     def _finish_if_over(self, turn: _Turn, events: list[tuple[PlayoutEvent, int]]) -> None:
-        if turn.finished or turn.start_samples is None or not turn.voice_done:
-            return
-        if self._stands(turn):
+        if turn.phase is not _Phase.PLAYING or not turn.voice_done:
             return
         if turn.played_samples and turn.voice_end_ticks is None:
             return
@@ -384,5 +375,5 @@ class Playout:
         shown = not any(lane.holds_synced() for lane in lanes)
         complete = all(lane.complete for lane in lanes) or not turn.played_samples
         if (shown and (complete or waited_s >= LINGER_S)) or waited_s >= LONGEST_LINGER_S:
-            turn.finished = True
+            turn.phase = _Phase.OVER
             events.append((PlayoutEvent.FINISHED, turn.number))

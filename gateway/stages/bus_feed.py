@@ -93,10 +93,6 @@ class BusFeed:
         place = Place(self._session, turn, 0, 0, last=True)
         self._put(Kind.TOKENS, TokenChunk(place, text))
 
-    def opener(self, turn: int, text: str) -> None:
-        """Have `text` said before the turn's answer, if that is not being said yet."""
-        self._put(Kind.OPENER, TokenChunk(Place(self._session, turn, 0, 0), text))
-
     def _put(self, kind: Kind, chunk: Chunk) -> None:
         try:
             self._outbox.put_nowait((kind, chunk))

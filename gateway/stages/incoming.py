@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from gateway.api.events import WarningEvent
+from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import Picture
 from gateway.playout.playout import Playout
@@ -12,10 +12,10 @@ from gateway.playout.sound import VoiceResampler
 from gateway.talk.actions import Action
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
-from gateway.talk.turn import Turn
+from gateway.talk.microphone import Microphone
+from gateway.talk.speech_over import Interruption
+from gateway.talk.turn import DoubtPhase, Turn
 from gateway.talk.words import is_misheard_hum
-from visavis.styles import CaptionText
-from visavis.v1 import control_pb2
 from visavis.wire.media import PcmChunk, TokenChunk, TranscriptChunk, TranscriptEvent, VideoChunk
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
     """What follows from an event in the visitor's speech."""
     utterance, text = chunk.utterance, chunk.text
     doubt = conversation.doubt
-    if doubt is not None and not doubt.over and doubt.utterance == utterance and _is_hum(chunk):
-        text = HUM
+    if doubt is not None and doubt.utterance == utterance and doubt.phase is not DoubtPhase.AFTER:
+        text = HUM if _is_hum(chunk) else text
     match chunk.event:
         case TranscriptEvent.SPEECH_STARTED:
             return conversation.speech_started(utterance, now)
@@ -80,72 +80,74 @@ def picture_of(chunk: VideoChunk) -> Picture | None:
     )
 
 
-class AnswerInput:
-    """The text of one turn after the other as it is shown and remembered: without style tags."""
-
-    def __init__(self) -> None:
-        self._turn = 0
-        self._captions = CaptionText()
-
-    def push(self, chunk: TokenChunk) -> str:
-        """What of the chunk's text is to be shown now; a tag that is not complete waits."""
-        if chunk.place.turn != self._turn:
-            self._turn, self._captions = chunk.place.turn, CaptionText()
-        return self._captions.feed(chunk.text, last=chunk.place.last)
+def marks_of(chunk: PcmChunk) -> list[SpokenMark]:
+    """Where words of the turn's text end, in seconds of its voice."""
+    return [SpokenMark(m.chars, m.samples / chunk.sample_rate_hz) for m in chunk.marks]
 
 
-class Notices:
-    """What the stages say they cannot do; of a held turn it is told once that is heard."""
-
-    def __init__(self) -> None:
-        self._held: list[WarningEvent] = []
-
-    def add(self, notice: control_pb2.TurnNotice, turn: Turn | None) -> list[WarningEvent]:
-        """What to tell now. turn: the one that is open."""
-        if turn is None or turn.number != notice.turn:
-            return []
-        event = WarningEvent(turn=notice.turn, code=notice.code, message=notice.message)
-        if turn.confirmed:
-            return [event]
-        self._held.append(event)
-        return []
-
-    def confirmed(self, turn: int) -> list[WarningEvent]:
-        """What to tell now that a held turn is heard."""
-        due, self._held = [event for event in self._held if event.turn == turn], []
-        return due
+def played(turn: Turn, samples: int) -> tuple[int, int] | None:
+    """`samples` that have left at the playout's rate, in the voice's own rate, and that rate."""
+    if turn.resampler is None:
+        return None
+    rate_hz = turn.resampler.sample_rate_hz
+    return samples * rate_hz // RATE_HZ, rate_hz
 
 
-class VoiceInput:
-    """The voice of one turn after the other, brought to the playout's rate."""
+class Incoming:
+    """One session's: notes what comes where it belongs, and tells what follows.
 
-    def __init__(self, playout: Playout) -> None:
+    microphone: tells when a sample of it came.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        playout: Playout,
+        interruption: Interruption,
+        stopwatch: Stopwatch,
+        microphone: Microphone,
+    ) -> None:
+        self._conversation = conversation
         self._playout = playout
-        self._resampler: VoiceResampler | None = None
+        self._interruption = interruption
+        self._stopwatch = stopwatch
+        self._microphone = microphone
 
-    def begin(self) -> None:
-        """Another turn's voice follows."""
-        self._resampler = None
+    def transcript(self, chunk: TranscriptChunk, now: float) -> list[Action]:
+        """The visitor's speech goes on."""
+        end_s = self._microphone.arrival_s(chunk.speech_end_samples)
+        self._stopwatch.heard(chunk, end_s or now)
+        if chunk.event is TranscriptEvent.SPEECH_STARTED:
+            self._interruption.begin(self._microphone.arrival_s(chunk.place.pts), now)
+        actions = heard(self._conversation, chunk, now)
+        return [*actions, *self._interruption.judge(self._conversation, now)]
 
-    def push(self, chunk: PcmChunk) -> float | None:
-        """Hand the chunk to the playout; its seconds, None if it cannot be used."""
-        if self._resampler is None:
-            self._resampler = VoiceResampler(chunk.sample_rate_hz)
-        if chunk.sample_rate_hz != self._resampler.sample_rate_hz:
+    def token(self, chunk: TokenChunk, now: float) -> list[Action]:
+        """A piece of an answer's text."""
+        self._stopwatch.token(chunk, now)
+        place = chunk.place
+        return self._conversation.token(place.turn, chunk.text, last=place.last, now=now)
+
+    def voice(self, chunk: PcmChunk, now: float) -> list[Action]:
+        """A piece of an answer's voice, for playout at its rate."""
+        turn, last = self._conversation.turn, chunk.place.last
+        if turn is None or turn.number != chunk.place.turn:
+            return []
+        if turn.resampler is None:
+            turn.resampler = VoiceResampler(chunk.sample_rate_hz)
+        if chunk.sample_rate_hz != turn.resampler.sample_rate_hz:
             log.warning("voice: a chunk of another rate than its turn's is dropped")
-            return None
-        last = chunk.place.last
-        pcm = self._resampler.push(chunk.place.pts, chunk.pcm, last=last)
-        self._playout.push_voice(chunk.place.turn, pcm, last=last, opener=chunk.opener)
-        return len(chunk.pcm) / chunk.sample_rate_hz
+            return []
+        pcm = turn.resampler.push(chunk.place.pts, chunk.pcm, last=last)
+        self._playout.push_voice(turn.number, pcm, last=last)
+        self._stopwatch.voice(chunk, now)
+        seconds = len(chunk.pcm) / chunk.sample_rate_hz
+        return self._conversation.voice(turn.number, seconds, marks_of(chunk), last=last, now=now)
 
-    def marks(self, chunk: PcmChunk) -> list[SpokenMark]:
-        """Where words of the turn's text end, in seconds of its voice."""
-        return [SpokenMark(m.chars, m.samples / chunk.sample_rate_hz) for m in chunk.marks]
-
-    def played(self) -> tuple[int, int] | None:
-        """Samples of the voice heard so far, in its own rate, and that rate."""
-        if self._resampler is None:
-            return None
-        rate_hz = self._resampler.sample_rate_hz
-        return self._playout.played_samples * rate_hz // RATE_HZ, rate_hz
+    def video(self, chunk: VideoChunk, now: float) -> Picture | None:
+        """A picture of the face, for playout; None if it cannot be used."""
+        picture = picture_of(chunk)
+        if picture is not None:
+            self._stopwatch.picture(chunk.place, picture, now)
+            self._playout.push_picture(picture)
+        return picture

@@ -8,18 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gateway.api.events import ServerEvent, SessionEvent
-from gateway.ledger.records import Records
+from gateway import metrics
+from gateway.api.events import SessionEvent
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
-from gateway.stages.incoming import Notices
 from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.registry import SERVICES, Registry
-from gateway.talk.actions import Action, ConfirmTurn, Message
+from gateway.talk.actions import Action, Message
 from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
-from gateway.talk.speculation import WasteMeter
 from visavis.serving.errors import VisavisError
 from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
 from visavis.wire.clock import Clock
@@ -199,24 +197,19 @@ log = logging.getLogger(__name__)
 
 
 class StageNews:
-    """Listens to the leases of one session. perform: carries out what follows; emit: tells it."""
+    """Listens to the leases of one session. perform: carries out what follows."""
 
     def __init__(
         self,
         conversation: Conversation,
         playout: Playout,
-        records: Records,
         clock: Clock,
         perform: Callable[[Sequence[Action]], None],
-        emit: Callable[[ServerEvent], None],
     ) -> None:
         self._conversation = conversation
         self._playout = playout
-        self._records = records
         self._clock = clock
         self._perform = perform
-        self._emit = emit
-        self._waste, self._notices = WasteMeter(), Notices()
 
     def stage_event(self, service: str, event: control_pb2.AttachEvent) -> None:
         """An event of a lease."""
@@ -226,13 +219,16 @@ class StageNews:
             told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
             self._perform(told)
         elif kind == "turn_notice":
-            for warning in self._notices.add(event.turn_notice, self._conversation.turn):
-                self._emit(warning)
+            notice = event.turn_notice
+            self._perform(self._conversation.notice(notice.turn, notice.code, notice.message))
         elif kind == "turn_finished":
-            finished = event.turn_finished
-            self._records.reported(finished.turn, service, finished.seconds)
+            finished, turns = event.turn_finished, self._conversation.turns
+            turn = turns.find(finished.turn)
+            if turn is not None:
+                turn.stage_seconds[service] = dict(finished.seconds)
             if service == "llm":
-                self._waste.generated(finished.turn, finished.produced)
+                wasted = turns.generated(finished.turn, finished.produced)
+                metrics.speculation_wasted_tokens.inc(wasted)
 
     def stage_lost(self, service: str, message: str) -> None:
         """A replica is gone; its lease is looking for another."""
@@ -245,10 +241,3 @@ class StageNews:
         """A stage is (again) attached."""
         if service == "face":
             self._playout.restart_stream()
-
-    def observe(self, action: Action) -> None:
-        """What is decided about turns: counts what was made for nothing, tells what waited."""
-        self._waste.observe(action)
-        if isinstance(action, ConfirmTurn):
-            for warning in self._notices.confirmed(action.turn):
-                self._emit(warning)

@@ -120,8 +120,8 @@ export class LatencyStrip {
 
   /** What the bars look like, and what cannot be read from them. */
   #facts() {
-    const { spans = [], first_frame_ms, overhead_ms, answer_proper_ms } = this.#last;
-    const facts = ["compute", "queue", "wait", "transfer", "opener"]
+    const { spans = [], first_frame_ms, overhead_ms } = this.#last;
+    const facts = ["compute", "queue", "wait", "transfer"]
       .filter((kind) => spans.some((span) => span.kind === kind && span.chunk === "first"))
       .map((kind) => {
         const fact = element("span", "latency-kind", text(`kind.${kind}`));
@@ -129,7 +129,6 @@ export class LatencyStrip {
         return fact;
       });
     const figures = {
-      "latency.answer": answer_proper_ms,
       "latency.picture": first_frame_ms,
       "latency.overhead": overhead_ms,
     };

@@ -84,6 +84,8 @@ class CloseTurn:
     outcome: Literal["finished", "interrupted", "failed", "discarded"]
     voice_s: float = 0.0
     """Of a discarded one: the voice that was made for nothing."""
+    tokens: int = 0
+    """Of a discarded one: text that was, as far as the stage has told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, TurnEvent
+from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, WarningEvent
 from gateway.talk.actions import (
     Action,
     AnnounceTurn,
@@ -26,14 +26,16 @@ from gateway.talk.actions import (
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
-from gateway.talk.turn import WORDLESS_S, Doubt, Doubts, Turn
+from gateway.talk.speech_over import Verdict
+from gateway.talk.turn import WORDLESS_S, Doubt, DoubtPhase, Doubts, Phase, Sound, Turn, Turns
 from gateway.talk.words import same_question, words_to_read
 
 State = Literal["idle", "listening", "thinking", "speaking"]
+_STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "speaking"}
 
 
 class Conversation:
-    """One session's turns.
+    """One session's turns; owns the record of each.
 
     answer_timeout_s: a turn that makes no progress for so long has failed.
     """
@@ -48,9 +50,8 @@ class Conversation:
         self._history = History(persona)
         self._timeout_s = answer_timeout_s
         self._speculation = Speculation(speculation)
-        self.withholds = False
-        """Whether an answer's text is shown once it is known what is said before it: `voice`, or
-        `reveal` earlier. Of turns that open from now on."""
+        self.turns = Turns()
+        """The last ones, for whoever reads them."""
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubts = Doubts()
@@ -91,15 +92,16 @@ class Conversation:
     def greet(self, now: float) -> list[Action]:
         """Open a turn that nobody asked for; its text comes as any answer's does."""
         self._epoch += 1
-        self._turn = Turn(self._epoch, "", 0, now)
-        opened = Emit(TurnEvent(turn=self._epoch, event="opened"))
-        return self._settle([AnnounceTurn(self._epoch, "welcome", opens=True), opened])
+        self._turn = turn = Turn(self._epoch, "", 0, now)
+        self.turns.add(turn)
+        opened = Emit(turn.tell("opened"))
+        return self._settle([AnnounceTurn(turn.number, "welcome", opens=True), opened])
 
     def interrupt(self) -> list[Action]:
         """The visitor wants silence. Without a turn this does nothing."""
         if self._turn is None:
             return []
-        if self._turn.confirmed and not self._turn.answered():
+        if self._turn.phase is not Phase.HELD and not self._turn.heard():
             self._history.forget_unanswered()
         return self._settle(self._silence("interrupt"))
 
@@ -111,27 +113,35 @@ class Conversation:
         """
         self._visitor_speaks = True
         turn = self._turn
-        if turn is not None and not turn.confirmed:
+        if turn is not None and turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
-        first = self._doubts.begin(utterance, now, turn)
-        if turn is None or not first:
+        self._doubts.begin(utterance, now, turn)
+        if turn is None or turn.phase is Phase.STOPPED:
             return self._settle([])
-        return self._settle([DuckTurn(turn.number)]) if turn.speaking else self.voice_persists()
+        speaks = turn.phase is Phase.SPEAKING
+        return self._settle([DuckTurn(turn.number)]) if speaks else self.voice_persists()
 
     def voice_persists(self) -> list[Action]:
         """The voice over the answer is no mere blip: fall silent and listen."""
         turn, doubt = self._turn, self.doubt
-        if turn is None or doubt is None or doubt.stopped or doubt.dismissed:
+        if turn is None or doubt is None or turn.phase is Phase.STOPPED:
             return []
-        doubt.stopped, doubt.echo = True, False
+        if doubt.phase is DoubtPhase.DISMISSED:
+            return []
+        turn.stop()
+        doubt.sound = Sound.MIXED if doubt.echo else doubt.sound
         return self._settle([PauseTurn(turn.number)])
 
     def dismiss(self, now: float, *, echo: bool = False) -> list[Action]:
         """What sounds over the answer is no word, or our own (and may hold a voice later on)."""
         doubt = self.doubt
-        if doubt is None or doubt.dismissed or (echo and doubt.echo):
+        if doubt is None or doubt.phase is DoubtPhase.DISMISSED or (echo and doubt.echo):
             return []
-        doubt.echo, doubt.dismissed, doubt.echoed = echo, not echo, doubt.echoed or echo
+        if echo:
+            doubt.sound = Sound.OURS
+        else:
+            doubt.sound = Sound.MIXED if doubt.echo else doubt.sound
+            doubt.phase = DoubtPhase.DISMISSED
         return self._settle(self._resume(now))
 
     def partial(self, utterance: int, text: str) -> list[Action]:
@@ -139,10 +149,10 @@ class Conversation:
         self._visitor_speaks = True
         turn, text = self._turn, self._doubts.own_words(utterance, text, self._turn)
         shown = Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
-        if self._is_nothing(utterance, text, complete=False):
+        if self._understand(utterance, text, complete=False) is not Verdict.VOICE:
             return self._settle([shown])
-        held = turn is not None and not turn.confirmed and not same_question(turn.question, text)
-        void = held or (turn is not None and self.doubt is not None)
+        other = turn is not None and turn.phase is Phase.HELD and self._prepared(text) is None
+        void = other or (turn is not None and self.doubt is not None)
         actions = [*(self._silence("speech") if void else []), shown]
         if self._turn is None and (known := words_to_read(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
@@ -151,12 +161,12 @@ class Conversation:
     def paused(self, utterance: int, text: str, probability: float, now: float) -> list[Action]:
         """The visitor may have finished with `text`: prepare an answer, held back."""
         text = self._doubts.own_words(utterance, text, self._turn)
-        if self._is_nothing(utterance, text, complete=True):
+        if self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             latest = self.doubt is not None and self.doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
         turn = self._turn
         if turn is not None and self.doubt is None:
-            if turn.confirmed or same_question(turn.question, text):
+            if turn.phase is not Phase.HELD or same_question(turn.question, text):
                 # A typed question is being answered, or this very answer is under way.
                 return []
         actions = self._end_turn("speech")
@@ -170,13 +180,12 @@ class Conversation:
     def final(self, utterance: int, text: str, now: float) -> list[Action]:
         """The visitor has finished with `text`."""
         text = self._doubts.own_words(utterance, text, self._turn)
-        if not text or self._is_nothing(utterance, text, complete=True):
+        if not text or self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             return self.discarded(utterance, now)
         self._visitor_speaks = False
         if forgone := self._speculation.take_forgone():
             self._speculation.decided(won=same_question(forgone, text))
-        turn = self._turn
-        if turn is not None and not turn.confirmed and same_question(turn.question, text):
+        if (turn := self._prepared(text)) is not None:
             turn.question = text
             return self._settle(self._confirm(turn, now))
         actions = self._end_turn("speech")
@@ -191,8 +200,8 @@ class Conversation:
             # Otherwise the visitor speaks again already.
             self._visitor_speaks = False
             actions += self._resume(now)
-            self._doubts.current = None
-        if self._turn is not None and not self._turn.confirmed:
+            self._doubts.resolve()
+        if self._turn is not None and self._turn.phase is Phase.HELD:
             actions += self._silence("speech")
         # Captions forget what they showed of it.
         actions.append(Emit(TranscriptEvent(utterance=utterance, text="", final=True)))
@@ -201,50 +210,31 @@ class Conversation:
     # ------------------------------------------------------------ the answer
 
     def token(self, number: int, text: str, *, last: bool, now: float) -> list[Action]:
-        """A piece of the answer's text."""
+        """A piece of the answer's text, style tags and all."""
         turn = self._current(number)
-        if turn is None or turn.answer_complete:
+        if turn is None or turn.text_complete:
             return []
         text = turn.take_text(text, last=last, now=now)
         actions: list[Action] = []
-        if turn.confirmed and not turn.withheld and (text or last):
+        if turn.phase is not Phase.HELD and (text or last):
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
         return self._settle(actions)
 
     def voice(
-        self,
-        number: int,
-        seconds: float,
-        marks: Marks = (),
-        *,
-        last: bool,
-        now: float,
-        opener: str = "",
+        self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
     ) -> list[Action]:
-        """Voice of the answer has arrived, and where its words end in it.
-
-        opener: with the first of it: what it says before all of the answer's text.
-        """
+        """Voice of the answer has arrived, and where its words end in it. Nothing follows yet."""
         turn = self._current(number)
-        if turn is None:
-            return []
-        turn.take_voice(seconds, marks, last=last, now=now)
-        if opener and turn.withheld:
-            turn.begin_with(opener)
-        return self.reveal(number) if seconds or last else []
-
-    def reveal(self, number: int) -> list[Action]:
-        """Nothing is said before the answer any more: its text can be shown."""
-        turn = self._current(number)
-        return [] if turn is None else self._settle([Emit(event) for event in turn.reveal()])
+        if turn is not None:
+            turn.take_voice(seconds, marks, last=last, now=now)
+        return []
 
     def started(self, number: int) -> list[Action]:
         """The turn's first sample is leaving."""
         turn = self._current(number)
-        if turn is None or turn.speaking:
+        if turn is None or not turn.start():
             return []
-        turn.speaking = True
-        return self._settle([Emit(TurnEvent(turn=number, event="speaking"))])
+        return self._settle([Emit(turn.tell("speaking"))])
 
     def played(self, number: int, seconds: float, now: float) -> None:
         """So much of the voice has been heard."""
@@ -256,20 +246,29 @@ class Conversation:
     def finished(self, number: int, now: float) -> list[Action]:
         """The turn's last sample and picture have left."""
         turn = self._current(number)
-        if turn is None or not turn.confirmed:
+        if turn is None or turn.phase is Phase.HELD:
             return []
-        self._history.face(turn.written)
+        self._history.face(turn.text.strip())
         self._turn = None
+        turn.close()
         self._doubts.answer_over(turn.text, now)
-        event = TurnEvent(turn=number, event="finished")
-        return self._settle([CloseTurn(number, "finished"), Emit(event)])
+        return self._settle([CloseTurn(number, "finished"), Emit(turn.tell("finished"))])
+
+    def notice(self, number: int, code: str, message: str) -> list[Action]:
+        """A stage cannot do all that is asked; of a held turn it is told once that is heard."""
+        turn = self._current(number)
+        if turn is None:
+            return []
+        warning = WarningEvent(turn=number, code=code, message=message)
+        turn.warnings.append(warning)
+        return [] if turn.phase is Phase.HELD else [Emit(warning)]
 
     # ------------------------------------------------------------ faults and time
 
     def stage_failed(self, stage: str, number: int, code: str, message: str) -> list[Action]:
         """A stage cannot go on with turn `number`; 0: with something outside of turns."""
         turn, text = self._current(number), f"{stage}: {message}"
-        if turn is not None and not turn.confirmed:
+        if turn is not None and turn.phase is Phase.HELD:
             return self._settle(self._silence("failed"))  # nobody has asked yet: it is tried again
         if turn is not None:
             return self._settle(self._fail(turn, code, text))
@@ -284,7 +283,7 @@ class Conversation:
             # Nobody will tell any more what the visitor has said.
             self._visitor_speaks = False
             actions += self._resume(now)
-            self._doubts.current = None
+            self._doubts.resolve()
         if turn is None or not turn.needs(stage):
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
@@ -299,14 +298,14 @@ class Conversation:
     def check(self, now: float) -> list[Action]:
         """Fail a turn that has stood still for too long. A held one waits for the visitor."""
         turn, doubt = self._turn, self.doubt
-        if doubt is not None and doubt.stopped:
-            limit_s = self._timeout_s if doubt.worded else WORDLESS_S
-            doubt.dismissed = now - doubt.since_s > limit_s
-            return self._settle(self._resume(now)) if doubt.dismissed else []
-        if turn is None or not turn.confirmed or now - turn.progress_at_s <= self._timeout_s:
+        if turn is None or turn.phase is Phase.HELD:
             return []
+        if doubt is not None and turn.phase is Phase.STOPPED:
+            return self._check_stopped(doubt, now)
         stage = turn.awaited_stage()
-        if stage is None and turn.speaking:
+        if now - turn.progress_at_s <= self._timeout_s:
+            return []
+        if stage is None and turn.phase is Phase.SPEAKING:
             return []
         message = f"{stage or 'playout'}: no progress for {self._timeout_s:g} s"
         return self._settle(self._fail(turn, "timeout", message))
@@ -316,6 +315,13 @@ class Conversation:
     def _current(self, number: int) -> Turn | None:
         return self._turn if self._turn is not None and self._turn.number == number else None
 
+    def _prepared(self, text: str) -> Turn | None:
+        """The held turn, if it is an answer to `text`."""
+        turn = self._turn
+        if turn is None or turn.phase is not Phase.HELD:
+            return None
+        return turn if same_question(turn.question, text) else None
+
     def _announce(self, reason: Reason) -> AnnounceTurn:
         self._epoch += 1
         return AnnounceTurn(self._epoch, reason)
@@ -324,8 +330,9 @@ class Conversation:
         self, text: str, utterance: int, *, confirmed: bool, reason: Reason, now: float
     ) -> list[Action]:
         self._epoch += 1
-        turn = Turn(self._epoch, text, utterance, now, confirmed, withheld=self.withholds)
-        self._turn = turn
+        phase = Phase.THINKING if confirmed else Phase.HELD
+        self._turn = turn = Turn(self._epoch, text, utterance, now, phase)
+        self.turns.add(turn)
         actions: list[Action] = [
             AnnounceTurn(turn.number, reason, opens=True, held=not confirmed),
             BeginAnswer(turn.number, self._history.prompt(text)),
@@ -333,15 +340,14 @@ class Conversation:
         return actions + (self._reveal(turn) if confirmed else [])
 
     def _confirm(self, turn: Turn, now: float) -> list[Action]:
-        turn.confirmed = True
-        turn.progress_at_s = now
+        turn.confirm(now)
         self._speculation.decided(won=True)
-        return [ConfirmTurn(turn.number), *self._reveal(turn)]
+        return [ConfirmTurn(turn.number), *map(Emit, turn.warnings), *self._reveal(turn)]
 
     def _reveal(self, turn: Turn) -> list[Action]:
         """Make a turn known to listeners, with what a held one has prepared so far."""
         self._history.visitor(turn.question)
-        return [Emit(event) for event in turn.so_far()]
+        return [Emit(event) for event in turn.opened()]
 
     def _end_turn(self, reason: Reason) -> list[Action]:
         """Close the open turn early; the caller announces what comes next."""
@@ -349,50 +355,65 @@ class Conversation:
         self._doubts.turn_ended(turn)
         if turn is None:
             return []
-        if not turn.confirmed:
+        held, heard = turn.phase is Phase.HELD, turn.heard()
+        turn.close()
+        if held:
             self._speculation.decided(won=False)
-            return [CloseTurn(turn.number, "discarded", turn.voice_s)]
-        heard = turn.heard()
-        self._history.face(turn.answered())
-        event = TurnEvent(turn=turn.number, event="interrupted", reason=reason, heard=heard)
-        return [*map(Emit, turn.reveal()), CloseTurn(turn.number, "interrupted"), Emit(event)]
+            self.turns.discard(turn)
+            return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
+        self._history.face(heard)
+        return [
+            CloseTurn(turn.number, "interrupted"),
+            Emit(turn.tell("interrupted", reason, heard)),
+        ]
 
     def _silence(self, reason: Reason) -> list[Action]:
         """End the open turn, and let nothing follow it yet."""
         return [*self._end_turn(reason), self._announce(reason)]
 
-    def _is_nothing(self, utterance: int, text: str, *, complete: bool) -> bool:
-        """Whether words over an answer ask for nothing, as far as they go."""
-        return self._doubts.is_nothing(utterance, text, self._turn, complete=complete)
+    def _understand(self, utterance: int, text: str, *, complete: bool) -> Verdict:
+        """What words amount to, as far as they go; noted for what follows them."""
+        verdict = self._doubts.judge(text, self._turn, complete=complete)
+        self._doubts.understood(utterance, text, verdict)
+        return verdict
+
+    def _check_stopped(self, doubt: Doubt, now: float) -> list[Action]:
+        """Let an answer go on for whose interruption no words come."""
+        limit_s = self._timeout_s if doubt.worded else WORDLESS_S
+        if now - doubt.since_s <= limit_s:
+            # A listener's word that goes on may yet be more than that.
+            doubt.phase = DoubtPhase.OPEN
+            return []
+        doubt.phase = DoubtPhase.DISMISSED
+        return self._settle(self._resume(now))
 
     def _resume(self, now: float) -> list[Action]:
         """Let an answer go on that was kept waiting, or quiet."""
-        turn, doubt = self._turn, self.doubt
-        if turn is None or doubt is None or not turn.confirmed:
+        turn = self._turn
+        if turn is None or self.doubt is None or turn.phase is Phase.HELD:
             return []
-        doubt.stopped = False
-        turn.progress_at_s = now
+        turn.go_on(now)
         return [ResumeTurn(turn.number, turn.resume_s())]
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
-        heard, answered = turn.heard(), turn.answered()
-        if answered:
-            self._history.face(answered)
-        elif turn.confirmed:
+        held, heard = turn.phase is Phase.HELD, turn.heard()
+        if heard:
+            self._history.face(heard)
+        elif not held:
             self._history.forget_unanswered()
-        self._turn = self._doubts.current = None
-        actions: list[Action] = [*map(Emit, turn.reveal()), self._announce("failed")]
-        actions.append(CloseTurn(turn.number, "failed"))
-        if turn.confirmed:
-            event = TurnEvent(turn=turn.number, event="failed", reason=message, heard=heard)
-            actions.append(Emit(event))
+        self._turn = None
+        turn.close()
+        self._doubts.resolve()
+        actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
+        if not held:
+            actions.append(Emit(turn.tell("failed", message, heard)))
         return [*actions, Emit(ErrorEvent(code=code, message=message))]
 
     def _settle(self, actions: list[Action]) -> list[Action]:
         """Append the new state where it changed."""
         state: State = "listening" if self._visitor_speaks else "idle"
-        if self._turn is not None and self._turn.confirmed and not self._doubts.stopped:
-            state = "speaking" if self._turn.speaking else "thinking"
+        if self._turn is not None:
+            state = _STATES.get(self._turn.phase, state)
         if state != self._state:
             self._state = state
             actions.append(Emit(StateEvent(state=state)))

@@ -111,11 +111,6 @@ def _reached(text: str, played_s: float, voice_s: float | None) -> int:
     return len(costs)
 
 
-def spoken_s(text: str) -> float:
-    """About how many seconds it takes to say."""
-    return sum(_cost_s(character) for character in text if character.isalnum())
-
-
 def _cost_s(character: str) -> float:
     return _IDEOGRAPH_S if _is_ideograph(character) else _LETTER_S
 

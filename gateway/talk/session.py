@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from gateway import metrics
 from gateway.answers.answering import Answering
-from gateway.answers.cache import Speaker
-from gateway.answers.desk import AnswerDesk
-from gateway.answers.opening import Opening
+from gateway.answers.cache import AnswerCache, Speaker
 from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
@@ -24,21 +22,24 @@ from gateway.ledger.records import Records
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ, pace
-from gateway.playout.pictures import KeyframeThrottle
+from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
-from gateway.playout.sinks.recording import Recording
+from gateway.playout.sinks.broadcast import Broadcast
+from gateway.playout.sinks.recording import Recordings
+from gateway.playout.sinks.webrtc import Peers
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
-from gateway.stages.incoming import AnswerInput, VoiceInput, heard, picture_of
+from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
-from gateway.talk import actions
+from gateway.talk import actions, speculation
 from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation, State
 from gateway.talk.history import system_message
 from gateway.talk.microphone import Microphone
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn, Interruption
+from gateway.talk.turn import Turn
 from visavis.serving.errors import VisavisError
 from visavis.serving.logs import log_context
 from visavis.wire import media
@@ -63,31 +64,36 @@ class Session:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        desk: AnswerDesk,
+        answers: AnswerCache,
         welcome: str = "",
     ) -> None:
         self.id = session_id
         self.options = options
         self.persona = persona
         self.microphone = Microphone()
-        self.records = Records()
-        self.audience = Audience(
-            self.id, settings, self.request_keyframe, self._codecs_changed, self._recording_failed
-        )
+        self.audience = Audience(settings.max_viewers, self._codecs_changed)
+        self._add_sinks(settings)
         self._clock = MonotonicClock()
         self._conversation = Conversation(
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
             speculation=settings.speculation,
         )
+        self.records = Records(self._conversation.turns)
         self._playout = Playout()
         self._playout.set_codecs({VideoCodec.H264})
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
         self._hub = EventHub()
-        self.news = StageNews(
-            self._conversation, self._playout, self.records, self._clock, self._perform, self._emit
+        self._stopwatch = Stopwatch(session_id, registry.clocks)
+        self._incoming = Incoming(
+            self._conversation,
+            self._playout,
+            self._interruption,
+            self._stopwatch,
+            self.microphone,
         )
+        self.news = StageNews(self._conversation, self._playout, self._clock, self._perform)
         self._background = Background()
         self.stages = Stages(session_id, options, registry, self.news, settings, self._background)
         self._feed = BusFeed(
@@ -100,26 +106,34 @@ class Session:
                 Kind.VIDEO: self._on_video,
             },
         )
-        self._answer = AnswerInput()
-        self._voice = VoiceInput(self._playout)
         self._ticks = 0
-        self._stopwatch = Stopwatch(session_id, registry.clocks)
         self._keyframes = KeyframeThrottle()
-        self.answering = Answering(self.stages, self._feed, desk, self._background, welcome)
-        self._opening = Opening(self._feed, desk, self.answering, settings.opener_limits)
-        self._speak_as(persona, options.language)
+        self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
+        self.answering.speak_as(Speaker(persona, options.language))
         self.presence = Presence(
             self.stages,
             self._clock,
             settings.idle_release_s,
-            connected=lambda: bool(self._hub.listeners or self.audience.attending),
-            recorded=lambda: self.audience.recorded,
+            connected=lambda: bool(self._hub.listeners) or self.audience.attending,
+            recorded=lambda: self.recordings.watched,
             answering=lambda: self._conversation.turn is not None,
             leave=self._left_alone,
             refused=lambda error: self._emit(
                 ErrorEvent(code=code_of(error)[1], message=str(error))
             ),
         )
+
+    def _add_sinks(self, settings: GatewaySettings) -> None:
+        """All that sound and pictures go to."""
+        seats, changed = self.audience.seats, self.audience.review
+        self.peers = Peers(settings.ice_servers, seats, self.request_keyframe, changed)
+        self.broadcast = Broadcast(seats, self.request_keyframe, changed)
+        folder, limit_s = settings.recording_dir, settings.recording_limit_s
+        self.recordings = Recordings(
+            self.id, folder, limit_s, self.request_keyframe, changed, self._recording_failed
+        )
+        for sink in (self.peers, self.broadcast, self.recordings):
+            self.audience.add(sink)
 
     # ------------------------------------------------------------ life
 
@@ -209,29 +223,19 @@ class Session:
         self.touch()
         self.options = options
         self._conversation.set_persona(system_message(self.persona, options.language))
-        self._speak_as(self.persona, options.language)
+        self.answering.speak_as(Speaker(self.persona, options.language))
         await self.stages.update(options)
         self._refresh_face()
         self._emit(options.event(self.id))
 
-    def _speak_as(self, persona: str, language: str) -> None:
-        speaker = Speaker(persona, language)
-        self.answering.speak_as(speaker)
-        self._opening.speak_as(speaker, self._conversation)
-
     async def take_microphone(self, holder: str) -> None:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""
         stale = self.microphone.take(holder, self._clock.now())
-        if stale is not None and self.audience.has_peer(stale):
-            await self.audience.remove_peer(stale)
+        if stale is not None and stale in self.peers:
+            await self.peers.remove(stale)
 
     def release_microphone(self, holder: str) -> None:
         self.microphone.release(holder)
-
-    def stop_recording(self) -> Recording:
-        """Raises UnknownNameError where none was started."""
-        self.touch()
-        return self.audience.stop_recording(self._playout.now_samples)
 
     def push_mic(self, holder: str, pcm: NDArray[np.int16]) -> None:
         """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second."""
@@ -251,43 +255,26 @@ class Session:
     # ------------------------------------------------------------ what the bus brings
 
     def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
-        now = self._clock.now()
-        self._stopwatch.heard(chunk, self.microphone.arrival_s(chunk.speech_end_samples) or now)
-        if chunk.event is media.TranscriptEvent.SPEECH_STARTED:
-            self._interruption.begin(self.microphone.arrival_s(chunk.place.pts), now)
-        self._perform(heard(self._conversation, chunk, now))
-        self._perform(self._interruption.judge(self._conversation, now))
-        self._perform(self._opening.consider(self._conversation, now))
+        self._perform(self._incoming.transcript(chunk, self._clock.now()))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
-        now, place, text = self._clock.now(), chunk.place, self._answer.push(chunk)
-        self._stopwatch.token(chunk, now)
-        self._opening.token(place.turn, now)
-        self._perform(self._conversation.token(place.turn, text, last=place.last, now=now))
+        self._perform(self._incoming.token(chunk, self._clock.now()))
 
     def _on_voice(self, chunk: media.PcmChunk) -> None:
-        turn, now = chunk.place.turn, self._clock.now()
-        if self._conversation.turn is None or self._conversation.turn.number != turn:
-            return
-        seconds = self._voice.push(chunk)
-        if seconds is None:
-            return
-        opener = self._opening.voice(chunk, now)
-        self._stopwatch.voice(chunk, now, opener)
-        last, marks = chunk.place.last, self._voice.marks(chunk)
-        told = self._conversation.voice(turn, seconds, marks, last=last, now=now, opener=opener)
-        self._perform(told)
+        self._perform(self._incoming.voice(chunk, self._clock.now()))
 
     def _on_video(self, chunk: media.VideoChunk) -> None:
-        picture = picture_of(chunk)
-        if picture is None:
+        self._prepare_recording(self._incoming.video(chunk, self._clock.now()))
+
+    def _prepare_recording(self, picture: Picture | None) -> None:
+        """Ask for a key frame where a recording begins with the turn.
+
+        Each idle picture may be the last before the turn's first, which has to be one.
+        """
+        if picture is None or self._conversation.turn is None or not self.recordings.waits:
             return
-        begins = picture.live and picture.codec is VideoCodec.H264 and self._conversation.turn
-        if begins and self.audience.recording_waits:
-            # Each may be the last before the turn's first, which has to be a key frame.
+        if picture.live and picture.codec is VideoCodec.H264:
             self._background.start(self.stages.request_keyframe(picture.codec))
-        self._stopwatch.picture(chunk.place, picture, self._clock.now())
-        self._playout.push_picture(picture)
 
     # ------------------------------------------------------------ the pacing clock
 
@@ -304,18 +291,15 @@ class Session:
             if event is PlayoutEvent.STARTED:
                 self._perform(self._conversation.started(number))
                 self._report_latency()
-            elif event is PlayoutEvent.ANSWER_STARTED:
-                self._report_latency()
             elif event is PlayoutEvent.FINISHED:
-                self._publish_clock(number)
+                self._publish_clock()
                 self._perform(self._conversation.finished(number, now))
         for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
             self.request_keyframe(codec)
         self._perform(self._interruption.tick(tick.pcm, self._conversation, now))
-        self._perform(self._opening.consider(self._conversation, now))
         self._ticks += 1
-        if self._ticks % CLOCK_TICKS == 0 and turn is not None and self._playout.playing:
-            self._publish_clock(turn.number)
+        if self._ticks % CLOCK_TICKS == 0 and self._playout.playing:
+            self._publish_clock()
         if self._ticks % CHECK_TICKS == 0:
             self._check(now)
         self._greet(now)
@@ -325,12 +309,15 @@ class Session:
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
         if text:
             self._perform(self._conversation.greet(now))
-            self.answering.greet(self._conversation.epoch, text)
+        if text and (turn := self._conversation.turn) is not None:
+            self.answering.greet(turn, text)
 
-    def _publish_clock(self, turn: int) -> None:
-        played = self._voice.played()
-        if played is not None:
-            self._feed.clock(turn, *played, paused=self._playout.paused)
+    def _publish_clock(self) -> None:
+        """Tell the stages how much of the turn has been heard."""
+        turn = self._conversation.turn
+        heard = None if turn is None else played(turn, self._playout.played_samples)
+        if turn is not None and heard is not None:
+            self._feed.clock(turn.number, *heard, paused=self._playout.paused)
 
     def _check(self, now: float) -> None:
         self._perform(self._conversation.check(now))
@@ -345,7 +332,8 @@ class Session:
                 case actions.AnnounceTurn():
                     self._announce(action, style if action.opens else "")
                 case actions.BeginAnswer():
-                    self._background.start(self._begin(action))
+                    if (turn := self._conversation.turns.find(action.turn)) is not None:
+                        self._background.start(self._begin(turn, action))
                 case actions.ReadAhead():
                     self._background.start(self.answering.read_ahead(action))
                 case actions.ConfirmTurn():
@@ -355,17 +343,16 @@ class Session:
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     self._interruption.carry_out(action, self._clock.now())
                     if self._playout.playing:
-                        self._publish_clock(action.turn)
+                        self._publish_clock()
                 case actions.CloseTurn():
                     self._close_turn(action)
                 case actions.Emit():
                     self._emit(action.event)
-            self.news.observe(action)
+            speculation.count(action)
 
     def _announce(self, action: actions.AnnounceTurn, style: str) -> None:
         now = self._clock.now()
         self._interruption.void(action.reason, now)
-        self._voice.begin()
         if action.opens:
             self._playout.open_turn(action.turn, held=action.held)
             self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
@@ -373,29 +360,31 @@ class Session:
             self._playout.void(action.turn)
         self._feed.announce(action.turn, action.reason, held=action.held, style=style)
 
-    async def _begin(self, action: actions.BeginAnswer) -> None:
-        turn = self._conversation.turn
-        if turn is None or turn.number != action.turn:
+    async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
+        if self._conversation.turn is not turn:
             return  # superseded before its stage was asked
         try:
-            await self.answering.begin(action)
-            self._perform(self._opening.consider(self._conversation, self._clock.now()))
+            await self.answering.begin(turn, action)
         except VisavisError as error:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)
 
     def _close_turn(self, action: actions.CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()
-        self.answering.closed(action, self.records.get(action.turn))
+        if (turn := self._conversation.turns.find(action.turn)) is not None:
+            self.answering.closed(action, turn)
         if action.outcome != "finished":
-            self.audience.turn_cut(action.turn, self._playout.now_samples)
+            self.audience.cut(action.turn)
         if action.outcome != "discarded":
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
         self._refresh_face()
 
     def _report_latency(self) -> None:
-        if (latency := self._stopwatch.latency()) is not None:
+        latency = self._stopwatch.latency()
+        turn = None if latency is None else self._conversation.turns.find(latency.turn)
+        if latency is not None and turn is not None:
+            turn.latency = latency
             self._emit(latency)
 
     def _refresh_face(self) -> None:
@@ -411,5 +400,4 @@ class Session:
         self._emit(ErrorEvent(code="recording_failed", message=message))
 
     def _emit(self, event: ServerEvent) -> None:
-        self.records.observe(event)
         self._hub.publish(event)

@@ -7,7 +7,7 @@ import logging
 import secrets
 
 from gateway import metrics
-from gateway.answers.desk import AnswerDesk
+from gateway.answers.cache import AnswerCache
 from gateway.settings import GatewaySettings
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options
@@ -26,12 +26,12 @@ class Sessions:
     """Owns every session. `start` it, `close` it."""
 
     def __init__(
-        self, bus: Bus, registry: Registry, settings: GatewaySettings, desk: AnswerDesk
+        self, bus: Bus, registry: Registry, settings: GatewaySettings, answers: AnswerCache
     ) -> None:
         self._bus = bus
         self._registry = registry
         self._settings = settings
-        self._desk = desk
+        self._answers = answers
         self._open: dict[str, Session] = {}
         self._opening = 0
         self._sweeper = Keeper("sessions-sweep", self._sweep)
@@ -80,7 +80,7 @@ class Sessions:
             bus=self._bus,
             registry=self._registry,
             settings=self._settings,
-            desk=self._desk,
+            answers=self._answers,
             welcome=welcome,
         )
         self._opening += 1

@@ -6,13 +6,11 @@ made until they would have been won again.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass
 
 from gateway import metrics
 from gateway.talk.actions import Action, AnnounceTurn, CloseTurn, ConfirmTurn
-
-_REMEMBERED_TURNS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +70,14 @@ class Speculation:
         return forgone
 
 
-class WasteMeter:
-    """Counts what was prepared for nothing. Stages report before or after the turn's end."""
-
-    def __init__(self) -> None:
-        self._tokens: OrderedDict[int, int] = OrderedDict()
-        self._discarded: deque[int] = deque(maxlen=_REMEMBERED_TURNS)
-
-    def generated(self, turn: int, tokens: int) -> None:
-        """The language model has written `tokens` for `turn` and writes no more."""
-        if turn in self._discarded:
-            metrics.speculation_wasted_tokens.inc(tokens)
-            return
-        self._tokens[turn] = tokens
-        while len(self._tokens) > _REMEMBERED_TURNS:
-            self._tokens.popitem(last=False)
-
-    def observe(self, action: Action) -> None:
-        """Count what the turn state machine has decided about a prepared answer."""
-        match action:
-            case AnnounceTurn(held=True):
-                metrics.speculation_opened.inc()
-            case ConfirmTurn():
-                metrics.speculation_confirmed.inc()
-            case CloseTurn(outcome="discarded"):
-                self._discarded.append(action.turn)
-                metrics.speculation_discarded.inc()
-                metrics.speculation_wasted_voice_seconds.inc(action.voice_s)
-                metrics.speculation_wasted_tokens.inc(self._tokens.pop(action.turn, 0))
+def count(action: Action) -> None:
+    """Count what the turn state machine has decided about a prepared answer."""
+    match action:
+        case AnnounceTurn(held=True):
+            metrics.speculation_opened.inc()
+        case ConfirmTurn():
+            metrics.speculation_confirmed.inc()
+        case CloseTurn(outcome="discarded"):
+            metrics.speculation_discarded.inc()
+            metrics.speculation_wasted_voice_seconds.inc(action.voice_s)
+            metrics.speculation_wasted_tokens.inc(action.tokens)

@@ -172,14 +172,16 @@ _LOOKS = 2
 
 
 class Verdict(Enum):
-    """What to make of the sound over the answer."""
+    """What to make of a sound over the answer, and then of its words."""
 
     OPEN = auto()
     """Too early to say, or it has gone: go on, quieter."""
     VOICE = auto()
-    """It lasts: fall silent."""
+    """It lasts, or somebody wants something: fall silent."""
     ECHO = auto()
     """It is our own voice."""
+    ASSENT = auto()
+    """A listener's word: go on."""
 
 
 @dataclass(slots=True)

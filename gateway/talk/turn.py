@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
+from typing import Literal, TypeAlias
 
-from gateway.answers.openers import Joint, answer_behind
-from gateway.api.events import AnswerEvent, ServerEvent, TranscriptEvent, TurnEvent
+from gateway.answers.cache import Speaker
+from gateway.api.events import (
+    AnswerEvent,
+    LatencyEvent,
+    ServerEvent,
+    TranscriptEvent,
+    TurnEvent,
+    WarningEvent,
+)
+from gateway.playout.sound import VoiceResampler
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
+from gateway.talk.speech_over import Verdict
 from gateway.talk.words import asks, is_backchannel, is_echo, without_echo
+from visavis.styles import CaptionText
 
 # ------------------------------------------------------------ turn
+# One record of a turn: the conversation owns it and alone changes its phase; others read it.
+#
+# What the voice of a turn is on its way out is playout's (`playout.py`), what took how long the
+# stopwatch's (`ledger.py`).
 
+KEPT_TURNS = 100
+# Discarded ones that a stage may still report on.
+_KEPT_DISCARDED = 32
 # Further back than this nobody remembers how the sentence went: it goes on where it stopped.
 LONGEST_RETURN_S = 1.0
-# What sounds like a voice and holds no word for so long is none.
-WORDLESS_S = 2.0
-# The longest that our own voice takes out of the loudspeaker and back into the microphone.
-ECHO_TAIL_S = 1.0
+
+Source: TypeAlias = Literal["llm", "cache", "welcome"]
+Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed"]
+
+
+class Phase(StrEnum):
+    """Where a turn stands."""
+
+    HELD = "held"
+    """Prepared while the visitor pauses: nobody has asked yet, nobody is told."""
+    THINKING = "thinking"
+    """Asked for; nothing of it is heard yet."""
+    SPEAKING = "speaking"
+    STOPPED = "stopped"
+    """Somebody speaks over it: it stands still until it is known what they want."""
+    CLOSED = "closed"
 
 
 @dataclass(slots=True)
 class Turn:
-    """The answer that is being prepared or spoken."""
+    """The answer that is being prepared or spoken, or that was."""
 
     number: int
     question: str
@@ -30,52 +62,74 @@ class Turn:
     """0: typed."""
     progress_at_s: float
     """When it last came forward, for the time limit."""
-    confirmed: bool = True
-    speaking: bool = False
-    withheld: bool = False
-    """Its text is not shown yet: something may be said before it."""
-    opener: str = ""
-    """What it begins with because the answer was late."""
-    joint: Joint | None = None
-    """How the answer follows that."""
-    answer: list[str] = field(default_factory=list)
-    answer_complete: bool = False
+    phase: Phase = Phase.THINKING
+    source: Source | None = None
+    """Where the answer comes from; None while that is not known."""
+    lesson: tuple[str, Speaker] | None = None
+    """The question, and whose answer it is, where that can be learned once it was heard."""
+    text: str = ""
+    """Of the answer so far, without style tags."""
+    text_complete: bool = False
+    tokens: int = 0
+    """That the language model says it has written, once it writes no more."""
     voice_s: float = 0.0
     voice_complete: bool = False
+    resampler: VoiceResampler | None = None
+    """Brings the voice to the playout's rate; None before the first of it."""
     marks: list[SpokenMark] = field(default_factory=list)
+    """Where words of the text end in the voice, in order."""
     played_s: float = 0.0
+    warnings: list[WarningEvent] = field(default_factory=list)
+    """What was asked for and cannot be done."""
+    stage_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What each stage says of its own time."""
+    told: TurnEvent | None = None
+    """What listeners were told last of its life; None: they do not know of it."""
+    latency: LatencyEvent | None = None
+    """Where its time went, as listeners were told last."""
+    _captions: CaptionText = field(default_factory=CaptionText)
+    _stopped_in: Phase = Phase.THINKING
 
-    @property
-    def text(self) -> str:
-        return "".join(self.answer)
+    # ------------------------------------------------------------ what becomes of it
+
+    def confirm(self, now: float) -> None:
+        """The visitor has asked for it."""
+        self.phase, self.progress_at_s = Phase.THINKING, now
+
+    def start(self) -> bool:
+        """Its first sample leaves; False where one has left before."""
+        if Phase.SPEAKING in (self.phase, self._stopped_in):
+            return False
+        if self.phase is Phase.STOPPED:
+            self._stopped_in = Phase.SPEAKING
+        else:
+            self.phase = Phase.SPEAKING
+        return True
+
+    def stop(self) -> None:
+        """Stand still."""
+        if self.phase is not Phase.STOPPED:
+            self._stopped_in, self.phase = self.phase, Phase.STOPPED
+
+    def go_on(self, now: float) -> None:
+        """Undo `stop`, if it was stopped."""
+        if self.phase is Phase.STOPPED:
+            self.phase, self._stopped_in = self._stopped_in, Phase.THINKING
+        self.progress_at_s = now
+
+    def close(self) -> None:
+        """It is over: what only a turn under way needs is let go of."""
+        self.phase = Phase.CLOSED
+        self.resampler = None
+        self.marks.clear()
 
     def take_text(self, text: str, *, last: bool, now: float) -> str:
-        """A piece of the answer; what is new in its text."""
+        """A piece of the answer, style tags and all; what of it can be shown now."""
         self.progress_at_s = now
-        self.answer_complete = last
-        if self.joint is not None:
-            text = self.joint.feed(text, last=last)
-        if text:
-            self.answer.append(text)
-        return text
-
-    def begin_with(self, opener: str) -> None:
-        """The voice says `opener` before all of the answer."""
-        self.opener, self.joint = opener, Joint(opener)
-        written = self.joint.feed(self.text, last=self.answer_complete)
-        self.answer = [opener, written]
-
-    def reveal(self) -> list[ServerEvent]:
-        """What was withheld of its text, now that nothing comes before it any more."""
-        if not self.withheld:
-            return []
-        self.withheld = False
-        return self._written() if self.confirmed else []
-
-    def _written(self) -> list[ServerEvent]:
-        if self.withheld or not (self.answer or self.answer_complete):
-            return []
-        return [AnswerEvent(turn=self.number, text=self.text, final=self.answer_complete)]
+        self.text_complete = last
+        shown = self._captions.feed(text, last=last)
+        self.text += shown
+        return shown
 
     def take_voice(
         self, seconds: float, marks: Sequence[SpokenMark], *, last: bool, now: float
@@ -86,36 +140,33 @@ class Turn:
         self.voice_complete = self.voice_complete or last
         self.marks += marks
 
-    def so_far(self) -> list[ServerEvent]:
-        """What listeners have missed while the turn was held."""
-        number = self.number
-        return [
-            TranscriptEvent(utterance=self.utterance, text=self.question, final=True, turn=number),
-            TurnEvent(turn=number, event="opened"),
-            *self._written(),
-        ]
+    def tell(self, event: Life, reason: str | None = None, heard: str | None = None) -> TurnEvent:
+        """What listeners are told of its life."""
+        self.told = TurnEvent(turn=self.number, event=event, reason=reason, heard=heard)
+        return self.told
+
+    def opened(self) -> list[ServerEvent]:
+        """Tell listeners of it, with what they have missed while it was held."""
+        said = TranscriptEvent(
+            utterance=self.utterance, text=self.question, final=True, turn=self.number
+        )
+        events: list[ServerEvent] = [said, self.tell("opened")]
+        if self.text or self.text_complete:
+            event = AnswerEvent(turn=self.number, text=self.text, final=self.text_complete)
+            events.append(event)
+        return events
+
+    # ------------------------------------------------------------ what is known of it
 
     def heard(self) -> str:
         """What was audible of the answer so far."""
-        known = self.answer_complete and self.voice_complete
+        known = self.text_complete and self.voice_complete
         return heard_text(
             self.text,
             played_s=self.played_s,
             voice_s=self.voice_s if known else None,
             marks=self.marks,
         ).rstrip()
-
-    @property
-    def written(self) -> str:
-        """All of the answer itself, as the language model wrote it."""
-        return answer_behind(self.opener, self.text).strip()
-
-    def answered(self) -> str:
-        """What was audible of the answer itself: what the language model is to know it by.
-
-        It would take up openers, and say them twice.
-        """
-        return answer_behind(self.opener, self.heard())
 
     def resume_s(self) -> float:
         """Where in its voice to go on after a stop: where the word began that was cut."""
@@ -126,15 +177,83 @@ class Turn:
 
     def awaited_stage(self) -> str | None:
         """The stage whose work is missing; None where all of it is here."""
-        if not self.answer_complete:
+        if not self.text_complete:
             return "llm"
         return None if self.voice_complete else "tts"
 
     def needs(self, stage: str) -> bool:
         """Whether the turn cannot go on without `stage`."""
         if stage == "llm":
-            return not self.answer_complete
+            return not self.text_complete
         return stage == "face" or (stage == "tts" and not self.voice_complete)
+
+
+class Turns:
+    """The last turns of a session."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, Turn] = OrderedDict()
+        self._discarded: deque[Turn] = deque(maxlen=_KEPT_DISCARDED)
+
+    def add(self, turn: Turn) -> None:
+        """A turn has opened; the oldest may be forgotten for it."""
+        self._kept[turn.number] = turn
+        while len(self._kept) > KEPT_TURNS:
+            self._kept.popitem(last=False)
+
+    def discard(self, turn: Turn) -> None:
+        """It was prepared for nothing."""
+        self._kept.pop(turn.number, None)
+        self._discarded.append(turn)
+
+    def find(self, number: int) -> Turn | None:
+        """One that was told of, or is held."""
+        return self._kept.get(number)
+
+    def generated(self, number: int, tokens: int) -> int:
+        """The language model has written `tokens` and writes no more: how many for nothing."""
+        if any(turn.number == number for turn in self._discarded):
+            return tokens
+        if (turn := self.find(number)) is not None:
+            turn.tokens = tokens
+        return 0
+
+    def told(self) -> list[Turn]:
+        """Those that listeners know of, oldest first."""
+        return [turn for turn in self._kept.values() if turn.told is not None]
+
+
+# ------------------------------------------------------------ doubts
+# Which utterance may be an interruption now, what it amounts to, and which words are a visitor's.
+#
+# Pure; times in seconds of any clock.
+
+# What sounds like a voice and holds no word for so long is none.
+WORDLESS_S = 2.0
+# The longest that our own voice takes out of the loudspeaker and back into the microphone.
+ECHO_TAIL_S = 1.0
+
+
+class DoubtPhase(Enum):
+    """What an utterance over an answer is, so far as is known."""
+
+    OPEN = auto()
+    """Nobody can say yet."""
+    AFTER = auto()
+    """The answer was over before it began: only its echo can be nothing."""
+    DISMISSED = auto()
+    """Only words can still make it an interruption."""
+    ENDED = auto()
+    """Its words have ended the answer; more of them may come."""
+
+
+class Sound(Enum):
+    """Whose voice it sounds like."""
+
+    THEIRS = auto()
+    MIXED = auto()
+    """It began as our own; a visitor's is heard over it."""
+    OURS = auto()
 
 
 @dataclass(slots=True)
@@ -145,41 +264,31 @@ class Doubt:
     since_s: float
     said: str = ""
     """The answer, where it is over."""
-    over: bool = False
-    """The answer was over before the utterance began: only its echo can be nothing."""
-    stopped: bool = False
-    """The answer stands still meanwhile."""
-    dismissed: bool = False
-    """Only words can still make it an interruption."""
-    echo: bool = False
-    """What is heard of it is our own voice."""
-    echoed: bool = False
-    """It began as our own voice."""
+    phase: DoubtPhase = DoubtPhase.OPEN
+    sound: Sound = Sound.THEIRS
     worded: bool = False
     """Something was understood of it."""
 
+    @property
+    def echo(self) -> bool:
+        """What is heard of it is our own voice."""
+        return self.sound is Sound.OURS
+
+    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
+        """What its words amount to, as far as they go. turn: the answer, if it is not over."""
+        said = turn.heard() if turn is not None else self.said
+        after = self.phase is DoubtPhase.AFTER
+        if not after and is_backchannel(text, complete=complete, asked=asks(said)):
+            return Verdict.ASSENT
+        if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
+            return Verdict.ECHO
+        return Verdict.VOICE
+
     def words_of_visitor(self, text: str, turn: Turn | None) -> str:
         """`text` without our own words, where the visitor spoke into our echo."""
-        return without_echo(text, self._said_by(turn)) if self.echoed and not self.echo else text
+        return without_echo(text, self.said_by(turn)) if self.sound is Sound.MIXED else text
 
-    def closed(self, turn: Turn | None) -> Doubt:
-        """Itself, once its words have ended `turn`: more of them may come."""
-        self.said = self._said_by(turn)
-        return self
-
-    def is_nothing(self, text: str, turn: Turn | None, *, complete: bool) -> bool:
-        """Whether what is understood so far leaves the answer as it is."""
-        said = turn.heard() if turn is not None else self.said
-        if not self.over and is_backchannel(text, complete=complete, asked=asks(said)):
-            # What else is said in the same breath shows in its words.
-            self.dismissed = True
-            return True
-        if is_echo(text, self._said_by(turn), sounds_like_it=self.echo, complete=complete):
-            self.echo = self.echoed = True
-            return True
-        return False
-
-    def _said_by(self, turn: Turn | None) -> str:
+    def said_by(self, turn: Turn | None) -> str:
         """What we have said, and are about to: the clock of the voice is that of its leaving."""
         if turn is None:
             return self.said
@@ -187,57 +296,66 @@ class Doubt:
         return " ".join((heard, *turn.text[len(heard) :].split()[:2]))
 
 
-# ------------------------------------------------------------ doubts
-# Which utterance may be an interruption now, and which words of it are the visitor's own.
-
-
 class Doubts:
-    """One session's. Pure; times in seconds of any clock."""
+    """One session's."""
 
     def __init__(self) -> None:
-        self.current: Doubt | None = None
-        """The utterance that may be an interruption, until that is known."""
-        self._ended_by: Doubt | None = None
-        """The one that has ended an answer: more of its words may come."""
+        self._latest: Doubt | None = None
         self._said = ("", 0.0)
         """The newest answer that was heard to its end, and until when it may echo."""
 
     @property
-    def stopped(self) -> bool:
-        """Whether an answer stands still for the sake of one."""
-        return self.current is not None and self.current.stopped
+    def current(self) -> Doubt | None:
+        """The utterance that may be an interruption, until that is known."""
+        latest = self._latest
+        return None if latest is None or latest.phase is DoubtPhase.ENDED else latest
 
-    def begin(self, utterance: int, now: float, turn: Turn | None) -> bool:
-        """An utterance begins; whether it is the first over the answer that is being given."""
-        if turn is None:
-            said, until_s = self._said
-            self.current = Doubt(utterance, now, said, over=True) if now < until_s else None
-            return False
-        stopped = self.stopped
-        self.current = Doubt(utterance, now, stopped=stopped)
-        return not stopped
+    def begin(self, utterance: int, now: float, turn: Turn | None) -> None:
+        """An utterance begins, over the answer `turn` if there is one."""
+        said, until_s = self._said
+        if turn is not None:
+            self._latest = Doubt(utterance, now)
+        elif now < until_s:
+            self._latest = Doubt(utterance, now, said, DoubtPhase.AFTER)
+        else:
+            self.resolve()
+
+    def resolve(self) -> None:
+        """It is known what the utterance was, or will never be."""
+        if self.current is not None:
+            self._latest = None
 
     def answer_over(self, text: str, now: float) -> None:
         """An answer was heard to its end."""
         self._said = (text, now + ECHO_TAIL_S)
         if self.current is not None:
-            self.current.stopped, self.current.said = False, text
+            self.current.said = text
 
     def turn_ended(self, turn: Turn | None) -> None:
         """An answer ends before its end, if there is one."""
         if self.current is not None:
-            self._ended_by, self.current = self.current.closed(turn), None
+            self.current.said, self.current.phase = self.current.said_by(turn), DoubtPhase.ENDED
 
     def own_words(self, utterance: int, text: str, turn: Turn | None) -> str:
         """What of `text` the visitor has said."""
-        doubt, turn = (self.current, turn) if self.current else (self._ended_by, None)
+        doubt = self._latest
         if doubt is not None and doubt.utterance == utterance:
-            text = doubt.words_of_visitor(text, turn)
+            text = doubt.words_of_visitor(text, None if doubt.phase is DoubtPhase.ENDED else turn)
         return text.strip()
 
-    def is_nothing(self, utterance: int, text: str, turn: Turn | None, *, complete: bool) -> bool:
-        """Whether words over an answer ask for nothing, as far as they go."""
+    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
+        """What words amount to: where nothing is in doubt, somebody wants something."""
         doubt = self.current
-        if doubt is not None and doubt.utterance == utterance:
-            doubt.worded = doubt.worded or bool(text)
-        return doubt is not None and doubt.is_nothing(text, turn, complete=complete)
+        return Verdict.VOICE if doubt is None else doubt.judge(text, turn, complete=complete)
+
+    def understood(self, utterance: int, text: str, verdict: Verdict) -> None:
+        """Note what was judged: what else is said in the same breath shows in its words."""
+        doubt = self.current
+        if doubt is None:
+            return
+        if doubt.utterance == utterance and text:
+            doubt.worded = True
+        if verdict is Verdict.ASSENT:
+            doubt.phase = DoubtPhase.DISMISSED
+        elif verdict is Verdict.ECHO:
+            doubt.sound = Sound.OURS

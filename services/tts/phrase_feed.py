@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from services.tts.text.chunker import Pause, Phrase, TextChunker
 from visavis.serving.errors import InvalidInputError
@@ -17,30 +17,15 @@ _SLICE_CHARACTERS = 500
 _SENTENCE_ENDS = frozenset(".!?…。！？\"'”’)")
 
 
-@dataclass(frozen=True, slots=True)
-class Opener:
-    """What is said before the text that is still being written: "Well, "."""
-
-    text: str
-
-
-async def cut_phrases(texts: AsyncIterator[str | Opener]) -> AsyncIterator[Phrase]:
+async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
     """Phrases of a text that comes in pieces, each as soon as it is complete.
-
-    An opener is a phrase of its own, before the text's first one; once that is out there is none.
 
     A tag such as "[happy]" ends a phrase and is in none; the next one has its style. Raises
     InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
     """
     cutter = _StyledChunker()
     characters = 0
-    begun = False
     async for text in texts:
-        if isinstance(text, Opener):
-            if not begun:
-                begun = True
-                yield Phrase(text.text, Pause.CLAUSE, opener=True)
-            continue
         characters += len(text)
         if characters > MAX_TEXT_CHARACTERS:
             raise InvalidInputError(
@@ -48,7 +33,6 @@ async def cut_phrases(texts: AsyncIterator[str | Opener]) -> AsyncIterator[Phras
             )
         for start in range(0, len(text), _SLICE_CHARACTERS):
             for phrase in cutter.push(text[start : start + _SLICE_CHARACTERS]):
-                begun = True
                 yield phrase
             await asyncio.sleep(0)
     for phrase in cutter.flush():
@@ -102,7 +86,7 @@ class TextFeed:
     """
 
     def __init__(self) -> None:
-        self._texts: deque[str | Opener] = deque()
+        self._texts: deque[str] = deque()
         self._characters = 0
         self._ended = False
         self._changed = asyncio.Event()
@@ -114,17 +98,12 @@ class TextFeed:
             self._texts.append(text)
             self._changed.set()
 
-    def open_with(self, text: str) -> None:
-        """Something to be said before the text, if nothing of that is being said yet."""
-        self._texts.appendleft(Opener(text))
-        self._changed.set()
-
     def end(self) -> None:
         """The text is complete."""
         self._ended = True
         self._changed.set()
 
-    async def texts(self) -> AsyncIterator[str | Opener]:
+    async def texts(self) -> AsyncIterator[str]:
         """The text in order, to its end."""
         while True:
             while self._texts:

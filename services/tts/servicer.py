@@ -154,7 +154,6 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
                     session.watch_turns(),
                     session.watch_clock(),
                     session.read_tokens(),
-                    session.read_openers(),
                 )
                 async with contextlib.aclosing(lease) as stream:
                     async for event in stream:

@@ -112,7 +112,7 @@ class Session:
     async def listening(self) -> AsyncIterator[None]:
         """While it lasts the session hears the bus. Its end ends the turn at work."""
         async with contextlib.AsyncExitStack() as stack:
-            for kind in (Kind.TURN, Kind.TOKENS, Kind.OPENER, Kind.CLOCK):
+            for kind in (Kind.TURN, Kind.TOKENS, Kind.CLOCK):
                 limit = _TOKENS_WAITING if kind is Kind.TOKENS else 64
                 subscription = self._bus.subscribe(self._name, kind, limit=limit)
                 self._subscriptions[kind] = await stack.enter_async_context(subscription)
@@ -138,20 +138,7 @@ class Session:
 
     async def read_tokens(self) -> None:
         """Feed the tokens of each turn to its speaker; the first one starts it."""
-        async for turn, chunk in self._texts(Kind.TOKENS):
-            turn.feed.push(chunk.text)
-            if chunk.place.last:
-                turn.ledger.text_ended()
-                turn.feed.end()
-
-    async def read_openers(self) -> None:
-        """Have each turn's opener spoken first, if there is one and nothing is spoken yet."""
-        async for turn, chunk in self._texts(Kind.OPENER):
-            turn.feed.open_with(chunk.text)
-
-    async def _texts(self, kind: Kind) -> AsyncIterator[tuple[Turn, TokenChunk]]:
-        """Text of the turn at work, which it may begin."""
-        async for chunk in self._subscriptions[kind]:
+        async for chunk in self._subscriptions[Kind.TOKENS]:
             number = chunk.place.turn
             if not isinstance(chunk, TokenChunk) or number < max(self._epoch, 1):
                 continue
@@ -159,8 +146,12 @@ class Session:
             if self._turn is None:
                 await self._begin(chunk)
             turn = self._turn
-            if turn is not None and turn.number == number:
-                yield turn, chunk
+            if turn is None or turn.number != number:
+                continue
+            turn.feed.push(chunk.text)
+            if chunk.place.last:
+                turn.ledger.text_ended()
+                turn.feed.end()
 
     async def _advance(self, number: int) -> None:
         if number <= self._epoch:
@@ -223,7 +214,7 @@ class Session:
             await self._events.turn_notice(turn.number, "unsupported", notice)
         stamps = turn.ledger.take_stamps()
         place = Place(self._name, turn.number, seq, piece.pts_samples, stamps=stamps)
-        voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks, piece.opener)
+        voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks)
         await self._bus.publish(Kind.VOICE, voice)
         place = Place(self._name, turn.number, seq, piece.pts_hops, stamps=stamps)
         mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes, piece.style)

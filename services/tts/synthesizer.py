@@ -69,7 +69,7 @@ class SpeechPiece:
     phonemes: those that start in this piece, counted from the answer's first sample (their ends may
     lie in a later piece); pts_samples: place of the piece's first sample in the answer; marks:
     where words of the text end in it, and the phrase before it; style: how it is said; notices:
-    what of that cannot be done, each told once in an answer; opener: it says the turn's opener.
+    what of that cannot be done, each told once in an answer.
     """
 
     voice: NDArray[np.int16]
@@ -79,7 +79,6 @@ class SpeechPiece:
     marks: tuple[TextMark, ...] = ()
     style: str = NEUTRAL
     notices: tuple[str, ...] = ()
-    opener: bool = False
 
     @property
     def pts_hops(self) -> int:
@@ -105,8 +104,6 @@ class Answer:
         self._told: set[tuple[str, str]] = set()
         self._notices: list[str] = []
         self._pause = Pause.NONE
-        self._opening = False
-        """Whether what is said now is the opener."""
         self._sentence = Sentence()
         self._said = 0
         """Characters of all phrases so far."""
@@ -117,11 +114,9 @@ class Answer:
     def speak(self, phrase: Phrase) -> Iterator[SpeechPiece]:
         """Pieces of a phrase, with the silence that parts it from the one before in front.
 
-        Nothing for a phrase without anything to say; its pause still counts. An opener's pause
-        comes behind it at once: the answer, for which it plays, may follow when it is over.
+        Nothing for a phrase without anything to say; its pause still counts.
         """
         self._style = phrase.style or self._style
-        opened, self._opening = self._opening, phrase.opener
         text = clean(phrase.text)
         ends = self._word_ends(phrase.text, text)
         self._said += len(phrase.text)
@@ -131,14 +126,12 @@ class Answer:
         for block in self._blocks(text, around) if runs else ():
             if last is None:
                 taken_up = self._sentence.takes_up(block)
-                if taken_up is None and not opened:
+                if taken_up is None:
                     yield from self._apart(ends)
                 block = taken_up or block
             yield from self._pieces(block, ends)
             last = block
-        if last is not None and phrase.opener:
-            yield from self._pause_behind(phrase)
-        elif last is not None:
+        if last is not None:
             self._phrase_end = (TextMark(self._said, self.produced_samples),)
             self._sentence.said(runs, around, last)
         elif phrase.pause is not Pause.NONE:
@@ -156,12 +149,6 @@ class Answer:
         yield from self.finish()
         if self.produced_samples:
             yield from self._pieces(silence(self._pause_hops(_PAUSE_HOPS[self._pause])), ends)
-
-    def _pause_behind(self, opener: Phrase) -> Iterator[SpeechPiece]:
-        hops = self._pause_hops(_PAUSE_HOPS[opener.pause])
-        # Its blank is said with the pause: nothing of what follows is, however long that takes.
-        self._phrase_end = (TextMark(self._said, self.produced_samples + hops * HOP_SAMPLES),)
-        yield from self._pieces(silence(hops), ())
 
     def _word_ends(self, raw: str, text: str) -> list[int]:
         """Where the words of `text`, which is `raw` without its markup, end in the answer."""
@@ -281,7 +268,6 @@ class Answer:
                 marks,
                 self._style,
                 self._take_notices(),
-                self._opening,
             )
             start = end
 

@@ -42,14 +42,6 @@ def test_silence_is_the_last_audible_packet_of_the_old_answer() -> None:
     assert outcome.understood == "Stop it."
 
 
-def test_the_next_answer_s_opener_is_not_the_old_answer() -> None:
-    events = ((10.15, "interrupted", 1), (11.3, "opened", 2), (11.9, "speaking", 2))
-    noted = trace(10.2, *((at, turn(number, event)) for at, event, number in events))
-    noted.sounds.append(sound(11.4, 20.0, 0))
-    outcome = judge("stop", "interruption", 1, noted, INTERRUPTED, COUNTERS)
-    assert outcome.silence_s == pytest.approx(0.2, abs=0.001)
-
-
 def test_an_answer_that_goes_on_was_not_stopped() -> None:
     outcome = judge("mm", "backchannel", 1, trace(13.0), {"state": "speaking"}, {})
     assert not outcome.stopped

@@ -175,20 +175,3 @@ def test_sessions_are_of_one_language_and_no_longer_than_wanted() -> None:
 
 def test_figures_become_json_types() -> None:
     assert TurnFigures("a", "en", counted=True).to_dict()["clip"] == "a"
-
-
-def test_a_turn_with_an_opener_has_figures_of_its_own() -> None:
-    record = {**RECORD, "opener": "Well, ", "answer_proper_ms": 900.0}
-    turn = measure(clip(), trace(answer(12.3)), record, {})
-    plain = measure(clip(), trace(answer(12.3)), RECORD, {})
-    assert turn.opener == "Well, "
-    for name in ("voice_to_voice", "server_voice_to_voice", "first_frame", "playout_wait"):
-        assert name not in turn.figures
-        assert turn.figures[f"{name}_opener"] == plain.figures[name]
-    first_s = plain.figures["voice_to_voice"]
-    assert first_s is not None
-    assert turn.figures["answer_proper"] == pytest.approx(first_s + 0.9 - 0.3)
-    assert turn.figures["server_answer_proper"] == 0.9
-    assert turn.figures["first_token"] == plain.figures["first_token"]
-    assert "answer_proper" not in plain.figures
-    assert turn.counted

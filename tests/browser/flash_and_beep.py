@@ -67,7 +67,7 @@ def beeps(flashes: int) -> NDArray[np.int16]:
 class SignalTts(TtsDouble):
     """Beeps for as long as script.voice_s, at most _LEAD_S ahead of real time."""
 
-    async def _speak(self, session: str, turn: int, start: int) -> None:
+    async def _speak(self, session: str, turn: int) -> None:
         pcm = beeps(round(self.script.voice_s * FPS - FIRST_FRAME) // EVERY_FRAMES)
         step = VOICE_RATE_HZ // 10
         loop = asyncio.get_running_loop()

@@ -33,7 +33,6 @@ from visavis.wire.media import (
     PcmChunk,
     Place,
     Stamp,
-    TextMark,
     TokenChunk,
     TranscriptChunk,
     TranscriptEvent,
@@ -43,8 +42,6 @@ from visavis.wire.media import (
 from visavis.wire.subjects import Kind
 
 VOICE_RATE_HZ = 24_000
-OPENER_S = 0.4
-"""How long tts says an opener."""
 FPS = 25
 _LOUD = 1000
 _SILENCE_SAMPLES = 1600
@@ -66,10 +63,6 @@ class Script:
     """How the doubles behave; a test changes it before or while they work."""
 
     answer: str = "Hello there. I am fine."
-    think_s: float = 0.0
-    """How long the language model takes before it begins to answer."""
-    opener_refused: bool = False
-    """As if the answer's voice had begun already."""
     voice_s: float = 0.4
     hears: str = ""
     """What asr says that every burst of sound meant; empty: asr is deaf."""
@@ -98,7 +91,6 @@ class Seen:
     prompts: list[list[tuple[Any, str]]] = field(default_factory=list)
     prerendered: list[tuple[str, str, float]] = field(default_factory=list)
     """Voice, text and speed."""
-    openers: list[str] = field(default_factory=list)
 
     def of(self, service: str, kind: str) -> list[Any]:
         """Messages of one kind that one service has received."""
@@ -245,7 +237,6 @@ class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
         self.seen.prompts.append([(m.role, m.content) for m in begin.request.messages])
         if self.name in self.script.silent:
             return
-        await asyncio.sleep(self.script.think_s)
         words = self.script.answer.split(" ")
         for i, word in enumerate(words):
             text = word if i == 0 else f" {word}"
@@ -263,35 +254,18 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
         tts_pb2_grpc.add_SpeechSynthesisServicer_to_server(self, server)
 
     async def work(self, session: str) -> None:
-        opened: dict[int, int] = {}
-        async with (
-            self.bus.subscribe(session, Kind.TOKENS) as tokens,
-            self.bus.subscribe(session, Kind.OPENER) as openers,
-            asyncio.TaskGroup() as tasks,
-        ):
-            tasks.create_task(self._open(session, openers, opened))
+        async with self.bus.subscribe(session, Kind.TOKENS) as tokens:
             async for chunk in tokens:
                 if chunk.place.last and self.name not in self.script.silent:
-                    turn = chunk.place.turn
-                    await self._speak(session, turn, opened.get(turn, 0))
+                    await self._speak(session, chunk.place.turn)
 
-    async def _open(self, session: str, openers: Any, opened: dict[int, int]) -> None:
-        async for chunk in openers:
-            self.seen.openers.append(chunk.text)
-            if not self.script.opener_refused:
-                opened[chunk.place.turn] = samples = round(OPENER_S * VOICE_RATE_HZ)
-                place = Place(session, chunk.place.turn, 0, 0)
-                pcm, marks = tone(samples, rate_hz=VOICE_RATE_HZ), (TextMark(6, samples),)
-                voice = PcmChunk(place, VOICE_RATE_HZ, pcm, marks, opener=True)
-                await self.bus.publish(Kind.VOICE, voice)
-
-    async def _speak(self, session: str, turn: int, start: int) -> None:
+    async def _speak(self, session: str, turn: int) -> None:
         pcm = tone(round(self.script.voice_s * VOICE_RATE_HZ), rate_hz=VOICE_RATE_HZ)
         step, begun = VOICE_RATE_HZ // 10, stamps_of("tts", "got", "ready", "started")
-        for seq, pts in enumerate(range(0, len(pcm), step), 1 if start else 0):
+        for seq, pts in enumerate(range(0, len(pcm), step)):
             last = pts + step >= len(pcm)
             stamps = () if seq else (*begun, *stamps_of("tts", "finished"))
-            place = Place(session, turn, seq, start + pts, last, stamps)
+            place = Place(session, turn, seq, pts, last, stamps)
             piece = np.ascontiguousarray(pcm[pts : pts + step])
             await self.bus.publish(Kind.VOICE, PcmChunk(place, VOICE_RATE_HZ, piece))
 

@@ -55,9 +55,6 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
         ("[[answers]]\nlanguage = 'en'\nquestion = 'a'\nanswer = 'x'", "question"),
         ("[[answers]]\nlanguage = 'english!'\nquestions = ['a']\nanswer = 'x'", "language"),
         ("[[welcome]]\nlanguage = 'en'\ntext = '…'", "welcome.0.text"),
-        ("[[openers]]\nlanguage = 'de'", "none for 'de' by default"),
-        ("[[openers]]\nlanguage = 'en'\ntexts = ['[happy] Well,']", "without style tags"),
-        ("openers = 'yes please'", "openers"),
         ("[[welcome", "not TOML"),
         (
             GOOD + "[[answers]]\nlanguage='en'\nquestions=['um, when are you open']\nanswer='x'",
@@ -81,14 +78,3 @@ def test_a_missing_file_and_one_that_is_no_text(tmp_path: Path) -> None:
         read_book(binary)
     with pytest.raises(InvalidInputError, match="not JSON"):
         read_book(written(tmp_path, "{", "broken.json"))
-
-
-def test_openers_are_prerendered_and_have_defaults(tmp_path: Path) -> None:
-    assert read_book(written(tmp_path, GOOD)).opener_lists == []
-    built_in = read_book(written(tmp_path, "openers = true"))
-    assert {language for language, _ in built_in.texts()} == {"en", "zh"}
-    assert ("en", "Well,") in built_in.texts()
-    own = '[[openers]]\nlanguage = "de"\ntexts = ["Tja,"]\n[[openers]]\nlanguage = "zh"\n'
-    lists = read_book(written(tmp_path, own)).opener_lists
-    assert lists[0].phrases == ("Tja,",)
-    assert "这个嘛，" in lists[1].phrases

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from typing import Any
 
-from gateway.answers.book import AnswerBook
-from gateway.answers.cache import AnswerCache, Speaker
-from gateway.answers.store import AnswerStore
+import pytest
+
+from gateway.answers.cache import LEARNED_FILE, AnswerCache, LearnedLimits, Speaker
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
 ADA = Speaker("You are Ada.", "en")
 BOB = Speaker("You are Bob.", "en")
 
+CacheOf = Callable[..., AnswerCache]
 
-def book(**entries: object) -> AnswerBook:
-    return AnswerBook.model_validate(entries)
+
+@pytest.fixture
+def cache_of(tmp_path: Path) -> CacheOf:
+    """A cache that learns; keywords: its file of answers."""
+
+    def make(persona: str = "", limits: LearnedLimits | None = None, **entries: Any) -> AnswerCache:
+        file = tmp_path / "answers.json"
+        file.write_text(json.dumps(entries, default=str), encoding="utf-8")
+        folder = tmp_path / "new"
+        return AnswerCache(file, persona, learn_in=folder, limits=limits, wall_clock=lambda: NOW)
+
+    return make
 
 
 def entry(answer: str, *questions: str, **more: object) -> dict[str, object]:
@@ -24,20 +38,19 @@ def entry(answer: str, *questions: str, **more: object) -> dict[str, object]:
 
 
 def found(cache: AnswerCache, question: str, speaker: Speaker = ADA, *, now: float = NOW) -> str:
-    hit = cache.find(question, speaker, now, opening=True)
+    cache.now_s = lambda: now
+    hit = cache.find(question, speaker, opening=True)
     return f"{hit.match}: {hit.answer}" if hit else "miss"
 
 
-def test_an_answer_is_the_own_personas_unless_it_says_otherwise() -> None:
-    cache = AnswerCache(
-        book(
-            answers=[
-                entry("Ada's.", "Whose?"),
-                entry("Bob's.", "Whose?", persona=BOB.persona),
-                entry("All's.", "Whose?", persona="*"),
-            ]
-        ),
+def test_an_answer_is_the_own_personas_unless_it_says_otherwise(cache_of: CacheOf) -> None:
+    cache = cache_of(
         ADA.persona,
+        answers=[
+            entry("Ada's.", "Whose?"),
+            entry("Bob's.", "Whose?", persona=BOB.persona),
+            entry("All's.", "Whose?", persona="*"),
+        ],
     )
     assert found(cache, "Whose?") == "exact: Ada's."
     assert found(cache, "whose", BOB) == "normalised: Bob's."
@@ -46,100 +59,91 @@ def test_an_answer_is_the_own_personas_unless_it_says_otherwise() -> None:
     assert cache.lookups == {"exact": 1, "normalised": 2, "learned": 0, "miss": 1}
 
 
-def test_a_persona_that_changes_loses_its_answers() -> None:
-    cache = AnswerCache(book(answers=[entry("Blue.", "Which colour?")]), ADA.persona)
-    cache.learn("How are you?", "Fine.", ADA, NOW)
+async def test_a_persona_that_changes_loses_its_answers(cache_of: CacheOf) -> None:
+    cache = cache_of(ADA.persona, answers=[entry("Blue.", "Which colour?")])
+    await cache.learn("How are you?", "Fine.", ADA)
     changed = Speaker(ADA.persona + " You are sad.", "en")
     assert found(cache, "Which colour?", changed) == "miss"
     assert found(cache, "How are you?", changed) == "miss"
     assert found(cache, "how are you") == "learned: Fine."
 
 
-def test_exact_entries_want_the_very_words() -> None:
-    cache = AnswerCache(book(answers=[entry("Yes.", "Polish?", match="exact", persona="*")]))
+def test_exact_entries_want_the_very_words(cache_of: CacheOf) -> None:
+    cache = cache_of(answers=[entry("Yes.", "Polish?", match="exact", persona="*")])
     assert found(cache, " Polish? ") == "exact: Yes."
     assert found(cache, "polish?") == "miss"
 
 
-def test_dates_end_an_answer_and_a_dated_one_comes_first() -> None:
+def test_dates_end_an_answer_and_a_dated_one_comes_first(cache_of: CacheOf) -> None:
     until = date.fromtimestamp(NOW)
-    cache = AnswerCache(
-        book(
-            answers=[
-                entry("Nine to five.", "When?", persona="*"),
-                entry("Closed.", "When?", persona="*", until=until),
-            ]
-        )
+    cache = cache_of(
+        answers=[
+            entry("Nine to five.", "When?", persona="*"),
+            entry("Closed.", "When?", persona="*", until=until),
+        ]
     )
     assert found(cache, "When?") == "exact: Closed."
     assert found(cache, "When?", now=NOW + DAY) == "exact: Nine to five."
 
 
-def test_learned_answers_are_for_the_opening_and_expire() -> None:
-    cache = AnswerCache(AnswerBook(), ttl_s=DAY)
-    assert cache.learn("Who are you?", "A face.", ADA, NOW)
-    assert cache.find("Who are you?", ADA, NOW, opening=False) is None
+async def test_learned_answers_are_for_the_opening_and_expire(cache_of: CacheOf) -> None:
+    cache = cache_of(limits=LearnedLimits(ttl_s=DAY))
+    assert await cache.learn("Who are you?", "A face.", ADA)
+    assert cache.find("Who are you?", ADA, opening=False) is None
     assert found(cache, "um, who are you", now=NOW + DAY) == "learned: A face."
     assert found(cache, "who are you", now=NOW + DAY + 1) == "miss"
-    assert cache.learned(NOW + DAY + 1) == []
-    assert (cache.expirations, cache.learned_bytes) == (1, 0)
+    assert cache.learned.all(NOW + DAY + 1) == []
+    assert (cache.learned.expirations, cache.learned.text_bytes) == (1, 0)
 
 
-def test_room_is_bounded_by_entries_and_bytes() -> None:
-    cache = AnswerCache(AnswerBook(), limit_entries=2, limit_bytes=100)
-    cache.learn("one?", "1", ADA, NOW)
-    cache.learn("two?", "2", ADA, NOW)
+async def test_room_is_bounded_by_entries_and_bytes(cache_of: CacheOf) -> None:
+    cache = cache_of(limits=LearnedLimits(entries=2, text_bytes=100))
+    await cache.learn("one?", "1", ADA)
+    await cache.learn("two?", "2", ADA)
     assert found(cache, "one") == "learned: 1"
-    cache.learn("three?", "3", ADA, NOW)
-    assert [a.question for a in cache.learned(NOW)] == ["one?", "three?"]
-    cache.learn("four?", "x" * 90, ADA, NOW)
-    assert [a.question for a in cache.learned(NOW)] == ["four?"]
-    assert not cache.learn("five?", "x" * 200, ADA, NOW)
-    assert (cache.evictions, cache.learned_bytes) == (3, 95)
-    cache.learn("Four.", "y", ADA, NOW)
-    assert [a.answer for a in cache.learned(NOW)] == ["y"], "one question, one answer"
+    await cache.learn("three?", "3", ADA)
+    assert [a.question for a in cache.learned.all(NOW)] == ["one?", "three?"]
+    await cache.learn("four?", "x" * 90, ADA)
+    assert [a.question for a in cache.learned.all(NOW)] == ["four?"]
+    assert not await cache.learn("five?", "x" * 200, ADA)
+    assert (cache.learned.evictions, cache.learned.text_bytes) == (3, 95)
+    await cache.learn("Four.", "y", ADA)
+    assert [a.answer for a in cache.learned.all(NOW)] == ["y"], "one question, one answer"
 
 
-def test_welcome_is_the_personas_own_before_everybodys() -> None:
+def test_welcome_is_the_personas_own_before_everybodys(cache_of: CacheOf) -> None:
     greetings = [
         {"language": "en", "text": "Hi all.", "persona": "*"},
         {"language": "en", "text": "Hi, Ada here."},
     ]
-    cache = AnswerCache(book(welcome=greetings), ADA.persona)
-    assert cache.welcome(ADA, NOW) == "Hi, Ada here."
-    assert cache.welcome(BOB, NOW) == "Hi all."
-    assert cache.welcome(Speaker("", "zh"), NOW) == ""
+    cache = cache_of(ADA.persona, welcome=greetings)
+    assert cache.welcome(ADA) == "Hi, Ada here."
+    assert cache.welcome(BOB) == "Hi all."
+    assert cache.welcome(Speaker("", "zh")) == ""
 
 
-def test_learned_answers_outlive_the_gateway(tmp_path: Path) -> None:
-    cache = AnswerCache(AnswerBook())
-    cache.learn("Who are you?", "A face.", ADA, NOW)
-    cache.learn("你是谁？", "一张脸。", Speaker("", "zh"), NOW)
+async def test_learned_answers_outlive_the_gateway(cache_of: CacheOf, tmp_path: Path) -> None:
+    cache = cache_of()
+    await cache.open()
+    await cache.learn("Who are you?", "A face.", ADA)
+    await cache.learn("你是谁？", "一张脸。", Speaker("", "zh"))
     found(cache, "who are you")
-    store = AnswerStore(tmp_path / "new")
-    assert store.load() == []
-    store.save(cache.dump())
-    again = AnswerCache(AnswerBook())
-    again.restore(AnswerStore(tmp_path / "new").load(), NOW)
-    assert again.dump() == cache.dump()
-    assert again.learned_bytes == cache.learned_bytes
-    assert [p.name for p in store.path.parent.iterdir()] == [store.path.name]
+    await cache.close()
+    again = cache_of()
+    await again.open()
+    assert again.learned.all(NOW) == cache.learned.all(NOW)
+    assert again.learned.text_bytes == cache.learned.text_bytes
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [LEARNED_FILE]
 
 
-def test_a_damaged_file_is_no_reason_to_fail(tmp_path: Path) -> None:
-    store = AnswerStore(tmp_path)
-    for damaged in ("", "[]", '{"version": 2, "answers": [1]}', '{"version": 1}'):
-        store.path.write_text(damaged, encoding="utf-8")
-        assert store.load() == []
-
-
-def test_openers_are_those_of_the_persona_and_the_language() -> None:
-    cache = AnswerCache(book(openers=True), ADA.persona)
-    assert "Well," in cache.openers(ADA, 0.0)
-    assert cache.openers(Speaker(ADA.persona, "de"), 0.0) == ()
-    everybodys = {"language": "en", "persona": "*", "texts": ["Hm,"]}
-    adas = {"language": "en", "texts": ["Well,"]}
-    cache = AnswerCache(book(openers=[everybodys, adas]), ADA.persona)
-    assert cache.openers(ADA, 0.0) == ("Well,",)
-    assert cache.openers(Speaker("Somebody else.", "en-GB"), 0.0) == ("Hm,",)
-    assert AnswerCache(book(), ADA.persona).openers(ADA, 0.0) == ()
+@pytest.mark.parametrize(
+    "damaged", ["", "[]", '{"version": 2, "answers": [1]}', '{"version": 1}', "\udcff"]
+)
+async def test_a_damaged_file_is_no_reason_to_fail(
+    cache_of: CacheOf, tmp_path: Path, damaged: str
+) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / LEARNED_FILE).write_bytes(damaged.encode(errors="surrogateescape"))
+    cache = cache_of()
+    await cache.open()
+    assert cache.learned.all(NOW) == []

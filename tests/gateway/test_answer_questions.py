@@ -44,6 +44,8 @@ def test_chinese_questions_that_mean_the_same(one: str, other: str) -> None:
         ("When do you open?", "When do you close?", "en"),
         ("Can I park here?", "Can I not park here?", "en"),
         ("Where is the ER?", "Where is the?", "en"),
+        ("Do you teach C?", "Do you teach C++?", "en"),
+        ("Is it 3.5 or -5 degrees?", "Is it 3 5 or 5 degrees?", "en"),
         ("这个多少钱？", "多少钱？", "zh"),
         ("开门吗？", "开门", "zh"),
         ("我的余额是多少？", "我的余是多少？", "zh"),

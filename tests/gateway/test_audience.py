@@ -11,8 +11,9 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 
 from gateway.playout.audience import Audience
 from gateway.playout.playout import PlayoutEvent, Tick
-from gateway.playout.sinks.recording import Scope
-from gateway.settings import GatewaySettings
+from gateway.playout.sinks.broadcast import Broadcast
+from gateway.playout.sinks.recording import Recordings, Scope
+from gateway.playout.sinks.webrtc import Peers
 from visavis.serving.errors import UnknownNameError
 from visavis.wire.media import VideoCodec
 
@@ -24,8 +25,13 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         self.asked: list[set[VideoCodec]] = []
-        settings = GatewaySettings.model_validate({"recording_dir": folder})
-        self.audience = Audience("s1", settings, lambda codec: None, self.asked.append)
+        self.audience = audience = Audience(64, self.asked.append)
+        self.viewers = Broadcast(audience.seats, lambda codec: None, audience.review)
+        self.recordings = Recordings("s1", folder, 60.0, lambda codec: None, audience.review)
+        self.browsers = Peers([], audience.seats, lambda codec: None, audience.review)
+        audience.add(self.browsers)
+        audience.add(self.viewers)
+        audience.add(self.recordings)
 
     def tick(self, at: int, *events: tuple[PlayoutEvent, int]) -> None:
         self.audience.push(Tick(960 * at, np.zeros(960, np.int16), events=events))
@@ -38,32 +44,32 @@ async def watched(tmp_path: Path) -> Watched:
 
 async def test_nothing_is_encoded_once_the_last_viewer_has_left(watched: Watched) -> None:
     audience = watched.audience
-    first, second = audience.add_viewer(), audience.add_viewer()
+    first, second = watched.viewers.join(), watched.viewers.join()
     assert watched.asked == [], "the face begins with H.264 by itself"
-    audience.remove_viewer(first)
+    watched.viewers.leave(first)
     assert watched.asked == []
-    audience.remove_viewer(second)
+    watched.viewers.leave(second)
     assert watched.asked == [set()]
-    audience.remove_viewer(audience.add_viewer())
+    watched.viewers.leave(watched.viewers.join())
     assert watched.asked == [set(), H264, set()]
     await audience.close()
 
 
 async def test_a_recording_is_somebody_who_watches(watched: Watched) -> None:
     audience = watched.audience
-    audience.remove_viewer(audience.add_viewer())
-    audience.start_recording(Scope.SESSION)
+    watched.viewers.leave(watched.viewers.join())
+    watched.recordings.start(Scope.SESSION)
     assert watched.asked == [set(), H264]
     watched.tick(1)
-    audience.stop_recording(960)
+    watched.recordings.stop()
     assert watched.asked == [set(), H264, set()]
     await audience.close()
 
 
 async def test_a_recording_that_ends_with_its_turn_is_nobody(watched: Watched) -> None:
     audience = watched.audience
-    audience.remove_viewer(audience.add_viewer())
-    audience.start_recording(Scope.TURN)
+    watched.viewers.leave(watched.viewers.join())
+    watched.recordings.start(Scope.TURN)
     watched.tick(1, (PlayoutEvent.STARTED, 1))
     assert watched.asked == [set(), H264]
     watched.tick(2, (PlayoutEvent.FINISHED, 1))
@@ -73,8 +79,8 @@ async def test_a_recording_that_ends_with_its_turn_is_nobody(watched: Watched) -
 
 async def test_a_face_is_not_told_of_the_end(watched: Watched) -> None:
     audience = watched.audience
-    audience.add_viewer()
-    audience.start_recording(Scope.SESSION)
+    watched.viewers.join()
+    watched.recordings.start(Scope.SESSION)
     await audience.close()
     assert watched.asked == []
 
@@ -88,7 +94,7 @@ async def test_a_browser_that_is_answered_while_the_session_ends_is_not_left_con
     await browser.setLocalDescription(await browser.createOffer())
     audience, offer = watched.audience, browser.localDescription
     answering = asyncio.create_task(
-        audience.add_peer(
+        watched.browsers.add(
             offer.sdp,
             offer.type,
             "viewer",
@@ -104,5 +110,5 @@ async def test_a_browser_that_is_answered_while_the_session_ends_is_not_left_con
         await answering
     assert gone == ["p1"] and audience.present == 0
     with pytest.raises(UnknownNameError):
-        audience.add_viewer()
+        watched.viewers.join()
     await browser.close()

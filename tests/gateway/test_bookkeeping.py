@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.api.events import AnswerEvent, LatencyEvent, TranscriptEvent, TurnEvent
 from gateway.ledger.ledger import Ledger, Mark
-from gateway.ledger.records import KEPT_TURNS, Records
+from gateway.ledger.records import Records
 from gateway.playout.pictures import KeyframeThrottle
 from gateway.playout.sound import AAC_FRAME_SAMPLES, AacEncoder, OpusEncoder, VoiceResampler
-from gateway.talk.history import system_message
+from gateway.talk.conversation import Conversation
+from gateway.talk.history import SpokenMark, system_message
 from gateway.talk.microphone import AHEAD_S, STALE_S, Microphone, MicrophoneTakenError
+from gateway.talk.turn import KEPT_TURNS
 from tests.gateway.media import tone
 from visavis.wire.media import VideoCodec
 
@@ -114,25 +115,37 @@ def test_an_incomplete_turn_shows_what_there_was() -> None:
     assert [s.name for s in ledger(asked=1.0, opened=1.0, first_token=2.0).stages()] == ["llm"]
 
 
-def test_records_follow_the_events() -> None:
-    records = Records()
-    records.observe(TranscriptEvent(utterance=1, text="partial", final=False))
-    records.observe(TranscriptEvent(utterance=1, text="What?", final=True, turn=3))
-    records.observe(AnswerEvent(turn=3, text="It "))
-    records.observe(AnswerEvent(turn=3, text="is.", final=True))
-    records.observe(LatencyEvent(turn=3, stages=[], voice_to_voice_ms=5.0))
-    records.observe(TurnEvent(turn=3, event="interrupted", reason="text", heard="It"))
-    record = records.get(3)
+def test_records_follow_the_conversation() -> None:
+    talk = Conversation()
+    records = Records(talk.turns)
+    talk.paused(1, "What", 0.9, 0)
+    talk.token(1, "It ", last=False, now=0)
+    assert records.get(1) is None and records.all() == [], "nobody was told of it"
+    held = talk.turns.find(1)
+    assert held is not None
+    held.stage_seconds["llm"] = {"total": 0.5}
+    talk.final(1, "What?", 0)
+    talk.token(1, "[sad] is.", last=True, now=0)
+    record = records.get(1)
     assert record is not None
-    assert (record.transcript, record.answer, record.heard) == ("What?", "It is.", "It")
-    assert (record.state, record.voice_to_voice_ms) == ("interrupted", 5.0)
-    assert records.get(4) is None
+    assert (record.state, record.transcript, record.answer_complete) == ("opened", "What?", True)
+    assert record.stage_seconds == {"llm": {"total": 0.5}}
+    talk.voice(1, 1.0, [SpokenMark(2, 0.5), SpokenMark(6, 1.0)], last=True, now=0)
+    talk.started(1)
+    talk.played(1, 0.6, 1)
+    talk.submit_text("Hi.", 2)
+    record = records.get(1)
+    assert record is not None
+    assert (record.state, record.reason, record.heard) == ("interrupted", "text", "It")
+    assert record.answer.split() == ["It", "is."]
+    assert [record.turn for record in records.all()] == [1, 2]
 
 
 def test_old_records_are_forgotten() -> None:
-    records = Records()
-    for turn in range(1, KEPT_TURNS + 3):
-        records.observe(TurnEvent(turn=turn, event="opened"))
+    talk = Conversation()
+    for _ in range(KEPT_TURNS + 2):
+        talk.submit_text("Hi.", 0)
+    records = Records(talk.turns)
     assert records.get(2) is None and len(records.all()) == KEPT_TURNS
 
 

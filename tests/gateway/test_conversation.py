@@ -17,7 +17,6 @@ from gateway.talk.actions import (
     ReadAhead,
 )
 from gateway.talk.conversation import Conversation
-from gateway.talk.history import SpokenMark
 
 
 @pytest.fixture
@@ -362,64 +361,3 @@ def test_the_history_is_bounded_and_starts_with_a_question(talk: Conversation) -
     messages = prompt(talk.submit_text("last", 0))
     assert len(messages) < 110
     assert messages[0][0] == "system" and messages[1][0] == "user"
-
-
-# ------------------------------------------------------------ openers
-
-
-def test_text_is_withheld_until_it_is_known_what_goes_before_it(talk: Conversation) -> None:
-    talk.withholds = True
-    talk.submit_text("What is it?", 0)
-    assert of(talk.token(1, "The", last=False, now=0), AnswerEvent) == []
-    shown = of(talk.voice(1, 0.3, last=False, now=0, opener="Well, "), AnswerEvent)
-    assert [e.text for e in shown] == ["Well, "]
-    shown = of(talk.token(1, " sky.", last=True, now=0), AnswerEvent)
-    assert shown == [AnswerEvent(turn=1, text="the sky.", final=True)]
-
-
-def test_text_of_an_answer_without_an_opener_is_shown_at_once(talk: Conversation) -> None:
-    talk.withholds = True
-    talk.submit_text("What is it?", 0)
-    talk.token(1, "The", last=False, now=0)
-    assert [e.text for e in of(talk.reveal(1), AnswerEvent)] == ["The"]
-    assert [e.text for e in of(talk.token(1, " sky", last=False, now=0), AnswerEvent)] == [" sky"]
-    assert talk.reveal(1) == []
-
-
-def test_what_was_withheld_is_shown_where_the_turn_ends_early(talk: Conversation) -> None:
-    talk.withholds = True
-    talk.submit_text("What is it?", 0)
-    talk.token(1, "The", last=False, now=0)
-    assert [e.text for e in of(talk.interrupt(), AnswerEvent)] == ["The"]
-
-
-def test_a_held_turn_whose_voice_is_there_is_shown_when_it_is_confirmed(
-    talk: Conversation,
-) -> None:
-    talk.withholds = True
-    talk.paused(1, "What is it?", 0.9, 0)
-    talk.token(1, "The sky.", last=True, now=0)
-    assert talk.voice(1, 0.5, last=False, now=0) == []
-    shown = of(talk.final(1, "What is it?", 0), AnswerEvent)
-    assert shown == [AnswerEvent(turn=1, text="The sky.", final=True)]
-
-
-def test_who_goes_on_over_an_opener_has_asked_one_longer_question(talk: Conversation) -> None:
-    talk.withholds = True
-    talk.submit_text("What is the capital", 0)
-    talk.voice(1, 0.5, [SpokenMark(5, 0.3), SpokenMark(6, 0.5)], last=False, now=0, opener="Well, ")
-    talk.started(1)
-    talk.played(1, 0.5, 0)
-    actions = talk.submit_text("of France?", 0)
-    assert [e.heard for e in of(actions, TurnEvent) if e.event == "interrupted"] == ["Well,"]
-    assert prompt(actions)[-1] == ("user", "What is the capital of France?")
-
-
-def test_silence_wanted_during_an_opener_takes_the_question_back(talk: Conversation) -> None:
-    talk.withholds = True
-    talk.submit_text("What is it?", 0)
-    talk.voice(1, 0.5, [SpokenMark(5, 0.3), SpokenMark(6, 0.5)], last=False, now=0, opener="Well, ")
-    talk.started(1)
-    talk.played(1, 0.5, 0)
-    assert of(talk.interrupt(), TurnEvent)[0].heard == "Well,"
-    assert prompt(talk.submit_text("Hi.", 0)) == [("system", "Be brief."), ("user", "Hi.")]

@@ -7,7 +7,6 @@ import pytest
 
 from gateway.api.events import LatencyEvent, Origin
 from gateway.ledger.ledger import Ledger, Mark
-from gateway.ledger.records import Records
 from gateway.ledger.spans import covered_s, overhead_s, spans_of
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.playout import Playout, PlayoutEvent, Tick
@@ -274,28 +273,3 @@ def test_what_is_measured_names_session_and_turn() -> None:
     watch.opened(7, "text", 1.0, held=False)
     watch.tick(tick((PlayoutEvent.STARTED, 7)), Playout(), 1.234)
     assert grown.value == 1
-
-
-def test_a_report_of_a_turn_that_is_still_held_is_kept() -> None:
-    records = Records()
-    records.reported(1, "llm", {"total": 0.5})
-    assert records.get(1) is None
-    records.observe(LatencyEvent(turn=1, stages=[]))
-    record = records.get(1)
-    assert record is not None and record.stage_seconds == {"llm": {"total": 0.5}}
-    timeline = records.timeline("s", 1)
-    assert timeline is not None and timeline.session == "s"
-    assert records.timeline("s", 2) is None
-
-
-def test_an_opener_is_told_apart_from_the_answer() -> None:
-    moments = {**IN_SERIES, "opener_ended": 800.0, "answer_voice": 900.0, "answer_started": 920.0}
-    moments["started"] = 300.0
-    made = ledger({**moments, "first_token": 400.0, "first_voice": 280.0})
-    made.opener = "Well, "
-    known = spans(made)
-    assert known["playout", "opener", "first"] == [(300.0, 800.0)]
-    assert (800.0, 920.0) in known["playout", "wait", "first"]
-    assert overhead_s(made) is None
-    tts = next(stage for stage in made.stages() if stage.name == "tts")
-    assert (tts.start_ms, tts.end_ms) == (400.0, 900.0)

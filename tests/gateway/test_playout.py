@@ -396,35 +396,3 @@ def test_another_face_starts_with_a_key_frame() -> None:
     target.restart_stream()
     target.push_picture(idle())
     assert shown(run(target, 1)) == []
-
-
-# ------------------------------------------------------------ openers
-
-
-def opened() -> Playout:
-    target = playout()
-    target.open_turn(1)
-    target.push_voice(1, voice(3.5), opener=True)
-    return target
-
-
-def test_an_answer_that_is_there_follows_its_opener_without_a_gap() -> None:
-    target = opened()
-    target.push_voice(1, voice(4.5, 2000), last=True)
-    ticks = run(target, 10)
-    assert events(ticks) == ["started", "opener_ended", "answer_started", "finished"]
-    sound = np.concatenate([t.pcm for t in ticks])
-    (heard,) = np.nonzero(sound)
-    assert np.array_equal(heard, np.arange(heard[0], heard[0] + 8 * TICK_SAMPLES))
-
-
-def test_the_wait_behind_an_opener_is_no_underrun_and_the_lips_wait_with_the_sound() -> None:
-    target = opened()
-    waiting = run(target, 10)
-    assert events(waiting) == ["started", "opener_ended"]
-    start = target.start_samples
-    target.push_voice(1, voice(4))
-    assert events(run(target, 1)) == ["answer_started"]
-    assert start is not None and target.start_samples == start
-    assert events(run(target, 6)) == ["underrun"], "a gap in the answer itself is one"
-    assert target.underruns == 1

@@ -188,8 +188,8 @@ async def test_sound_faster_than_time_is_cut(
 async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
     client: GatewayClient, session: str, gateway: RunningGateway
 ) -> None:
-    audience = gateway.inside.sessions.get(session).audience
-    slow, fast = audience.add_viewer(), audience.add_viewer()
+    viewers = gateway.inside.sessions.get(session).broadcast
+    slow, fast = viewers.join(), viewers.join()
     received: list[bytes] = []
 
     async def read() -> None:
@@ -203,6 +203,6 @@ async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
     assert fast.dropped == 0
     first = await anext(slow)
     assert first[4:8] in (b"ftyp", b"moof")
-    audience.remove_viewer(slow)
-    audience.remove_viewer(fast)
+    viewers.leave(slow)
+    viewers.leave(fast)
     await reader

@@ -10,7 +10,7 @@ from gateway import metrics
 from gateway.api.events import ErrorEvent
 from gateway.talk.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn
 from gateway.talk.conversation import Conversation
-from gateway.talk.speculation import Speculation, SpeculationLimits, WasteMeter
+from gateway.talk.speculation import Speculation, SpeculationLimits, count
 from tests.gateway.test_conversation import of, prompt
 
 
@@ -83,18 +83,23 @@ def test_a_discarded_answer_leaves_no_trace_in_the_history(talk: Conversation) -
     assert prompt(talk.final(1, "Tell me about Peru.", 1)) == [("user", "Tell me about Peru.")]
 
 
-def test_waste_is_counted_whenever_the_stage_reports() -> None:
-    meter = WasteMeter()
-    tokens, seconds, count = (
-        value(metrics.speculation_wasted_tokens),
-        value(metrics.speculation_wasted_voice_seconds),
-        value(metrics.speculation_discarded),
+def test_waste_is_counted_whenever_the_stage_reports(talk: Conversation) -> None:
+    counters = (
+        metrics.speculation_wasted_tokens,
+        metrics.speculation_wasted_voice_seconds,
+        metrics.speculation_discarded,
     )
-    meter.generated(1, 10)  # complete before the visitor went on
-    meter.observe(CloseTurn(1, "discarded", 0.5))
-    meter.observe(CloseTurn(2, "discarded", 0.25))
-    meter.generated(2, 5)  # cut off by it
-    meter.generated(3, 100)  # of an answer that was spoken
-    assert value(metrics.speculation_wasted_tokens) - tokens == 15
-    assert value(metrics.speculation_wasted_voice_seconds) - seconds == 0.75
-    assert value(metrics.speculation_discarded) - count == 2
+    before = [value(counter) for counter in counters]
+    for turn, text in ((1, "What is"), (3, "What is the time")):
+        for action in talk.paused(1, text, 0.9, 0):
+            count(action)
+        talk.voice(turn, turn / 2, last=False, now=0)
+        if turn == 1:
+            assert talk.turns.generated(1, 10) == 0  # complete before the visitor went on
+        for action in talk.partial(1, f"{text} in Peru"):
+            count(action)
+    assert talk.turns.generated(3, 5) == 5  # cut off by it
+    talk.final(1, "What is the time in Peru?", 1)
+    assert talk.turns.generated(talk.epoch, 100) == 0  # of an answer that is spoken
+    grown = [value(counter) - was for counter, was in zip(counters, before, strict=True)]
+    assert grown == [10, 2.0, 2]

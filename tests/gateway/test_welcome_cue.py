@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.answers.welcome import SETTLE_S, WelcomeCue
+from gateway.answers.answering import SETTLE_S, WelcomeCue
 
 
 def test_said_once_and_not_before_the_player_has_settled() -> None:

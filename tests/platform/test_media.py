@@ -48,7 +48,6 @@ CHUNKS: list[tuple[Kind, Chunk]] = [
     ),
     (Kind.TURN, TurnChunk(PLACE, "interrupt")),
     (Kind.TOKENS, TokenChunk(PLACE, "Grüße 👋")),
-    (Kind.OPENER, TokenChunk(PLACE, "嗯，")),
     (
         Kind.MEL,
         MelChunk(PLACE, 24_000, 300, np.ones((4, 80), np.float32), (PhonemeSpan("AA1", 0, 900),)),

@@ -88,7 +88,6 @@ async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Stag
             session.watch_turns(),
             session.watch_clock(),
             session.read_tokens(),
-            session.read_openers(),
         )
         async for event in stream.serve(requests(), ignore, *work):
             await events.put(event)
@@ -229,51 +228,3 @@ async def test_two_sessions_do_not_hear_each_other(bus: Bus) -> None:
             sum(len(chunk.pcm) for chunk in await stage.turn_voice(1)) for stage in (left, right)
         ]
         assert samples[0] == 3 * samples[1]
-
-
-async def words_said(stage: Stage, turn: int) -> list[str]:
-    words: list[str] = []
-    async for mel in stage.mel:
-        assert isinstance(mel, MelChunk)
-        if mel.place.turn == turn:
-            words += [span.symbol for span in mel.phonemes if span.symbol != "sil"]
-            if mel.place.last:
-                break
-    return words
-
-
-async def test_an_opener_is_spoken_before_text_that_is_still_coming(bus: Bus) -> None:
-    async with attached(bus, "opened") as stage:
-        await stage.announce(1)
-        await stage.say(1, "The", last=False)
-        await bus.publish(Kind.OPENER, TokenChunk(Place("opened", 1, 0, 0), "Well, "))
-        first = await anext(stage.voice)
-        assert isinstance(first, PcmChunk)
-        assert (first.opener, first.place.pts) == (True, 0)
-        await stage.say(1, " sky.")
-        rest = await stage.turn_voice(1)
-        assert not rest[-1].opener
-        assert await words_said(stage, 1) == ["Well,", "The", "sky."]
-
-
-async def test_an_opener_may_begin_the_turn_and_an_older_one_is_void(bus: Bus) -> None:
-    async with attached(bus, "first") as stage:
-        await stage.announce(2)
-        for turn in (1, 2):
-            opener = TokenChunk(Place("first", turn, 0, 0), f"Well{turn}, ")
-            await bus.publish(Kind.OPENER, opener)
-        first = await anext(stage.voice)
-        assert first.place.turn == 2
-        await stage.say(2, "Yes.")
-        assert await words_said(stage, 2) == ["Well2,", "Yes."]
-
-
-async def test_no_opener_comes_behind_the_answer(bus: Bus) -> None:
-    async with attached(bus, "behind") as stage:
-        await stage.say(1, "Yes, of course.", last=False)
-        first = await anext(stage.voice)
-        assert isinstance(first, PcmChunk) and not first.opener
-        await bus.publish(Kind.OPENER, TokenChunk(Place("behind", 1, 0, 0), "Well, "))
-        await stage.say(1, " Why not?")
-        assert not any(chunk.opener for chunk in await stage.turn_voice(1))
-        assert "Well," not in await words_said(stage, 1)

@@ -105,19 +105,3 @@ def test_unknown_names_are_answered_with_what_exists() -> None:
         SpeechOptions(voice="bob").checked()
     with pytest.raises(UnknownNameError, match="known are en, zh"):
         SpeechOptions(language="fr").checked()
-
-
-def test_an_opener_brings_its_pause_and_the_answer_follows_without_another() -> None:
-    answer = word_synthesizer()[0].answer(SpeechOptions())
-    opener = list(answer.speak(Phrase("Well, ", Pause.CLAUSE, opener=True)))
-    rest = list(answer.speak(Phrase("the sky is blue.", Pause.SENTENCE)))
-    assert all(piece.opener for piece in opener)
-    assert not any(piece.opener for piece in rest)
-    silent = [piece for piece in opener if not piece.voice.any()]
-    assert sum(len(piece.voice) for piece in silent) == 12 * HOP_SAMPLES
-    assert opener[-1] is silent[-1]
-    assert rest[0].voice.any()
-    marks = [mark for piece in opener for mark in piece.marks]
-    assert [mark.chars for mark in marks] == [len("Well,"), len("Well, ")]
-    assert marks[-1].samples == rest[0].pts_samples, "the wait for the answer says nothing more"
-    assert next(m for p in rest for m in p.marks).chars == len("Well, the")

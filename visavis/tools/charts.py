@@ -19,7 +19,6 @@ MEANINGS = {
     "queue": "ready, the engine is busy",
     "wait": "for input, or for the visitor",
     "transfer": "on its way to the stage",
-    "opener": "heard while the answer is made",
 }
 _COLOURS = {
     "asr": "#2f80c2",
@@ -73,7 +72,6 @@ def _title(timeline: Mapping[str, Any]) -> str:
 def _facts(timeline: Mapping[str, Any]) -> str:
     facts = [f"session {timeline['session']}"]
     for name, label in (
-        ("answer_proper_ms", f"the answer behind {timeline.get('opener')!r}"),
         ("first_frame_ms", "first picture"),
         ("overhead_ms", "overhead"),
     ):

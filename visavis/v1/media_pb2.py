@@ -24,41 +24,41 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16visavis/v1/media.proto\x12\nvisavis.v1\"|\n\x0b\x43hunkHeader\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0c\n\x04turn\x18\x02 \x01(\r\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0b\n\x03pts\x18\x04 \x01(\x03\x12\x0c\n\x04last\x18\x05 \x01(\x08\x12&\n\x06stamps\x18\x06 \x03(\x0b\x32\x16.visavis.v1.StageStamp\"@\n\nStageStamp\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x14\n\x0cmonotonic_ns\x18\x02 \x01(\x04\x12\r\n\x05\x63lock\x18\x03 \x01(\x07\"\x93\x01\n\x08PcmChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x11\n\tpcm_s16le\x18\x03 \x01(\x0c\x12#\n\x05marks\x18\x04 \x03(\x0b\x32\x14.visavis.v1.TextMark\x12\x0e\n\x06opener\x18\x05 \x01(\x08\"*\n\x08TextMark\x12\r\n\x05\x63hars\x18\x01 \x01(\r\x12\x0f\n\x07samples\x18\x02 \x01(\x03\":\n\x08WordTime\x12\x0c\n\x04word\x18\x01 \x01(\t\x12\x10\n\x08start_ms\x18\x02 \x01(\r\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\r\"\xce\x03\n\x0fTranscriptChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x30\n\x05\x65vent\x18\x02 \x01(\x0e\x32!.visavis.v1.TranscriptChunk.Event\x12\x11\n\tutterance\x18\x03 \x01(\r\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x10\n\x08language\x18\x05 \x01(\t\x12\x1f\n\x17\x65nd_of_turn_probability\x18\x06 \x01(\x02\x12#\n\x05words\x18\x07 \x03(\x0b\x32\x14.visavis.v1.WordTime\x12\x1a\n\x12speech_end_samples\x18\x08 \x01(\x03\x12\x19\n\x11stable_characters\x18\t \x01(\r\x12\x11\n\tvoiced_ms\x18\n \x01(\r\x12\x12\n\ncompute_ms\x18\x0b \x01(\x02\x12\x15\n\x08hum_odds\x18\x0c \x01(\x02H\x00\x88\x01\x01\"e\n\x05\x45vent\x12\x15\n\x11\x45VENT_UNSPECIFIED\x10\x00\x12\x12\n\x0eSPEECH_STARTED\x10\x01\x12\x0b\n\x07PARTIAL\x10\x02\x12\t\n\x05\x46INAL\x10\x03\x12\r\n\tDISCARDED\x10\x04\x12\n\n\x06PAUSED\x10\x05\x42\x0b\n\t_hum_odds\"a\n\tTurnChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04held\x18\x03 \x01(\x08\x12\r\n\x05style\x18\x04 \x01(\t\"C\n\nTokenChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04text\x18\x02 \x01(\t\"N\n\x0bPhonemeSpan\x12\x0e\n\x06symbol\x18\x01 \x01(\t\x12\x15\n\rstart_samples\x18\x02 \x01(\x03\x12\x18\n\x10\x64uration_samples\x18\x03 \x01(\x03\"\xbd\x01\n\x08MelChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x13\n\x0bhop_samples\x18\x03 \x01(\r\x12\x0e\n\x06n_mels\x18\x04 \x01(\r\x12\x11\n\tmel_f16le\x18\x05 \x01(\x0c\x12)\n\x08phonemes\x18\x06 \x03(\x0b\x32\x17.visavis.v1.PhonemeSpan\x12\r\n\x05style\x18\x07 \x01(\t\"\xc6\x01\n\nVideoChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12%\n\x05\x63odec\x18\x03 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\x12\x10\n\x08keyframe\x18\x04 \x01(\x08\x12\r\n\x05width\x18\x05 \x01(\r\x12\x0e\n\x06height\x18\x06 \x01(\r\x12\x0b\n\x03\x66ps\x18\x07 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\x12\x0e\n\x06number\x18\t \x01(\x04\"}\n\x0f\x42lendshapeChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x0b\n\x03\x66ps\x18\x03 \x01(\r\x12\x0f\n\x07weights\x18\x04 \x03(\x02\x12\x15\n\rhead_rotation\x18\x05 \x03(\x02\"]\n\nClockChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x0e\n\x06paused\x18\x03 \x01(\x08*<\n\nVideoCodec\x12\x1b\n\x17VIDEO_CODEC_UNSPECIFIED\x10\x00\x12\x08\n\x04H264\x10\x01\x12\x07\n\x03VP8\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16visavis/v1/media.proto\x12\nvisavis.v1\"|\n\x0b\x43hunkHeader\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0c\n\x04turn\x18\x02 \x01(\r\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0b\n\x03pts\x18\x04 \x01(\x03\x12\x0c\n\x04last\x18\x05 \x01(\x08\x12&\n\x06stamps\x18\x06 \x03(\x0b\x32\x16.visavis.v1.StageStamp\"@\n\nStageStamp\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x14\n\x0cmonotonic_ns\x18\x02 \x01(\x04\x12\r\n\x05\x63lock\x18\x03 \x01(\x07\"\x91\x01\n\x08PcmChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x11\n\tpcm_s16le\x18\x03 \x01(\x0c\x12#\n\x05marks\x18\x04 \x03(\x0b\x32\x14.visavis.v1.TextMarkJ\x04\x08\x05\x10\x06R\x06opener\"*\n\x08TextMark\x12\r\n\x05\x63hars\x18\x01 \x01(\r\x12\x0f\n\x07samples\x18\x02 \x01(\x03\":\n\x08WordTime\x12\x0c\n\x04word\x18\x01 \x01(\t\x12\x10\n\x08start_ms\x18\x02 \x01(\r\x12\x0e\n\x06\x65nd_ms\x18\x03 \x01(\r\"\xce\x03\n\x0fTranscriptChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x30\n\x05\x65vent\x18\x02 \x01(\x0e\x32!.visavis.v1.TranscriptChunk.Event\x12\x11\n\tutterance\x18\x03 \x01(\r\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x10\n\x08language\x18\x05 \x01(\t\x12\x1f\n\x17\x65nd_of_turn_probability\x18\x06 \x01(\x02\x12#\n\x05words\x18\x07 \x03(\x0b\x32\x14.visavis.v1.WordTime\x12\x1a\n\x12speech_end_samples\x18\x08 \x01(\x03\x12\x19\n\x11stable_characters\x18\t \x01(\r\x12\x11\n\tvoiced_ms\x18\n \x01(\r\x12\x12\n\ncompute_ms\x18\x0b \x01(\x02\x12\x15\n\x08hum_odds\x18\x0c \x01(\x02H\x00\x88\x01\x01\"e\n\x05\x45vent\x12\x15\n\x11\x45VENT_UNSPECIFIED\x10\x00\x12\x12\n\x0eSPEECH_STARTED\x10\x01\x12\x0b\n\x07PARTIAL\x10\x02\x12\t\n\x05\x46INAL\x10\x03\x12\r\n\tDISCARDED\x10\x04\x12\n\n\x06PAUSED\x10\x05\x42\x0b\n\t_hum_odds\"a\n\tTurnChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04held\x18\x03 \x01(\x08\x12\r\n\x05style\x18\x04 \x01(\t\"C\n\nTokenChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04text\x18\x02 \x01(\t\"N\n\x0bPhonemeSpan\x12\x0e\n\x06symbol\x18\x01 \x01(\t\x12\x15\n\rstart_samples\x18\x02 \x01(\x03\x12\x18\n\x10\x64uration_samples\x18\x03 \x01(\x03\"\xbd\x01\n\x08MelChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x13\n\x0bhop_samples\x18\x03 \x01(\r\x12\x0e\n\x06n_mels\x18\x04 \x01(\r\x12\x11\n\tmel_f16le\x18\x05 \x01(\x0c\x12)\n\x08phonemes\x18\x06 \x03(\x0b\x32\x17.visavis.v1.PhonemeSpan\x12\r\n\x05style\x18\x07 \x01(\t\"\xc6\x01\n\nVideoChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12%\n\x05\x63odec\x18\x03 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\x12\x10\n\x08keyframe\x18\x04 \x01(\x08\x12\r\n\x05width\x18\x05 \x01(\r\x12\x0e\n\x06height\x18\x06 \x01(\r\x12\x0b\n\x03\x66ps\x18\x07 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\x12\x0e\n\x06number\x18\t \x01(\x04\"}\n\x0f\x42lendshapeChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x0c\n\x04live\x18\x02 \x01(\x08\x12\x0b\n\x03\x66ps\x18\x03 \x01(\r\x12\x0f\n\x07weights\x18\x04 \x03(\x02\x12\x15\n\rhead_rotation\x18\x05 \x03(\x02\"]\n\nClockChunk\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x17.visavis.v1.ChunkHeader\x12\x16\n\x0esample_rate_hz\x18\x02 \x01(\r\x12\x0e\n\x06paused\x18\x03 \x01(\x08*<\n\nVideoCodec\x12\x1b\n\x17VIDEO_CODEC_UNSPECIFIED\x10\x00\x12\x08\n\x04H264\x10\x01\x12\x07\n\x03VP8\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'visavis.v1.media_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VIDEOCODEC']._serialized_start=1812
-  _globals['_VIDEOCODEC']._serialized_end=1872
+  _globals['_VIDEOCODEC']._serialized_start=1810
+  _globals['_VIDEOCODEC']._serialized_end=1870
   _globals['_CHUNKHEADER']._serialized_start=38
   _globals['_CHUNKHEADER']._serialized_end=162
   _globals['_STAGESTAMP']._serialized_start=164
   _globals['_STAGESTAMP']._serialized_end=228
   _globals['_PCMCHUNK']._serialized_start=231
-  _globals['_PCMCHUNK']._serialized_end=378
-  _globals['_TEXTMARK']._serialized_start=380
-  _globals['_TEXTMARK']._serialized_end=422
-  _globals['_WORDTIME']._serialized_start=424
-  _globals['_WORDTIME']._serialized_end=482
-  _globals['_TRANSCRIPTCHUNK']._serialized_start=485
-  _globals['_TRANSCRIPTCHUNK']._serialized_end=947
-  _globals['_TRANSCRIPTCHUNK_EVENT']._serialized_start=833
-  _globals['_TRANSCRIPTCHUNK_EVENT']._serialized_end=934
-  _globals['_TURNCHUNK']._serialized_start=949
-  _globals['_TURNCHUNK']._serialized_end=1046
-  _globals['_TOKENCHUNK']._serialized_start=1048
-  _globals['_TOKENCHUNK']._serialized_end=1115
-  _globals['_PHONEMESPAN']._serialized_start=1117
-  _globals['_PHONEMESPAN']._serialized_end=1195
-  _globals['_MELCHUNK']._serialized_start=1198
-  _globals['_MELCHUNK']._serialized_end=1387
-  _globals['_VIDEOCHUNK']._serialized_start=1390
-  _globals['_VIDEOCHUNK']._serialized_end=1588
-  _globals['_BLENDSHAPECHUNK']._serialized_start=1590
-  _globals['_BLENDSHAPECHUNK']._serialized_end=1715
-  _globals['_CLOCKCHUNK']._serialized_start=1717
-  _globals['_CLOCKCHUNK']._serialized_end=1810
+  _globals['_PCMCHUNK']._serialized_end=376
+  _globals['_TEXTMARK']._serialized_start=378
+  _globals['_TEXTMARK']._serialized_end=420
+  _globals['_WORDTIME']._serialized_start=422
+  _globals['_WORDTIME']._serialized_end=480
+  _globals['_TRANSCRIPTCHUNK']._serialized_start=483
+  _globals['_TRANSCRIPTCHUNK']._serialized_end=945
+  _globals['_TRANSCRIPTCHUNK_EVENT']._serialized_start=831
+  _globals['_TRANSCRIPTCHUNK_EVENT']._serialized_end=932
+  _globals['_TURNCHUNK']._serialized_start=947
+  _globals['_TURNCHUNK']._serialized_end=1044
+  _globals['_TOKENCHUNK']._serialized_start=1046
+  _globals['_TOKENCHUNK']._serialized_end=1113
+  _globals['_PHONEMESPAN']._serialized_start=1115
+  _globals['_PHONEMESPAN']._serialized_end=1193
+  _globals['_MELCHUNK']._serialized_start=1196
+  _globals['_MELCHUNK']._serialized_end=1385
+  _globals['_VIDEOCHUNK']._serialized_start=1388
+  _globals['_VIDEOCHUNK']._serialized_end=1586
+  _globals['_BLENDSHAPECHUNK']._serialized_start=1588
+  _globals['_BLENDSHAPECHUNK']._serialized_end=1713
+  _globals['_CLOCKCHUNK']._serialized_start=1715
+  _globals['_CLOCKCHUNK']._serialized_end=1808
 # @@protoc_insertion_point(module_scope)

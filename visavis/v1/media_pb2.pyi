@@ -43,18 +43,16 @@ class StageStamp(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., monotonic_ns: _Optional[int] = ..., clock: _Optional[int] = ...) -> None: ...
 
 class PcmChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz", "pcm_s16le", "marks", "opener")
+    __slots__ = ("header", "sample_rate_hz", "pcm_s16le", "marks")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     PCM_S16LE_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
-    OPENER_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
     pcm_s16le: bytes
     marks: _containers.RepeatedCompositeFieldContainer[TextMark]
-    opener: bool
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[TextMark, _Mapping]]] = ..., opener: _Optional[bool] = ...) -> None: ...
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[TextMark, _Mapping]]] = ...) -> None: ...
 
 class TextMark(_message.Message):
     __slots__ = ("chars", "samples")

@@ -147,16 +147,12 @@ class TextMark:
 
 @dataclass(frozen=True, slots=True)
 class PcmChunk:
-    """Mono sound. pcm: [N] int16. marks: of a voice, where words end, in order.
-
-    opener: it says what the turn was opened with while the answer was still being written.
-    """
+    """Mono sound. pcm: [N] int16. marks: of a voice, where words end, in order."""
 
     place: Place
     sample_rate_hz: int
     pcm: NDArray[np.int16]
     marks: tuple[TextMark, ...] = ()
-    opener: bool = False
 
     def to_message(self) -> pb.PcmChunk:
         return pb.PcmChunk(
@@ -164,14 +160,13 @@ class PcmChunk:
             sample_rate_hz=self.sample_rate_hz,
             pcm_s16le=self.pcm.astype("<i2", copy=False).tobytes(),
             marks=[pb.TextMark(chars=m.chars, samples=m.samples) for m in self.marks],
-            opener=self.opener,
         )
 
     @classmethod
     def of(cls, m: pb.PcmChunk) -> Self:
         rate = check_sample_rate(m.sample_rate_hz)
         marks = tuple(TextMark(mark.chars, mark.samples) for mark in m.marks)
-        return cls(Place.of(m.header), rate, pcm_from_bytes(m.pcm_s16le), marks, m.opener)
+        return cls(Place.of(m.header), rate, pcm_from_bytes(m.pcm_s16le), marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +249,7 @@ class TurnChunk:
 
 @dataclass(frozen=True, slots=True)
 class TokenChunk:
-    """A piece of the answer's text, or its opener. place.pts counts characters."""
+    """A piece of the answer's text. place.pts counts characters."""
 
     place: Place
     text: str
@@ -424,7 +419,6 @@ _CODECS: Mapping[Kind, tuple[Any, Any]] = {
     Kind.TRANSCRIPT: (pb.TranscriptChunk, TranscriptChunk),
     Kind.TURN: (pb.TurnChunk, TurnChunk),
     Kind.TOKENS: (pb.TokenChunk, TokenChunk),
-    Kind.OPENER: (pb.TokenChunk, TokenChunk),
     Kind.VOICE: (pb.PcmChunk, PcmChunk),
     Kind.MEL: (pb.MelChunk, MelChunk),
     Kind.VIDEO: (pb.VideoChunk, VideoChunk),

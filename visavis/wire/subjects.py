@@ -21,7 +21,6 @@ class Kind(StrEnum):
     TRANSCRIPT = "transcript"
     TURN = "turn"
     TOKENS = "tokens"
-    OPENER = "opener"
     VOICE = "voice"
     MEL = "mel"
     VIDEO = "video"

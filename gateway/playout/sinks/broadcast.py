@@ -11,6 +11,7 @@ from collections.abc import Callable
 from gateway import metrics
 from gateway.api.hub import Outbox
 from gateway.playout.playout import Tick
+from gateway.playout.sinks.base import Seats
 from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment
 from gateway.playout.sound import AacEncoder
 from visavis.wire.media import VideoCodec
@@ -40,13 +41,21 @@ class Viewer(Outbox[bytes]):
 
 
 class Broadcast:
-    """Muxes a session's ticks while somebody watches.
+    """Muxes a session's ticks while somebody watches. A sink.
 
     request_keyframe: called when a viewer cannot start before the next key frame.
+    changed: called when somebody has come or gone.
     """
 
-    def __init__(self, request_keyframe: Callable[[VideoCodec], None]) -> None:
+    def __init__(
+        self,
+        seats: Seats,
+        request_keyframe: Callable[[VideoCodec], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._seats = seats
         self._request_keyframe = request_keyframe
+        self._changed = changed
         self._viewers: set[Viewer] = set()
         self._muxer: Muxer | None = None
         self._sound: AacEncoder | None = None
@@ -54,23 +63,43 @@ class Broadcast:
         self._version = 0
 
     @property
-    def viewers(self) -> int:
-        return len(self._viewers)
+    def codecs(self) -> set[VideoCodec]:
+        return {VideoCodec.H264} if self._viewers else set()
+
+    @property
+    def attended(self) -> bool:
+        return bool(self._viewers)
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._viewers)
 
     def join(self) -> Viewer:
+        """Raises AtCapacityError, UnknownNameError once the session is over."""
+        self._seats.take()
+        metrics.viewers.labels("websocket").inc()
         viewer = Viewer()
         self._viewers.add(viewer)
         self._request_keyframe(VideoCodec.H264)
+        self._changed()
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
+        """May be called again."""
         viewer.close()
-        self._viewers.discard(viewer)
+        if viewer in self._viewers:
+            self._viewers.discard(viewer)
+            self._seats.give_back()
+            metrics.viewers.labels("websocket").dec()
+            self._changed()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for viewer in list(self._viewers):
             self.leave(viewer)
         self._muxer = self._sound = None
+
+    def cut(self, turn: int) -> None:
+        """Nothing: of what is muxed nothing can be taken back."""
 
     def push(self, tick: Tick) -> None:
         """Send a tick's sound and pictures to all viewers."""

@@ -6,9 +6,14 @@ with the key frame before it, so that no sound of the turn is lost.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
+import secrets
+import shutil
+import tempfile
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,8 +25,11 @@ from numpy.typing import NDArray
 from gateway.playout.pacing import RATE_HZ, to_samples, to_video_clock
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import PlayoutEvent, Tick
-from visavis.tools.mp4 import Mp4Writer
+from visavis.mp4 import Mp4Writer
+from visavis.serving.errors import AtCapacityError, OutOfOrderError, UnknownNameError
 from visavis.wire.media import VideoCodec
+
+log = logging.getLogger(__name__)
 
 # Sound and pictures kept while waiting for the turn; key frames come more often.
 PREROLL_SAMPLES = 12 * RATE_HZ
@@ -200,3 +208,122 @@ class Recording:
         elif skip < 0:
             pcm = np.concatenate([np.zeros(-skip, np.int16), pcm])
         self._film.add_sound(pcm)
+
+
+class Recordings:
+    """One session's: one at a time, which ticks go into. A sink.
+
+    folder: where its own folder is made; None: among the machine's temporary ones.
+    on_keyframe: it cannot begin before the next one. changed: one has begun or ended.
+    failed: one has ended by itself; why, and what is kept.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        folder: Path | None,
+        limit_s: float,
+        on_keyframe: Callable[[VideoCodec], None],
+        changed: Callable[[], None],
+        failed: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.current: Recording | None = None
+        """The newest, which may be over."""
+        self._session = session
+        self._parent = folder
+        self._limit_s = limit_s
+        self._on_keyframe = on_keyframe
+        self._changed = changed
+        self._failed = failed
+        self._folder: Path | None = None
+        self._now_samples = 0
+
+    @property
+    def watched(self) -> bool:
+        return self.current is not None and self.current.phase is not Phase.DONE
+
+    @property
+    def codecs(self) -> set[VideoCodec]:
+        return {VideoCodec.H264} if self.watched else set()
+
+    @property
+    def attended(self) -> bool:
+        return False
+
+    @property
+    def waits(self) -> bool:
+        """One starts with the next turn."""
+        return self.current is not None and self.current.phase is Phase.ARMED
+
+    def start(self, scope: Scope) -> Recording:
+        """An older one is forgotten.
+
+        Raises OutOfOrderError while one is running, AtCapacityError where there is no room for a
+        file.
+        """
+        if self.watched:
+            raise OutOfOrderError("recording: one is running; stop it first")
+        self._drop()
+        path = self._own_folder() / f"{secrets.token_hex(4)}.mp4"
+        self.current = Recording(path, scope, limit_s=self._limit_s)
+        self._changed()
+        self._on_keyframe(VideoCodec.H264)
+        return self.current
+
+    def stop(self) -> Recording:
+        """Raises UnknownNameError where none was started."""
+        recording = self.current
+        if recording is None:
+            raise UnknownNameError("recording: none was started")
+        self._write(lambda: recording.finish(self._now_samples))
+        return recording
+
+    def push(self, tick: Tick) -> None:
+        """Record what leaves in this tick."""
+        self._now_samples = tick.start_samples + len(tick.pcm)
+        recording = self.current
+        if recording is not None and self.watched:
+            self._write(lambda: recording.push(tick))
+
+    def cut(self, turn: int) -> None:
+        """What is recorded of the turn ends here."""
+        recording = self.current
+        if recording is not None and self.watched:
+            self._write(lambda: recording.turn_cut(turn, self._now_samples))
+
+    async def close(self) -> None:
+        """Delete all of them."""
+        self._drop()
+        if self._folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    def _write(self, work: Callable[[], None]) -> None:
+        """A full disk ends the recording, not the conversation."""
+        recorded = self.watched
+        try:
+            work()
+        except OSError as error:
+            assert self.current is not None, "only recordings write"
+            self.current.fail(error)
+            log.error("%s", self.current.error)
+            self._failed(self.current.error)
+        if recorded and not self.watched:
+            self._changed()
+
+    def _own_folder(self) -> Path:
+        if self._folder is None:
+            try:
+                if self._parent is not None:
+                    self._parent.mkdir(parents=True, exist_ok=True)
+                made = tempfile.mkdtemp(prefix=f"{self._session}-", dir=self._parent)
+            except OSError as error:
+                raise AtCapacityError(
+                    f"recording: there is no folder for it: {error.strerror or error}"
+                ) from error
+            self._folder = Path(made)
+        return self._folder
+
+    def _drop(self) -> None:
+        if self.current is not None:
+            self.current.abandon()
+            self.current = None

@@ -30,10 +30,13 @@ from numpy.typing import NDArray
 from gateway import metrics
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ, VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
+from gateway.playout.playout import Tick
+from gateway.playout.sinks.base import Seats
 from gateway.playout.sinks.sender_reports import MediaClock, TrackReports
+from gateway.playout.sound import OpusEncoder
 from gateway.talk.microphone import MicPackets, MicSound
 from visavis.serving import aiortc_private
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.wire.media import VideoCodec
 
 log = logging.getLogger(__name__)
@@ -270,6 +273,119 @@ class Peer:
         log.error("peer %s failed", self.id, exc_info=error)
         if not self._closed:
             self._start(self.close())
+
+
+class Peers:
+    """All browsers of one session: sound is encoded once for them. A sink.
+
+    on_keyframe: somebody cannot decode before the next one.
+    changed: called when somebody has come or gone.
+    """
+
+    def __init__(
+        self,
+        ice_servers: list[str],
+        seats: Seats,
+        on_keyframe: Callable[[VideoCodec], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._ice_servers = ice_servers
+        self._seats = seats
+        self._on_keyframe = on_keyframe
+        self._changed = changed
+        self._peers: dict[str, Peer] = {}
+        self._opus: OpusEncoder | None = None
+
+    @property
+    def codecs(self) -> set[VideoCodec]:
+        return {peer.codec for peer in self._peers.values()}
+
+    @property
+    def attended(self) -> bool:
+        return not all(peer.silent for peer in self._peers.values())
+
+    @property
+    def watched(self) -> bool:
+        return any(peer.connected for peer in self._peers.values())
+
+    def __contains__(self, peer_id: str) -> bool:
+        return peer_id in self._peers
+
+    async def add(
+        self,
+        sdp: str,
+        kind: str,
+        role: Role,
+        *,
+        on_mic: Callable[[str, NDArray[np.int16]], None],
+        on_gone: Callable[[str], None],
+        peer_id: str,
+    ) -> tuple[str, str]:
+        """Answer an offer; SDP and type.
+
+        Raises InvalidInputError, AtCapacityError, UnknownNameError once the session is over.
+        """
+
+        def closed(peer: Peer) -> None:
+            if self._peers.pop(peer.id, None) is not None:
+                metrics.viewers.labels("webrtc").dec()
+                self._seats.give_back()
+            on_gone(peer.id)
+            self._changed()
+
+        self._seats.take()
+        peer = Peer(
+            peer_id,
+            role,
+            ice_servers=self._ice_servers,
+            on_mic=lambda pcm: on_mic(peer_id, pcm),
+            on_keyframe=self._on_keyframe,
+            on_closed=closed,
+        )
+        try:
+            answer = await peer.answer(sdp, kind)
+            self._seats.check_open()
+        except BaseException:
+            self._seats.give_back()
+            await peer.close()
+            raise
+        self._peers[peer_id] = peer
+        metrics.viewers.labels("webrtc").inc()
+        self._changed()
+        return answer
+
+    async def remove(self, peer_id: str) -> None:
+        """Raises UnknownNameError."""
+        peer = self._peers.get(peer_id)
+        if peer is None:
+            raise UnknownNameError(f"peer: the session has no peer {peer_id[:64]!r}")
+        await peer.close()
+
+    def push(self, tick: Tick) -> None:
+        """Hand a tick to all browsers."""
+        if not self._peers:
+            self._opus = None  # encoders hold threads
+            return
+        self._opus = self._opus or OpusEncoder()
+        packets = self._opus.encode(tick.pcm, tick.start_samples)
+        for peer in self._peers.values():
+            for packet in packets:
+                peer.push_sound(packet)
+            for released in tick.pictures:
+                peer.push_picture(released)
+
+    def cut(self, turn: int) -> None:
+        """The voice was cut off: sound that has not gone out yet must not."""
+        for peer in self._peers.values():
+            peer.silence()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        closing = [peer.close() for peer in list(self._peers.values())]
+        for error in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(error, BaseException):
+                log.error("a viewer did not close in order", exc_info=error)
+        self._opus = None
 
 
 def report_media_time(sender: RTCRtpSender, track: PassTrack, reports: TrackReports) -> None:

@@ -128,8 +128,6 @@ class Phrase:
     """The beginning of what follows, as far as it is known, where that is the same sentence."""
     style: str = ""
     """How it and what follows is said; "": as what came before."""
-    opener: bool = False
-    """It bridges the time until the answer's first phrase is there."""
 
 
 @dataclass(frozen=True, slots=True)

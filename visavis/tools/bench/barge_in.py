@@ -150,7 +150,7 @@ def judge(
             at_s
             for at_s, event in trace.events
             if event.get("type") == "turn"
-            # An opener is audible before its turn is said to be speaking.
+            # Whichever is told first: neither is the old answer.
             and event.get("event") in ("opened", "speaking")
             and event["turn"] > turn
         ),

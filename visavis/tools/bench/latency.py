@@ -203,16 +203,6 @@ FIGURES = {
 }
 """Figure -> unit; docs/benchmarks.md defines them."""
 
-OPENER_FIGURES = {
-    "voice_to_voice_opener": "s",
-    "server_voice_to_voice_opener": "s",
-    "first_frame_opener": "s",
-    "answer_proper": "s",
-    "server_answer_proper": "s",
-}
-"""Of turns that began with an opener, which the figures of the first sound leave out."""
-_OPENED = ("voice_to_voice_opener", "answer_proper")
-
 SPECULATION = {
     "answers_prepared_in_pauses": "speculation_opened_total",
     "of_them_spoken": "speculation_confirmed_total",
@@ -271,8 +261,7 @@ def latency(
     outcome = asyncio.run(run())
     settings = {"clips": len(chosen), "turns_per_session": turns_per_session, "listen_s": listen_s}
     counted = [turn for turn in outcome.turns if turn.counted]
-    figures = FIGURES | (OPENER_FIGURES if any(turn.opener for turn in counted) else {})
-    rows = rows_of([turn.figures for turn in counted], figures)
+    rows = rows_of([turn.figures for turn in counted], FIGURES)
     result = report(
         "latency",
         rows,
@@ -294,7 +283,6 @@ def counts_of(outcome: LatencyRun) -> dict[str, float]:
         "spoke_over_the_visitor": sum(turn.spoke_over for turn in turns),
         "underruns": sum(turn.underruns for turn in turns),
         "answered_from_the_cache": sum(turn.answered_by == "cache" for turn in turns),
-        "began_with_an_opener": sum(bool(turn.opener) for turn in turns if turn.counted),
     }
     for note, number in Counter(turn.note for turn in turns if turn.note).items():
         counts[f"not counted: {note}"] = number
@@ -314,8 +302,5 @@ def methods(clips: Sequence[Clip]) -> dict[str, int]:
 
 
 def _line(turn: TurnFigures) -> str:
-    if turn.opener and not turn.note:
-        first_s, answer_s = (turn.figures[name] or 0 for name in _OPENED)
-        return f"{turn.clip}: {first_s:.3f} s {turn.opener!r}, the answer {answer_s:.3f} s"
     seconds = turn.figures.get("voice_to_voice")
     return f"{turn.clip}: {turn.note or f'{seconds or 0:.3f} s'}"

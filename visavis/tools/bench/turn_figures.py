@@ -17,18 +17,6 @@ SHORTEST_ANSWER_S = 0.4
 # A picture belongs to the first sample if it is the one that is shown with it.
 _PICTURE_S = 0.040
 _SPOKEN_STAGES = ("asr", "llm", "tts")
-# Of a turn with an opener these are of the opener's sound: told under names of their own.
-OF_FIRST_SOUND = (
-    "voice_to_voice",
-    "first_sample_leaves",
-    "first_frame",
-    "server_voice_to_voice",
-    "server_first_frame",
-    "synthesis",
-    "first_phrase",
-    "synthesis_first_audio",
-    "playout_wait",
-)
 
 
 @dataclass
@@ -46,8 +34,6 @@ class TurnFigures:
     underruns: int = 0
     answered_by: str = "llm"
     """"llm", or where the answer was known before, such as "cache"."""
-    opener: str = ""
-    """What the answer began with because it was not there in time."""
     transcript: str = ""
     answer: str = ""
     figures: dict[str, float | None] = field(default_factory=dict)
@@ -75,39 +61,13 @@ def measure(
         answer_s=round(trace.audible_s(end_s), 3),
         underruns=round(counters.get("gateway_voice_underruns_total", 0)),
         answered_by=str(record.get("answered_by", "llm")),
-        opener=str(record.get("opener", "")),
         transcript=str(record.get("transcript", "")),
         answer=str(record.get("answer", "")).strip(),
         figures={name: _rounded(value) for name, value in figures.items()},
     )
     row.note = _why_not_counted(row, record)
     row.counted = not row.note
-    if row.opener:
-        opened = opened_figures(row.figures, record)
-        row.figures = {name: _rounded(value) for name, value in opened.items()}
     return row
-
-
-def opened_figures(
-    figures: Mapping[str, float | None], record: Mapping[str, Any]
-) -> dict[str, float | None]:
-    """Figures of a turn that began with an opener: none of them can be taken for the others.
-
-    What is of the first sound is renamed to …_opener; `answer_proper` and `server_answer_proper`
-    are the answer's first sample, as the visitor and as the gateway have it.
-    """
-    renamed = {
-        f"{name}_opener" if name in OF_FIRST_SOUND else name: value
-        for name, value in figures.items()
-    }
-    proper_s = _seconds(record.get("answer_proper_ms"))
-    first_s, heard_s = figures.get("server_voice_to_voice"), figures.get("voice_to_voice")
-    behind_s = None if proper_s is None or first_s is None else proper_s - first_s
-    return {
-        **renamed,
-        "answer_proper": None if heard_s is None or behind_s is None else heard_s + behind_s,
-        "server_answer_proper": proper_s,
-    }
 
 
 def client_figures(trace: Trace) -> dict[str, float | None]:

@@ -56,7 +56,6 @@ class Exchange:
     answer: str = ""
     stages: list[dict[str, Any]] = field(default_factory=list)
     voice_to_voice_ms: float | None = None
-    answer_proper_ms: float | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -164,7 +163,6 @@ async def _follow(session: GatewaySession, exchange: Exchange) -> None:
         elif kind == "latency":
             exchange.stages = event["stages"]
             exchange.voice_to_voice_ms = event.get("voice_to_voice_ms")
-            exchange.answer_proper_ms = event.get("answer_proper_ms")
         elif kind == "turn" and event["event"] == "failed":
             raise VisavisError(f"the turn failed: {event.get('reason')}")
         elif kind == "turn" and event["event"] == "finished":
@@ -184,7 +182,5 @@ def _print(exchange: Exchange, output: Path | None, console: Console) -> None:
     console.print(table)
     if exchange.voice_to_voice_ms is not None:
         console.print(f"First sound {exchange.voice_to_voice_ms:.0f} ms after the question's end.")
-    if exchange.answer_proper_ms is not None:
-        console.print(f"That was an opener; the answer itself: {exchange.answer_proper_ms:.0f} ms.")
     if output is not None:
         console.print(f"Video: {output}")

@@ -50,8 +50,6 @@ def list_(
     for language, phrases in shown["welcome"].items():
         for phrase in phrases:
             console.print(f"Welcome ({language}): {phrase}", markup=False)
-    for language, phrases in shown["openers"].items():
-        console.print(f"Openers ({language}): {' · '.join(phrases)}", markup=False)
     console.print(_phrases(shown["phrases"]))
     counts = shown["lookups"]
     hits = sum(counts.values()) - counts["miss"]

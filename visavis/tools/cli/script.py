@@ -83,7 +83,7 @@ async def _render(
     parts: list[str], options: LectureOptions, output: Path, profile: str, console: Console
 ) -> int:
     # FFmpeg comes with the services; `visavis doctor` must start without it.
-    from visavis.tools.mp4 import Mp4Writer
+    from visavis.mp4 import Mp4Writer
 
     store = PartStore(output.with_name(output.name + ".parts"))
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))

@@ -114,7 +114,6 @@ def _print(known: dict[str, Any], console: Console) -> None:
     console.print(table)
     for name, label in (
         ("voice_to_voice_ms", "First sound"),
-        ("answer_proper_ms", f"The answer behind {known.get('opener')!r}"),
         ("first_frame_ms", "First picture"),
         ("overhead_ms", "Overhead"),
     ):

@@ -63,7 +63,7 @@ def up(
     ] = None,
     answers: Annotated[
         Path | None,
-        typer.Option(help="TOML or JSON file of frequent questions, welcome phrases, openers."),
+        typer.Option(help="TOML or JSON file of frequent questions and welcome phrases."),
     ] = None,
     logs: Annotated[Path | None, typer.Option(help="Folder for the log of each process.")] = None,
 ) -> None:
