@@ -6,7 +6,7 @@ import pytest
 from tests.engine_tensorrt.conftest import Bench, x_of
 from tests.engine_tensorrt.recorded_trt import ExecutionContextAllocationStrategy
 from visavis.engine.tensorrt.buffers import CudaTensor
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError, UnfitShapeError
 
 
 def test_outputs_are_what_was_computed_and_belong_to_the_caller(bench: Bench) -> None:
@@ -87,7 +87,7 @@ def test_a_shape_outside_of_every_profile_never_reaches_the_device(
     with bench.open() as engine:
         bench.forget()
         told = rf"x: shape \[{batch}, 2\] .*\[1, 2\] to \[4, 2\] or \[8, 2\] to \[32, 2\]"
-        with pytest.raises(InvalidInputError, match=told):
+        with pytest.raises(UnfitShapeError, match=told):
             engine.infer(x_of(batch))
         assert bench.device.calls in ([], ["current"])
         assert bench.trt.calls == []

@@ -10,7 +10,7 @@ import numpy as np
 from visavis.engine.base import TensorSpec
 from visavis.engine.tensorrt.messages import Messages, collecting, shared_logger
 from visavis.engine.tensorrt.trt_api import CudaEngine, ExecutionContext, Runtime
-from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving.errors import EngineError, EngineLoadError, UnfitShapeError
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
@@ -43,7 +43,7 @@ class Plan:
     def choose(self, shapes: Shapes) -> int:
         """Index of the first profile that takes `shapes`.
 
-        Raises InvalidInputError that names tensor, shape and the allowed ranges.
+        Raises UnfitShapeError that names tensor, shape and the allowed ranges.
         """
         for index, ranges in enumerate(self.profiles):
             if all(_covers(ranges[name], shape) for name, shape in shapes.items()):
@@ -58,7 +58,7 @@ class Plan:
             f"{list(ranges[name][0])} to {list(ranges[name][2])}" for ranges in self.profiles
         )
         together = "" if refused[name] == len(self.profiles) else " (with the other inputs' shapes)"
-        raise InvalidInputError(
+        raise UnfitShapeError(
             f"{name}: shape {list(shapes[name])} is outside of the plan's profiles, which take "
             f"{' or '.join(spans)}{together}"
         )

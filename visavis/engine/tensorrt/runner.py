@@ -73,7 +73,7 @@ class PlanRunner:
     def run(self, inputs: Tensors, resident: Collection[str] = ()) -> dict[str, Resident]:
         """Outputs of one run, those in `resident` as CudaTensors.
 
-        Raises InvalidInputError for shapes outside of every profile, before anything
+        Raises UnfitShapeError for shapes outside of every profile, before anything
         reaches the device; EngineError for whatever fails after that.
         """
         shapes = {name: tuple(inputs[name].shape) for name in self._plan.inputs}
