@@ -64,8 +64,8 @@ class Plan:
         )
 
     def create_context(self) -> ExecutionContext:
-        """A context whose scratch memory is that of its one profile. Raises EngineError."""
-        strategy = self.trt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
+        """A context that still needs its scratch memory. Raises EngineError."""
+        strategy = self.trt.ExecutionContextAllocationStrategy.USER_MANAGED
         with collecting(self.trt) as said:
             context = self._loaded().create_execution_context(strategy)
         if context is None:
@@ -75,8 +75,10 @@ class Plan:
     def weights_bytes(self) -> int:
         return max(0, self._loaded().get_engine_stat(self.trt.EngineStat.TOTAL_WEIGHTS_SIZE))
 
-    def context_bytes(self, profile: int) -> int:
-        return self._loaded().get_device_memory_size_for_profile_v2(profile)
+    def scratch_bytes(self) -> int:
+        """What a run needs beside inputs and outputs, in the hungriest profile."""
+        needed = self._loaded().get_device_memory_size_for_profile_v2
+        return max(needed(index) for index in range(len(self.profiles)))
 
     def drop(self) -> None:
         """Free the plan; its contexts must be gone."""
