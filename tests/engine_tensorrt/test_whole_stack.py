@@ -157,8 +157,8 @@ async def test_partial_texts_are_the_drafts_of_the_next(
     async for answer in stub.StreamingRecognize(requests()):
         texts[answer.transcript.event].append(answer.transcript.text)
     said = (CLIPS / f"{file}.txt").read_text(encoding="utf-8")
-    assert len(texts[media_pb2.TRANSCRIPT_EVENT_PARTIAL]) >= 3
-    assert likeness("".join(texts[media_pb2.TRANSCRIPT_EVENT_FINAL]), said) > 0.7
+    assert len(texts[media_pb2.TranscriptChunk.PARTIAL]) >= 3
+    assert likeness("".join(texts[media_pb2.TranscriptChunk.FINAL]), said) > 0.7
 
 
 @pytest.mark.parametrize(("file", "language"), SPOKEN)
