@@ -67,7 +67,7 @@ class INetworkDefinition:
     num_outputs: int = 0
     num_layers: int = 0
 
-    def read(self, model: onnx.ModelProto, onnx_bytes: bytes) -> None:
+    def _read(self, model: onnx.ModelProto, onnx_bytes: bytes) -> None:
         self.onnx_bytes = onnx_bytes
         weights = {tensor.name for tensor in model.graph.initializer}
         given = [tensor for tensor in model.graph.input if tensor.name not in weights]
@@ -127,7 +127,7 @@ class OnnxParser:
             if node.op_type in _UNKNOWN
         ]
         if not self.errors:
-            self.network.read(parsed, model)
+            self.network._read(parsed, model)
         return not self.errors
 
     def get_error(self, index: int) -> ParserError:
