@@ -139,7 +139,7 @@ async def test_a_spoken_question_is_heard_and_answered(gateway: GatewayClient) -
 async def test_partial_texts_are_the_drafts_of_the_next(
     channel: grpc.aio.Channel, file: str, language: str
 ) -> None:
-    """As a recording: every look is awaited, so that there are some however slow this machine is."""
+    """As a recording: every look is awaited, so there are some on any machine."""
     stub = asr_pb2_grpc.SpeechRecognitionStub(channel)
     config = asr_pb2.RecognitionConfig(
         sample_rate_hz=MIC_RATE_HZ, language=language, interim_results=True, recorded=True
