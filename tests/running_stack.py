@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -31,7 +32,15 @@ _STOP_TIMEOUT_S = 30.0
 class RunningStack:
     """Started by the constructor, ended by `stop`. Speaks loopback only."""
 
-    def __init__(self, log_dir: Path, *flags: str) -> None:
+    def __init__(
+        self,
+        log_dir: Path,
+        *flags: str,
+        environ: Mapping[str, str] | None = None,
+        ready_timeout_s: float = _READY_TIMEOUT_S,
+    ) -> None:
+        """environ: beside this process's own."""
+        self._ready_timeout_s = ready_timeout_s
         self.log_dir = log_dir
         self._output = log_dir / "up.txt"
         config = log_dir / "visavis.toml"
@@ -49,6 +58,7 @@ class RunningStack:
                 stderr=output,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                env={**os.environ, **(environ or {})},
             )
         try:
             self.url = self._wait_for(r"Open (http://\S+)")
@@ -99,7 +109,7 @@ class RunningStack:
 
     def _wait_for(self, pattern: str) -> str:
         """First group of `pattern` once it has been printed."""
-        for _ in range(int(_READY_TIMEOUT_S / 0.1)):
+        for _ in range(int(self._ready_timeout_s / 0.1)):
             found = re.search(pattern, self.output())
             if found:
                 return found.group(1)

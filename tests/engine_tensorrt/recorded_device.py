@@ -2,13 +2,15 @@
 
 It proves what we ask of a device and in which order: that nothing is read before the
 stream was waited for, that no freed memory is used, that a captured graph meets its
-addresses again. It proves nothing about a GPU.
+addresses again. It proves nothing about a GPU. Several threads may use it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +26,19 @@ from visavis.engine.tensorrt.device import (
 )
 
 Work = Callable[[], None]
+_FILLED_BYTES = 1 << 20
 INFO = DeviceInfo(0, "Double", "GPU-00000000-0000-0000-0000-000000000000", (9, 0), 2**30)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Work that waits on a stream. What is `optional` is left out where nobody reads what it
+    writes before the stream was waited for: the largest shapes would take a CPU minutes."""
+
+    work: Work
+    reads: int = 0
+    writes: frozenset[int] = frozenset()
+    optional: bool = False
 
 
 @dataclass
@@ -37,16 +51,28 @@ class RecordedDevice:
     fail: dict[str, CudaError] = field(default_factory=dict)
     on_device: dict[int, np.ndarray] = field(default_factory=dict)
     pinned: dict[int, np.ndarray] = field(default_factory=dict)
-    queued: dict[int, list[Work]] = field(default_factory=dict)
+    queued: dict[int, list[Piece]] = field(default_factory=dict)
     events: dict[int, float] = field(default_factory=dict)
-    graphs: dict[int, list[Work]] = field(default_factory=dict)
-    capturing: int = 0
-    captured: list[Work] = field(default_factory=list)
-    depth: int = 0
+    graphs: dict[int, list[Piece]] = field(default_factory=dict)
+    captures: dict[int, list[Piece]] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
+    """Device address -> how many bytes were last written there."""
+    unwritten: set[int] = field(default_factory=set)
+    """Addresses whose work was left out."""
 
     def __post_init__(self) -> None:
         self._handles = itertools.count(1)
         self._time = itertools.count(1)
+        self._thread = threading.local()
+
+    @property
+    def depth(self) -> int:
+        """How often this thread has made the device its own."""
+        return getattr(self._thread, "depth", 0)
+
+    @depth.setter
+    def depth(self, value: int) -> None:
+        self._thread.depth = value
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -59,13 +85,17 @@ class RecordedDevice:
 
     def alloc(self, size_bytes: int) -> int:
         self._note("alloc")
-        block = np.full(size_bytes, 0xAB, np.uint8)
+        # Pages that nobody touches cost nothing, and their beginning is aligned as CUDA's is.
+        block = np.frombuffer(mmap.mmap(-1, size_bytes), np.uint8)
+        if size_bytes <= _FILLED_BYTES:
+            block[:] = 0xAB
         self.on_device[block.ctypes.data] = block
         return int(block.ctypes.data)
 
     def free(self, address: int) -> None:
         self._note("free")
         del self.on_device[address]
+        self.written.pop(address, None)
 
     def alloc_pinned(self, size_bytes: int) -> PinnedMemory:
         self._note("alloc_pinned")
@@ -85,18 +115,27 @@ class RecordedDevice:
 
     def copy_to_host(self, target: PinnedMemory, source: int, size_bytes: int, stream: int) -> None:
         self._note("copy_to_host")
-        self._enqueue(stream, lambda: self._copy(target.address, source, size_bytes))
+        self._enqueue(stream, lambda: self._copy(target.address, source, size_bytes), source)
 
     def copy_on_device(self, target: int, source: int, size_bytes: int, stream: int) -> None:
         self._note("copy_on_device")
-        self._enqueue(stream, lambda: self._copy(target, source, size_bytes))
+        self._enqueue(stream, lambda: self._copy(target, source, size_bytes), source)
 
     def clear(self, address: int, size_bytes: int, stream: int) -> None:
         self._note("clear")
 
         def work() -> None:
             self._owned(address, size_bytes, self.on_device)
-            ctypes.memset(address, 0, size_bytes)
+            block = self.on_device.get(address)
+            if block is not None and isinstance(block.base, mmap.mmap):
+                # Pages that are given back read as zeros.
+                whole = size_bytes // mmap.PAGESIZE * mmap.PAGESIZE
+                if whole:
+                    block.base.madvise(mmap.MADV_DONTNEED, 0, whole)
+                ctypes.memset(address + whole, 0, size_bytes - whole)
+            else:
+                ctypes.memset(address, 0, size_bytes)
+            self._wrote(address, size_bytes)
 
         self._enqueue(stream, work)
 
@@ -111,11 +150,15 @@ class RecordedDevice:
         assert not self.queued.pop(stream), "a stream was destroyed with work on it"
 
     def synchronize(self, stream: int) -> None:
-        assert self.capturing != stream, "waiting for a stream that is being captured"
-        work, self.queued[stream] = self.queued[stream], []
+        assert stream not in self.captures, "waiting for a stream that is being captured"
+        pieces, self.queued[stream] = self.queued[stream], []
         self._note("synchronize")
-        for piece in work:
-            piece()
+        for at, piece in enumerate(pieces):
+            if piece.optional and not any(later.reads in piece.writes for later in pieces[at:]):
+                self.unwritten |= piece.writes
+                continue
+            piece.work()
+            self.unwritten -= piece.writes
 
     def create_event(self) -> int:
         self._note("create_event")
@@ -142,20 +185,18 @@ class RecordedDevice:
     def begin_capture(self, stream: int) -> None:
         self._note("begin_capture")
         assert not self.queued[stream], "capture while work waits"
-        self.capturing, self.captured = stream, []
+        self.captures[stream] = []
 
     def end_capture(self, stream: int) -> int:
-        assert self.capturing == stream
-        self.capturing = 0
+        captured = self.captures.pop(stream)
         self._note("end_capture")
         graph = next(self._handles)
-        self.graphs[graph] = self.captured
+        self.graphs[graph] = captured
         return graph
 
     def launch_graph(self, graph: int, stream: int) -> None:
         self._note("launch_graph")
-        for piece in self.graphs[graph]:
-            self._enqueue(stream, piece)
+        self.queued[stream].extend(self.graphs[graph])
 
     def destroy_graph(self, graph: int) -> None:
         self._note("destroy_graph")
@@ -165,14 +206,18 @@ class RecordedDevice:
         used = sum(block.nbytes for block in self.on_device.values())
         return MemoryInfo(self.info.total_bytes - used, self.info.total_bytes)
 
-    def run_on(self, stream: int, work: Work) -> None:
+    def run_on(self, stream: int, piece: Piece) -> None:
         """Work of the double of TensorRT."""
-        self._enqueue(stream, work)
+        self.captures.get(stream, self.queued[stream]).append(piece)
+
+    def in_capture(self, stream: int) -> bool:
+        return stream in self.captures
 
     def device_array(self, address: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """The tensor at a device address; fails where that was not allocated."""
         size = int(np.prod(shape)) * dtype.itemsize
         self._owned(address, size, self.on_device)
+        assert address % 256 == 0, "an address that is not aligned"
         raw = (ctypes.c_uint8 * size).from_address(address)
         return np.frombuffer(raw, dtype).reshape(shape)
 
@@ -181,22 +226,25 @@ class RecordedDevice:
         kept = (self.on_device, self.pinned, self.queued, self.events, self.graphs)
         return not any(kept)
 
-    def _enqueue(self, stream: int, work: Work) -> None:
-        if self.capturing == stream:
-            self.captured.append(work)
-        else:
-            self.queued[stream].append(work)
+    def _enqueue(self, stream: int, work: Work, reads: int = 0) -> None:
+        self.run_on(stream, Piece(work, reads))
 
     def _copy(self, target: int, source: int, size: int) -> None:
+        assert source not in self.unwritten, "an output is read whose run was left out"
         everything = {**self.on_device, **self.pinned}
         self._owned(target, size, everything)
         self._owned(source, size, everything)
         ctypes.memmove(target, source, size)
+        self._wrote(target, size)
+
+    def _wrote(self, address: int, size: int) -> None:
+        self.written[address] = size
+        self.unwritten.discard(address)
 
     def _owned(self, address: int, size: int, blocks: dict[int, np.ndarray]) -> None:
         assert any(
             start <= address and address + size <= start + block.nbytes
-            for start, block in blocks.items()
+            for start, block in list(blocks.items())
         ), "memory that is not allocated (any more)"
 
     def _note(self, call: str) -> None:

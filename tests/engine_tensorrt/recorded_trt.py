@@ -1,7 +1,10 @@
 """A double of the TensorRT module that runs a Python function instead of a plan.
 
-Its contexts keep TensorRT's rules: shapes within the profile, every address set, no run
-of a shape that was not inferred. It proves how we call TensorRT, never what TensorRT does.
+Its contexts keep TensorRT's rules: shapes within the profile, every address and the scratch
+memory set, inputs that hold just what their shape takes, no run of a shape that was not
+inferred, no graph whose context was changed since. What TensorRT refuses it refuses likewise,
+with False and a line in the log; what TensorRT would compute nonsense of is an assertion.
+It proves how we call TensorRT, never what TensorRT does.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.engine_tensorrt.recorded_device import RecordedDevice
+from tests.engine_tensorrt.recorded_device import Piece, RecordedDevice
 
 Compute = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 Shape = tuple[int, ...]
@@ -55,9 +58,12 @@ class IOutputAllocator:
 
 _DTYPES = {
     DataType.FLOAT: np.dtype(np.float32),
+    DataType.HALF: np.dtype(np.float16),
+    DataType.INT32: np.dtype(np.int32),
     DataType.INT64: np.dtype(np.int64),
     DataType.BOOL: np.dtype(np.bool_),
 }
+DATA_TYPES = {dtype: kind for kind, dtype in _DTYPES.items()}
 
 
 @dataclass
@@ -70,6 +76,8 @@ class Network:
     profiles: list[dict[str, tuple[Shape, Shape, Shape]]]
     shape_of: Callable[[dict[str, Shape]], dict[str, Shape]]
     """Shapes of the outputs; -1 where only the run tells."""
+    optional: bool = False
+    """A run whose outputs nobody reads need not be computed."""
 
 
 @dataclass
@@ -143,7 +151,7 @@ class CudaEngine:
         return 1000
 
     def get_device_memory_size_for_profile_v2(self, profile_index: int) -> int:
-        return 100 * (profile_index + 1)
+        return 1000 * (profile_index + 1)
 
     def create_execution_context(self, strategy: Any) -> ExecutionContext | None:
         trt = self.runtime.trt
@@ -151,6 +159,7 @@ class CudaEngine:
         if (message := trt.fail.pop("create_execution_context", None)) is not None:
             self.runtime.logger.log(Severity.ERROR, message)
             return None
+        assert strategy is ExecutionContextAllocationStrategy.USER_MANAGED
         return ExecutionContext(self)
 
 
@@ -162,19 +171,39 @@ class ExecutionContext:
         self.addresses: dict[str, int] = {}
         self.allocators: dict[str, Any] = {}
         self.made: dict[str, Shape] = {}
+        self.scratch = (0, 0)
+        self.changes = 0
+
+    def set_device_memory(self, memory: int, size: int) -> None:
+        needed = self.engine.get_device_memory_size_for_profile_v2(self.profile)
+        assert size >= needed and memory % 256 == 0, "scratch memory that does not do"
+        self.scratch = (memory, size)
+        self._called("set_device_memory", size)
 
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
         self.profile = profile_index
         return self._called("set_optimization_profile_async", profile_index)
 
     def set_input_shape(self, name: str, shape: Shape) -> bool:
-        low, _, high = self.engine.network.profiles[self.profile].get(name, (shape,) * 3)
-        assert all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True)), "out of range"
+        fixed = self.engine.get_tensor_shape(name)
+        low, _, high = self.engine.network.profiles[self.profile].get(name, (fixed,) * 3)
+        inside = len(low) == len(shape) and all(
+            a <= b <= c for a, b, c in zip(low, shape, high, strict=True)
+        )
+        if not inside:
+            return self._refuse(
+                f"IExecutionContext::setInputShape: Error Code 3: API Usage Error (condition: "
+                f"satisfyProfile. Set dimension {list(shape)} for tensor {name} does not satisfy "
+                f"any optimization profiles. Valid range for profile {self.profile}: "
+                f"{list(low)}..{list(high)}.)"
+            )
         self.shapes[name] = shape
         self.made = {}
         return self._called("set_input_shape", name, shape)
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
+        if name not in self.engine.names:
+            return self._refuse(f"setTensorAddress: {name} is no tensor of the network")
         self.addresses[name] = memory
         return self._called("set_tensor_address", name)
 
@@ -195,17 +224,30 @@ class ExecutionContext:
 
     def execute_async_v3(self, stream_handle: int) -> bool:
         assert stream_handle in self.trt.device.queued, "no such stream, or the default one"
+        changes = self.changes
         if not self._called("execute_async_v3"):
             return False
+        self.changes = changes
         assert self.made, "shapes were changed and not inferred"
         network, device = self.engine.network, self.trt.device
         shapes, addresses, made = dict(self.shapes), dict(self.addresses), dict(self.made)
+        for name in self.engine.names:
+            if not (addresses.get(name) or name in self.allocators):
+                return self._refuse(f"enqueueV3: the address of {name} is not set")
+        if not self.scratch[0]:
+            return self._refuse("enqueueV3: the context has no device memory")
+        captured, scratch = device.in_capture(stream_handle), self.scratch
+
+        def given(name: str, kind: DataType) -> np.ndarray:
+            array = device.device_array(addresses[name], shapes[name], _DTYPES[kind])
+            held = device.written.get(addresses[name])
+            assert held == array.nbytes, f"{name} {shapes[name]} takes {array.nbytes}, not {held}"
+            return array.copy()
 
         def work() -> None:
-            inputs = {
-                name: device.device_array(addresses[name], shapes[name], _DTYPES[kind]).copy()
-                for name, (kind, _) in network.inputs.items()
-            }
+            assert not captured or self.changes == changes, "its context was changed since"
+            device.device_array(*scratch[:1], scratch[1:], np.dtype(np.uint8))
+            inputs = {name: given(name, kind) for name, (kind, _) in network.inputs.items()}
             for name, value in network.compute(inputs).items():
                 value = np.ascontiguousarray(value)
                 if -1 in made[name]:
@@ -216,15 +258,21 @@ class ExecutionContext:
                     allocator.notify_shape(name, value.shape)
                 else:
                     address = addresses[name]
+                    assert value.shape == made[name], f"{name} is {value.shape}, not {made[name]}"
+                assert value.dtype == _DTYPES[network.outputs[name][0]], name
                 if address:
                     device.device_array(address, value.shape, value.dtype)[...] = value
 
-        device.run_on(stream_handle, work)
+        writes = frozenset(addresses[name] for name in network.outputs if name in addresses)
+        device.run_on(stream_handle, Piece(work, 0, writes, network.optional))
         return True
 
     def _called(self, call: str, *args: Any) -> bool:
         self.trt.calls.append((call, *args))
+        self.changes += 1
         message = self.trt.fail.pop(call, None)
-        if message is not None:
-            self.engine.runtime.logger.log(Severity.ERROR, message)
-        return message is None
+        return message is None or self._refuse(message)
+
+    def _refuse(self, message: str) -> bool:
+        self.engine.runtime.logger.log(Severity.ERROR, message)
+        return False

@@ -18,7 +18,7 @@ from visavis.engine.ladder import LadderEngine, Rung, rungs_for
 from visavis.engine.tensorrt import selection
 from visavis.engine.tensorrt.device import CudaError, DeviceInfo
 from visavis.serving import metrics
-from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError, UnfitShapeError
 
 SPEC = TensorSpec("x", np.dtype(np.float32), (None,))
 INPUT = {"x": np.zeros(2, np.float32)}
@@ -159,10 +159,37 @@ def test_a_bad_request_costs_no_engine() -> None:
     first = Scripted(1)
     engine = stairs(first, Scripted(2))
     engine.load()
-    first.run_errors = [InvalidInputError("outside of the profile")]
     with pytest.raises(InvalidInputError):
-        engine.infer(INPUT)
+        engine.infer({"x": np.zeros(2)})
     assert (first.closes, first.loads) == (0, 1)
+
+
+def test_a_shape_that_was_not_compiled_is_answered_one_rung_below(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, second = Scripted(1), Scripted(2)
+    engine = stairs(first, second)
+    engine.load()
+    steps = metrics.engine_degraded.labels("bundle/model", "b1", "b2")
+    before = steps._value.get()
+    first.run_errors = [UnfitShapeError("x: shape [2] is outside of the plan's profiles")]
+    assert number_of(engine) == 2
+    assert (first.closes, first.loads) == (1, 1), "loading the same plan anew would not help"
+    assert steps._value.get() == before + 1
+    assert "outside of the plan's profiles" in engine.state.detail
+    assert "was not compiled for this" in caplog.text
+
+
+def test_with_no_place_for_such_a_shape_the_plan_goes_on_serving_the_others() -> None:
+    first, second = Scripted(1), Scripted(2)
+    engine = stairs(first, second, last="cuda:0")
+    engine.load()
+    first.run_errors = [UnfitShapeError("x: shape [2] is outside")]
+    second.load_errors = [EngineLoadError("no CUDA in it")]
+    with pytest.raises(EngineError, match=r"nothing is left.*shape \[2\] is outside.*no CUDA"):
+        engine.infer(INPUT)
+    assert number_of(engine) == 1
+    assert (first.closes, engine.state.backend, engine.state.detail) == (0, "b1", "")
 
 
 def test_on_the_cpu_an_error_is_the_requests_own() -> None:

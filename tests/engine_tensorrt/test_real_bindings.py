@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda.bindings import runtime
 
 from tests import bindings_dump
 from tests.bindings_dump import Offer
-from tests.engine_tensorrt import recorded_trt
+from tests.engine_tensorrt import recorded_compiler, recorded_trt
+from tests.engine_tensorrt.machine.cuda.bindings import runtime as double
 from tests.gpus import why_no_gpu
 from tests.plans.compiling import rtx
 from tests.real_tensorrt import MODULE, RealTensorrt
@@ -137,9 +139,25 @@ def test_the_double_has_no_method_that_tensorrt_lacks(offer: Offer) -> None:
         (recorded_trt.ExecutionContext, "IExecutionContext"),
         (recorded_trt.CudaEngine, "ICudaEngine"),
         (recorded_trt.Runtime, "Runtime"),
+        (recorded_compiler.Builder, "Builder"),
+        (recorded_compiler.IBuilderConfig, "IBuilderConfig"),
+        (recorded_compiler.INetworkDefinition, "INetworkDefinition"),
+        (recorded_compiler.IOptimizationProfile, "IOptimizationProfile"),
+        (recorded_compiler.OnnxParser, "OnnxParser"),
+        (recorded_compiler.ParserError, "ParserError"),
     ):
         methods = {n for n, m in vars(ours).items() if inspect.isfunction(m) and n[0] != "_"}
         assert methods <= set(offer[theirs])
+
+
+def test_the_double_of_cuda_python_has_no_name_that_the_real_one_lacks() -> None:
+    ours = {name for name in vars(double) if name.startswith("cuda")}
+    assert ours <= set(vars(runtime))
+    for kind in (double.cudaError_t, double.cudaMemcpyKind, double.cudaStreamCaptureMode):
+        real = getattr(runtime, kind.__name__)
+        assert {name: member.value for name, member in kind.__members__.items()} == {
+            name: getattr(real, name).value for name in kind.__members__
+        }
 
 
 @pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU, so nothing is missing")

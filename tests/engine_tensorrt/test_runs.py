@@ -6,7 +6,7 @@ import pytest
 from tests.engine_tensorrt.conftest import Bench, x_of
 from tests.engine_tensorrt.recorded_trt import ExecutionContextAllocationStrategy
 from visavis.engine.tensorrt.buffers import CudaTensor
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError, UnfitShapeError
 
 
 def test_outputs_are_what_was_computed_and_belong_to_the_caller(bench: Bench) -> None:
@@ -69,11 +69,15 @@ def test_after_warming_up_no_device_memory_is_taken_any_more(bench: Bench) -> No
             assert "alloc_pinned" not in bench.device.calls
 
 
-def test_each_profile_has_its_own_context_with_memory_for_itself_alone(bench: Bench) -> None:
+def test_every_profile_and_every_graph_has_its_own_context_and_they_share_their_scratch(
+    bench: Bench,
+) -> None:
     with bench.open() as engine:
-        strategy = ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
-        assert bench.trt.named("create_execution_context") == [(strategy,), (strategy,)]
-        assert bench.trt.named("set_optimization_profile_async") == [(0,), (1,)]
+        strategy = ExecutionContextAllocationStrategy.USER_MANAGED
+        # One for each profile and one for the graph of its usual shape, all on one scratch.
+        assert bench.trt.named("create_execution_context") == [(strategy,)] * 4
+        assert bench.trt.named("set_optimization_profile_async") == [(0,), (1,), (0,), (1,)]
+        assert set(bench.trt.named("set_device_memory")) == {(2000,)}
         bench.forget()
         assert engine.infer(x_of(20))["total"].tolist() == [40.0]
         assert engine.infer(x_of(1))["total"].tolist() == [2.0]
@@ -87,7 +91,7 @@ def test_a_shape_outside_of_every_profile_never_reaches_the_device(
     with bench.open() as engine:
         bench.forget()
         told = rf"x: shape \[{batch}, 2\] .*\[1, 2\] to \[4, 2\] or \[8, 2\] to \[32, 2\]"
-        with pytest.raises(InvalidInputError, match=told):
+        with pytest.raises(UnfitShapeError, match=told):
             engine.infer(x_of(batch))
         assert bench.device.calls in ([], ["current"])
         assert bench.trt.calls == []
@@ -161,9 +165,9 @@ def test_memory_is_told_by_plan(bench: Bench) -> None:
     with bench.open() as engine:
         memory = engine.memory()
         assert memory is not None
-        assert (memory.weights_bytes, memory.scratch_bytes) == (1000, 300)
+        assert (memory.weights_bytes, memory.scratch_bytes) == (1000, 2000)
         largest = 32 * 2 * 4
         assert memory.buffer_bytes == 3 * max(256, largest)
         assert 0 < memory.pinned_bytes < memory.buffer_bytes + 1
-        assert memory.device_bytes == 1300 + memory.buffer_bytes
+        assert memory.device_bytes == 3000 + memory.buffer_bytes
     assert engine.memory() is None

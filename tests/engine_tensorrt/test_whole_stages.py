@@ -16,13 +16,14 @@ from tokenizers import Tokenizer
 from services.asr.hearing.moonshine import Moonshine
 from services.tts.voices.mandarin import MandarinVoice
 from tests.asr.test_transcripts import sound
-from tests.engine_tensorrt.onnx_network import network_of
+from tests.engine_tensorrt.onnx_network import network_of, ranges_of
 from tests.engine_tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine_tensorrt.recorded_trt import RecordedTrt
+from visavis.bundles.compile.graphs import float_graph
 from visavis.bundles.store.recipe import recipes_of
 from visavis.engine import Engine, open_engine
 from visavis.engine.base import EngineOptions
-from visavis.engine.tensorrt import engine, messages, runner, source
+from visavis.engine.tensorrt import engine, messages, source
 from visavis.engine.tensorrt.compiled import CompiledEngine
 
 Bundle = Callable[[str], Path]
@@ -35,9 +36,7 @@ def device() -> RecordedDevice:
 
 
 @pytest.fixture
-def open_compiled(
-    bundle: Bundle, device: RecordedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Open:
+def open_compiled(bundle: Bundle, device: RecordedDevice, monkeypatch: pytest.MonkeyPatch) -> Open:
     """A file of a bundle through the whole backend, with doubles in the place of plan and GPU."""
     trt = RecordedTrt(device, {})
 
@@ -48,7 +47,8 @@ def open_compiled(
         for recipe in recipes_of(name):
             if recipe.graph == file:
                 key = f"{name} {recipe.name} fp32".encode()
-                trt.plans[key] = network_of(bundle(name), recipe, tmp_path)
+                graph = float_graph(bundle(name), recipe)
+                trt.plans[key] = network_of(graph.SerializeToString(), ranges_of(recipe.profiles))
         return CompiledEngine(
             bundle(name) / file, device="cuda:0", options=EngineOptions(precision="fp32")
         )
@@ -59,8 +59,6 @@ def open_compiled(
     monkeypatch.setattr(
         engine, "open_device", lambda wanted, binding: RecordedBinding(device).open(device.info)
     )
-    # The largest shapes take the CPU minutes; only a GPU warms up with them.
-    monkeypatch.setattr(runner, "_LARGEST", runner._USUAL)
     return open_file
 
 

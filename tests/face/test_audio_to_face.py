@@ -19,7 +19,8 @@ from services.face.lips.audio_to_face import (
 )
 from services.face.lips.visemes import JAW, LIP_COEFFICIENTS
 from tests.face.fake_studio import LoudnessNetwork
-from visavis.engine import open_engine
+from visavis.bundles.store.recipe import recipes_of
+from visavis.engine import Tensors, open_engine
 from visavis.serving.errors import EngineError, InvalidInputError
 
 
@@ -147,3 +148,24 @@ def test_the_committed_network_fits_and_was_good_when_measured() -> None:
     measured = json.loads(WEIGHTS.with_suffix(".json").read_text(encoding="utf-8"))
     for language in ("en", "zh"):
         assert measured[language]["viseme_frame_accuracy"] >= 0.9
+
+
+def test_a_long_voice_in_one_piece_is_within_the_plan() -> None:
+    (recipe,) = recipes_of("audio-to-face")
+    mel = np.random.default_rng(7).normal(-8, 2, (9000, N_MELS)).astype(np.float32)
+    with open_engine(WEIGHTS, device="cpu") as engine:
+        whole = engine.infer({"mel": mel[None]})
+        asked: list[tuple[int, ...]] = []
+        infer = engine.infer
+
+        def noted(inputs: Tensors) -> dict[str, np.ndarray]:
+            asked.append(inputs["mel"].shape)
+            return infer(inputs)
+
+        engine.infer = noted  # type: ignore[method-assign]
+        made = AudioToFace(engine).infer(mel)
+    assert len(asked) > 1
+    for shape in asked:
+        recipe.check({"mel": shape})
+    for name, piecewise in zip(("visemes", "coefficients"), made, strict=True):
+        np.testing.assert_allclose(piecewise, whole[name][0], atol=1e-5)

@@ -99,6 +99,8 @@ def _key(key: str) -> str:
 # What every maker shares: a bundle with manifest and digests appears whole or not at all.
 
 Table = dict[str, Any]
+Shapes = Mapping[str, tuple[Sequence[int], Sequence[int], Sequence[int]]]
+"""Input, or pattern of inputs -> (min, opt, max)."""
 Say = Callable[[str], None]
 """Takes a line about what is being done now."""
 
@@ -139,7 +141,7 @@ class BundleFacts:
 def plan(
     name: str,
     graph: str,
-    shapes: Mapping[str, tuple[Sequence[int], Sequence[int], Sequence[int]]],
+    shapes: Shapes,
     *,
     profile: str = "speech",
     precisions: Sequence[Precision] = ("fp32", "fp16"),
@@ -151,10 +153,6 @@ def plan(
 
     The keys and their patterns are those of `visavis.bundles.store.recipe`.
     """
-    ranges = {
-        tensor: {"min": list(low), "opt": list(usual), "max": list(high)}
-        for tensor, (low, usual, high) in shapes.items()
-    }
     table: Table = {"name": name, "graph": graph}
     if rebuild:
         table["rebuild"] = rebuild
@@ -164,8 +162,17 @@ def plan(
         table["precisions"] = list(precisions)
     if keep_fp32:
         table["keep_fp32"] = list(keep_fp32)
-    table["profiles"] = [{"name": profile, "shapes": ranges}]
+    table["profiles"] = [profile_table(profile, shapes)]
     return table
+
+
+def profile_table(name: str, shapes: Shapes) -> Table:
+    """One [[plans.profiles]] table, for `plan` and for those beside its one."""
+    ranges = {
+        tensor: {"min": list(low), "opt": list(usual), "max": list(high)}
+        for tensor, (low, usual, high) in shapes.items()
+    }
+    return {"name": name, "shapes": ranges}
 
 
 def write_bundle(

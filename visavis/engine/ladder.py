@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from visavis.engine.base import Engine, EngineOptions, EngineState, Resident, Tensors, TensorSpec
 from visavis.engine.bundles import kept_on_cpu
 from visavis.serving import metrics
-from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving.errors import EngineError, EngineLoadError, UnfitShapeError
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +92,8 @@ class LadderEngine(Engine):
         engine = self._engine or self._come_back()
         try:
             result = work(engine)
-        except InvalidInputError:
-            raise
+        except UnfitShapeError as error:
+            result = self._step_past(engine, error, work)
         except EngineError as error:
             if self._rungs[self._at].device == "cpu":
                 raise  # a CPU does not break: it is this request
@@ -103,6 +103,24 @@ class LadderEngine(Engine):
         if self._restarted and self._good_runs >= FORGIVEN_AFTER_RUNS:
             self._restarted = False
         return result
+
+    def _step_past(self, engine: Engine, error: UnfitShapeError, work: Callable[[Engine], T]) -> T:
+        """The result of the next rung, for shapes that this one was not compiled for.
+
+        It is our profiles' fault and not the visitor's, and the request itself is sound: it is
+        answered where any shape runs. Where there is no such place the engine stays, for it
+        still runs all that it was compiled for. Raises EngineError then.
+        """
+        at, detail = self._at, self._detail
+        log.error("%s: %s was not compiled for this: %s", self._name, self._rungs[at], error)
+        try:
+            below = self._climb_down(str(error))
+        except EngineLoadError as last:
+            self._at, self._detail = at, detail
+            self._tell_metrics(1)
+            raise EngineError(str(last)) from error
+        engine.close()
+        return work(below)
 
     def _recover(self, engine: Engine, error: EngineError) -> str:
         """Restart the engine, or step down; what came of it, for who asked."""

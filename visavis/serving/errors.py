@@ -41,6 +41,10 @@ class EngineLoadError(EngineError):
     """The engine could not be made ready."""
 
 
+class UnfitShapeError(EngineError):
+    """A plan was not compiled for these shapes. Nothing has run and nothing is broken."""
+
+
 class PlanError(EngineLoadError):
     """A network could not be compiled, or its plan kept; the message carries the compiler's own."""
 

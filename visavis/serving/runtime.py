@@ -26,6 +26,7 @@ from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import ServiceSettings, load_settings
+from visavis.serving.starting import report_starting
 from visavis.wire.bus import Bus
 
 log = logging.getLogger(__name__)
@@ -128,8 +129,13 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     await server.start()
     registration: Registration | None = None
     try:
-        if not await _loaded(service, stop):
-            return
+        reporting = asyncio.create_task(report_starting(bus, name))
+        try:
+            if not await _loaded(service, stop):
+                return
+        finally:
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
         reach = settings.advertise or settings.host

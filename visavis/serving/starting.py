@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -14,6 +15,25 @@ from visavis.wire.bus import Bus
 from visavis.wire.subjects import STARTING
 
 log = logging.getLogger(__name__)
+
+_REPORT_S = 0.5
+_doing = ""
+
+
+def busy_with(doing: str) -> None:
+    """Note what this process's start is busy with, from any thread; `report_starting` tells it."""
+    global _doing
+    _doing = doing
+
+
+async def report_starting(bus: Bus | None, service: str) -> None:
+    """Tell what `busy_with` notes, whenever that has changed, until cancelled."""
+    told = _doing
+    while True:
+        await asyncio.sleep(_REPORT_S)
+        if _doing != told:
+            told = _doing
+            await tell_starting(bus, service, told)
 
 
 async def tell_starting(bus: Bus | None, service: str, doing: str) -> None:

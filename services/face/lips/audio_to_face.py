@@ -77,6 +77,8 @@ CONTEXT_FRAMES = 32
 """Feature frames that an output needs beside its own."""
 LOOK_AHEAD_FRAMES = 8
 """How many of them lie in the future: 80 ms."""
+_MOST_FRAMES = 4096
+"""At once: what the compiled network takes."""
 OUTPUT_RATE_HZ = SAMPLE_RATE_HZ / HOP_SAMPLES
 LOOK_AHEAD_S = (LOOK_AHEAD_FRAMES * HOP_SAMPLES + WINDOW_SAMPLES / 2) / SAMPLE_RATE_HZ
 SILENCE_LOG = -13.8
@@ -106,8 +108,19 @@ class AudioToFace:
             raise InvalidInputError(
                 f"mel: shape {list(mel.shape)} instead of [more than {CONTEXT_FRAMES}, {N_MELS}]"
             )
-        out = self._engine.infer({"mel": np.ascontiguousarray(mel[None], np.float32)})
-        return out["visemes"][0], out["coefficients"][0]
+        # An output depends on its own context alone, so pieces come out as the whole does.
+        step = _MOST_FRAMES - CONTEXT_FRAMES
+        pieces = [
+            self._engine.infer(
+                {"mel": np.ascontiguousarray(mel[None, start : start + _MOST_FRAMES])}
+            )
+            for start in range(0, len(mel) - CONTEXT_FRAMES, step)
+        ]
+        visemes, coefficients = (
+            np.concatenate([piece[name][0] for piece in pieces])
+            for name in ("visemes", "coefficients")
+        )
+        return visemes, coefficients
 
     def lips(self, mel: NDArray[np.float32]) -> NDArray[np.float32]:
         """mel [T, 40] -> [T - CONTEXT_FRAMES, len(LIP_COEFFICIENTS)] float32."""

@@ -17,7 +17,16 @@ import numpy as np
 from visavis.bundles.formats.ctranslate2 import read_variables
 from visavis.bundles.formats.safetensors import Array, write_safetensors
 from visavis.bundles.formats.weights import Checked, read_json, read_weights, state_dict
-from visavis.bundles.making import BundleFacts, BundleOrder, Say, Table, plan, write_bundle
+from visavis.bundles.making import (
+    BundleFacts,
+    BundleOrder,
+    Say,
+    Shapes,
+    Table,
+    plan,
+    profile_table,
+    write_bundle,
+)
 from visavis.bundles.whisper import graph as whisper_graphs
 from visavis.bundles.whisper.graph import WhisperShape, shape_of
 from visavis.bundles.whisper.names import OPENAI, TRANSFORMERS, Sizes, renamed
@@ -87,27 +96,23 @@ def facts_of(shape: WhisperShape) -> BundleFacts:
 def _plans(shape: WhisperShape) -> list[Table]:
     """Shapes as for the pulled Whisper: 0 to 30 s of sound are 152 to 3000 mel frames."""
     batch = _BATCH if shape.width < _LARGE_WIDTH else _BATCH_OF_LARGE
-    heads, width, last = shape.heads, shape.head_width, shape.decoder_layers - 1
-
-    def sound(*sizes: int) -> tuple[list[int], list[int]]:
-        low, usual = ([1, heads, *(frames if n == 0 else n for n in sizes)] for frames in (76, 275))
-        return low, usual
-
-    key_low, key_usual = sound(width, 0)
-    value_low, value_usual = sound(0, width)
-    cross = {
-        f"cross_key_{{0..{last}}}": (key_low, key_usual, [batch, heads, width, _AUDIO_POSITIONS]),
-        f"cross_value_{{0..{last}}}": (
-            value_low, value_usual, [batch, heads, _AUDIO_POSITIONS, width],
-        ),
-    }  # fmt: skip
-    longest = shape.max_tokens - 1
+    heads, width, mels = shape.heads, shape.head_width, shape.n_mels
+    cross, longest = _cross(shape, batch), shape.max_tokens - 1
     past = (
         [1, heads, 1, width],
         [1, heads, min(24, longest), width],
         [batch, heads, longest, width],
     )
-    mels = shape.n_mels
+    first = plan(
+        "decoder-first",
+        "decoder.onnx",
+        {"tokens": ([1, 1], [1, 3], [batch, 4]), **cross},
+        rebuild="whisper_decoder",
+        passes=["drop_empty_cache"],
+    )
+    # A guess at the whole text behind the prompt, looked at in one step.
+    draft = ([1, 2], [1, min(12, shape.max_tokens)], [1, shape.max_tokens])
+    first["profiles"].append(profile_table("draft", {"tokens": draft, **_cross(shape, 1)}))
     return [
         plan(
             "encoder",
@@ -115,24 +120,30 @@ def _plans(shape: WhisperShape) -> list[Table]:
             {"mel": ([1, mels, 152], [1, mels, 550], [batch, mels, 2 * _AUDIO_POSITIONS])},
             rebuild="whisper_encoder",
         ),
-        plan(
-            "decoder-first",
-            "decoder.onnx",
-            {"tokens": ([1, 1], [1, 3], [batch, 4]), **cross},
-            rebuild="whisper_decoder",
-            passes=["drop_empty_cache"],
-        ),
+        first,
         plan(
             "decoder-next",
             "decoder.onnx",
             {
                 "tokens": ([1, 1], [1, 1], [batch, 1]),
-                f"past_{{key,value}}_{{0..{last}}}": past,
+                f"past_{{key,value}}_{{0..{shape.decoder_layers - 1}}}": past,
                 **cross,
             },
             rebuild="whisper_decoder",
         ),
     ]
+
+
+def _cross(shape: WhisperShape, batch: int) -> Shapes:
+    """Keys and values of the sound, 50 positions a second."""
+    heads, width, last = shape.heads, shape.head_width, shape.decoder_layers - 1
+    keys, values = zip(
+        *(([n, heads, width, at], [n, heads, at, width]) for n, at in (
+            (1, 76), (1, 275), (batch, _AUDIO_POSITIONS),
+        )),
+        strict=True,
+    )  # fmt: skip
+    return {f"cross_key_{{0..{last}}}": keys, f"cross_value_{{0..{last}}}": values}
 
 
 def _read(source: Path) -> _Checkpoint:

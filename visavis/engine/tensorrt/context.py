@@ -1,7 +1,8 @@
 """One execution context with its profile, told only what it does not know yet.
 
-Every profile has a context of its own: switching one context between profiles would
-forget shapes and addresses, and void the CUDA graphs captured from it.
+Every profile has a context of its own, for switching one between profiles would forget
+shapes and addresses; and so has every CUDA graph, see `graphs.py`. They work one after
+the other on one stream, and so they share one block of scratch memory.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ class ProfileContext:
     `said` is what TensorRT says during the call: its methods only return False.
     """
 
-    def __init__(self, plan: Plan, profile: int, stream: int, said: Messages) -> None:
-        """The stream must be waited for before the first `bind`."""
+    def __init__(
+        self, plan: Plan, profile: int, stream: int, scratch: TensorBuffer, said: Messages
+    ) -> None:
+        """The stream must be waited for before the first `bind`; `scratch` stays as it is."""
         self._plan = plan
         self._stream = stream
         self._context = plan.create_context()
@@ -34,6 +37,7 @@ class ProfileContext:
         self._output_shapes: dict[str, Shape | None] = {}
         done = self._context.set_optimization_profile_async(profile, stream)
         self._require(done, f"profile {profile} cannot be set", said)
+        self._context.set_device_memory(scratch.address, scratch.device_bytes)
 
     @property
     def late_outputs(self) -> bool:

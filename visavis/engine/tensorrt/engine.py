@@ -22,7 +22,7 @@ from visavis.engine.tensorrt.selection import open_device
 from visavis.engine.tensorrt.source import PlanSource
 from visavis.engine.tensorrt.trt_api import import_trt
 from visavis.serving import metrics
-from visavis.serving.errors import EngineError, EngineLoadError
+from visavis.serving.errors import EngineError, EngineLoadError, UnfitShapeError
 from visavis.wire.clock import Clock, MonotonicClock
 
 # ------------------------------------------------------------ idle
@@ -187,6 +187,8 @@ class TensorRTEngine(Engine):
                 assert self._runner is not None and self._cuda is not None
                 with self._cuda.current():
                     outputs = self._runner.run(inputs, resident)
+            except UnfitShapeError as error:
+                raise UnfitShapeError(f"{self._source.name}: {error}") from error
             except (EngineError, RuntimeError, TypeError, MemoryError) as error:
                 # The bindings turn C++ exceptions into RuntimeError and MemoryError.
                 self._broken = f"{type(error).__name__}: {error}"

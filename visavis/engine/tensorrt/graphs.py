@@ -2,16 +2,23 @@
 
 A graph replays the launches of one shape in one call, which helps networks of many
 small kernels. It holds addresses, so all of them fall when any buffer moves.
+
+Each has an execution context of its own, which nobody touches while the graph lives.
+NVIDIA's developer guide asks for that (Performance Best Practices, CUDA Graphs, "Limitations
+of CUDA Graphs"): a graph belongs to the input sizes and buffers that it was captured with,
+changing the context that it was captured from makes its replay undefined, and so the best
+practice is "one execution context per captured graph", with memory shared across the contexts.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from visavis.engine.tensorrt.context import ProfileContext
 from visavis.engine.tensorrt.device import CudaDevice
+from visavis.engine.tensorrt.messages import Messages
 from visavis.serving.errors import EngineError
 
 RUNS_BEFORE_CAPTURE = 3
@@ -26,6 +33,8 @@ GraphKey = tuple[int, tuple[tuple[int, ...], ...]]
 @dataclass(frozen=True, slots=True)
 class CapturedGraph:
     graph: int
+    context: ProfileContext
+    """Kept unchanged for as long as the graph."""
     output_shapes: dict[str, tuple[int, ...]]
 
 
@@ -57,22 +66,27 @@ class GraphCache:
             self._runs.popitem(last=False)
         return self._runs[key] >= RUNS_BEFORE_CAPTURE
 
+    def put_off(self, key: GraphKey) -> None:
+        """Its context was not ready: count its runs anew."""
+        self._runs.pop(key, None)
+
     def capture(
-        self,
-        key: GraphKey,
-        stream: int,
-        enqueue: Callable[[], None],
-        output_shapes: dict[str, tuple[int, ...]],
+        self, key: GraphKey, stream: int, context: ProfileContext, said: Messages
     ) -> CapturedGraph:
-        """Record `enqueue` as the graph of `key`. Raises EngineError if it cannot be captured."""
+        """Record a run of `context` as the graph of `key`; the context is the graph's from now on.
+
+        It must have run with these shapes and addresses. Raises EngineError if it cannot
+        be captured.
+        """
         self._device.begin_capture(stream)
         try:
-            enqueue()
+            context.enqueue(said)
         except BaseException:
             # Leave capture mode whatever happened; the first error is the one that tells.
             self._abandon(stream)
             raise
-        captured = CapturedGraph(self._device.end_capture(stream), output_shapes)
+        graph = self._device.end_capture(stream)
+        captured = CapturedGraph(graph, context, context.output_shapes())
         self._graphs[key] = captured
         if len(self._graphs) > MOST_GRAPHS:
             _, oldest = self._graphs.popitem(last=False)

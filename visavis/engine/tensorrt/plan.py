@@ -10,7 +10,7 @@ import numpy as np
 from visavis.engine.base import TensorSpec
 from visavis.engine.tensorrt.messages import Messages, collecting, shared_logger
 from visavis.engine.tensorrt.trt_api import CudaEngine, ExecutionContext, Runtime
-from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving.errors import EngineError, EngineLoadError, UnfitShapeError
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
@@ -43,7 +43,7 @@ class Plan:
     def choose(self, shapes: Shapes) -> int:
         """Index of the first profile that takes `shapes`.
 
-        Raises InvalidInputError that names tensor, shape and the allowed ranges.
+        Raises UnfitShapeError that names tensor, shape and the allowed ranges.
         """
         for index, ranges in enumerate(self.profiles):
             if all(_covers(ranges[name], shape) for name, shape in shapes.items()):
@@ -58,14 +58,14 @@ class Plan:
             f"{list(ranges[name][0])} to {list(ranges[name][2])}" for ranges in self.profiles
         )
         together = "" if refused[name] == len(self.profiles) else " (with the other inputs' shapes)"
-        raise InvalidInputError(
+        raise UnfitShapeError(
             f"{name}: shape {list(shapes[name])} is outside of the plan's profiles, which take "
             f"{' or '.join(spans)}{together}"
         )
 
     def create_context(self) -> ExecutionContext:
-        """A context whose scratch memory is that of its one profile. Raises EngineError."""
-        strategy = self.trt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
+        """A context that still needs its scratch memory. Raises EngineError."""
+        strategy = self.trt.ExecutionContextAllocationStrategy.USER_MANAGED
         with collecting(self.trt) as said:
             context = self._loaded().create_execution_context(strategy)
         if context is None:
@@ -75,8 +75,10 @@ class Plan:
     def weights_bytes(self) -> int:
         return max(0, self._loaded().get_engine_stat(self.trt.EngineStat.TOTAL_WEIGHTS_SIZE))
 
-    def context_bytes(self, profile: int) -> int:
-        return self._loaded().get_device_memory_size_for_profile_v2(profile)
+    def scratch_bytes(self) -> int:
+        """What a run needs beside inputs and outputs, in the hungriest profile."""
+        needed = self._loaded().get_device_memory_size_for_profile_v2
+        return max(needed(index) for index in range(len(self.profiles)))
 
     def drop(self) -> None:
         """Free the plan; its contexts must be gone."""

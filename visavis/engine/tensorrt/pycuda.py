@@ -6,6 +6,9 @@ the name of the call that failed; they become CudaError.
 
 from __future__ import annotations
 
+import ctypes
+import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +21,7 @@ from visavis.engine.tensorrt.device import (
     DeviceInfo,
     MemoryInfo,
     PinnedMemory,
+    uuid_text,
 )
 from visavis.serving.errors import EngineError
 
@@ -40,6 +44,10 @@ _NAMES = {
 }
 
 
+# CU_STREAM_NON_BLOCKING, for which PyCUDA has no name.
+_NON_BLOCKING = 1
+
+
 class PyCuda:
     """The binding itself."""
 
@@ -59,14 +67,25 @@ class PyCuda:
 def _describe(index: int) -> DeviceInfo:
     device = driver.Device(index)
     major, minor = device.compute_capability()
-    uuid = str(getattr(device, "uuid", ""))
     return DeviceInfo(
         index,
         device.name(),
-        uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}",
+        _uuid(index),
         (major, minor),
         device.total_memory(),
     )
+
+
+def _uuid(index: int) -> str:
+    """PyCUDA does not tell it, so the driver that it has loaded is asked; "" where it will not."""
+    device, raw = ctypes.c_int(), (ctypes.c_uint8 * 16)()
+    try:
+        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        found = library.cuDeviceGet(ctypes.byref(device), index) == 0
+        found = found and library.cuDeviceGetUuid(raw, device) == 0
+    except (OSError, AttributeError):
+        return ""
+    return uuid_text(bytes(raw)) if found else ""
 
 
 class PyCudaDevice:
@@ -77,6 +96,8 @@ class PyCudaDevice:
     def __init__(self, info: DeviceInfo, context: Any) -> None:
         self.info = info
         self._context = context
+        # Left to its destructor, PyCUDA gives a primary context back in the wrong way.
+        weakref.finalize(self, context.detach)
         self._objects: dict[int, Any] = {}
 
     @contextmanager
@@ -127,7 +148,7 @@ class PyCudaDevice:
 
     def create_stream(self) -> int:
         with _checked():
-            stream = driver.Stream(flags=driver.stream_flags.NON_BLOCKING)
+            stream = driver.Stream(flags=_NON_BLOCKING)
         self._objects[int(stream.handle)] = stream
         return int(stream.handle)
 

@@ -36,7 +36,7 @@ class PlanMemory:
 
     weights_bytes: int
     scratch_bytes: int
-    """Of the contexts that exist, one for each profile that was used."""
+    """Shared by every context, those of the graphs too."""
     buffer_bytes: int
     """Inputs, outputs and what was handed out as DeviceTensors."""
     pinned_bytes: int
@@ -58,6 +58,7 @@ class PlanRunner:
         self._graphs = GraphCache(device, enabled=graphs and not plan.host_inputs)
         self._pool = ResidentPool(device)
         self._contexts: dict[int, ProfileContext] = {}
+        self._scratch = TensorBuffer(device)
         self._inputs = {
             name: TensorBuffer(device, on_host=name in plan.host_inputs) for name in plan.inputs
         }
@@ -73,7 +74,7 @@ class PlanRunner:
     def run(self, inputs: Tensors, resident: Collection[str] = ()) -> dict[str, Resident]:
         """Outputs of one run, those in `resident` as CudaTensors.
 
-        Raises InvalidInputError for shapes outside of every profile, before anything
+        Raises UnfitShapeError for shapes outside of every profile, before anything
         reaches the device; EngineError for whatever fails after that.
         """
         shapes = {name: tuple(inputs[name].shape) for name in self._plan.inputs}
@@ -91,7 +92,7 @@ class PlanRunner:
             made = self._infer(context, shapes, said)
             outputs = self._copy_out(made, resident)
             if not context.late_outputs and self._graphs.deserves_capture(key):
-                self._capture(key, context, outputs, made, said)
+                self._capture(key, context, outputs, said)
         return outputs
 
     def warm_up(self) -> None:
@@ -127,7 +128,7 @@ class PlanRunner:
         buffers = [*self._inputs.values(), *self._outputs.values()]
         return PlanMemory(
             self._plan.weights_bytes(),
-            sum(self._plan.context_bytes(index) for index in self._contexts),
+            self._scratch.device_bytes,
             sum(buffer.device_bytes for buffer in buffers) + self._pool.held_bytes,
             sum(buffer.pinned_bytes for buffer in buffers),
         )
@@ -138,9 +139,9 @@ class PlanRunner:
         self._try(lambda: self._device.synchronize(self._stream))
         for release in (self._graphs.clear, self._timer.close, self._pool.close):
             self._try(release)
-        for buffer in (*self._inputs.values(), *self._outputs.values()):
-            buffer.free()
         self._contexts.clear()
+        for buffer in (*self._inputs.values(), *self._outputs.values(), self._scratch):
+            buffer.free()
         self._plan.drop()
         self._try(lambda: self._device.destroy_stream(self._stream))
 
@@ -153,10 +154,14 @@ class PlanRunner:
     def _context(self, index: int, said: Messages) -> ProfileContext:
         """The context of a profile, made when it is first used."""
         if index not in self._contexts:
-            context = ProfileContext(self._plan, index, self._stream, said)
-            self._device.synchronize(self._stream)
-            self._contexts[index] = context
+            self._contexts[index] = self._new_context(index, said)
         return self._contexts[index]
+
+    def _new_context(self, index: int, said: Messages) -> ProfileContext:
+        self._scratch.grow(self._plan.scratch_bytes())
+        context = ProfileContext(self._plan, index, self._stream, self._scratch, said)
+        self._device.synchronize(self._stream)
+        return context
 
     def _copy_in(self, inputs: Tensors) -> None:
         with profiling.span(f"{self._plan.name}: copy in"):
@@ -212,25 +217,39 @@ class PlanRunner:
         key: GraphKey,
         context: ProfileContext,
         outputs: dict[str, Resident],
-        made: dict[str, Shape],
         said: Messages,
     ) -> None:
         """A graph of the run that has just been, if its replay gives the same outputs."""
         if not context.capturable():
             return
         try:
-            captured = self._graphs.capture(key, self._stream, lambda: context.enqueue(said), made)
+            own = self._context_for_graph(key, said)
+            if not own.capturable():
+                self._graphs.put_off(key)
+                return
+            captured = self._graphs.capture(key, self._stream, own, said)
             self._timer.start()
             self._timer.mark()
             self._device.launch_graph(captured.graph, self._stream)
             self._timer.mark()
-            replayed = self._copy_out(made, [n for n, o in outputs.items() if _is_kept(o)])
+            kept = [name for name, output in outputs.items() if _is_kept(output)]
+            replayed = self._copy_out(captured.output_shapes, kept)
             reason = "" if _same(outputs, replayed) else "its replay gives other outputs"
         except EngineError as error:
             reason = str(error)
         if reason:
             log.warning("%s: runs without CUDA graphs: %s", self._plan.name, reason)
             self._graphs.disable()
+
+    def _context_for_graph(self, key: GraphKey, said: Messages) -> ProfileContext:
+        """A context that has run with the shapes of `key`, on what lies in the inputs now."""
+        index, sizes = key
+        context = self._new_context(index, said)
+        shapes = dict(zip(self._plan.inputs, sizes, strict=True))
+        context.bind(shapes, self._inputs, self._outputs, said)
+        context.enqueue(said)
+        self._device.synchronize(self._stream)
+        return context
 
 
 def _is_kept(output: Resident) -> bool:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from visavis.bundles.compile.build_progress import Progress
 from visavis.bundles.compile.builder import PlanBuilder
-from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.cache import CachedPlan, PlanCache
 from visavis.bundles.compile.freshness import PlanRequest
 from visavis.bundles.compile.targets import PORTABLE, is_rtx, resolve_target
 from visavis.bundles.store.recipe import PlanRecipe, Precision, recipes_of
@@ -17,6 +18,7 @@ from visavis.engine.base import EngineOptions
 from visavis.engine.bundles import bundle_of, kept_on_cpu
 from visavis.engine.tensorrt.device import DeviceInfo
 from visavis.serving.errors import EngineLoadError, ModelStoreError, UnknownNameError
+from visavis.serving.starting import busy_with
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,15 @@ class BundlePlan:
             self.request,
             device,
         )
-        return PlanBuilder(trt, own, self.cache).build(self.request).cached.read()
+        return self._built(PlanBuilder(trt, own, self.cache)).read()
+
+    def _built(self, builder: PlanBuilder) -> CachedPlan:
+        def tell(progress: Progress) -> None:
+            # Whoever started this process waits only as long as it gets on.
+            busy_with(f"compiling {self.request} (once): {progress.fraction:.0%}")
+
+        busy_with(f"compiling {self.request} (once)")
+        return builder.build(self.request, on_progress=tell).cached
 
 
 def sources_of(model: Path, options: EngineOptions) -> dict[str, PlanSource]:

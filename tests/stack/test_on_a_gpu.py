@@ -1,0 +1,180 @@
+"""The whole product as on a machine with a GPU: every network runs by its plan.
+
+The four services are those that `visavis up` starts, told to use `cuda:0`. They find a GPU and a
+TensorRT that are doubles (`tests/engine_tensorrt/machine`): the plans are compiled from the
+real recipes, what computes is ONNX Runtime, and whatever TensorRT would refuse is refused.
+Nothing here is about a real GPU's numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import grpc.aio
+import numpy as np
+import pytest
+
+from tests.running_stack import RunningStack
+from tests.stack.conftest import Ears, likeness
+from tests.stack.test_conversation import answer_of, until_turn
+from visavis.bundles.store import profile
+from visavis.tools.bench.clips import read_mono
+from visavis.tools.client import MIC_RATE_HZ, GatewayClient
+from visavis.v1 import asr_pb2, asr_pb2_grpc, media_pb2
+
+CLIPS = Path(__file__).parents[1] / "clips"
+_ROOT = Path(__file__).parents[2]
+SPOKEN = [("two_cities_01", "en"), ("zh/funasr_asr_example", "zh")]
+_COMPILED = {"asr", "tts", "face"}
+# Nothing of these words may stand in a log: each is a network that left its plan.
+_LOST = ("steps down", "broke and", "was not compiled", "without CUDA graphs", "refuses")
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def gpu_stack(
+    tmp_path_factory: pytest.TempPathFactory, bundle: Callable[[str], Path]
+) -> Iterator[RunningStack]:
+    for bundles in profile("tiny").values():
+        for name in bundles:
+            bundle(name)
+    folder = tmp_path_factory.mktemp("gpu")
+    environ = {
+        "PYTHONPATH": f"{_ROOT / 'tests/engine_tensorrt/machine'}:{_ROOT}",
+        "VISAVIS_PLAN_DIR": str(folder / "plans"),
+        "VISAVIS_LLM_MAX_TOKENS": "12",
+    }
+    for service in sorted(_COMPILED):
+        environ[f"VISAVIS_{service.upper()}_DEVICE"] = "cuda:0"
+        # A CPU computes on 32 bits; the shapes are the same.
+        environ[f"VISAVIS_{service.upper()}_PRECISION"] = "fp32"
+    running = RunningStack(folder, environ=environ, ready_timeout_s=380)
+    yield running
+    alive = running.stop()
+    assert alive == [], f"left behind after Ctrl-C: {alive}"
+    assert running.faults() == []
+
+
+@pytest.fixture
+async def gateway(gpu_stack: RunningStack) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient(gpu_stack.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def channel(gateway: GatewayClient) -> AsyncIterator[grpc.aio.Channel]:
+    """To the recogniser."""
+    services = (await gateway.call("GET", "/v1/services")).json()["services"]
+    address = next(s["address"] for s in services if s["service"] == "asr")
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield channel
+
+
+def left_plans(stack: RunningStack) -> list[str]:
+    return [
+        line
+        for service in sorted(_COMPILED)
+        for line in stack.log(service).splitlines()
+        if any(words in line for words in _LOST)
+    ]
+
+
+def clip(name: str) -> np.ndarray:
+    return read_mono(CLIPS / name, MIC_RATE_HZ)
+
+
+async def test_every_network_runs_by_its_plan(
+    gpu_stack: RunningStack, gateway: GatewayClient
+) -> None:
+    # Compiling takes minutes on a GPU: whoever waits for the start is told.
+    assert all(f"\n{service}: compiling" in gpu_stack.output() for service in _COMPILED)
+    services = (await gateway.call("GET", "/v1/services")).json()["services"]
+    told = {e["model"]: e for s in services if s["service"] in _COMPILED for e in s["engines"]}
+    for model in (
+        *("smart-turn", "moonshine-tiny-en", "whisper-base"),
+        *("hibari-en", "fastspeech2-mbmelgan-zh"),
+        "audio_to_face",
+    ):
+        at = told[model]
+        assert (at["backend"], at["device"], at["detail"]) == ("tensorrt", "cuda:0", ""), at
+
+
+@pytest.mark.parametrize(
+    ("question", "language"), [("Why is the sky blue?", "en"), ("请介绍一下北京。", "zh")]
+)
+async def test_a_typed_question_is_answered_and_can_be_interrupted(
+    gateway: GatewayClient, question: str, language: str
+) -> None:
+    async with gateway.session(language=language) as session:
+        await session.record_turn()
+        await session.say(question)
+        events = await until_turn(session, "finished", "failed")
+        assert events[-1]["event"] == "finished", events[-1]
+        assert answer_of(events).strip()
+        await session.say(question)
+        await until_turn(session, "speaking")
+        await session.interrupt()
+        events = await until_turn(session, "interrupted", "failed")
+        assert events[-1]["event"] == "interrupted", events[-1]
+
+
+async def test_a_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> None:
+    async with gateway.session(language="en") as session:
+        stop = asyncio.Event()
+        microphone = asyncio.create_task(session.speak(clip("two_cities_01.wav"), stop))
+        events = await until_turn(session, "finished", "failed")
+        stop.set()
+        await microphone
+    assert events[-1]["event"] == "finished", events[-1]
+    told = [e["text"] for e in events if e["type"] == "transcript" and e["final"]]
+    said = (CLIPS / "two_cities_01.txt").read_text(encoding="utf-8")
+    assert likeness(" ".join(told), said) > 0.7
+
+
+@pytest.mark.parametrize(("file", "language"), SPOKEN)
+async def test_partial_texts_are_the_drafts_of_the_next(
+    channel: grpc.aio.Channel, file: str, language: str
+) -> None:
+    """As a recording: every look is awaited, so there are some on any machine."""
+    stub = asr_pb2_grpc.SpeechRecognitionStub(channel)
+    config = asr_pb2.RecognitionConfig(
+        sample_rate_hz=MIC_RATE_HZ, language=language, interim_results=True, recorded=True
+    )
+    pcm = clip(f"{file}.wav")
+
+    async def requests() -> AsyncIterator[asr_pb2.StreamingRecognizeRequest]:
+        yield asr_pb2.StreamingRecognizeRequest(config=config)
+        for start in range(0, len(pcm), MIC_RATE_HZ):
+            piece = pcm[start : start + MIC_RATE_HZ].tobytes()
+            yield asr_pb2.StreamingRecognizeRequest(pcm_s16le=piece)
+
+    texts: dict[int, list[str]] = defaultdict(list)
+    async for answer in stub.StreamingRecognize(requests()):
+        texts[answer.transcript.event].append(answer.transcript.text)
+    said = (CLIPS / f"{file}.txt").read_text(encoding="utf-8")
+    # How many depends on what a look costs; each is the draft of the next, the last of the final.
+    assert texts[media_pb2.TranscriptChunk.PARTIAL]
+    assert likeness("".join(texts[media_pb2.TranscriptChunk.FINAL]), said) > 0.7
+
+
+@pytest.mark.parametrize(("file", "language"), SPOKEN)
+async def test_short_sounds_and_long_recordings_are_within_the_plans(
+    channel: grpc.aio.Channel, file: str, language: str
+) -> None:
+    """Short ones are scored as hums as well; long ones are cut into pieces of up to 20 s."""
+    ears, pcm = Ears(channel), clip(f"{file}.wav")
+    for length_s in (0.1, 0.4, 0.7, 1.0):
+        start = int(0.3 * MIC_RATE_HZ)
+        short = pcm[start : start + int(length_s * MIC_RATE_HZ)]
+        await ears.transcribe(short.tobytes(), language)
+    long = np.tile(pcm, 1 + 25 * MIC_RATE_HZ // len(pcm))
+    said = (CLIPS / f"{file}.txt").read_text(encoding="utf-8")
+    assert len(await ears.transcribe(long.tobytes(), language)) > len(said)
+
+
+async def test_the_plans_were_left_by_nobody(gpu_stack: RunningStack) -> None:
+    assert left_plans(gpu_stack) == []
