@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from visavis.engine import eight_bit_products
 from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.serving.errors import EngineError, EngineLoadError
 
@@ -36,7 +37,7 @@ class OnnxRuntimeEngine(Engine):
             raise EngineLoadError(f"{self.model}: no such model; run `visavis models pull`")
         provider = _provider(self.device)
         try:
-            session = ort.InferenceSession(self.model, _options(self.threads), providers=[provider])
+            session = self._open(provider)
         except Exception as error:  # onnxruntime raises a type of its own per status code
             raise EngineLoadError(f"{self.model}: {error}") from error
         active = session.get_providers()[0]
@@ -47,6 +48,17 @@ class OnnxRuntimeEngine(Engine):
             )
         self._session = session
         return _specs(session.get_inputs()), _specs(session.get_outputs())
+
+    def _open(self, provider: str | tuple[str, dict[str, str]]) -> ort.InferenceSession:
+        options = _options(self.threads)
+        if not eight_bit_products.are_clipped():
+            return ort.InferenceSession(self.model, options, providers=[provider])
+        options.add_session_config_entry(*eight_bit_products.EXACTLY)
+        try:
+            return ort.InferenceSession(self.model, options, providers=[provider])
+        except Exception:  # as above; a graph that is at fault itself fails again
+            graph = eight_bit_products.with_weights_of_their_own(self.model)
+            return ort.InferenceSession(graph, options, providers=[provider])
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         assert self._session is not None
@@ -66,10 +78,6 @@ def _options(threads: int) -> ort.SessionOptions:
     options.inter_op_num_threads = 1
     # Spinning threads steal the cores of the other services on a small machine.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Processors with AVX2 but no VNNI add pairs of products of unsigned by signed bytes in 16 bits,
-    # which clips what is larger. There the weights are shifted to unsigned bytes, whose products
-    # are exact; elsewhere this does nothing.
-    options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     return options
 
