@@ -24,6 +24,8 @@ _DTYPES = {
     "tensor(bool)": np.bool_,
 }
 
+_FATAL = 4  # of onnxruntime's levels of logging
+
 
 class OnnxRuntimeEngine(Engine):
     backend = "onnxruntime"
@@ -54,9 +56,11 @@ class OnnxRuntimeEngine(Engine):
         if not eight_bit_products.are_clipped():
             return ort.InferenceSession(self.model, options, providers=[provider])
         options.add_session_config_entry(*eight_bit_products.EXACTLY)
+        level, options.log_severity_level = options.log_severity_level, _FATAL
         try:
             return ort.InferenceSession(self.model, options, providers=[provider])
-        except Exception:  # as above; a graph that is at fault itself fails again
+        except Exception:  # as above; a graph that is at fault itself fails again, and says so
+            options.log_severity_level = level
             graph = eight_bit_products.with_weights_of_their_own(self.model)
             return ort.InferenceSession(graph, options, providers=[provider])
 
