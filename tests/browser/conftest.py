@@ -27,7 +27,7 @@ _FLAGS = (
 )
 
 
-NO_CHROMIUM = "no Chromium: install it with `apt-get install chromium` (needs root)"
+NO_CHROMIUM = "no Chromium: `make browser` installs it (needs root)"
 
 
 def find_chromium() -> str | None:
