@@ -7,11 +7,13 @@ RUN_LOCK  := requirements/run.lock
 TEST_LOCK := requirements/test.lock
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test gpu-test check protos lock clean help
+.PHONY: run test browser gpu-test check protos lock clean help
 
 help:
 	@echo "make run    set everything up, pull the weights, start the avatar"
 	@echo "make test   set everything up, run every check and test"
+	@echo "make test ARGS=tests/asr  these tests only"
+	@echo "make browser  install Chromium for the browser tests (apt, needs root)"
 	@echo "make gpu-test  what needs an NVIDIA GPU, with a table of figures"
 	@echo "make check  format, lint and types only"
 	@echo "make protos regenerate visavis/v1 from protos/"
@@ -21,7 +23,14 @@ run: $(VENV)/.run
 	@$(BIN)/visavis up $(ARGS)
 
 test: $(VENV)/.test
-	@VENV=$(VENV) bash tests/run.sh
+	@VENV=$(VENV) bash tests/run.sh $(ARGS)
+
+# Without it the tests that need a browser are skipped, and say so. Any Chromium or Chrome does.
+browser:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	  if command -v $$name; then exit; fi; \
+	done; \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null
 
 gpu-test: $(VENV)/.test
 	$(BIN)/visavis models pull --profile tiny

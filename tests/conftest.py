@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from visavis.bundles.store import bundle_path, profile
 from visavis.serving.errors import ModelStoreError
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
+
+
+def pytest_configure() -> None:
+    """A background job of a script inherits that Ctrl-C is ignored, and so would what it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

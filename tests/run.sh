@@ -1,46 +1,98 @@
 #!/usr/bin/env bash
 # Every check and test, in the order of what fails fastest. Called by `make test`.
+# With arguments: those tests alone, as in `make test ARGS=tests/asr`.
 set -euo pipefail
 bin="${VENV:-.venv}/bin"
+logs=.out/tests
 
-echo "== format, lint, types"
-"$bin/ruff" format --check --quiet .
-"$bin/ruff" check --quiet .
-"$bin/mypy" visavis services gateway training
+if [ $# -eq 0 ]; then
+  echo "== format, lint, types"
+  "$bin/ruff" format --check --quiet .
+  "$bin/ruff" check --quiet .
+  "$bin/mypy" visavis services gateway training
+fi
 
 # And the larger recogniser of English: its networks are compiled with the others.
 echo "== weights of the tiny profile (fetched once, kept in the user's cache)"
 "$bin/visavis" models pull --profile tiny moonshine-base-en
-
-# A browser from the system's packages, where we may install one; the tests that
-# need it say so when they skip.
-if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  echo "== installing Chromium for the browser tests"
-  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 ||
-    echo "Chromium could not be installed: the browser tests will be skipped"
-fi
 
 if [ $# -gt 0 ]; then
   echo "== tests"
   exec "$bin/python" -m pytest "$@"
 fi
 
-# Two runs side by side. Those that only compute have the lower priority: the others start
+# Two groups side by side. Those that only compute have the lower priority: the others start
 # services and browsers, and wait for them.
 computing=(tests/asr tests/engine_tensorrt tests/face tests/gpu tests/llm tests/makers tests/models
   tests/plans tests/tts)
-echo "== tests: ${computing[*]} (shown at the end)"
-log="$(mktemp)"
-set -m # as a job of its own, or it would ignore Ctrl-C, which some tests send
-nice -n 10 "$bin/python" -m pytest --timeout 300 "${computing[@]}" >"$log" 2>&1 &
-other=$!
-set +m
-trap 'kill "$other" 2>/dev/null || true; rm -f "$log"' EXIT
+groups=(computing serving)
+mkdir -p "$logs"
 
-echo "== tests: all others"
-failed=0
-"$bin/python" -m pytest "${computing[@]/#/--ignore=}" || failed=$?
-wait "$other" || failed=$?
-echo "== tests: ${computing[*]}"
-cat "$log"
-exit "$failed"
+# Passes on what pytest says while it is at work; what it found comes at the end, in one piece.
+progress() {
+  local line ended=
+  while IFS= read -r line; do
+    case "$line" in
+      *"= FAILURES ="* | *"= ERRORS ="* | *"= short test summary"* | *"!! "*) ended=1 ;;
+    esac
+    [ -n "$ended" ] || [ -z "$line" ] || printf '%-9s | %s\n' "$1" "$line"
+    case "$line" in *"[100%]"*) ended=1 ;; esac
+  done
+}
+
+group() { # name, then a command of pytest
+  local name=$1
+  shift
+  # Ctrl-C ends the tests, which have something to say yet; so it does not end their readers.
+  "$@" 2>&1 </dev/null | (trap '' INT && tee "$logs/$name.log" | progress "$name")
+}
+
+echo "== tests, in two groups side by side: computing is ${computing[*]}; serving all others"
+set -m # each a job of its own, which Ctrl-C is passed on to
+group computing nice -n 10 "$bin/python" -m pytest "${computing[@]}" &
+jobs=($!)
+group serving "$bin/python" -m pytest "${computing[@]/#/--ignore=}" &
+jobs+=($!)
+set +m
+trap 'for job in "${jobs[@]}"; do kill -INT -- "-$job" 2>/dev/null || true; done' INT TERM
+
+worst=0
+statuses=()
+for job in "${jobs[@]}"; do
+  while :; do
+    status=0
+    wait "$job" || status=$?
+    kill -0 "$job" 2>/dev/null || break # else it was a signal that ended the waiting
+  done
+  statuses+=("$status")
+  [ "$status" = 0 ] || worst=$status
+done
+
+for name in "${groups[@]}"; do
+  echo
+  echo "== what $name found"
+  # Without the progress, which has been shown.
+  sed '1,/\[100%\]\|^=* FAILURES =\|^=* ERRORS =\|^!!* /{/^=* FAILURES =\|^=* ERRORS =\|^!!* /!d}' \
+    "$logs/$name.log"
+done
+
+echo
+echo "== summary"
+for number in "${!groups[@]}"; do
+  name=${groups[number]}
+  last=$(grep -E '^=+ .* in [0-9.]+s.* =+$' "$logs/$name.log" | tail -1 | sed 's/^=* //; s/ =*$//' || true)
+  echo "$name: ${last:-broke off} (status ${statuses[number]}; all of it in $logs/$name.log)"
+done
+failed=$(for name in "${groups[@]}"; do cat "$logs/$name.log"; done |
+  sed -nE 's/^(FAILED|ERROR) (tests\/[^ []+).*/\2/p' | sort -u)
+if grep -q 'no Chromium' "$logs/serving.log"; then
+  echo "The browser tests were skipped: there is no Chromium. \`make browser\` installs it."
+fi
+if [ "$worst" = 0 ]; then
+  echo "All passed."
+elif [ -n "$failed" ]; then
+  echo "Failed:"
+  printf '  %s\n' $failed
+  echo "Run them again: make test ARGS=\"$(echo $failed)\""
+fi
+exit "$worst"

@@ -27,7 +27,7 @@ _FLAGS = (
 )
 
 
-NO_CHROMIUM = "no Chromium: install it with `apt-get install chromium` (needs root)"
+NO_CHROMIUM = "no Chromium: `make browser` installs it (needs root)"
 
 
 def find_chromium() -> str | None:
@@ -49,7 +49,7 @@ async def chromium(path: str, *flags: str) -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(chromium_path: str) -> AsyncIterator[Browser]:
     async with chromium(chromium_path, "--autoplay-policy=no-user-gesture-required") as browser:
         yield browser
@@ -68,7 +68,7 @@ async def fresh_page(browser: Browser, **options: Any) -> AsyncIterator[Page]:
     assert not thrown
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(browser: Browser) -> AsyncIterator[Page]:
     async with fresh_page(browser) as page:
         yield page

@@ -12,7 +12,7 @@ from tests.browser.stub_gateway import StubGateway
 from tests.browser.stub_media import drawn_face, jpeg
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def portrait(name: str) -> FilePayload:

@@ -26,7 +26,7 @@ from tests.browser.flash_and_beep import (
 )
 from tests.gateway.doubles import FPS, VOICE_RATE_HZ
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 FLASHES = 20
 # So wrong is an encoder's delay that nobody took off, or a clock of its own. By the median: a busy
@@ -35,7 +35,7 @@ _WRONG_MS = 100
 _LATE_FLASHES, _LATE_FRAME, _LATE_S = 16, 60, 1.2
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SignalRig]:
     rig = SignalRig(tmp_path_factory.mktemp("signal"))
     await rig.start()

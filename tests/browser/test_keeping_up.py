@@ -11,7 +11,7 @@ from tests.browser.driving import start
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # A network that can be told to stand still: what comes meanwhile comes at once afterwards.
 NETWORK = """
@@ -59,6 +59,7 @@ BEHIND_S = """(() => {
 
 async def stand_still(page: Page, messages: int) -> dict[str, Any]:
     """Until so many are held; when the last picture was seen before, and what is seen after."""
+    await page.wait_for_function("() => seen_s.length > 0")  # a busy machine is long in showing any
     await page.evaluate("window.held = []")
     await page.wait_for_function(f"() => held.length >= {messages}")
     before_s = await page.evaluate("seen_s.at(-1)")

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 from tests.browser.driving import open_page, start
 from tests.browser.stub_gateway import StubGateway
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCREENS = {
     "desktop": (1280, 800),

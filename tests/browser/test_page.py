@@ -12,7 +12,7 @@ from tests.browser.driving import body, moves, open_page, start
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 # ------------------------------------------------------------------- start

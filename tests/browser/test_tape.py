@@ -52,7 +52,7 @@ def test_lag_of_the_lips_is_found(lag_s: float) -> None:
     assert agreement > 0.9
 
 
-@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("transport", ["webrtc", "websocket"])
 async def test_recorder_keeps_pictures_and_sound(
     browser: Browser, stub: StubGateway, transport: str

@@ -193,15 +193,18 @@ def test_the_other_commands_need_neither_onnx_nor_a_compiler() -> None:
 
 
 def patient(cancelled: Cancelled) -> Cancelled:
-    """`cancelled`, but it waits until Ctrl-C has arrived in the main thread."""
+    """`cancelled`, but it waits until Ctrl-C has arrived in the main thread.
+
+    Where it never does, the build ends all the same: its thread has the compiler's lock.
+    """
     arrived = threading.Event()
 
     def ask() -> bool:
         for _ in range(1000):
             if cancelled():
-                return True
+                break
             arrived.wait(0.01)
-        return False
+        return True
 
     return ask
 
@@ -228,6 +231,27 @@ def test_ctrl_c_ends_a_build_of_the_real_compiler() -> None:
     with pytest.raises(PlanCancelledError):
         run_cancellable(work, lambda: told.append("stopping"))
     assert told == ["stopping"]
+
+
+def test_work_that_nobody_waits_for_any_more_is_cancelled() -> None:
+    """As a test's time limit leaves it; Ctrl-C is not the only thing that ends the waiting."""
+    stopped = threading.Event()
+
+    def give_up(signal_number: int, frame: object) -> None:
+        raise TimeoutError
+
+    def work(cancelled: Cancelled) -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        if patient(cancelled)() and cancelled():
+            stopped.set()
+
+    before = signal.signal(signal.SIGUSR1, give_up)
+    try:
+        with pytest.raises(TimeoutError):
+            run_cancellable(work, lambda: None)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert stopped.wait(5)
 
 
 def test_work_comes_back_or_raises_as_it_is() -> None:

@@ -81,7 +81,7 @@ def test_script_goes_on_where_it_was_stopped(bundle: Callable[[str], Path], tmp_
     for name in ("hibari-en", "fastspeech2-mbmelgan-zh", "face-landmarks"):
         bundle(name)
     text, video = tmp_path / "lecture.txt", tmp_path / "lecture.mp4"
-    text.write_text("\n\n".join(f"This is part {n} of a short lecture." for n in range(1, 7)))
+    text.write_text("\n\n".join(f"This is part {n} of a short lecture." for n in range(1, 5)))
     command = visavis("script", str(text), "-o", str(video), "--profile", "tiny")
     parts = tmp_path / "lecture.mp4.parts"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:

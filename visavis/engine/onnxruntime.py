@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from visavis.engine import eight_bit_products
 from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.serving.errors import EngineError, EngineLoadError
 
@@ -23,6 +24,8 @@ _DTYPES = {
     "tensor(bool)": np.bool_,
 }
 
+_FATAL = 4  # of onnxruntime's levels of logging
+
 
 class OnnxRuntimeEngine(Engine):
     backend = "onnxruntime"
@@ -36,7 +39,7 @@ class OnnxRuntimeEngine(Engine):
             raise EngineLoadError(f"{self.model}: no such model; run `visavis models pull`")
         provider = _provider(self.device)
         try:
-            session = ort.InferenceSession(self.model, _options(self.threads), providers=[provider])
+            session = self._open(provider)
         except Exception as error:  # onnxruntime raises a type of its own per status code
             raise EngineLoadError(f"{self.model}: {error}") from error
         active = session.get_providers()[0]
@@ -47,6 +50,19 @@ class OnnxRuntimeEngine(Engine):
             )
         self._session = session
         return _specs(session.get_inputs()), _specs(session.get_outputs())
+
+    def _open(self, provider: str | tuple[str, dict[str, str]]) -> ort.InferenceSession:
+        options = _options(self.threads)
+        if not eight_bit_products.are_clipped():
+            return ort.InferenceSession(self.model, options, providers=[provider])
+        options.add_session_config_entry(*eight_bit_products.EXACTLY)
+        level, options.log_severity_level = options.log_severity_level, _FATAL
+        try:
+            return ort.InferenceSession(self.model, options, providers=[provider])
+        except Exception:  # as above; a graph that is at fault itself fails again, and says so
+            options.log_severity_level = level
+            graph = eight_bit_products.with_weights_of_their_own(self.model)
+            return ort.InferenceSession(graph, options, providers=[provider])
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         assert self._session is not None

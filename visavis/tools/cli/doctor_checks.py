@@ -155,7 +155,12 @@ def _check_onnxruntime() -> Finding:
     providers = ", ".join(
         name.removesuffix("ExecutionProvider") for name in onnxruntime.get_available_providers()
     )
-    return Finding("onnxruntime", Level.OK, f"{onnxruntime.__version__}, providers {providers}")
+    from visavis.engine.eight_bit_products import are_clipped
+
+    products = "; no VNNI: 8-bit networks take longer here" if are_clipped() else ""
+    return Finding(
+        "onnxruntime", Level.OK, f"{onnxruntime.__version__}, providers {providers}{products}"
+    )
 
 
 def _check_import(package: str, purpose: str) -> Finding:

@@ -113,7 +113,8 @@ def run_cancellable(
     The compiler calls back into Python, where no KeyboardInterrupt may rise: it would end the
     process. So this thread takes the signal, tells the work, and waits for it to end; a second
     Ctrl-C calls `on_give_up` and ends the process at once. Returns or raises what `work` does;
-    after Ctrl-C raises PlanCancelledError even if the work was done.
+    after Ctrl-C raises PlanCancelledError even if the work was done. Whatever else ends the waiting
+    makes `cancelled()` true as well.
     """
     asked, ended = threading.Event(), threading.Event()
     results: list[T] = []
@@ -140,6 +141,9 @@ def run_cancellable(
             # The compiler does not listen. Python cannot shut down in order around it.
             on_give_up()
             os._exit(_INTERRUPTED)
+    except BaseException:
+        asked.set()  # nobody waits for it any more, and it holds what others wait for
+        raise
     if errors:
         raise errors[0]
     if asked.is_set():
