@@ -12,9 +12,10 @@ from gateway.playout.sound import VoiceResampler
 from gateway.talk.actions import Action
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
+from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import Microphone
-from gateway.talk.speech_over import Interruption
-from gateway.talk.turn import DoubtPhase, Turn
+from gateway.talk.speech_over import DoubtPhase
+from gateway.talk.turn import Turn
 from gateway.talk.words import is_misheard_hum
 from visavis.wire.media import PcmChunk, TokenChunk, TranscriptChunk, TranscriptEvent, VideoChunk
 

@@ -26,8 +26,8 @@ from gateway.talk.actions import (
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
-from gateway.talk.speech_over import Verdict
-from gateway.talk.turn import WORDLESS_S, Doubt, DoubtPhase, Doubts, Phase, Sound, Turn, Turns
+from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Sound, Verdict
+from gateway.talk.turn import Phase, Turn, Turns
 from gateway.talk.words import same_question, words_to_read
 
 State = Literal["idle", "listening", "thinking", "speaking"]

@@ -36,9 +36,10 @@ from gateway.talk import actions, speculation
 from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation, State
 from gateway.talk.history import system_message
+from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import Microphone
 from gateway.talk.presence import Presence
-from gateway.talk.speech_over import BargeIn, Interruption
+from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Turn
 from visavis.serving.errors import VisavisError
 from visavis.serving.logs import log_context

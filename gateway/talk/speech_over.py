@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway import metrics
-from gateway.playout.pacing import RATE_HZ
-from gateway.playout.playout import Playout
 from gateway.playout.recent_sound import Recall
-from gateway.talk.actions import Action, DuckTurn, PauseTurn, Reason, ResumeTurn
-from gateway.talk.conversation import Conversation
+from gateway.talk.turn import Turn
+from gateway.talk.words import asks, is_backchannel, is_echo, without_echo
 
 # ------------------------------------------------------------ echo
 # Is it our own voice that the microphone hears?
@@ -256,98 +252,139 @@ class BargeIn:
         return max(newest) >= _STILL_THERE * max(level for _, level in since)
 
 
-# ------------------------------------------------------------ interruption
-# Speech over an answer: quieter, silent, or on again; and how long the silence took to come.
+# ------------------------------------------------------------ doubts
+# Which utterance may be an interruption now, what it amounts to, and which words are a visitor's.
 #
-# Carries out on the playout what the turn state machine decides, and tells it what the judge of the
-# microphone's sound finds. Time comes as an argument.
+# Pure; times in seconds of any clock.
 
-# Speech that began longer ago than this was told about late, and not judged late.
-_OLDEST_ONSET_S = 1.0
+# What sounds like a voice and holds no word for so long is none.
+WORDLESS_S = 2.0
+# The longest that our own voice takes out of the loudspeaker and back into the microphone.
+ECHO_TAIL_S = 1.0
 
 
-class Interruption:
+class DoubtPhase(Enum):
+    """What an utterance over an answer is, so far as is known."""
+
+    OPEN = auto()
+    """Nobody can say yet."""
+    AFTER = auto()
+    """The answer was over before it began: only its echo can be nothing."""
+    DISMISSED = auto()
+    """Only words can still make it an interruption."""
+    ENDED = auto()
+    """Its words have ended the answer; more of them may come."""
+
+
+class Sound(Enum):
+    """Whose voice it sounds like."""
+
+    THEIRS = auto()
+    MIXED = auto()
+    """It began as our own; a visitor's is heard over it."""
+    OURS = auto()
+
+
+@dataclass(slots=True)
+class Doubt:
+    """An utterance that began while an answer was heard, or just after it: what is it?"""
+
+    utterance: int
+    since_s: float
+    said: str = ""
+    """The answer, where it is over."""
+    phase: DoubtPhase = DoubtPhase.OPEN
+    sound: Sound = Sound.THEIRS
+    worded: bool = False
+    """Something was understood of it."""
+
+    @property
+    def echo(self) -> bool:
+        """What is heard of it is our own voice."""
+        return self.sound is Sound.OURS
+
+    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
+        """What its words amount to, as far as they go. turn: the answer, if it is not over."""
+        said = turn.heard() if turn is not None else self.said
+        after = self.phase is DoubtPhase.AFTER
+        if not after and is_backchannel(text, complete=complete, asked=asks(said)):
+            return Verdict.ASSENT
+        if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
+            return Verdict.ECHO
+        return Verdict.VOICE
+
+    def words_of_visitor(self, text: str, turn: Turn | None) -> str:
+        """`text` without our own words, where the visitor spoke into our echo."""
+        return without_echo(text, self.said_by(turn)) if self.sound is Sound.MIXED else text
+
+    def said_by(self, turn: Turn | None) -> str:
+        """What we have said, and are about to: the clock of the voice is that of its leaving."""
+        if turn is None:
+            return self.said
+        heard = turn.heard()
+        return " ".join((heard, *turn.text[len(heard) :].split()[:2]))
+
+
+class Doubts:
     """One session's."""
 
-    def __init__(self, session: str, playout: Playout, judge: BargeIn) -> None:
-        """session: the name that exemplars bear."""
-        self._session = session
-        self._playout = playout
-        self._judge = judge
-        self._echoed = 0
-        """The newest utterance that was our own voice."""
-        self._onset_s: float | None = None
-        self._decided_s: float | None = None
-        self._silent_s: float | None = None
-        self._void: tuple[int, Reason] | None = None
-        """Set once the turn is void: the measurement counts."""
+    def __init__(self) -> None:
+        self._latest: Doubt | None = None
+        self._said = ("", 0.0)
+        """The newest answer that was heard to its end, and until when it may echo."""
 
-    def hear(self, pcm: NDArray[np.int16], now: float) -> None:
-        """Sound of the microphone. pcm: [N] int16, N > 0."""
-        self._judge.hear(pcm, now)
+    @property
+    def current(self) -> Doubt | None:
+        """The utterance that may be an interruption, until that is known."""
+        latest = self._latest
+        return None if latest is None or latest.phase is DoubtPhase.ENDED else latest
 
-    def begin(self, onset_s: float | None, now: float) -> None:
-        """Speech has been detected, whose first sample reached us at `onset_s`."""
-        self._onset_s = now if onset_s is None else max(onset_s, now - _OLDEST_ONSET_S)
-        self._judge.begin(self._onset_s)
+    def begin(self, utterance: int, now: float, turn: Turn | None) -> None:
+        """An utterance begins, over the answer `turn` if there is one."""
+        said, until_s = self._said
+        if turn is not None:
+            self._latest = Doubt(utterance, now)
+        elif now < until_s:
+            self._latest = Doubt(utterance, now, said, DoubtPhase.AFTER)
+        else:
+            self.resolve()
 
-    def tick(
-        self, pcm: NDArray[np.int16], conversation: Conversation, now: float
-    ) -> Sequence[Action]:
-        """20 ms have left, pcm [960] int16: what follows from what was heard meanwhile."""
-        self._judge.play(pcm)
-        self._note_silence(now)
-        return self.judge(conversation, now)
+    def resolve(self) -> None:
+        """It is known what the utterance was, or will never be."""
+        if self.current is not None:
+            self._latest = None
 
-    def judge(self, conversation: Conversation, now: float) -> Sequence[Action]:
-        """What follows from the sound over the answer, if there is any."""
-        doubt = conversation.doubt
+    def answer_over(self, text: str, now: float) -> None:
+        """An answer was heard to its end."""
+        self._said = (text, now + ECHO_TAIL_S)
+        if self.current is not None:
+            self.current.said = text
+
+    def turn_ended(self, turn: Turn | None) -> None:
+        """An answer ends before its end, if there is one."""
+        if self.current is not None:
+            self.current.said, self.current.phase = self.current.said_by(turn), DoubtPhase.ENDED
+
+    def own_words(self, utterance: int, text: str, turn: Turn | None) -> str:
+        """What of `text` the visitor has said."""
+        doubt = self._latest
+        if doubt is not None and doubt.utterance == utterance:
+            text = doubt.words_of_visitor(text, None if doubt.phase is DoubtPhase.ENDED else turn)
+        return text.strip()
+
+    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
+        """What words amount to: where nothing is in doubt, somebody wants something."""
+        doubt = self.current
+        return Verdict.VOICE if doubt is None else doubt.judge(text, turn, complete=complete)
+
+    def understood(self, utterance: int, text: str, verdict: Verdict) -> None:
+        """Note what was judged: what else is said in the same breath shows in its words."""
+        doubt = self.current
         if doubt is None:
-            self._judge.end()
-            return ()
-        verdict = self._judge.verdict(now)
-        if doubt.echo and doubt.utterance != self._echoed:
-            self._echoed = doubt.utterance
-            metrics.echo_suppressed.inc()
-        if verdict is Verdict.ECHO:
-            return conversation.dismiss(now, echo=True)
-        return conversation.voice_persists() if verdict is Verdict.VOICE else ()
-
-    def carry_out(self, action: DuckTurn | PauseTurn | ResumeTurn, now: float) -> None:
-        """What becomes of the voice."""
-        match action:
-            case DuckTurn():
-                self._playout.duck(action.turn)
-            case PauseTurn():
-                if self._playout.playing:
-                    self._decided_s = now
-                self._playout.pause(action.turn)
-            case ResumeTurn():
-                given = "paused" if self._playout.paused else "ducked"
-                metrics.false_interruptions.labels(given).inc()
-                self._playout.resume(action.turn, round(action.at_s * RATE_HZ))
-                self._decided_s = self._silent_s = None
-
-    def void(self, reason: Reason, now: float) -> None:
-        """The turn that plays is about to be void, for good."""
-        if not self._playout.playing:
             return
-        if self._decided_s is None:
-            self._decided_s = now
-        self._void = (self._playout.turn, reason)
-
-    def _note_silence(self, now: float) -> None:
-        """The tick that has just left holds the end of the voice, if a silence was decided."""
-        if self._decided_s is None:
-            return
-        if self._silent_s is None:
-            self._silent_s = now
-        if self._void is not None:
-            (turn, origin), self._void = self._void, None
-            exemplar = metrics.exemplar(self._session, turn)
-            took_s = self._silent_s - self._decided_s
-            metrics.barge_in_decided_seconds.labels(origin).observe(took_s, exemplar)
-            if origin == "speech" and self._onset_s is not None:
-                whole_s = self._silent_s - self._onset_s
-                metrics.barge_in_to_silence_seconds.observe(whole_s, exemplar)
-            self._decided_s = self._silent_s = None
+        if doubt.utterance == utterance and text:
+            doubt.worded = True
+        if verdict is Verdict.ASSENT:
+            doubt.phase = DoubtPhase.DISMISSED
+        elif verdict is Verdict.ECHO:
+            doubt.sound = Sound.OURS

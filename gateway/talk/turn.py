@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from gateway.answers.cache import Speaker
@@ -19,11 +19,8 @@ from gateway.api.events import (
 )
 from gateway.playout.sound import VoiceResampler
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
-from gateway.talk.speech_over import Verdict
-from gateway.talk.words import asks, is_backchannel, is_echo, without_echo
 from visavis.styles import CaptionText
 
-# ------------------------------------------------------------ turn
 # One record of a turn: the conversation owns it and alone changes its phase; others read it.
 #
 # What the voice of a turn is on its way out is playout's (`playout.py`), what took how long the
@@ -221,141 +218,3 @@ class Turns:
     def told(self) -> list[Turn]:
         """Those that listeners know of, oldest first."""
         return [turn for turn in self._kept.values() if turn.told is not None]
-
-
-# ------------------------------------------------------------ doubts
-# Which utterance may be an interruption now, what it amounts to, and which words are a visitor's.
-#
-# Pure; times in seconds of any clock.
-
-# What sounds like a voice and holds no word for so long is none.
-WORDLESS_S = 2.0
-# The longest that our own voice takes out of the loudspeaker and back into the microphone.
-ECHO_TAIL_S = 1.0
-
-
-class DoubtPhase(Enum):
-    """What an utterance over an answer is, so far as is known."""
-
-    OPEN = auto()
-    """Nobody can say yet."""
-    AFTER = auto()
-    """The answer was over before it began: only its echo can be nothing."""
-    DISMISSED = auto()
-    """Only words can still make it an interruption."""
-    ENDED = auto()
-    """Its words have ended the answer; more of them may come."""
-
-
-class Sound(Enum):
-    """Whose voice it sounds like."""
-
-    THEIRS = auto()
-    MIXED = auto()
-    """It began as our own; a visitor's is heard over it."""
-    OURS = auto()
-
-
-@dataclass(slots=True)
-class Doubt:
-    """An utterance that began while an answer was heard, or just after it: what is it?"""
-
-    utterance: int
-    since_s: float
-    said: str = ""
-    """The answer, where it is over."""
-    phase: DoubtPhase = DoubtPhase.OPEN
-    sound: Sound = Sound.THEIRS
-    worded: bool = False
-    """Something was understood of it."""
-
-    @property
-    def echo(self) -> bool:
-        """What is heard of it is our own voice."""
-        return self.sound is Sound.OURS
-
-    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
-        """What its words amount to, as far as they go. turn: the answer, if it is not over."""
-        said = turn.heard() if turn is not None else self.said
-        after = self.phase is DoubtPhase.AFTER
-        if not after and is_backchannel(text, complete=complete, asked=asks(said)):
-            return Verdict.ASSENT
-        if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
-            return Verdict.ECHO
-        return Verdict.VOICE
-
-    def words_of_visitor(self, text: str, turn: Turn | None) -> str:
-        """`text` without our own words, where the visitor spoke into our echo."""
-        return without_echo(text, self.said_by(turn)) if self.sound is Sound.MIXED else text
-
-    def said_by(self, turn: Turn | None) -> str:
-        """What we have said, and are about to: the clock of the voice is that of its leaving."""
-        if turn is None:
-            return self.said
-        heard = turn.heard()
-        return " ".join((heard, *turn.text[len(heard) :].split()[:2]))
-
-
-class Doubts:
-    """One session's."""
-
-    def __init__(self) -> None:
-        self._latest: Doubt | None = None
-        self._said = ("", 0.0)
-        """The newest answer that was heard to its end, and until when it may echo."""
-
-    @property
-    def current(self) -> Doubt | None:
-        """The utterance that may be an interruption, until that is known."""
-        latest = self._latest
-        return None if latest is None or latest.phase is DoubtPhase.ENDED else latest
-
-    def begin(self, utterance: int, now: float, turn: Turn | None) -> None:
-        """An utterance begins, over the answer `turn` if there is one."""
-        said, until_s = self._said
-        if turn is not None:
-            self._latest = Doubt(utterance, now)
-        elif now < until_s:
-            self._latest = Doubt(utterance, now, said, DoubtPhase.AFTER)
-        else:
-            self.resolve()
-
-    def resolve(self) -> None:
-        """It is known what the utterance was, or will never be."""
-        if self.current is not None:
-            self._latest = None
-
-    def answer_over(self, text: str, now: float) -> None:
-        """An answer was heard to its end."""
-        self._said = (text, now + ECHO_TAIL_S)
-        if self.current is not None:
-            self.current.said = text
-
-    def turn_ended(self, turn: Turn | None) -> None:
-        """An answer ends before its end, if there is one."""
-        if self.current is not None:
-            self.current.said, self.current.phase = self.current.said_by(turn), DoubtPhase.ENDED
-
-    def own_words(self, utterance: int, text: str, turn: Turn | None) -> str:
-        """What of `text` the visitor has said."""
-        doubt = self._latest
-        if doubt is not None and doubt.utterance == utterance:
-            text = doubt.words_of_visitor(text, None if doubt.phase is DoubtPhase.ENDED else turn)
-        return text.strip()
-
-    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
-        """What words amount to: where nothing is in doubt, somebody wants something."""
-        doubt = self.current
-        return Verdict.VOICE if doubt is None else doubt.judge(text, turn, complete=complete)
-
-    def understood(self, utterance: int, text: str, verdict: Verdict) -> None:
-        """Note what was judged: what else is said in the same breath shows in its words."""
-        doubt = self.current
-        if doubt is None:
-            return
-        if doubt.utterance == utterance and text:
-            doubt.worded = True
-        if verdict is Verdict.ASSENT:
-            doubt.phase = DoubtPhase.DISMISSED
-        elif verdict is Verdict.ECHO:
-            doubt.sound = Sound.OURS

@@ -8,7 +8,8 @@ import pytest
 from gateway import metrics
 from gateway.talk.actions import PauseTurn, ResumeTurn
 from gateway.talk.conversation import Conversation
-from gateway.talk.speech_over import BargeIn, Interruption, Verdict
+from gateway.talk.interruption import Interruption
+from gateway.talk.speech_over import BargeIn, Verdict
 from tests.gateway.test_playout import H264, playout, run, speak
 
 CHUNK_S = 0.02

@@ -12,7 +12,8 @@ import soxr
 from gateway.playout.playout import Playout
 from gateway.talk.actions import Action, DuckTurn, PauseTurn, ResumeTurn
 from gateway.talk.conversation import Conversation
-from gateway.talk.speech_over import BargeIn, EchoGuard, Interruption, Likeness, Verdict
+from gateway.talk.interruption import Interruption
+from gateway.talk.speech_over import BargeIn, EchoGuard, Likeness, Verdict
 from visavis.tools.bench.clips import read_mono
 
 CLIPS = Path(__file__).parents[1] / "clips"
