@@ -24,7 +24,6 @@ from tokenizers import Tokenizer
 from services.asr.hearing.log_mel import hz_to_mel, mel_to_hz
 from services.asr.hearing.moonshine import Moonshine
 from services.tts.voices.opening import own_voices
-from services.tts.voices.piper import PiperVoice
 from tests.parity import Parity
 from tests.plans.graph_runs import GraphEngine
 from visavis.bundles.compile.surgery.passes import apply_passes
@@ -137,7 +136,7 @@ def test_pipers_voice_is_understood(
     models: Path, halves: tuple[Engine, Engine], hear: Hear
 ) -> None:
     (own,) = own_voices("joe", models)
-    voice = PiperVoice(*halves, own.config)
+    voice = own.build(halves)
     spoken = np.concatenate([block.voice for block in voice.speak(SENTENCE)])
     assert 0.05 < np.sqrt(np.mean(spoken**2)) < 0.15
     heard = hear(spoken, 24_000)

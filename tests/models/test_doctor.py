@@ -76,7 +76,7 @@ def test_a_package_that_lacks_is_named_under_each_extra_that_needs_it(
     # asr asks for it only through the extra onnx.
     assert found(findings, "extra asr").detail == "onnxruntime is not installed"
     assert found(findings, "extra asr").level is Level.WRONG
-    assert "aiortc is 0.1, needed >=" in found(findings, "extra gateway").detail
+    assert "aiortc is 0.1, needed " in found(findings, "extra gateway").detail
     assert found(findings, "extra llm").level is Level.OK
 
 
