@@ -13,13 +13,13 @@ from playwright.async_api import Browser, Page, expect
 from tests.browser.conftest import fresh_page
 from tests.browser.flash_and_beep import SignalRig
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # What no subprotocol's name may hold, and what an address would.
 KEY = "open (sesame), 100%41"
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SignalRig]:
     rig = SignalRig(tmp_path_factory.mktemp("key"))
     await rig.start(api_key=KEY)
