@@ -78,7 +78,7 @@ class Listener:
         if self._current is not None:
             self._current.speech.append(speech_probability)
         outputs: list[Output] = []
-        quiet = self._quiet.frame(pcm, speech_probability)
+        quiet = self._quiet.is_quiet(pcm, speech_probability)
         for signal in self._endpointer.frame(speech_probability, quiet=quiet):
             outputs += self._on_signal(signal)
         outputs += self._cut_if_long()
@@ -230,9 +230,9 @@ class Listener:
         utterance.text_cost_s = cost_s
         partial = utterance.partial
         if work.purpose is Purpose.HEAD:
-            partial.leave(work.start_samples, work.end_samples, text.text)
+            partial.leave_head(work.start_samples, work.end_samples, text.text)
             return []
-        current = partial.look(work.start_samples, work.end_samples, text.text)
+        current = partial.take_look(work.start_samples, work.end_samples, text.text)
         if not (current and partial.text) or utterance.ended_at is not None or utterance.paused:
             return []
         language = text.language or utterance.language
@@ -251,7 +251,7 @@ class Listener:
         ):
             return []
         partial = utterance.partial
-        if not partial.full(self._tape.end):
+        if not partial.is_full(self._tape.end):
             return [self._transcribe(utterance, Purpose.PARTIAL)]
         first = partial.start + FEWEST_HEAD_SAMPLES
         cut = self._tape.quietest(first, self._tape.end - FEWEST_TAIL_SAMPLES)

@@ -53,6 +53,8 @@ class Transcriber(Protocol):
     def transcribe(self, pcm: NDArray[np.float32], language: str, draft: str = "") -> Transcript:
         """pcm: [N] float32 in -1..1 at 16 kHz.
 
+        Raises UnknownNameError for a language that it does not know, ValueError for too much sound.
+
         draft: a guess at the text. It is there for the cost; of the text it changes
         nothing but what a quantised network rounds another way.
         """

@@ -2,9 +2,8 @@
 
 It is fed the probability of speech per VAD frame, whether the frame is as quiet as
 the room, and, during a pause, the opinion of turn detector and words. The surer that
-the visitor has finished, the shorter
-the silence that ends the utterance: a finished question is not delayed, a
-pause for thought is waited out.
+the visitor has finished, the shorter the silence that ends the utterance: a finished
+question is not delayed, a pause for thought is waited out.
 """
 
 from dataclasses import dataclass
@@ -65,12 +64,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
+    """What became known, and of which sample, counted from the first that was heard."""
+
     kind: Kind
     at_samples: int
 
 
 class Endpointer:
-    """One stream's endpointing. Time is counted in samples heard."""
+    """Where the utterances of one stream begin, pause and end. Time is counted in samples heard."""
 
     def __init__(self, rules: EndpointRules | None = None) -> None:
         self.rules = rules or EndpointRules()
