@@ -24,7 +24,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is drawn. `temperature` 0 takes the likeliest one always.
+    """How the next tokens are drawn. `temperature` 0 takes the likeliest one always.
 
     `max_tokens` 0: only the prompt is to be read; a backend that cannot do so makes one token.
     """
@@ -38,7 +38,9 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class BackendRequest:
-    """`slot` binds the request to one sequence of the backend, whose cached prefix it reuses."""
+    """A conversation to be answered in one of the backend's sequences, the `slot`, whose cached
+    prefix it reuses.
+    """
 
     messages: tuple[ChatMessage, ...]
     sampling: Sampling
