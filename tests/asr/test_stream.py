@@ -33,7 +33,7 @@ class Desk:
     def feed(self, sound: np.ndarray) -> None:
         for start in range(0, len(sound), FRAME_SAMPLES):
             frame = sound[start : start + FRAME_SAMPLES]
-            self.take(self.listener.frame(frame, float(np.abs(frame).max() > COUGH / 2)))
+            self.take(self.listener.hear_frame(frame, float(np.abs(frame).max() > COUGH / 2)))
 
     def take(self, outputs: list[Output]) -> None:
         for output in outputs:

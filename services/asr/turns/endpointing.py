@@ -110,7 +110,7 @@ class Endpointer:
         """The turn detector's latest opinion on the present pause."""
         return self._end_of_turn
 
-    def frame(self, speech_probability: float, *, quiet: bool = False) -> list[Signal]:
+    def hear_frame(self, speech_probability: float, *, quiet: bool = False) -> list[Signal]:
         """The next FRAME_SAMPLES hold speech with this probability.
 
         quiet: they hold no more than the room's own sound. The VAD needs some such frames
@@ -124,7 +124,7 @@ class Endpointer:
             return self._outside(speech_probability)
         self._utterance_frames += 1
         if self._utterance_frames >= self.rules.longest_utterance_frames:
-            return self.finish()
+            return self.end_utterance()
         rules = self.rules
         fading = quiet and speech_probability < rules.fading_probability
         if speech_probability >= rules.speech_probability and not fading:
@@ -145,7 +145,7 @@ class Endpointer:
         self._end_of_turn = end_of_turn
         return self._end_if_waited()
 
-    def finish(self) -> list[Signal]:
+    def end_utterance(self) -> list[Signal]:
         """Close the open utterance, if any, whatever the silence."""
         if not self._speaking:
             return []
@@ -192,7 +192,7 @@ class Endpointer:
     def _end_if_waited(self) -> list[Signal]:
         if self._silent_frames < self.rules.wait_frames(self._end_of_turn):
             return []
-        return self.finish()
+        return self.end_utterance()
 
     def _speech_end(self) -> int:
         return (self._frames - self._silent_frames) * FRAME_SAMPLES
