@@ -141,10 +141,12 @@ class SpokenText:
         self._number = 0
 
     def feed(self, text: str) -> str:
+        """What can be said for sure after `text`; "" while it is undecided."""
         self._held += text
         return self._release(final=False)
 
     def finish(self) -> str:
+        """What was held back until now, once no more text comes."""
         return self._release(final=True)
 
     def _release(self, *, final: bool) -> str:

@@ -24,6 +24,7 @@ from tests.fakes import ManualClock
 from visavis.bundles.store import profile
 from visavis.engine import open_engine
 from visavis.tools.bench.turns import load_turn_clips
+from visavis.tools.bench.word_errors import edits
 from visavis.wire.media import TranscriptEvent
 
 CLIPS = Path(__file__).parent.parent / "clips"
@@ -62,14 +63,7 @@ def units(text: str, language: str) -> list[str]:
 
 def error_rate(name: str, heard: str, language: str) -> float:
     said = units((CLIPS / f"{name}.txt").read_text(encoding="utf-8"), language)
-    got = units(heard, language)
-    distance = list(range(len(got) + 1))
-    for i, unit in enumerate(said, 1):
-        above, distance = distance, [i]
-        for j, other in enumerate(got, 1):
-            change = above[j - 1] + (unit != other)
-            distance.append(min(above[j] + 1, distance[j - 1] + 1, change))
-    return distance[-1] / len(said)
+    return edits(said, units(heard, language)) / len(said)
 
 
 class Unhurried:

@@ -136,7 +136,8 @@ class Hearing:
     """What sound can be asked: is it speech, is the turn over, what was said.
 
     Each bundle works on a thread of its own: a frame of turn-taking never waits behind a
-    recording, nor one language behind another.
+    recording, nor one language behind another. Every question raises EngineLoadError before
+    `load`, and UnknownNameError for a language that nobody here hears.
     """
 
     def __init__(self, bundles: Mapping[str, Path], open_engine: Open, default_language: str):

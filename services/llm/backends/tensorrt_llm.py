@@ -259,6 +259,7 @@ class EngineLoad:
     kv_cache_hits: float | None = None
 
     def show_as_metrics(self) -> None:
+        """What the engine did not say keeps its last value."""
         metrics.llm_engine_requests.labels("running").set(self.running)
         metrics.llm_engine_requests.labels("waiting").set(self.waiting)
         metrics.llm_engine_requests.labels("queued").set(self.queued)
