@@ -103,8 +103,8 @@ def test_doubt_asks_for_a_second_opinion_once() -> None:
 def test_speech_after_a_pause_resumes_and_forgets_the_opinion() -> None:
     endpointer = paused(0.75)
     assert kinds(run(endpointer, 1.0, 3)) == [Kind.RESUMED]
-    assert endpointer.end_of_turn is None
     assert kinds(run(endpointer, 0.0, RULES.pause_frames)) == [Kind.PAUSED]
+    assert frames_until_end(endpointer) == RULES.longest_wait_frames
 
 
 def test_an_opinion_on_speech_is_ignored() -> None:
