@@ -102,6 +102,8 @@ class AsrService:
 
 
 class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
+    """Answers calls: streams and leases take a slot each, recordings a place in memory."""
+
     def __init__(
         self,
         hearing: Hearing,

@@ -158,7 +158,7 @@ class ListeningSession:
         speech = await self._hearing.speech(frames, self._vad)
         for frame, probability in zip(frames, speech, strict=True):
             self._heard_samples += FRAME_SAMPLES
-            await self._take(self._listener.frame(frame, probability))
+            await self._take(self._listener.hear_frame(frame, probability))
             if self._work and self._ahead():
                 await self._settle()
 

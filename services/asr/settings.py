@@ -53,6 +53,7 @@ class AsrSettings(EngineSettings):
         return [name.strip() for name in self.recognisers.split(",") if name.strip()]
 
     def endpoint_rules(self) -> EndpointRules:
+        """The rules of turn-taking, in frames of 32 ms instead of milliseconds."""
         shortest = self.shortest_wait_ms // _FRAME_MS
         longest = max(shortest, self.longest_wait_ms // _FRAME_MS)
         return EndpointRules(

@@ -8,16 +8,26 @@ from numpy.typing import NDArray
 
 from services.asr.hearing.detectors import SAMPLE_RATE_HZ
 
-# ------------------------------------------------------------ resampler
-# Any microphone's rate to the networks' 16 kHz, as a stream.
-
 # Short filters: 6 ms of delay from 48 kHz, where the best quality takes 21 ms
 # and recognition is no better.
-_QUALITY = "LQ"
+_RESAMPLING_QUALITY = "LQ"
+
+_FIRST_TAPE_SAMPLES = SAMPLE_RATE_HZ
+_HOP_SAMPLES = 160
+_QUIET_HOPS = 6
+
+_TINY_LEVEL = 1e-5
+# So much above the room's level a frame is still as quiet as the room.
+_MARGIN = 10 ** (6 / 20)
+# The room's level falls at once and rises by this much per frame.
+_RISE_PER_FRAME = 10 ** (0.5 / 20)
+# A room cannot be told from speech that is not well above it.
+_FEWEST_RANGE = 10 ** (18 / 20)
+_PEAK_FALL_PER_FRAME = 10 ** (-0.1 / 20)
 
 
 class Resampler:
-    """One stream's resampling; state is carried from call to call."""
+    """Brings one stream of sound to 16 kHz; state is carried from call to call."""
 
     def __init__(self, sample_rate_hz: int) -> None:
         """sample_rate_hz: 8000 to 48000 of what will be fed."""
@@ -26,7 +36,7 @@ class Resampler:
             None
             if sample_rate_hz == SAMPLE_RATE_HZ
             else soxr.ResampleStream(
-                sample_rate_hz, SAMPLE_RATE_HZ, 1, dtype="float32", quality=_QUALITY
+                sample_rate_hz, SAMPLE_RATE_HZ, 1, dtype="float32", quality=_RESAMPLING_QUALITY
             )
         )
 
@@ -40,23 +50,18 @@ class Resampler:
 
 
 def resample(pcm: NDArray[np.int16], sample_rate_hz: int) -> NDArray[np.float32]:
-    """A whole recording [N] int16 -> [M] float32 at 16 kHz."""
+    """A whole recording [N] int16 -> [M] float32 in -1..1 at 16 kHz."""
     return Resampler(sample_rate_hz).feed(pcm, last=True)
 
 
-# ------------------------------------------------------------ tape
-# The recent past of a stream of sound, addressed by absolute sample position.
-
-_FIRST_SIZE = 16_000
-_HOP_SAMPLES = 160
-_QUIET_HOPS = 6
-
-
 class Tape:
-    """Grows at its end and forgets at its beginning; appending is amortised O(1)."""
+    """Keeps the recent past of a stream of sound, addressed by absolute sample position.
+
+    It grows at its end and forgets at its beginning; appending is amortised O(1).
+    """
 
     def __init__(self) -> None:
-        self._samples = np.zeros(_FIRST_SIZE, np.float32)
+        self._samples = np.zeros(_FIRST_TAPE_SAMPLES, np.float32)
         self._first = 0
         self._used = 0
 
@@ -86,7 +91,7 @@ class Tape:
         self._used = needed
 
     def between(self, start: int, end: int) -> NDArray[np.float32]:
-        """A copy of what is left of [start, end)."""
+        """A copy, [N] float32, of what is left of [start, end)."""
         low = max(start - self._first, 0)
         high = max(min(end - self._first, self._used), low)
         return self._samples[low:high].copy()
@@ -109,7 +114,7 @@ class Tape:
         left = self._used - gone
         size = len(self._samples)
         # A long monologue must not leave its size behind for the rest of the session.
-        target = max(_FIRST_SIZE, size // 2) if left < size // 4 else size
+        target = max(_FIRST_TAPE_SAMPLES, size // 2) if left < size // 4 else size
         kept = self._samples[gone : self._used].copy()
         if target != size:
             self._samples = np.zeros(target, np.float32)
@@ -118,29 +123,18 @@ class Tape:
         self._used = left
 
 
-# ------------------------------------------------------------ quiet
-# Which frames are as quiet as the room: an end of speech is seen there before the VAD sees it.
-
-_TINY = 1e-5
-# So much above the room's level a frame is still as quiet as the room.
-_MARGIN = 10 ** (6 / 20)
-# The room's level falls at once and rises by this much per frame.
-_RISE_PER_FRAME = 10 ** (0.5 / 20)
-# A room cannot be told from speech that is not well above it.
-_FEWEST_RANGE = 10 ** (18 / 20)
-_PEAK_FALL_PER_FRAME = 10 ** (-0.1 / 20)
-
-
 class QuietFrames:
-    """One stream's room level and speech level, by the loudness of its frames."""
+    """Tells which frames of a stream are as quiet as its room: an end of speech is seen there
+    before the VAD sees it. It learns the levels of room and speech as it hears them.
+    """
 
     def __init__(self) -> None:
         self._room = 1.0
-        self._speech = _TINY
+        self._speech = _TINY_LEVEL
 
-    def frame(self, pcm: NDArray[np.float32], speech_probability: float) -> bool:
-        """Whether the frame, [N] float32, holds no more than the room's own sound."""
-        level = max(_TINY, float(np.sqrt(np.mean(pcm * pcm))))
+    def is_quiet(self, pcm: NDArray[np.float32], speech_probability: float) -> bool:
+        """Whether the next frame, [N] float32, holds no more than the room's own sound."""
+        level = max(_TINY_LEVEL, float(np.sqrt(np.mean(pcm * pcm))))
         self._speech *= _PEAK_FALL_PER_FRAME
         if speech_probability >= 0.5:
             self._speech = max(self._speech, level)

@@ -46,7 +46,10 @@ _JUDGED_SILENCE = np.zeros(SAMPLE_RATE_HZ // 6, np.float32)
 
 
 class Listener:
-    """Feed frames with `frame`, results with `transcribed` and `judged`; close with `finish`."""
+    """What one session's sound comes to: utterances, pauses, texts and ends of turn.
+
+    Feed frames with `hear_frame`, results with `transcribed` and `judged`; end with `finish`.
+    """
 
     def __init__(
         self, language: str, *, interim_results: bool, rules: EndpointRules | None = None
@@ -72,15 +75,13 @@ class Listener:
         """Sound held in memory."""
         return self._tape.end - self._tape.start
 
-    def frame(self, pcm: NDArray[np.float32], speech_probability: float) -> list[Output]:
+    def hear_frame(self, pcm: NDArray[np.float32], speech_probability: float) -> list[Output]:
         """The next [FRAME_SAMPLES] float32 and how likely they are speech."""
         self._tape.append(pcm)
         if self._current is not None:
             self._current.speech.append(speech_probability)
-        outputs: list[Output] = []
-        quiet = self._quiet.frame(pcm, speech_probability)
-        for signal in self._endpointer.frame(speech_probability, quiet=quiet):
-            outputs += self._on_signal(signal)
+        quiet = self._quiet.is_quiet(pcm, speech_probability)
+        outputs = self._heed(self._endpointer.hear_frame(speech_probability, quiet=quiet))
         outputs += self._cut_if_long()
         outputs += self._partial_if_due()
         self._forget()
@@ -88,10 +89,7 @@ class Listener:
 
     def finish(self) -> list[Output]:
         """No more sound will come."""
-        outputs: list[Output] = []
-        for signal in self._endpointer.finish():
-            outputs += self._on_signal(signal)
-        return outputs
+        return self._heed(self._endpointer.end_utterance())
 
     def transcribed(self, work: Transcribe, text: Transcript, cost_s: float) -> list[Output]:
         """The answer to `work`, and how long the recogniser computed."""
@@ -105,15 +103,15 @@ class Listener:
             utterance.settle(text)
             return []
         if work.purpose in (Purpose.PARTIAL, Purpose.HEAD):
-            return self._looked(utterance, work, text, cost_s)
+            return self._take_look(utterance, work, text, cost_s)
         if work.pause != utterance.pause or not (
             utterance.paused or utterance.ended_at is not None
         ):
             return []
         utterance.text, utterance.text_cost_s = text, cost_s
         if utterance.ended_at is not None:
-            return self._close(utterance)
-        return self._consider(utterance)
+            return self._finalise(utterance)
+        return self._weigh_pause(utterance)
 
     def judged(self, work: Judge, end_of_turn: float, cost_s: float) -> list[Output]:
         """The turn detector's answer to `work`, and how long it computed."""
@@ -122,26 +120,29 @@ class Listener:
         if utterance is None or stale:
             return []
         utterance.end_of_turn, utterance.judge_cost_s = end_of_turn, cost_s
-        return self._consider(utterance)
+        return self._weigh_pause(utterance)
+
+    def _heed(self, signals: list[Signal]) -> list[Output]:
+        return [output for signal in signals for output in self._on_signal(signal)]
 
     def _on_signal(self, signal: Signal) -> list[Output]:
         if signal.kind is Kind.STARTED:
-            return self._open(signal.at_samples)
+            return self._begin_utterance(signal.at_samples)
         utterance = self._current
         assert utterance is not None
         if signal.kind is Kind.PAUSED:
             utterance.begin_pause(signal.at_samples)
-            return [self._judge(utterance), self._transcribe(utterance, Purpose.PAUSE)]
+            return [self._ask_detector(utterance), self._ask_recogniser(utterance, Purpose.PAUSE)]
         if signal.kind is Kind.STILL_PAUSED:
-            return [self._judge(utterance)]
+            return [self._ask_detector(utterance)]
         if signal.kind is Kind.RESUMED:
-            return self._resume(utterance)
+            return self._go_on(utterance)
         self._current = None
         if signal.kind is Kind.DISCARDED:
             return self._discard(utterance)
-        return self._end(utterance, signal.at_samples)
+        return self._end_utterance(utterance, signal.at_samples)
 
-    def _open(self, start: int) -> list[Output]:
+    def _begin_utterance(self, start: int) -> list[Output]:
         self._count += 1
         first = max(0, start - _LEAD_SAMPLES)
         partial = PartialText(self.language, first)
@@ -149,15 +150,17 @@ class Listener:
         utterance.next_partial = start + _FIRST_PARTIAL_SAMPLES
         utterance.speech = [1.0] * ((self._tape.end - first) // FRAME_SAMPLES)
         self._utterances[utterance.number] = self._current = utterance
-        return [self._told(TranscriptEvent.SPEECH_STARTED, utterance, start)]
+        return [self._event(TranscriptEvent.SPEECH_STARTED, utterance, start)]
 
-    def _resume(self, utterance: Utterance) -> list[Output]:
+    def _go_on(self, utterance: Utterance) -> list[Output]:
         utterance.paused = False
         outputs: list[Output] = []
         utterance.next_partial = self._tape.end + _PARTIAL_EVERY_SAMPLES
         if utterance.announced:
             # Withdraws the announcement at once; nothing is known yet of what follows.
-            outputs.append(self._heard(TranscriptEvent.PARTIAL, utterance, utterance.whole()))
+            outputs.append(
+                self._event_with_text(TranscriptEvent.PARTIAL, utterance, utterance.whole())
+            )
         pause = self._tape.end - utterance.speech_end
         long = utterance.speech_end - utterance.piece_start >= _SETTLED_SAMPLES
         if long and pause >= _SETTLING_PAUSE_SAMPLES:
@@ -169,19 +172,19 @@ class Listener:
         utterance.text = None
         return outputs
 
-    def _end(self, utterance: Utterance, speech_end: int) -> list[Output]:
+    def _end_utterance(self, utterance: Utterance, speech_end: int) -> list[Output]:
         utterance.ended_at = self._tape.end
         utterance.speech_end = speech_end
         if utterance.text is not None:
-            return self._close(utterance)
+            return self._finalise(utterance)
         if utterance.paused:
             return []
         # The sound stopped or became too long in the middle of speech.
         utterance.pause += 1
         utterance.finished = 1.0
-        return [self._transcribe(utterance, Purpose.PAUSE)]
+        return [self._ask_recogniser(utterance, Purpose.PAUSE)]
 
-    def _consider(self, utterance: Utterance) -> list[Output]:
+    def _weigh_pause(self, utterance: Utterance) -> list[Output]:
         """What follows from the pause's text and the turn detector's opinion, once known."""
         if utterance.text is None:
             return []
@@ -189,7 +192,7 @@ class Listener:
         if not whole.text:
             # Not a word so far. Nobody waits for the end of a cough, but a first word may
             # have been too short to be understood.
-            return self._opinion(_WORDLESS_FINISHED)
+            return self._heed(self._endpointer.judge(_WORDLESS_FINISHED))
         odds = finished_odds(whole.text, whole.language)
         judged = utterance.end_of_turn is not None
         utterance.finished = fused(
@@ -199,27 +202,23 @@ class Listener:
         # An answer can be prepared to words that may be all, whatever the intonation will say.
         if not utterance.announced and (judged or odds >= _MAYBE_ALL):
             utterance.announced = True
-            outputs.append(self._heard(TranscriptEvent.PAUSED, utterance, whole))
-        return outputs + (self._opinion(utterance.finished) if judged else [])
-
-    def _opinion(self, finished: float) -> list[Output]:
-        outputs: list[Output] = []
-        for signal in self._endpointer.judge(finished):
-            outputs += self._on_signal(signal)
+            outputs.append(self._event_with_text(TranscriptEvent.PAUSED, utterance, whole))
+        if judged:
+            outputs += self._heed(self._endpointer.judge(utterance.finished))
         return outputs
 
-    def _close(self, utterance: Utterance) -> list[Output]:
+    def _finalise(self, utterance: Utterance) -> list[Output]:
         whole = utterance.whole()
         if not whole.text:
             return self._discard(utterance)
         del self._utterances[utterance.number]
-        return [self._heard(TranscriptEvent.FINAL, utterance, whole)]
+        return [self._event_with_text(TranscriptEvent.FINAL, utterance, whole)]
 
     def _discard(self, utterance: Utterance) -> list[Output]:
         del self._utterances[utterance.number]
-        return [self._told(TranscriptEvent.DISCARDED, utterance, self._tape.end)]
+        return [self._event(TranscriptEvent.DISCARDED, utterance, self._tape.end)]
 
-    def _looked(
+    def _take_look(
         self, utterance: Utterance, work: Transcribe, text: Transcript, cost_s: float
     ) -> list[Output]:
         pace = _PARTIAL_EVERY_SAMPLES if text.text else _AGAIN_SAMPLES
@@ -230,14 +229,14 @@ class Listener:
         utterance.text_cost_s = cost_s
         partial = utterance.partial
         if work.purpose is Purpose.HEAD:
-            partial.leave(work.start_samples, work.end_samples, text.text)
+            partial.leave_head(work.start_samples, work.end_samples, text.text)
             return []
-        current = partial.look(work.start_samples, work.end_samples, text.text)
+        current = partial.take_look(work.start_samples, work.end_samples, text.text)
         if not (current and partial.text) or utterance.ended_at is not None or utterance.paused:
             return []
         language = text.language or utterance.language
         spoken = Transcript(partial.text, language, hum_odds=text.hum_odds)
-        return [self._heard(TranscriptEvent.PARTIAL, utterance, spoken)]
+        return [self._event_with_text(TranscriptEvent.PARTIAL, utterance, spoken)]
 
     def _partial_if_due(self) -> list[Output]:
         utterance = self._current
@@ -251,11 +250,11 @@ class Listener:
         ):
             return []
         partial = utterance.partial
-        if not partial.full(self._tape.end):
-            return [self._transcribe(utterance, Purpose.PARTIAL)]
+        if not partial.is_full(self._tape.end):
+            return [self._ask_recogniser(utterance, Purpose.PARTIAL)]
         first = partial.start + FEWEST_HEAD_SAMPLES
         cut = self._tape.quietest(first, self._tape.end - FEWEST_TAIL_SAMPLES)
-        return [self._transcribe(utterance, Purpose.HEAD, cut)]
+        return [self._ask_recogniser(utterance, Purpose.HEAD, cut)]
 
     def _cut_if_long(self) -> list[Output]:
         """Leave a piece behind before it gets longer than a recogniser takes."""
@@ -267,7 +266,7 @@ class Listener:
         n_frames = len(utterance.speech)
         at = quietest(utterance.speech, n_frames - _CUT_WINDOW_FRAMES, n_frames)
         cut = self._tape.end - (n_frames - at) * FRAME_SAMPLES
-        work = self._transcribe(utterance, Purpose.SETTLE, cut)
+        work = self._ask_recogniser(utterance, Purpose.SETTLE, cut)
         self._begin_piece(utterance, cut)
         return [work]
 
@@ -276,7 +275,7 @@ class Listener:
         frames = (self._tape.end - start) // FRAME_SAMPLES
         utterance.speech = utterance.speech[len(utterance.speech) - frames :]
 
-    def _transcribe(
+    def _ask_recogniser(
         self, utterance: Utterance, purpose: Purpose, end: int | None = None
     ) -> Transcribe:
         self._transcribing += 1
@@ -292,35 +291,37 @@ class Listener:
             utterance.partial.draft if look else utterance.draft(),
         )
 
-    def _judge(self, utterance: Utterance) -> Judge:
+    def _ask_detector(self, utterance: Utterance) -> Judge:
         # What was said before this utterance is not its intonation.
         first = max(utterance.first, self._tape.end - WINDOW_SAMPLES)
         pcm = self._tape.between(first, self._tape.end)
         return Judge(utterance.number, utterance.pause, np.concatenate([pcm, _JUDGED_SILENCE]))
 
-    def _told(self, event: TranscriptEvent, utterance: Utterance, at: int) -> Heard:
+    def _event(self, event: TranscriptEvent, utterance: Utterance, at: int) -> Heard:
         voiced = self._endpointer.voiced_frames
         return Heard(event, utterance.number, at, voiced_frames=voiced)
 
-    def _heard(self, event: TranscriptEvent, utterance: Utterance, text: Transcript) -> Heard:
+    def _event_with_text(
+        self, event: TranscriptEvent, utterance: Utterance, text: Transcript
+    ) -> Heard:
         now = self._tape.end
-        done = event in (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
-        stable = len(text.text) if event is TranscriptEvent.FINAL else len(utterance.partial.stable)
+        final = event is TranscriptEvent.FINAL
+        done = final or event is TranscriptEvent.PAUSED
         return Heard(
             event,
             utterance.number,
-            now,
-            text.text,
-            text.language,
-            utterance.finished if done else 0.0,
-            text.segments if event is TranscriptEvent.FINAL else (),
-            utterance.speech_end if done else 0,
-            0 if utterance.ended_at is None else now - utterance.ended_at,
-            stable,
-            self._endpointer.voiced_frames,
+            at_samples=now,
+            text=text.text,
+            language=text.language,
+            end_of_turn=utterance.finished if done else 0.0,
+            segments=text.segments if final else (),
+            speech_end_samples=utterance.speech_end if done else 0,
+            late_samples=0 if utterance.ended_at is None else now - utterance.ended_at,
+            stable_characters=len(text.text if final else utterance.partial.stable),
+            voiced_frames=self._endpointer.voiced_frames,
             # Both worked at the same time.
-            max(utterance.text_cost_s, utterance.judge_cost_s if done else 0.0),
-            text.hum_odds,
+            compute_s=max(utterance.text_cost_s, utterance.judge_cost_s if done else 0.0),
+            hum_odds=text.hum_odds,
         )
 
     def _forget(self) -> None:

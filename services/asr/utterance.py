@@ -1,4 +1,4 @@
-"""What is known of one utterance, and what a listener asks of the networks about it."""
+"""What a listener asks of the networks, what it tells its client, what it knows of an utterance."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -10,11 +10,10 @@ from services.asr.hearing.transcript import Segment, Transcript, join
 from services.asr.turns.wording import PartialText, after
 from visavis.wire.media import TranscriptEvent
 
-# ------------------------------------------------------------ questions
-# What a listener asks of the networks, and what it tells its client.
-
 
 class Purpose(Enum):
+    """What the text of a piece of sound is wanted for."""
+
     PARTIAL = auto()
     """A look at unfinished speech."""
     HEAD = auto()
@@ -27,7 +26,7 @@ class Purpose(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transcribe:
-    """Work: turn pcm [N] float32 at 16 kHz to text. Answer with Listener.transcribed."""
+    """Work: turn pcm, [N] float32 at 16 kHz, to text. Answer with Listener.transcribed."""
 
     utterance: int
     purpose: Purpose
@@ -45,7 +44,8 @@ class Transcribe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judge:
-    """Work: has the speaker of pcm [N] finished? Answer with Listener.judged."""
+    """Work: has the speaker of pcm, [N] float32 at 16 kHz, finished? Answer with
+    Listener.judged."""
 
     utterance: int
     pause: int
@@ -79,20 +79,16 @@ class Heard:
 Output = Transcribe | Judge | Heard
 
 
-# ------------------------------------------------------------ utterance
-# What a listener knows of one utterance, and its text so far.
-
-
 @dataclass(slots=True)
 class Utterance:
-    """piece_start: first sample of the piece that a final text would still be made of; what was
-    said before is `settled`."""
+    """What a listener knows of one utterance, and its text so far."""
 
     number: int
     language: str
     first: int
     """First sample, some silence before the speech included."""
     piece_start: int
+    """First sample of what a final text would still be made of; what came before is `settled`."""
     partial: PartialText
     settled: list[Transcript] = field(default_factory=list)
     speech: list[float] = field(default_factory=list)

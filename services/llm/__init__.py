@@ -1,0 +1,11 @@
+"""The language model: a conversation in, the answer out as it is made.
+
+`settings`: which backend, how long and how lively answers are, the persona.
+`prompt`: the conversation, as much of it as fits the token budget.
+`backends/`: the engines an answer may come from.
+`text_stream`: raw pieces to whole characters without markdown.
+`loop_guard`: an answer that goes round in circles is ended.
+`generator`: all of that, from request to text pieces.
+`session`: an attached session, whose answers go to the bus.
+`servicer`: the service on the wire.
+"""

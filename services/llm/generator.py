@@ -15,13 +15,71 @@ from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.clock import Clock
 
-# ------------------------------------------------------------ ledger
-# What one answer took, and the metrics made of it.
+MAX_TOKENS = 2048
+MAX_TEMPERATURE = 2.0
+MAX_STOPS = 8
+MAX_STOP_CHARS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a request that does not say gets."""
+
+    persona: str
+    chinese_note: str
+    """Follows the persona where the visitor's question is in Chinese."""
+    max_tokens: int
+    temperature: float
+    top_p: float
+    repeat_penalty: float
+
+    def persona_for(self, messages: Sequence[ChatMessage]) -> str:
+        """One beginning for both languages, so that a slot has read it already."""
+        if self.chinese_note and asks_in_chinese(messages):
+            return f"{self.persona}\n{self.chinese_note}".strip()
+        return self.persona
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """A conversation, and how it is to be answered.
+
+    `max_tokens` 0 and `temperature` None: the defaults. `spoken`: the answer goes to a voice;
+    markdown is taken out of it.
+    """
+
+    messages: tuple[ChatMessage, ...]
+    max_tokens: int = 0
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    spoken: bool = False
+
+    def check(self) -> None:
+        """Raises InvalidInputError naming the field that is out of bounds."""
+        if not 0 <= self.max_tokens <= MAX_TOKENS:
+            raise InvalidInputError(
+                f"max_tokens: {self.max_tokens} is not between 1 and {MAX_TOKENS}"
+            )
+        if self.temperature is not None and not 0 <= self.temperature <= MAX_TEMPERATURE:
+            raise InvalidInputError(
+                f"temperature: {self.temperature:g} is not between 0 and {MAX_TEMPERATURE:g}"
+            )
+        if len(self.stop) > MAX_STOPS:
+            raise InvalidInputError(f"stop: {len(self.stop)} strings, at most {MAX_STOPS}")
+        for index, stop in enumerate(self.stop):
+            if not 1 <= len(stop) <= MAX_STOP_CHARS:
+                raise InvalidInputError(
+                    f"stop[{index}]: {len(stop)} characters is not between 1 and {MAX_STOP_CHARS}"
+                )
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Seconds count from the request; tokens are the backend's. None: it did not come to that."""
+    """What one answer took.
+
+    Seconds count from the request; tokens are the backend's. None: it did not come to that.
+    """
 
     queue_s: float | None = None
     first_token_s: float | None = None
@@ -46,62 +104,6 @@ class Ledger:
         metrics.llm_tokens.labels("written").inc(self.completion_tokens)
 
 
-# ------------------------------------------------------------ generator
-
-MAX_TOKENS = 2048
-MAX_TEMPERATURE = 2.0
-MAX_STOPS = 8
-MAX_STOP_CHARS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """What a request that does not say gets."""
-
-    persona: str
-    # Follows the persona where the visitor's question is in Chinese.
-    chinese_note: str
-    max_tokens: int
-    temperature: float
-    top_p: float
-    repeat_penalty: float
-
-    def persona_for(self, messages: Sequence[ChatMessage]) -> str:
-        """One beginning for both languages, so that a slot has read it already."""
-        if self.chinese_note and asks_in_chinese(messages):
-            return f"{self.persona}\n{self.chinese_note}".strip()
-        return self.persona
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRequest:
-    """`max_tokens` 0 and `temperature` None: the defaults.
-
-    `spoken`: the answer goes to a voice; markdown is taken out of it.
-    """
-
-    messages: tuple[ChatMessage, ...]
-    max_tokens: int = 0
-    temperature: float | None = None
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    spoken: bool = False
-
-    def check(self) -> None:
-        """Raises InvalidInputError naming the field that is out of bounds."""
-        if not 0 <= self.max_tokens <= MAX_TOKENS:
-            raise InvalidInputError(f"max_tokens: {self.max_tokens} is not between 1 and 2048")
-        if self.temperature is not None and not 0 <= self.temperature <= MAX_TEMPERATURE:
-            raise InvalidInputError(f"temperature: {self.temperature:g} is not between 0 and 2")
-        if len(self.stop) > MAX_STOPS:
-            raise InvalidInputError(f"stop: {len(self.stop)} strings, at most {MAX_STOPS}")
-        for index, stop in enumerate(self.stop):
-            if not 1 <= len(stop) <= MAX_STOP_CHARS:
-                raise InvalidInputError(
-                    f"stop[{index}]: {len(stop)} characters is not between 1 and {MAX_STOP_CHARS}"
-                )
-
-
 @dataclass(slots=True)
 class Answer:
     """One answer being made: iterate `pieces`, then read the `ledger`."""
@@ -111,7 +113,7 @@ class Answer:
 
 
 class Generator:
-    """Answers over one backend. Holds no state of any conversation."""
+    """Makes answers with one backend. It holds no state of any conversation."""
 
     def __init__(self, backend: TextBackend, defaults: Defaults, clock: Clock) -> None:
         self._backend = backend

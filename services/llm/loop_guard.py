@@ -39,7 +39,7 @@ class LoopGuard:
             # The sentence's closing marks may still be coming.
             if match.end() == len(self._sentence) and not match.group().endswith((" ", "\n")):
                 break
-            ready += self._close(match.group())
+            ready += self._end_sentence(match.group())
         if not self.looping and not self._may_repeat(self._sentence):
             ready += self._sentence[self._passed :]
             self._passed = len(self._sentence)
@@ -51,9 +51,9 @@ class LoopGuard:
         if self.looping:
             return ""
         rest = self._sentence
-        return self._close(rest) if rest else ""
+        return self._end_sentence(rest) if rest else ""
 
-    def _close(self, sentence: str) -> str:
+    def _end_sentence(self, sentence: str) -> str:
         key = _key(sentence)
         held = sentence[self._passed :]
         self._sentence = self._sentence[len(sentence) :]

@@ -1,4 +1,7 @@
-"""The language model on the wire: Generate, Attach, GetStatus."""
+"""The language model on the wire: Generate, Attach, GetStatus.
+
+The only file of the service that sees protobuf.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,18 @@ from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 
-# ------------------------------------------------------------ slots
-# Which of the backend's sequences a session works in.
+log = logging.getLogger(__name__)
+
+_ROLES: Mapping[int, Role] = {
+    llm_pb2.Message.SYSTEM: "system",
+    llm_pb2.Message.USER: "user",
+    llm_pb2.Message.ASSISTANT: "assistant",
+}
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class SlotPool:
-    """Slots 0 to n-1, each held by one session at a time.
+    """Which of the backend's sequences a session works in: slots 0 to n-1, each held by one.
 
     A slot still holds its last session's prompt, so a session that comes back
     gets its own one where that is free, and else the one unused for longest.
@@ -58,21 +67,6 @@ class SlotPool:
             yield slot
         finally:
             self._free[slot] = session
-
-
-# ------------------------------------------------------------ servicer
-# The language model on the wire: Generate, Attach, GetStatus.
-#
-# The only file of the service that sees protobuf.
-
-log = logging.getLogger(__name__)
-
-_ROLES: Mapping[int, Role] = {
-    llm_pb2.Message.SYSTEM: "system",
-    llm_pb2.Message.USER: "user",
-    llm_pb2.Message.ASSISTANT: "assistant",
-}
-_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class LlmService:
@@ -127,6 +121,8 @@ class LlmService:
 
 
 class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
+    """Answers calls: each in a slot of the backend, for as long as it or its lease lasts."""
+
     def __init__(
         self,
         generator: Generator,

@@ -104,9 +104,11 @@ class LlmSettings(ServiceSettings):
         return text
 
     def extra_fields(self) -> dict[str, Any]:
+        """`extra` read."""
         return dict(json.loads(self.extra or "{}"))
 
     def defaults(self) -> Defaults:
+        """What the generator needs of these settings."""
         return Defaults(
             persona=self.persona,
             chinese_note=self.chinese_note,

@@ -1,15 +1,9 @@
-"""Raw pieces from a model to clean text pieces: whole characters, no markdown."""
+"""Raw pieces from a model to clean text pieces: whole characters, and for a voice no markdown."""
 
 from __future__ import annotations
 
 import codecs
 import re
-
-# ------------------------------------------------------------ text stream
-# Raw pieces from a model to clean text pieces.
-#
-# A piece never ends inside a UTF-8 character nor inside an emoji sequence, holds
-# no stop string and no control token of a chat template.
 
 # Control tokens that models are trained on, as they look when one slips through as text.
 SPECIAL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]{1,32}\|>|</?s>")
@@ -21,9 +15,22 @@ _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 _ZERO_WIDTH_JOINER = "\u200d"
 _EMOJI_EXTENDERS = (_ZERO_WIDTH_JOINER, "\ufe0f", "\u20e3")
 
+# The marks of markdown.
+_BULLET = re.compile(r"[ \t]*(?:#{1,6}|[-*+•>])[ \t]+")
+_NUMBER = re.compile(r"[ \t]*(\d{1,2})[.)][ \t]+")
+# The beginning of a line that may yet turn out to be one of the two above.
+_UNDECIDED = re.compile(r"[ \t]*(?:#{0,6}|[-*+•>]|\d{1,2}[.)]?)[ \t]*")
+# A single star between spaces or digits is a multiplication; it stays.
+_EMPHASIS = re.compile(r"\*{2,}|_{2,}|`+|(?<![\s\d])\*|\*(?![\s\d])")
+_EMPHASIS_END = re.compile(r"[*_`]+$")
+
 
 class TextStream:
-    """Assembles one answer. `stopped` turns True when a stop string was met: end it there."""
+    """Assembles one answer of whole pieces: none ends inside a UTF-8 character or an emoji
+    sequence, or holds a stop string or a control token of a chat template.
+
+    `stopped` turns True when a stop string was met: end the answer there.
+    """
 
     def __init__(self, stop: tuple[str, ...] = ()) -> None:
         self.stopped = False
@@ -119,20 +126,8 @@ def _in_emoji(char: str) -> bool:
     )
 
 
-# ------------------------------------------------------------ spoken
-# Takes out of a text what can be seen but not said: the marks of markdown.
-
-_BULLET = re.compile(r"[ \t]*(?:#{1,6}|[-*+•>])[ \t]+")
-_NUMBER = re.compile(r"[ \t]*(\d{1,2})[.)][ \t]+")
-# The beginning of a line that may yet turn out to be one of the two above.
-_UNDECIDED = re.compile(r"[ \t]*(?:#{0,6}|[-*+•>]|\d{1,2}[.)]?)[ \t]*")
-# A single star between spaces or digits is a multiplication; it stays.
-_EMPHASIS = re.compile(r"\*{2,}|_{2,}|`+|(?<![\s\d])\*|\*(?![\s\d])")
-_EMPHASIS_END = re.compile(r"[*_`]+$")
-
-
 class SpokenText:
-    """Passes an answer through, without headings, list marks and emphasis.
+    """Takes out of an answer what can be seen but not said: headings, list marks and emphasis.
 
     Only what may be such a mark waits for the next piece. Line ends stay: they
     are pauses. A number is a list's mark only where it counts on from 1, so an
@@ -146,10 +141,12 @@ class SpokenText:
         self._number = 0
 
     def feed(self, text: str) -> str:
+        """What can be said for sure after `text`; "" while it is undecided."""
         self._held += text
         return self._release(final=False)
 
     def finish(self) -> str:
+        """What was held back until now, once no more text comes."""
         return self._release(final=True)
 
     def _release(self, *, final: bool) -> str:

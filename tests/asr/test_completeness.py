@@ -3,7 +3,8 @@
 import pytest
 
 from services.asr.turns.completeness import finished_odds, fused
-from services.asr.turns.finished_words import N_BUCKETS, word_model, words_of
+from services.asr.turns.finished_words import N_BUCKETS, word_model
+from services.asr.turns.languages import words_of
 
 GOES_ON = [
     ("I want to go to Paris and.", "en"),

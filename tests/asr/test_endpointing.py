@@ -9,7 +9,7 @@ RULES = EndpointRules()
 
 
 def run(endpointer: Endpointer, probability: float, frames: int) -> list[Signal]:
-    return [signal for _ in range(frames) for signal in endpointer.frame(probability)]
+    return [signal for _ in range(frames) for signal in endpointer.hear_frame(probability)]
 
 
 def kinds(signals: list[Signal]) -> list[Kind]:
@@ -27,7 +27,7 @@ def paused(end_of_turn: float | None = None) -> Endpointer:
 
 def frames_until_end(endpointer: Endpointer) -> int:
     for count in range(1, 100):
-        if Kind.ENDED in kinds(endpointer.frame(0.0)):
+        if Kind.ENDED in kinds(endpointer.hear_frame(0.0)):
             return RULES.pause_frames + count
     raise AssertionError("never ended")
 
@@ -54,8 +54,8 @@ def test_the_surer_the_end_the_shorter_the_wait() -> None:
 def test_frames_as_quiet_as_the_room_belong_to_the_silence_that_follows() -> None:
     endpointer = Endpointer()
     run(endpointer, 1.0, 20)
-    assert [endpointer.frame(0.95, quiet=True) for _ in range(2)] == [[], []]
-    (paused_at,) = endpointer.frame(0.1, quiet=True)
+    assert [endpointer.hear_frame(0.95, quiet=True) for _ in range(2)] == [[], []]
+    (paused_at,) = endpointer.hear_frame(0.1, quiet=True)
     assert paused_at == Signal(Kind.PAUSED, 20 * FRAME_SAMPLES)
     assert endpointer.voiced_frames == 20
 
@@ -63,17 +63,17 @@ def test_frames_as_quiet_as_the_room_belong_to_the_silence_that_follows() -> Non
 def test_a_quiet_moment_within_speech_is_no_silence() -> None:
     endpointer = Endpointer()
     run(endpointer, 1.0, 20)
-    assert [endpointer.frame(0.95, quiet=True) for _ in range(5)] == [[]] * 5
-    assert endpointer.frame(0.9) == []
+    assert [endpointer.hear_frame(0.95, quiet=True) for _ in range(5)] == [[]] * 5
+    assert endpointer.hear_frame(0.9) == []
     # The quiet frames before lie too far back.
-    assert endpointer.frame(0.1) == [Signal(Kind.PAUSED, 26 * FRAME_SAMPLES)]
+    assert endpointer.hear_frame(0.1) == [Signal(Kind.PAUSED, 26 * FRAME_SAMPLES)]
 
 
 def test_a_quiet_frame_is_silence_as_soon_as_the_vad_is_no_longer_sure() -> None:
     endpointer = Endpointer()
     run(endpointer, 1.0, 20)
-    assert endpointer.frame(0.8) == []
-    assert endpointer.frame(0.8, quiet=True) == [Signal(Kind.PAUSED, 21 * FRAME_SAMPLES)]
+    assert endpointer.hear_frame(0.8) == []
+    assert endpointer.hear_frame(0.8, quiet=True) == [Signal(Kind.PAUSED, 21 * FRAME_SAMPLES)]
 
 
 def test_an_unfinished_sentence_is_waited_for() -> None:
@@ -103,8 +103,8 @@ def test_doubt_asks_for_a_second_opinion_once() -> None:
 def test_speech_after_a_pause_resumes_and_forgets_the_opinion() -> None:
     endpointer = paused(0.75)
     assert kinds(run(endpointer, 1.0, 3)) == [Kind.RESUMED]
-    assert endpointer.end_of_turn is None
     assert kinds(run(endpointer, 0.0, RULES.pause_frames)) == [Kind.PAUSED]
+    assert frames_until_end(endpointer) == RULES.longest_wait_frames
 
 
 def test_an_opinion_on_speech_is_ignored() -> None:
@@ -139,12 +139,12 @@ def test_an_endless_utterance_is_ended() -> None:
     assert kinds(signals) == [Kind.STARTED, Kind.ENDED] * 2 + [Kind.STARTED]
 
 
-def test_finish_closes_an_open_utterance_and_only_that() -> None:
+def test_an_open_utterance_can_be_ended_and_only_that() -> None:
     endpointer = Endpointer()
-    assert endpointer.finish() == []
+    assert endpointer.end_utterance() == []
     run(endpointer, 1.0, 10)
-    assert endpointer.finish() == [Signal(Kind.ENDED, 10 * FRAME_SAMPLES)]
-    assert endpointer.finish() == []
+    assert endpointer.end_utterance() == [Signal(Kind.ENDED, 10 * FRAME_SAMPLES)]
+    assert endpointer.end_utterance() == []
 
 
 @pytest.mark.parametrize("end_of_turn", [0.0, 0.2, 0.5, 0.8, 1.0])

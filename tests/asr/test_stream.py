@@ -33,7 +33,7 @@ class Desk:
     def feed(self, sound: np.ndarray) -> None:
         for start in range(0, len(sound), FRAME_SAMPLES):
             frame = sound[start : start + FRAME_SAMPLES]
-            self.take(self.listener.frame(frame, float(np.abs(frame).max() > COUGH / 2)))
+            self.take(self.listener.hear_frame(frame, float(np.abs(frame).max() > COUGH / 2)))
 
     def take(self, outputs: list[Output]) -> None:
         for output in outputs:
@@ -93,27 +93,27 @@ def test_the_text_is_asked_for_before_the_end_is_sure() -> None:
     assert [type(work) for work in desk.asked[asked:]] == [Judge]
 
 
-def test_words_that_may_be_all_do_not_wait_for_the_intonation() -> None:
+def desk_that_knows_the_words(text: str) -> tuple[Desk, Judge]:
+    """At a pause, before the turn detector has answered."""
     desk = Desk()
-    desk.text = "Who are you?"
+    desk.text = text
     desk.answers_at_once = False
     desk.feed(np.concatenate([quiet(20), loud(40), quiet(3)]))
     (judge,) = (w for w in desk.waiting if isinstance(w, Judge))
     desk.waiting.remove(judge)
     desk.answer()
+    return desk, judge
+
+
+def test_words_that_may_be_all_do_not_wait_for_the_intonation() -> None:
+    desk, _ = desk_that_knows_the_words("Who are you?")
     assert desk.kinds == [Event.SPEECH_STARTED, Event.PAUSED]
     desk.feed(quiet(20))
     assert Event.FINAL not in desk.kinds  # that waits
 
 
 def test_words_that_go_on_wait_for_the_intonation() -> None:
-    desk = Desk()
-    desk.text = "I would like to and"
-    desk.answers_at_once = False
-    desk.feed(np.concatenate([quiet(20), loud(40), quiet(3)]))
-    (judge,) = (w for w in desk.waiting if isinstance(w, Judge))
-    desk.waiting.remove(judge)
-    desk.answer()
+    desk, judge = desk_that_knows_the_words("I would like to and")
     assert desk.kinds == [Event.SPEECH_STARTED]
     desk.waiting.append(judge)
     desk.answer()

@@ -8,6 +8,7 @@ import wave
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from services.asr.hearing.detectors import SAMPLE_RATE_HZ
 from services.asr.hearing.networks import Hearing
+from services.asr.hearing.transcript import Transcript
 from services.asr.session import ListeningSession
 from services.asr.turns.endpointing import EndpointRules
 from services.asr.utterance import Heard
@@ -22,6 +24,7 @@ from tests.fakes import ManualClock
 from visavis.bundles.store import profile
 from visavis.engine import open_engine
 from visavis.tools.bench.turns import load_turn_clips
+from visavis.tools.bench.word_errors import edits
 from visavis.wire.media import TranscriptEvent
 
 CLIPS = Path(__file__).parent.parent / "clips"
@@ -60,14 +63,21 @@ def units(text: str, language: str) -> list[str]:
 
 def error_rate(name: str, heard: str, language: str) -> float:
     said = units((CLIPS / f"{name}.txt").read_text(encoding="utf-8"), language)
-    got = units(heard, language)
-    distance = list(range(len(got) + 1))
-    for i, unit in enumerate(said, 1):
-        above, distance = distance, [i]
-        for j, other in enumerate(got, 1):
-            change = above[j - 1] + (unit != other)
-            distance.append(min(above[j] + 1, distance[j - 1] + 1, change))
-    return distance[-1] / len(said)
+    return edits(said, units(heard, language)) / len(said)
+
+
+class Unhurried:
+    """Networks that say of every text that it cost little, however busy this machine is."""
+
+    def __init__(self, hearing: Hearing) -> None:
+        self._hearing = hearing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._hearing, name)
+
+    async def transcribe(self, *work: Any) -> tuple[Transcript, float]:
+        text, _ = await self._hearing.transcribe(*work)
+        return text, 0.05
 
 
 async def live(
@@ -80,7 +90,7 @@ async def live(
 ) -> list[Heard]:
     """Events of a stream that ends with a second and a half of silence."""
     session = ListeningSession(
-        hearing,
+        Unhurried(hearing),  # type: ignore[arg-type]
         language,
         interim_results=interim,
         rules=EndpointRules(),
@@ -109,6 +119,8 @@ async def test_recordings_are_understood(hearing: Hearing) -> None:
     for name in MANDARIN:
         heard = await hearing.recognize(sound(name), "zh")
         assert error_rate(name, heard.text, "zh") <= 0.3, heard.text
+        # In simplified characters.
+        assert name != MANDARIN[0] or "欢迎大家来体验" in heard.text
 
 
 async def test_whisper_understands_english_and_times_it(hearing: Hearing) -> None:
@@ -118,24 +130,18 @@ async def test_whisper_understands_english_and_times_it(hearing: Hearing) -> Non
     starts = [segment.start_samples for segment in heard.segments]
     assert starts == sorted(starts)
     assert all(s.start_samples < s.end_samples <= len(sound("jfk")) for s in heard.segments)
-    assert whisper.transcribe(sound("jfk"), "").language == "en"
-
-
-async def test_mandarin_is_written_in_simplified_characters(hearing: Hearing) -> None:
-    whisper = hearing.ear("whisper-base").transcriber
-    text = whisper.transcribe(sound("zh/funasr_asr_example"), "zh").text
-    assert "欢迎大家来体验" in text
+    assert whisper.transcribe(sound("jfk")[: 3 * SAMPLE_RATE_HZ], "").language == "en"
 
 
 async def test_a_long_recording_is_cut_and_whole(hearing: Hearing) -> None:
     pause = np.zeros(SAMPLE_RATE_HZ, np.float32)
-    minute = np.concatenate([sound("two_cities_01"), pause] * 12)
-    heard = await hearing.recognize(minute, "en")
-    assert units(heard.text, "en").count("worst") == 12
-    assert len(heard.segments) >= 4
+    recording = np.concatenate([sound("two_cities_01"), pause] * 7)
+    heard = await hearing.recognize(recording, "en")
+    assert units(heard.text, "en").count("worst") == 7
+    assert len(heard.segments) >= 2
     ends = [segment.end_samples for segment in heard.segments]
     assert ends == sorted(ends)
-    assert ends[-1] <= len(minute)
+    assert ends[-1] <= len(recording)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -188,18 +194,18 @@ async def test_a_telephone_rate_is_understood(hearing: Hearing) -> None:
 
 @pytest.mark.parametrize("bundle_name", ["moonshine-tiny-en", "whisper-base"])
 def test_a_guess_at_the_text_does_not_change_it(hearing: Hearing, bundle_name: str) -> None:
-    transcriber = hearing.ear(bundle_name).transcriber
-    said = transcriber.transcribe(sound("jfk"), "en").text
+    transcriber, pcm = hearing.ear(bundle_name).transcriber, sound("two_cities_01")
+    said = transcriber.transcribe(pcm, "en").text
     astray = f"{said[:30]} what was the weather like yesterday in the city"
     for draft in (said, said[: len(said) // 2], astray, "Something else was said", "\ufffd\0"):
-        heard = transcriber.transcribe(sound("jfk"), "en", draft).text
+        heard = transcriber.transcribe(pcm, "en", draft).text
         # A quantised network rounds many tokens at once another way: marks may differ.
         assert units(heard, "en") == units(said, "en")
 
 
 def test_only_a_short_sound_is_asked_whether_it_is_a_hum(hearing: Hearing) -> None:
     transcriber = hearing.ear("moonshine-tiny-en").transcriber
-    assert transcriber.transcribe(sound("jfk"), "en").hum_odds is None
+    assert transcriber.transcribe(sound("jfk")[: 3 * SAMPLE_RATE_HZ], "en").hum_odds is None
     # "And so": words, and no "mm-hm".
     first = slice(SAMPLE_RATE_HZ * 3 // 10, SAMPLE_RATE_HZ * 9 // 10)
     words = transcriber.transcribe(sound("jfk")[first], "en")

@@ -1,7 +1,6 @@
 """The embedded backend with real weights: streaming, slots, cancel, load failures."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
@@ -9,8 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling, TextBackend
 from services.llm.backends.llamacpp import LlamaCppBackend
 from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
 from services.llm.generator import AnswerRequest, Generator
@@ -18,7 +18,11 @@ from services.llm.settings import LlmSettings
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 from visavis.wire.clock import MonotonicClock
 
+# One loop, so that one loaded model serves most of the tests.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 SYSTEM = ChatMessage("system", "You are a helpful assistant.")
+STORY = "Write a long story about a dragon."
 
 
 def backend_of(model_file: Path, *, slots: int = 1, context_tokens: int = 1024) -> LlamaCppBackend:
@@ -27,21 +31,18 @@ def backend_of(model_file: Path, *, slots: int = 1, context_tokens: int = 1024) 
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model_file(bundle: Callable[[str], Path]) -> Path:
     return bundle("smollm2-135m") / "model.gguf"
 
 
-@contextlib.asynccontextmanager
-async def loaded(
-    model_file: Path, slots: int = 1, context_tokens: int = 1024
-) -> AsyncIterator[LlamaCppBackend]:
-    backend = backend_of(model_file, slots=slots, context_tokens=context_tokens)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def backend(model_file: Path) -> AsyncIterator[LlamaCppBackend]:
+    """Three slots; a test finds in them what the tests before it left."""
+    backend = backend_of(model_file, slots=3)
     await backend.load()
-    try:
-        yield backend
-    finally:
-        await backend.close()
+    yield backend
+    await backend.close()
 
 
 def question(
@@ -52,7 +53,7 @@ def question(
     )
 
 
-async def answer(backend: LlamaCppBackend, request: BackendRequest) -> list[Delta]:
+async def answer(backend: TextBackend, request: BackendRequest) -> list[Delta]:
     return [delta async for delta in backend.stream(request)]
 
 
@@ -60,10 +61,9 @@ def text_of(deltas: list[Delta]) -> str:
     return "".join(delta.text for delta in deltas)
 
 
-async def test_an_answer_streams_and_is_the_same_each_time(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        first = await answer(backend, question("What is the capital of France?"))
-        again = await answer(backend, question("What is the capital of France?"))
+async def test_an_answer_streams_and_is_the_same_each_time(backend: LlamaCppBackend) -> None:
+    first = await answer(backend, question("What is the capital of France?"))
+    again = await answer(backend, question("What is the capital of France?"))
     assert text_of(first) == text_of(again) != ""
     assert sum(bool(delta.text) for delta in first) > 3
     usage = again[-1]
@@ -72,94 +72,89 @@ async def test_an_answer_streams_and_is_the_same_each_time(model_file: Path) -> 
     assert usage.cached_tokens >= usage.prompt_tokens - 1 > 10
 
 
-async def test_the_length_limit_holds(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        deltas = await answer(backend, question("Tell me a long story.", max_tokens=5))
+async def test_the_length_limit_holds(backend: LlamaCppBackend) -> None:
+    deltas = await answer(backend, question("Tell me a long story.", max_tokens=5))
     assert [d.finish_reason for d in deltas if d.finish_reason] == ["length"]
     assert deltas[-1].completion_tokens == 5
 
 
-async def test_sequences_at_once_give_what_each_gives_alone(model_file: Path) -> None:
+async def test_sequences_at_once_give_what_each_gives_alone(backend: LlamaCppBackend) -> None:
     asked = ["Name three colours.", "Who wrote Hamlet?", "What do cats eat?"]
-    async with loaded(model_file, slots=3) as backend:
-        requests = [question(text, slot=slot) for slot, text in enumerate(asked)]
-        together = await asyncio.gather(*(answer(backend, request) for request in requests))
-        alone = [await answer(backend, request) for request in requests]
+    requests = [question(text, max_tokens=12, slot=slot) for slot, text in enumerate(asked)]
+    together = await asyncio.gather(*(answer(backend, request) for request in requests))
+    alone = [await answer(backend, request) for request in requests]
     assert [text_of(deltas)[:20] for deltas in together] == [text_of(d)[:20] for d in alone]
     assert len({text_of(deltas) for deltas in together}) == 3
 
 
-async def test_each_slot_keeps_its_own_prefix(model_file: Path) -> None:
+async def test_each_slot_keeps_its_own_prefix(backend: LlamaCppBackend) -> None:
     story = "Once upon a time there was a small grey donkey. " * 5
-    async with loaded(model_file, slots=2) as backend:
-        await answer(backend, question(story, max_tokens=1, slot=0))
-        await answer(backend, question("Something else entirely.", max_tokens=1, slot=1))
-        again = await answer(backend, question(story + "What was it?", max_tokens=1, slot=0))
+    await answer(backend, question(story, max_tokens=1, slot=0))
+    await answer(backend, question("Something else entirely.", max_tokens=1, slot=1))
+    again = await answer(backend, question(story + "What was it?", max_tokens=1, slot=0))
     assert again[-1].cached_tokens > 50
 
 
-async def test_a_cancel_frees_the_only_slot_at_once(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        await answer(backend, question("Hi", max_tokens=2))
-        long = backend.stream(question("Write a long story about a dragon.", max_tokens=900))
-        async for delta in long:
-            if delta.text:
-                break
-        started = time.monotonic()
-        await long.aclose()
-        assert time.monotonic() - started < 0.05
-        # The rest of the story would take seconds; one more step takes milliseconds.
-        async for delta in backend.stream(question("Hi", max_tokens=8)):
-            if delta.text:
-                break
-        assert time.monotonic() - started < 1.0
+async def test_a_cancel_frees_the_slot_at_once(backend: LlamaCppBackend) -> None:
+    await answer(backend, question("Hi", max_tokens=2))
+    long = backend.stream(question(STORY, max_tokens=900))
+    async for delta in long:
+        if delta.text:
+            break
+    started = time.monotonic()
+    await long.aclose()
+    assert time.monotonic() - started < 0.05
+    # The rest of the story would take seconds; one more step takes milliseconds.
+    async for delta in backend.stream(question("Hi", max_tokens=8)):
+        if delta.text:
+            break
+    assert time.monotonic() - started < 1.0
 
 
-async def test_a_cancel_while_a_long_prompt_is_read_frees_the_slot(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        started = time.monotonic()
-        await answer(backend, question("word apple tree house " * 90, max_tokens=1))
-        whole_s = time.monotonic() - started
-        long = backend.stream(question("apple word house tree " * 90, max_tokens=1))
-        started = time.monotonic()
-        await anext(long)  # taken up: the slot reads now
-        await long.aclose()
-        await answer(backend, question("Hi", max_tokens=1))
-        assert time.monotonic() - started < whole_s / 2
+async def test_a_cancel_while_a_long_prompt_is_read_frees_the_slot(
+    backend: LlamaCppBackend,
+) -> None:
+    started = time.monotonic()
+    await answer(backend, question("word apple tree house " * 70, max_tokens=1))
+    whole_s = time.monotonic() - started
+    long = backend.stream(question("apple word house tree " * 70, max_tokens=1))
+    started = time.monotonic()
+    await anext(long)  # taken up: the slot reads now
+    await long.aclose()
+    await answer(backend, question("Hi", max_tokens=1))
+    assert time.monotonic() - started < whole_s / 2
 
 
-async def test_cancelling_the_task_frees_the_slot_too(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        for _ in range(5):  # more often than there are worker threads
-            begun = asyncio.Event()
+async def test_cancelling_the_task_frees_the_slot_too(backend: LlamaCppBackend) -> None:
+    for _ in range(5):  # more often than there are worker threads
+        begun = asyncio.Event()
 
-            async def tell(begun: asyncio.Event = begun) -> None:
-                async for _ in backend.stream(question("Write a long story.", max_tokens=900)):
-                    begun.set()
+        async def tell(begun: asyncio.Event = begun) -> None:
+            async for _ in backend.stream(question(STORY, max_tokens=900)):
+                begun.set()
 
-            task = asyncio.create_task(tell())
-            await begun.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert text_of(await answer(backend, question("Hi", max_tokens=4)))
+        task = asyncio.create_task(tell())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert text_of(await answer(backend, question("Hi", max_tokens=4)))
 
 
-async def test_a_call_that_waits_for_its_slot_is_not_begun(model_file: Path) -> None:
+async def test_a_call_that_waits_for_its_slot_is_not_begun(backend: LlamaCppBackend) -> None:
     """So that one that is cancelled meanwhile costs the slot nothing."""
-    async with loaded(model_file, slots=2) as backend:
-        at_work = backend.stream(question("Write a long story about a dragon."))
-        await anext(at_work)
-        waiting = asyncio.ensure_future(anext(backend.stream(question("Hi"))))
-        begun = [waiting.done() async for _ in at_work]
-        assert len(begun) > 20 and not any(begun)
-        assert await waiting
+    at_work = backend.stream(question(STORY))
+    await anext(at_work)
+    waiting = asyncio.ensure_future(anext(backend.stream(question("Hi"))))
+    begun = [waiting.done() async for _ in at_work]
+    assert len(begun) > 20 and not any(begun)
+    assert await waiting
 
 
 async def test_closing_ends_what_is_at_work(model_file: Path) -> None:
     backend = backend_of(model_file)
     await backend.load()
-    story = backend.stream(question("Write a long story about a dragon.", max_tokens=900))
+    story = backend.stream(question(STORY, max_tokens=900))
     await anext(story)
     started = time.monotonic()
     await backend.close()
@@ -170,43 +165,44 @@ async def test_closing_ends_what_is_at_work(model_file: Path) -> None:
     await backend.close()
 
 
-async def test_a_prompt_beyond_the_context_is_refused_and_the_slot_lives(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        with pytest.raises(InvalidInputError, match="context size"):
-            await answer(backend, question("word " * 1500))
-        assert text_of(await answer(backend, question("Hi", max_tokens=4)))
+async def test_a_prompt_beyond_the_context_is_refused_and_the_slot_lives(
+    backend: LlamaCppBackend,
+) -> None:
+    with pytest.raises(InvalidInputError, match="context size"):
+        await answer(backend, question("word " * 1500))
+    assert text_of(await answer(backend, question("Hi", max_tokens=4)))
 
 
 async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
-    async with loaded(model_file, context_tokens=400) as backend:
-        generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
-        history = [ChatMessage("user", "你好😀 " * 30), ChatMessage("assistant", "Ok. " * 60)] * 20
-        request = AnswerRequest((*history, ChatMessage("user", "x" * 100_000)), max_tokens=4)
-        made = generator.answer(request, 0)
-        assert "".join([piece async for piece in made.pieces])
-    assert 100 < made.ledger.prompt_tokens <= 400 - 4
+    backend = backend_of(model_file, context_tokens=256)
+    await backend.load()
+    generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
+    history = [ChatMessage("user", "你好😀 " * 30), ChatMessage("assistant", "Ok. " * 60)] * 20
+    request = AnswerRequest((*history, ChatMessage("user", "x" * 100_000)), max_tokens=4)
+    made = generator.answer(request, 0)
+    assert "".join([piece async for piece in made.pieces])
+    await backend.close()
+    assert 100 < made.ledger.prompt_tokens <= 256 - 4
 
 
-async def test_unusual_characters_survive_the_way_through(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
-        request = AnswerRequest(
-            (ChatMessage("user", "Repeat: 你好 😀👩\u200d👧 é"),),
-            max_tokens=40,
-            temperature=1.5,
-            seed=2,
-        )
-        pieces = [piece async for piece in generator.answer(request, 0).pieces]
+async def test_unusual_characters_survive_the_way_through(backend: LlamaCppBackend) -> None:
+    generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
+    request = AnswerRequest(
+        (ChatMessage("user", "Repeat: 你好 😀👩\u200d👧 é"),),
+        max_tokens=24,
+        temperature=1.5,
+        seed=2,
+    )
+    pieces = [piece async for piece in generator.answer(request, 0).pieces]
     assert pieces
     assert all(piece.encode() and "\ufffd" not in piece for piece in pieces)
 
 
-async def test_tokens_are_counted_by_the_models_own_tokenizer(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        counts = [
-            await asyncio.to_thread(backend.count_tokens, text)
-            for text in ("", "Hello", "Hello there, how are you?", "你好")
-        ]
+async def test_tokens_are_counted_by_the_models_own_tokenizer(backend: LlamaCppBackend) -> None:
+    counts = [
+        await asyncio.to_thread(backend.count_tokens, text)
+        for text in ("", "Hello", "Hello there, how are you?", "你好")
+    ]
     assert counts[:3] == [0, 1, 7]
     assert counts[3] > 1
 
@@ -215,36 +211,31 @@ async def test_signals_still_reach_the_process(model_file: Path) -> None:
     got = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, got.set)
+    backend = backend_of(model_file)
     try:
-        async with loaded(model_file) as backend:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.wait_for(got.wait(), 5)
-            assert text_of(await answer(backend, question("Hi", max_tokens=4)))
+        await backend.load()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(got.wait(), 5)
+        assert text_of(await answer(backend, question("Hi", max_tokens=4)))
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
+        await backend.close()
 
 
-async def test_its_own_port_is_closed_to_others_and_speaks_openai(model_file: Path) -> None:
-    async with loaded(model_file) as backend:
-        url = f"{backend._server.listening_address}/v1"
-        stranger = OpenAiCompatibleBackend(url, model="m", slots=1, context_tokens=1024)
-        with pytest.raises(EngineError, match="check `api_key`"):
-            await answer_of(stranger, question("Hi"))
-        friend = OpenAiCompatibleBackend(
-            url, api_key=backend._api_key, slots=1, context_tokens=1024
-        )
-        await friend.load()
-        asked = question("What is the capital of France?")
-        theirs = await answer_of(friend, asked)
-        ours = await answer(backend, asked)
-        await stranger.close()
-        await friend.close()
+async def test_its_own_port_is_closed_to_others_and_speaks_openai(backend: LlamaCppBackend) -> None:
+    url = f"{backend._server.listening_address}/v1"
+    stranger = OpenAiCompatibleBackend(url, model="m", slots=1, context_tokens=1024)
+    with pytest.raises(EngineError, match="check `api_key`"):
+        await answer(stranger, question("Hi"))
+    friend = OpenAiCompatibleBackend(url, api_key=backend._api_key, slots=1, context_tokens=1024)
+    await friend.load()
+    asked = question("What is the capital of France?", max_tokens=8)
+    theirs = await answer(friend, asked)
+    ours = await answer(backend, asked)
+    await stranger.close()
+    await friend.close()
     assert text_of(theirs)[:15] == text_of(ours)[:15]
     assert theirs[-1].completion_tokens > 0
-
-
-async def answer_of(backend: OpenAiCompatibleBackend, request: BackendRequest) -> list[Delta]:
-    return [delta async for delta in backend.stream(request)]
 
 
 @pytest.mark.parametrize(
@@ -267,16 +258,11 @@ async def test_what_is_not_a_model_is_refused(
     await backend.close()
 
 
-@pytest.fixture
-def truncated_file(tmp_path: Path, model_file: Path) -> Path:
+async def test_a_truncated_model_is_refused(tmp_path: Path, model_file: Path) -> None:
     half = tmp_path / "model.gguf"
     with model_file.open("rb") as whole:
         half.write_bytes(whole.read(20_000_000))
-    return half
-
-
-async def test_a_truncated_model_is_refused(truncated_file: Path) -> None:
-    backend = backend_of(truncated_file)
+    backend = backend_of(half)
     with pytest.raises(EngineLoadError, match="cannot load"):
         await backend.load()
     await backend.close()

@@ -243,7 +243,7 @@ async def test_the_engines_statistics_are_shown(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: asyncio.Queue[EngineLoad] = asyncio.Queue()
-    monkeypatch.setattr(EngineLoad, "show", lambda load: shown.put_nowait(load))
+    monkeypatch.setattr(EngineLoad, "show_as_metrics", lambda load: shown.put_nowait(load))
     made = recorded.install(monkeypatch)
     backend = backend_at(checkpoint, statistics_interval_s=0.001)
     await backend.load()

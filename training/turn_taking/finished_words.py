@@ -27,8 +27,8 @@ from services.asr.turns.finished_words import (
     WEIGHTS_PATH,
     WordModel,
     buckets_of,
-    words_of,
 )
+from services.asr.turns.languages import words_of
 from training.inputs import inputs_of, verify
 from training.turn_taking.logistic import area_under_curve, log_loss, sigmoid
 from visavis.serving.errors import InvalidInputError

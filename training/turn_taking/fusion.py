@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from services.asr.turns.completeness import finished_odds, fused, ruled_odds
-from services.asr.turns.finished_words import word_model, words_of
+from services.asr.turns.finished_words import word_model
+from services.asr.turns.languages import words_of
 from training.turn_taking.logistic import (
     Vector,
     area_under_curve,

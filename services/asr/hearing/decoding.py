@@ -1,13 +1,38 @@
-"""What decoders share: a draft that is checked in one step, a guard against loops."""
+"""What decoders share: a cache of keys and values, a draft that is checked in one step, a guard
+against loops.
+"""
 
 from collections.abc import Sequence
 
-# ------------------------------------------------------------ draft
-# A guess at the tokens of a text, checked by the decoder in one step.
+import numpy as np
+
+from visavis.engine import Engine, Resident
+
+Cache = dict[str, Resident]
+"""Keys and values of the tokens so far, by the decoder's input: [1, heads, N, width] float32."""
+
+# Small speech recognisers repeat themselves on music, noise and cut-off speech. People repeat
+# words too ("no, no, no"), so a loop is only what comes back more often than anybody says it.
+_LONGEST_PERIOD = 24
+_FEWEST_TOKENS = 12
+_FEWEST_REPEATS = 4
+_KEPT_REPEATS = 1
+
+
+def empty_cache(decoder: Engine) -> Cache:
+    """Of no tokens, for every input of the decoder that takes past ones."""
+    cache: Cache = {}
+    for name, spec in decoder.inputs.items():
+        if name.startswith("past_"):
+            _, heads, _, width = spec.shape
+            assert heads and width
+            cache[name] = np.zeros((1, heads, 0, width), np.float32)
+    return cache
 
 
 def agreed(best: Sequence[int], guess: Sequence[int]) -> int:
-    """How many tokens of `guess` the decoder would have said itself.
+    """How many tokens of a guess the decoder, which has looked at all of it in one step, would
+    have said itself.
 
     best: its likeliest token after the start and after each token of the guess.
     """
@@ -17,21 +42,8 @@ def agreed(best: Sequence[int], guess: Sequence[int]) -> int:
     return len(guess)
 
 
-# ------------------------------------------------------------ loop guard
-# Notices that a decoder has fallen into a loop.
-#
-# Small speech recognisers repeat themselves on music, noise and cut-off speech.
-# People repeat words too ("no, no, no"), so a loop is only what comes back more
-# often than anybody says it.
-
-_LONGEST_PERIOD = 24
-_FEWEST_TOKENS = 12
-_FEWEST_REPEATS = 4
-_KEPT_REPEATS = 1
-
-
 def loop_start(tokens: Sequence[int]) -> int | None:
-    """Index from which `tokens` only repeats itself, or None.
+    """Index from which a decoder has fallen into a loop and only repeats itself, or None.
 
     The first round of the loop counts as speech and lies before the index.
     """

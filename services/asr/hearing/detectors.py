@@ -5,22 +5,24 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from services.asr.hearing.log_mel import SAMPLE_RATE_HZ as SAMPLE_RATE_HZ
 from services.asr.hearing.log_mel import log_mel
 from visavis.engine import Engine
 
-# ------------------------------------------------------------ vad
-# Voice activity by the Silero VAD network: how likely each 32 ms hold speech.
-
-SAMPLE_RATE_HZ = 16_000
+# Of a frame of voice activity: 32 ms.
 FRAME_SAMPLES = 512
 # The network sees the end of the previous frame before the new one.
 _CONTEXT_SAMPLES = 64
 _MEMORY_SHAPE = (2, 1, 128)
 
+# What the turn detector looks at.
+WINDOW_SAMPLES = 8 * SAMPLE_RATE_HZ
+_VARIANCE_FLOOR = 1e-7
+
 
 @dataclass(slots=True)
 class VadState:
-    """What one stream of sound has left behind. One per stream, never shared."""
+    """What one stream of sound has left behind in a VoiceDetector. One per stream, never shared."""
 
     memory: NDArray[np.float32] = field(default_factory=lambda: np.zeros(_MEMORY_SHAPE, np.float32))
     context: NDArray[np.float32] = field(
@@ -29,7 +31,10 @@ class VadState:
 
 
 class VoiceDetector:
-    """Stateless: the state of a stream is passed in and moved on."""
+    """How likely 32 ms of sound hold speech, by the Silero VAD network.
+
+    It is stateless: the state of a stream is passed in and moved on.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -49,15 +54,10 @@ class VoiceDetector:
         return float(out["output"][0, 0])
 
 
-# ------------------------------------------------------------ turn detector
-# Has the visitor finished, or only paused? Asks the smart-turn v3 network.
-
-WINDOW_SAMPLES = 8 * SAMPLE_RATE_HZ
-_VARIANCE_FLOOR = 1e-7
-
-
 class TurnDetector:
-    """Judges by intonation and words alone, in any of the 23 languages it was trained on."""
+    """Has the visitor finished, or only paused? Asks the smart-turn v3 network, which judges by
+    the sound alone, in any of the 23 languages it was trained on.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -27,7 +27,7 @@ _LOG_STEP = np.log(6.4) / 27.0
 
 
 def mel_to_hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Slaney's scale: linear below 1 kHz (15 mel), logarithmic above."""
+    """Slaney's scale, [N] float64 -> [N]: linear below 1 kHz (15 mel), logarithmic above."""
     knee = _LOG_FROM_HZ / _LINEAR_HZ_PER_MEL
     above = _LOG_FROM_HZ * np.exp(_LOG_STEP * (mel - knee))
     return np.where(mel < knee, mel * _LINEAR_HZ_PER_MEL, above)

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from services.asr.hearing.decoding import agreed, loop_start
+from services.asr.hearing.decoding import Cache, agreed, empty_cache, loop_start
+from services.asr.hearing.log_mel import SAMPLE_RATE_HZ
 from services.asr.hearing.transcript import Segment, Transcript
-from visavis.engine import Engine, Resident, host_array
+from visavis.engine import Engine, Tensors, host_array
 from visavis.serving.errors import UnknownNameError
 
-SAMPLE_RATE_HZ = 16_000
 LANGUAGE = "en"
 MAX_SAMPLES = 30 * SAMPLE_RATE_HZ
 
@@ -34,11 +34,9 @@ _HUM_SAMPLES = SAMPLE_RATE_HZ * 5 // 4
 _HUM_WORDS = 2
 _HUMS = ("Mm-hmm.", "Uh-huh.")
 
-Cache = dict[str, Resident]
-
 
 class Moonshine:
-    """Encoder and merged decoder as Useful Sensors publish them."""
+    """Recognises English: encoder and merged decoder as Useful Sensors publish them."""
 
     def __init__(self, encoder: Engine, decoder: Engine, tokenizer: Tokenizer) -> None:
         self._encoder = encoder
@@ -89,48 +87,21 @@ class Moonshine:
 
     def _log_likelihood(self, hidden: NDArray[np.float32], tokens: list[int]) -> float:
         """Of exactly these tokens, [N] ids, for the sound: one step of the decoder."""
-        cache = self._empty_cache()
-        out = self._decoder.infer_resident(
-            {
-                "input_ids": np.array([[_START, *tokens]], np.int64),
-                "encoder_hidden_states": hidden,
-                "use_cache_branch": np.array([False]),
-                **cache,
-            },
-            [_present(name) for name in cache],
-        )
+        out = self._step([_START, *tokens], hidden, empty_cache(self._decoder), first=True)
         logits = host_array(out["logits"])[0].astype(np.float64)
         peaks = logits.max(axis=-1)
         totals = peaks + np.log(np.exp(logits - peaks[:, None]).sum(axis=-1))
         told = logits[np.arange(len(tokens) + 1), [*tokens, _END]]
         return float((told - totals).sum())
 
-    def _empty_cache(self) -> Cache:
-        cache: Cache = {}
-        for name, spec in self._decoder.inputs.items():
-            if name.startswith("past_key_values."):
-                _, heads, _, width = spec.shape
-                assert heads and width
-                cache[name] = np.zeros((1, heads, 0, width), np.float32)
-        return cache
-
     def _decode(
         self, hidden: NDArray[np.float32], budget: int, guess: list[int] | None = None
     ) -> list[int]:
-        cache = self._empty_cache()
+        cache = empty_cache(self._decoder)
         tokens: list[int] = []
         seen = [_START, *(guess or [])]
         for step in range(budget):
-            # On a GPU the cache stays there: it would cost more to move than to use.
-            out = self._decoder.infer_resident(
-                {
-                    "input_ids": np.array([seen], np.int64),
-                    "encoder_hidden_states": hidden,
-                    "use_cache_branch": np.array([step > 0]),
-                    **cache,
-                },
-                [_present(name) for name in cache],
-            )
+            out = self._step(seen, hidden, cache, first=step == 0)
             best: list[int] = host_array(out["logits"])[0].argmax(axis=-1).tolist()
             right = agreed(best, seen[1:])
             tokens += best[: right + 1]
@@ -148,6 +119,20 @@ class Moonshine:
             if len(tokens) >= budget:
                 break
         return tokens
+
+    def _step(
+        self, tokens: list[int], hidden: NDArray[np.float32], cache: Cache, *, first: bool
+    ) -> Tensors:
+        """Logits of `tokens`, and the cache with them, which stays on a GPU where it is used."""
+        return self._decoder.infer_resident(
+            {
+                "input_ids": np.array([tokens], np.int64),
+                "encoder_hidden_states": hidden,
+                "use_cache_branch": np.array([not first]),
+                **cache,
+            },
+            [_present(name) for name in cache],
+        )
 
 
 def _first_positions(cache: Cache, n_positions: int) -> Cache:

@@ -27,8 +27,9 @@ from visavis.engine import Engine, EngineLane, EngineState, joined_state
 from visavis.engine.bundles import maker_of
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
 
-# ------------------------------------------------------------ recognizer
-# Which recogniser hears which language, and recordings longer than one takes.
+log = logging.getLogger(__name__)
+
+Open = Callable[[Path], Engine]
 
 # Sound below this is digital silence, or the last bit of a converter.
 _SILENCE = 1.5 / 32768
@@ -45,7 +46,7 @@ class Ear:
 
 
 class Languages:
-    """Language code to recogniser."""
+    """Which recogniser hears which language."""
 
     def __init__(self, ears: Mapping[str, Ear], default: str) -> None:
         """`ears` by primary language subtag. Raises SettingsError if none hears `default`."""
@@ -89,7 +90,10 @@ def speech_probabilities(
 
 
 def pieces_of(pcm: NDArray[np.float32], speech: Sequence[float]) -> list[Span]:
-    """Spans of samples worth recognising, each short enough for a recogniser."""
+    """Spans of samples worth recognising, each short enough for a recogniser.
+
+    pcm: [N] float32 at 16 kHz; speech: probability per VAD frame.
+    """
     if not len(pcm) or float(np.abs(pcm).max()) <= _SILENCE:
         return []
     spans = (Span(s.start, min(s.end, len(pcm))) for s in cut_at_pauses(speech))
@@ -99,19 +103,8 @@ def pieces_of(pcm: NDArray[np.float32], speech: Sequence[float]) -> list[Span]:
 def recognize_piece(
     pcm: NDArray[np.float32], span: Span, transcriber: Transcriber, language: str
 ) -> Transcript:
-    """Transcript of one piece, timed from the start of the recording."""
+    """Transcript of one piece of pcm, [N] float32 at 16 kHz, timed from its first sample."""
     return transcriber.transcribe(pcm[span.start : span.end], language).shifted(span.start)
-
-
-# ------------------------------------------------------------ hearing
-# The loaded networks of the service, each behind a thread of its own.
-#
-# A frame of turn-taking therefore never waits behind a recording, nor one
-# language behind another.
-
-log = logging.getLogger(__name__)
-
-Open = Callable[[Path], Engine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +133,12 @@ def _is_ear(name: str, folder: Path) -> bool:
 
 
 class Hearing:
-    """What sound can be asked: is it speech, is the turn over, what was said."""
+    """What sound can be asked: is it speech, is the turn over, what was said.
+
+    Each bundle works on a thread of its own: a frame of turn-taking never waits behind a
+    recording, nor one language behind another. Every question raises EngineLoadError before
+    `load`, and UnknownNameError for a language that nobody here hears.
+    """
 
     def __init__(self, bundles: Mapping[str, Path], open_engine: Open, default_language: str):
         """bundles: folder by name. Raises EngineLoadError if one of the kinds is missing."""

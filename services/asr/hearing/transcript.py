@@ -20,6 +20,7 @@ class Segment:
     end_samples: int
 
     def shifted(self, offset_samples: int) -> "Segment":
+        """The same words in a sound that began so much earlier."""
         return replace(
             self,
             start_samples=self.start_samples + offset_samples,
@@ -29,7 +30,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Empty text: nothing was said."""
+    """What was said in a piece of sound. Empty text: nothing was."""
 
     text: str
     language: str
@@ -39,6 +40,7 @@ class Transcript:
     probabilities. None: it was not asked, as for longer sounds."""
 
     def shifted(self, offset_samples: int) -> "Transcript":
+        """The same words in a sound that began so much earlier."""
         return replace(self, segments=tuple(s.shifted(offset_samples) for s in self.segments))
 
 
@@ -52,6 +54,8 @@ class Transcriber(Protocol):
 
     def transcribe(self, pcm: NDArray[np.float32], language: str, draft: str = "") -> Transcript:
         """pcm: [N] float32 in -1..1 at 16 kHz.
+
+        Raises UnknownNameError for a language that it does not know, ValueError for too much sound.
 
         draft: a guess at the text. It is there for the cost; of the text it changes
         nothing but what a quantised network rounds another way.

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from opencc import OpenCC
 from tokenizers import Tokenizer
 
-from services.asr.hearing.decoding import loop_start
+from services.asr.hearing.decoding import Cache, empty_cache, loop_start
 from services.asr.hearing.log_mel import N_MELS, SAMPLE_RATE_HZ, log_mel
 from services.asr.hearing.transcript import UNSPACED, Segment, Transcript
-from visavis.engine import Engine, Resident, Tensors, host_array
+from visavis.engine import Engine, Tensors, host_array
 from visavis.serving.errors import UnknownNameError
 
 MAX_SAMPLES = 30 * SAMPLE_RATE_HZ
@@ -30,8 +30,6 @@ _ENGLISH_VOCABULARY = 51_864
 """Models for English alone have so many tokens, all others have more."""
 # Signs that only transcribe sounds other than speech: "[music]", "♪".
 _NON_SPEECH = frozenset("♪♩♫♬♭♮♯[](){}<>#*+/=@\\^_`|~「」『』【】")
-
-Cache = dict[str, Resident]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Decoded:
 
 
 class Whisper:
-    """Encoder and decoder as written by visavis.bundles.whisper.graph."""
+    """Recognises 99 languages: encoder and decoder as visavis.bundles.whisper.graph writes them."""
 
     def __init__(
         self, encoder: Engine, decoder: Engine, tokenizer: Tokenizer, guards: Guards | None = None
@@ -104,15 +102,6 @@ class Whisper:
         mel = log_mel(np.pad(pcm, (0, wanted - len(pcm))), self._n_mels)[None]
         return self._encoder.infer_resident({"mel": mel}, list(self._encoder.outputs))
 
-    def _empty_cache(self) -> Cache:
-        cache: Cache = {}
-        for name, spec in self._decoder.inputs.items():
-            if name.startswith("past_"):
-                _, heads, _, width = spec.shape
-                assert heads and width
-                cache[name] = np.zeros((1, heads, 0, width), np.float32)
-        return cache
-
     def _step(self, tokens: list[int], audio: Tensors, cache: Cache) -> NDArray[np.float32]:
         """Logits [N, vocabulary]; moves the cache on."""
         present = {name: name.replace("past_", "present_") for name in cache}
@@ -125,13 +114,13 @@ class Whisper:
         return logits
 
     def _detect(self, audio: Tensors) -> str:
-        logits = self._step([self._tokens.start], audio, self._empty_cache())[0]
+        logits = self._step([self._tokens.start], audio, empty_cache(self._decoder))[0]
         codes = self._tokens.languages
         return max(codes, key=lambda code: float(logits[codes[code]]))
 
     def _decode(self, audio: Tensors, language: str, budget: int, guess: list[int]) -> Decoded:
         special = self._tokens
-        cache = self._empty_cache()
+        cache = empty_cache(self._decoder)
         # Models for English alone were trained without language and task.
         told = [] if self._is_english else [special.languages[language], special.transcribe]
         prompt = [special.start, *told]

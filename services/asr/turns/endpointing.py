@@ -2,9 +2,8 @@
 
 It is fed the probability of speech per VAD frame, whether the frame is as quiet as
 the room, and, during a pause, the opinion of turn detector and words. The surer that
-the visitor has finished, the shorter
-the silence that ends the utterance: a finished question is not delayed, a
-pause for thought is waited out.
+the visitor has finished, the shorter the silence that ends the utterance: a finished
+question is not delayed, a pause for thought is waited out.
 """
 
 from dataclasses import dataclass
@@ -65,75 +64,54 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
+    """What became known, and of which sample, counted from the first that was heard."""
+
     kind: Kind
     at_samples: int
 
 
 class Endpointer:
-    """One stream's endpointing. Time is counted in samples heard."""
+    """Where the utterances of one stream begin, pause and end. Time is counted in samples heard."""
 
     def __init__(self, rules: EndpointRules | None = None) -> None:
         self.rules = rules or EndpointRules()
         self._frames = 0
         self._run_frames = 0
-        self._voiced_frames = 0
-        self._silent_frames = 0
-        self._quiet_frames = 0
+        self.voiced_frames = 0
+        """Frames of the latest utterance that were speech: its length without pauses."""
+        self.silent_frames = 0
+        """Length of the silence at the end of the open utterance."""
+        self.quiet_frames = 0
+        """How many of the latest frames are as quiet as the room, whatever the VAD says."""
         self._utterance_frames = 0
         self._speaking = False
         self._paused = False
         self._end_of_turn: float | None = None
 
-    @property
-    def speaking(self) -> bool:
-        """An utterance is open, in speech or in a pause."""
-        return self._speaking
-
-    @property
-    def silent_frames(self) -> int:
-        """Length of the silence at the end of the open utterance."""
-        return self._silent_frames
-
-    @property
-    def quiet_frames(self) -> int:
-        """How many of the latest frames are as quiet as the room, whatever the VAD says."""
-        return self._quiet_frames
-
-    @property
-    def voiced_frames(self) -> int:
-        """Frames of the latest utterance that were speech: its length without pauses."""
-        return self._voiced_frames
-
-    @property
-    def end_of_turn(self) -> float | None:
-        """The turn detector's latest opinion on the present pause."""
-        return self._end_of_turn
-
-    def frame(self, speech_probability: float, *, quiet: bool = False) -> list[Signal]:
+    def hear_frame(self, speech_probability: float, *, quiet: bool = False) -> list[Signal]:
         """The next FRAME_SAMPLES hold speech with this probability.
 
         quiet: they hold no more than the room's own sound. The VAD needs some such frames
         before it doubts; they count as silence once it does.
         """
         self._frames += 1
-        quiet_before, self._quiet_frames = self._quiet_frames, self._quiet_frames + 1
-        if not quiet:
-            self._quiet_frames = 0
+        quiet_before = self.quiet_frames
+        self.quiet_frames = quiet_before + 1 if quiet else 0
         if not self._speaking:
             return self._outside(speech_probability)
         self._utterance_frames += 1
         if self._utterance_frames >= self.rules.longest_utterance_frames:
-            return self.finish()
+            return self.end_utterance()
         rules = self.rules
         fading = quiet and speech_probability < rules.fading_probability
         if speech_probability >= rules.speech_probability and not fading:
             return self._voiced()
         # Between the thresholds a sound continues whatever was there before it.
-        if fading or speech_probability < rules.silence_probability or self._silent_frames:
-            if not self._silent_frames:
-                late = min(quiet_before, rules.most_quiet_frames, self._voiced_frames)
-                self._silent_frames = late
-                self._voiced_frames -= late
+        if fading or speech_probability < rules.silence_probability or self.silent_frames:
+            if not self.silent_frames:
+                late = min(quiet_before, rules.most_quiet_frames, self.voiced_frames)
+                self.silent_frames = late
+                self.voiced_frames -= late
             return self._silent()
         return []
 
@@ -144,11 +122,11 @@ class Endpointer:
         self._end_of_turn = end_of_turn
         return self._end_if_waited()
 
-    def finish(self) -> list[Signal]:
+    def end_utterance(self) -> list[Signal]:
         """Close the open utterance, if any, whatever the silence."""
         if not self._speaking:
             return []
-        too_short = self._voiced_frames < self.rules.fewest_voiced_frames
+        too_short = self.voiced_frames < self.rules.fewest_voiced_frames
         signal = Signal(Kind.DISCARDED if too_short else Kind.ENDED, self._speech_end())
         self._speaking = self._paused = False
         self._run_frames = 0
@@ -161,37 +139,37 @@ class Endpointer:
         if self._run_frames < self.rules.start_frames:
             return []
         self._speaking = True
-        self._voiced_frames = self._utterance_frames = self._run_frames
-        self._silent_frames = 0
+        self.voiced_frames = self._utterance_frames = self._run_frames
+        self.silent_frames = 0
         return [Signal(Kind.STARTED, (self._frames - self._run_frames) * FRAME_SAMPLES)]
 
     def _voiced(self) -> list[Signal]:
         resumed = self._paused
-        self._voiced_frames += 1
-        self._silent_frames = 0
+        self.voiced_frames += 1
+        self.silent_frames = 0
         self._paused = False
         self._end_of_turn = None
         return [Signal(Kind.RESUMED, self._frames * FRAME_SAMPLES)] if resumed else []
 
     def _silent(self) -> list[Signal]:
         rules = self.rules
-        self._silent_frames += 1
+        self.silent_frames += 1
         if not self._paused:
-            if self._silent_frames < rules.pause_frames:
+            if self.silent_frames < rules.pause_frames:
                 return []
             self._paused = True
             return [Signal(Kind.PAUSED, self._speech_end())]
         if ended := self._end_if_waited():
             return ended
         unsure = self._end_of_turn is not None and self._end_of_turn < rules.finished_probability
-        if self._silent_frames == rules.second_opinion_frames and unsure:
+        if self.silent_frames == rules.second_opinion_frames and unsure:
             return [Signal(Kind.STILL_PAUSED, self._speech_end())]
         return []
 
     def _end_if_waited(self) -> list[Signal]:
-        if self._silent_frames < self.rules.wait_frames(self._end_of_turn):
+        if self.silent_frames < self.rules.wait_frames(self._end_of_turn):
             return []
-        return self.finish()
+        return self.end_utterance()
 
     def _speech_end(self) -> int:
-        return (self._frames - self._silent_frames) * FRAME_SAMPLES
+        return (self._frames - self.silent_frames) * FRAME_SAMPLES

@@ -1,4 +1,8 @@
-"""Partial transcripts: texts by their words, and a window that slides over unfinished speech."""
+"""Partial transcripts: texts by their words, and a window that slides over unfinished speech.
+
+Two looks at the same speech differ in case and punctuation more often than in words; what is
+compared here are the words alone, or the characters where a language puts no spaces.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -6,16 +10,26 @@ from dataclasses import dataclass, field
 from services.asr.hearing.detectors import SAMPLE_RATE_HZ
 from services.asr.hearing.transcript import UNSPACED
 
-# ------------------------------------------------------------ wording
-# Texts as sequences of words, or of characters where a language puts no spaces.
-#
-# Two looks at the same speech differ in case and punctuation more often than in
-# words; what is compared here are the words alone.
+# Marks as recognisers write them.
+COMMAS = (",", "，", "、")
+GOES_ON = ("-", "—", "…", "...", ":", "：", ";", "；")
+ASKS = ("?", "？")
 
 _SPACED_UNITS = re.compile(r"\s*\S+")
 # Latin words inside Chinese text stay whole; marks go with what they follow.
 _UNSPACED_UNITS = re.compile(r"\s*(?:[A-Za-z']+|\S)[^\w\s]*")
 _TAIL = re.compile(r"[^\w]*$")
+
+WINDOW_SAMPLES = 6 * SAMPLE_RATE_HZ
+# Where a full window may be cut: not at its very end, which is still changing.
+FEWEST_HEAD_SAMPLES = 2 * SAMPLE_RATE_HZ
+FEWEST_TAIL_SAMPLES = 3 * SAMPLE_RATE_HZ // 2
+# The end of a look is a guess: its last words wait for more sound. With fewer of them held
+# back, final texts got worse by being bound to what had been committed too soon.
+_HELD_BACK_UNITS = 3
+_HELD_BACK_UNSPACED_UNITS = 5
+# Less than this of new sound between two looks is no second opinion.
+_FRESH_SAMPLES = SAMPLE_RATE_HZ // 4
 
 
 def units_of(text: str, language: str) -> list[str]:
@@ -47,6 +61,17 @@ def agreement(one: list[str], other: list[str]) -> int:
     return count
 
 
+def counterpart(before: list[str], units: list[str]) -> int:
+    """Length of the beginning of `units` that is nearest to `before` in edit distance."""
+    wanted, words = [word_of(u) for u in before], [word_of(u) for u in units]
+    row = list(range(len(words) + 1))
+    for i, word in enumerate(wanted, 1):
+        above, row = row, [i]
+        for j, other in enumerate(words, 1):
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (word != other)))
+    return min(range(len(row)), key=lambda j: (row[j], abs(j - len(wanted))))
+
+
 def continued(kept: str, text: str, language: str) -> str:
     """A text that begins with `kept` and goes on as `text` does after the same words.
 
@@ -66,41 +91,28 @@ def continued(kept: str, text: str, language: str) -> str:
     return kept + rest
 
 
-def counterpart(before: list[str], units: list[str]) -> int:
-    """Length of the beginning of `units` that is nearest to `before` in edit distance."""
-    wanted, words = [word_of(u) for u in before], [word_of(u) for u in units]
-    row = list(range(len(words) + 1))
-    for i, word in enumerate(wanted, 1):
-        above, row = row, [i]
-        for j, other in enumerate(words, 1):
-            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (word != other)))
-    return min(range(len(row)), key=lambda j: (row[j], abs(j - len(wanted))))
+def after(head: str, stable: str, text: str, language: str) -> str:
+    """`head`, then `text`, and all of it beginning with `stable`.
 
-
-# ------------------------------------------------------------ partial text
-# The text of unfinished speech: a window that slides, a beginning that is never taken back.
-#
-# Every look at the speech transcribes the sound of a window of a few seconds, so that
-# its cost does not grow with the utterance. Words on which two successive looks
-# agree are committed (LocalAgreement-2, Liu et al. 2020, arXiv:2005.11185; for
-# Whisper: Machacek et al. 2023, arXiv:2307.14743). When the window is full its beginning is
-# transcribed once more by itself, up to the quietest place, and left behind.
-
-WINDOW_SAMPLES = 6 * SAMPLE_RATE_HZ
-# Where a full window may be cut: not at its very end, which is still changing.
-FEWEST_HEAD_SAMPLES = 2 * SAMPLE_RATE_HZ
-FEWEST_TAIL_SAMPLES = 3 * SAMPLE_RATE_HZ // 2
-# The end of a look is a guess: its last words wait for more sound. With fewer of them held
-# back, final texts got worse by being bound to what had been committed too soon.
-_HELD_BACK_UNITS = 3
-_HELD_BACK_UNSPACED_UNITS = 5
-# Less than this of new sound between two looks is no second opinion.
-_FRESH_SAMPLES = SAMPLE_RATE_HZ // 4
+    Of `head` and `stable` one begins with the other.
+    """
+    space = " " if head and text and language not in UNSPACED else ""
+    if len(stable) <= len(head):
+        return head + space + text
+    kept = stable[len(head) :]
+    return head + continued(kept, space + text if text else "", language)
 
 
 @dataclass(slots=True)
 class PartialText:
-    """One utterance's partial text. Feed looks with `look`, left beginnings with `leave`."""
+    """The text of unfinished speech, whose beginning is never taken back.
+
+    Every look at the speech transcribes the sound of a window of a few seconds, so that its cost
+    does not grow with the utterance. Words on which two successive looks agree are committed
+    (LocalAgreement-2, Liu et al. 2020, arXiv:2005.11185; for Whisper: Machacek et al. 2023,
+    arXiv:2307.14743). When the window is full its beginning is transcribed once more by itself, up
+    to the quietest place, and left behind.
+    """
 
     language: str
     start: int
@@ -114,7 +126,7 @@ class PartialText:
     _latest: list[str] = field(default_factory=list)
     _latest_end: int = 0
 
-    def full(self, now: int) -> bool:
+    def is_full(self, now: int) -> bool:
         """The window has become as long as a look may be."""
         return now - self.start >= WINDOW_SAMPLES
 
@@ -123,7 +135,7 @@ class PartialText:
         """A guess at what the next look will give."""
         return "".join(self._latest)
 
-    def look(self, start: int, end: int, text: str) -> bool:
+    def take_look(self, start: int, end: int, text: str) -> bool:
         """What was understood of [start, end). False: the window has moved on, it is void."""
         if start != self.start:
             return False
@@ -134,7 +146,7 @@ class PartialText:
         self.text = self.whole(text)
         return True
 
-    def leave(self, start: int, end: int, text: str) -> None:
+    def leave_head(self, start: int, end: int, text: str) -> None:
         """`text` was understood of [start, end), and the window begins at `end` from now on."""
         if start != self.start:
             return
@@ -165,15 +177,3 @@ class PartialText:
         whole = without_marks(self.whole("".join(units[:agreed])))
         if len(whole) > len(self.stable) and whole.startswith(self.stable):
             self.stable = whole
-
-
-def after(head: str, stable: str, text: str, language: str) -> str:
-    """`head`, then `text`, and all of it beginning with `stable`.
-
-    Of `head` and `stable` one begins with the other.
-    """
-    space = " " if head and text and language not in UNSPACED else ""
-    if len(stable) <= len(head):
-        return head + space + text
-    kept = stable[len(head) :]
-    return head + continued(kept, space + text if text else "", language)

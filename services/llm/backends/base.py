@@ -24,7 +24,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is drawn. `temperature` 0 takes the likeliest one always.
+    """How the next tokens are drawn. `temperature` 0 takes the likeliest one always.
 
     `max_tokens` 0: only the prompt is to be read; a backend that cannot do so makes one token.
     """
@@ -38,7 +38,9 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class BackendRequest:
-    """`slot` binds the request to one sequence of the backend, whose cached prefix it reuses."""
+    """A conversation to be answered in one of the backend's sequences, the `slot`, whose cached
+    prefix it reuses.
+    """
 
     messages: tuple[ChatMessage, ...]
     sampling: Sampling
@@ -66,14 +68,14 @@ class TextBackend(Protocol):
 
     name: str
     model: str
-    # The weights' file as its makers call it; "" where they are elsewhere.
     file: str
-    # Where it runs: "cpu", "cuda:N", or "remote" for another process.
+    """The weights' file as its makers call it; "" where they are elsewhere."""
     device: str
+    """Where it runs: "cpu", "cuda:N", or "remote" for another process."""
     slots: int
     context_tokens: int
-    # A prompt that continues the one before it in the same slot costs only what is new.
     keeps_prefix: bool
+    """A prompt that continues the one before it in the same slot costs only what is new."""
 
     async def load(self) -> None:
         """Make ready. Raises EngineLoadError with what is wrong and what to do."""
@@ -87,7 +89,10 @@ class TextBackend(Protocol):
         """
 
     def count_tokens(self, text: str) -> int:
-        """Tokens in `text`. May block: call it off the event loop."""
+        """Tokens in `text`. May block: call it off the event loop.
+
+        Raises EngineError before `load` and after `close`, where it takes the model to count.
+        """
 
     async def close(self) -> None:
         """Stop every request and release the model. A second call does nothing."""

@@ -45,7 +45,9 @@ _COUNTED_TEXT_CHARS = 2_000
 
 
 class LlamaCppBackend:
-    """One GGUF model. The cache of keys and values takes `slots * context_tokens` tokens."""
+    """One GGUF model in this process, with `slots * context_tokens` tokens of cached keys and
+    values.
+    """
 
     name = "llamacpp"
     keeps_prefix = True
@@ -86,7 +88,7 @@ class LlamaCppBackend:
         _check_file(self._file)
         if self._choose_file is not None:
             self._file = await self._choose_file(self._file)
-        self._server = await asyncio.to_thread(self._start)
+        self._server = await asyncio.to_thread(self._open_server)
         self._tokenizer = httpx.Client(
             base_url=self._server.listening_address,
             headers={"Authorization": f"Bearer {self._api_key}"},
@@ -131,16 +133,16 @@ class LlamaCppBackend:
     async def close(self) -> None:
         for call in self._calls:
             call.cancelled.set()
-        await asyncio.to_thread(self._stop)
+        await asyncio.to_thread(self._release)
 
-    def _stop(self) -> None:
+    def _release(self) -> None:
         self._workers.shutdown(wait=True, cancel_futures=True)
         if self._tokenizer is not None:
             self._tokenizer.close()
         # The last reference: the destructor ends the server's loop and joins its threads.
         self._tokenizer = self._server = None
 
-    def _start(self) -> Any:
+    def _open_server(self) -> Any:
         # Read by the OpenMP runtime as it is loaded, with the next line.
         os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
         import xllamacpp
@@ -191,13 +193,13 @@ class _Call:
     ) -> None:
         self.cancelled = threading.Event()
         self.error: Exception | None = None
-        # Bounded by what one request can make: the beginning, a delta per token,
-        # the finish, the usage and the end mark.
-        sampling = request.sampling
         self._loop = loop
         self._on_end = on_end
         self._body = _body(request)
-        self.deltas: asyncio.Queue[Delta | None] = asyncio.Queue(sampling.max_tokens + 4)
+        # Bounded by what one request can make: the beginning, a delta per token,
+        # the finish, the usage and the end mark.
+        most = request.sampling.max_tokens + 4
+        self.deltas: asyncio.Queue[Delta | None] = asyncio.Queue(most)
 
     def run(self, server: Any) -> None:
         try:

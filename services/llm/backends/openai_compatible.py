@@ -1,4 +1,9 @@
-"""Any server that speaks OpenAI's chat completions: by URL, streamed."""
+"""Any server that speaks OpenAI's chat completions: by URL, streamed.
+
+Tried against llama.cpp's server. vLLM, SGLang and TensorRT-LLM's trtllm-serve differ in their
+errors, finish reasons and model lists (docs/language-models.md); what is known of that is read
+here, and tested against its recorded shapes.
+"""
 
 from __future__ import annotations
 
@@ -21,149 +26,13 @@ from visavis.serving.errors import (
     VisavisError,
 )
 
-# ------------------------------------------------------------ openai errors
-# The errors of OpenAI-compatible servers, in every shape that they come in, to ours.
-#
-# With a status: {"error": {"message": ...}} (OpenAI, newer vLLM, llama.cpp),
-# {"object": "error", "message": ...} (SGLang, trtllm-serve, older vLLM), or
-# {"detail": [...]} where FastAPI refuses a field. In the middle of a stream that
-# began with 200: the first two, as an event, with the status as their `code`.
-
-_MAX_CHARS = 300
-
-
-def status_error(url: str, model: str, status: int, message: str) -> VisavisError:
-    """Our error for an answer of the server with a status that is no success."""
-    reason = f"{url} answered {status}: {message}"
-    if status in (401, 403):
-        return EngineError(f"{reason}; check `api_key`")
-    if status == 404:
-        return EngineError(f"{reason}; check `url` and `model` ({model!r})")
-    return _by_status(status, reason)
-
-
-def raise_event_error(content: Any) -> None:
-    """Raises our error if an event of the stream is an error; else does nothing."""
-    error = content.get("error")
-    if not error and content.get("object") == "error":
-        error = content
-    if not error:
-        return
-    code = error.get("code") if isinstance(error, dict) else None
-    reason = f"the language model server failed: {message_in(json.dumps(content))}"
-    raise _by_status(code if isinstance(code, int) else 500, reason)
-
-
-def message_in(text: str) -> str:
-    """The message in an error body, whatever its shape, on one short line."""
-    try:
-        content = json.loads(text)
-        error = content.get("error", content)
-        message = _message_of(error) if isinstance(error, dict) else error
-    except (ValueError, AttributeError):
-        message = text
-    return " ".join(str(message).split())[:_MAX_CHARS] or "(no message)"
-
-
-def _message_of(error: dict[str, Any]) -> Any:
-    if "message" in error:
-        return error["message"]
-    detail = error.get("detail", error)
-    if not isinstance(detail, list):
-        return detail
-    return "; ".join(
-        f"{'.'.join(map(str, part.get('loc', ())))}: {part.get('msg')}"
-        if isinstance(part, dict)
-        else str(part)
-        for part in detail
-    )
-
-
-def _by_status(status: int, reason: str) -> VisavisError:
-    # SGLang answers 503 where its queue is full; with others 503 is "still loading".
-    if status == 429 or (status == 503 and "queue is full" in reason):
-        return AtCapacityError(reason)
-    if status in (400, 413, 422):
-        return InvalidInputError(reason)
-    return EngineError(reason)
-
-
-# ------------------------------------------------------------ sse
-# Server-sent events out of a byte stream, as the HTML standard (9.2.6) reads them.
-
-_MAX_LINE_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
-
-
-class SseParser:
-    """Feed it bytes cut anywhere; it gives the data of every complete event.
-
-    Comments and fields other than `data` are skipped.
-    """
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._data: list[str] = []
-        self._first_line = True
-        self._after_cr = False
-
-    def feed(self, piece: bytes) -> list[str]:
-        """Data of the events that `piece` completes.
-
-        Raises EngineError if a line never ends or is not UTF-8.
-        """
-        events: list[str] = []
-        # A line ends with CR, LF or CRLF; the LF of a CRLF may come in the next piece.
-        if self._after_cr and piece:
-            piece = piece.removeprefix(b"\n")
-            self._after_cr = False
-        self._rest += piece
-        while (end := _line_end(self._rest)) >= 0:
-            line, ending = self._rest[:end], self._rest[end : end + 2]
-            size = 2 if ending == b"\r\n" else 1
-            self._after_cr = ending == b"\r"
-            self._rest = self._rest[end + size :]
-            event = self._take_line(line)
-            if event is not None:
-                events.append(event)
-        if len(self._rest) > _MAX_LINE_BYTES:
-            raise EngineError("the language model server sent a line of more than 1 MB")
-        return events
-
-    def _take_line(self, line: bytes) -> str | None:
-        if self._first_line:
-            line = line.removeprefix(_BOM)
-            self._first_line = False
-        if not line:
-            event, self._data = "\n".join(self._data) if self._data else None, []
-            return event
-        field, _, value = line.partition(b":")
-        if field == b"data":
-            try:
-                self._data.append(value.removeprefix(b" ").decode())
-            except UnicodeDecodeError as error:
-                raise EngineError(
-                    "the language model server sent text that is not UTF-8"
-                ) from error
-        return None
-
-
-def _line_end(text: bytes) -> int:
-    ends = [place for mark in (b"\n", b"\r") if (place := text.find(mark)) >= 0]
-    return min(ends, default=-1)
-
-
-# ------------------------------------------------------------ openai compatible
-# Any server that speaks OpenAI's chat completions: by URL, streamed.
-#
-# Tried against llama.cpp's server. vLLM, SGLang and TensorRT-LLM's trtllm-serve
-# differ in their errors, finish reasons and model lists (docs/language-models.md);
-# what is known of that is read here, and tested against its recorded shapes.
-
 log = logging.getLogger(__name__)
 
 _DONE = "[DONE]"
 _MAX_ERROR_BYTES = 64 * 1024
+_MAX_ERROR_CHARS = 300
+_MAX_LINE_BYTES = 1 << 20
+_BOM = b"\xef\xbb\xbf"
 # Said by servers when an answer did not come to its end. All others are a stop.
 _BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "error", "timeout"})
 # Ours to set: an answer could not be read otherwise.
@@ -175,10 +44,11 @@ _TOKENS_PER_OTHER_CHAR = 1.5
 
 
 class OpenAiCompatibleBackend:
-    """`url` is the API's base, for example http://127.0.0.1:8000/v1.
+    """Asks a server elsewhere for its answers.
 
-    `model` empty: the first that the server lists. `extra`: fields that every
-    request carries beside ours, for what only some servers know.
+    `url` is the API's base, for example http://127.0.0.1:8000/v1. `model` empty: the first that
+    the server lists. `extra`: fields that every request carries beside ours, for what only some
+    servers know.
     """
 
     name = "openai"
@@ -302,7 +172,13 @@ class OpenAiCompatibleBackend:
         return f"the connection to {self._url} broke: {error or type(error).__name__}"
 
     def _status_error(self, status: int, text: str) -> VisavisError:
-        return status_error(self._url, self.model, status, message_in(text))
+        """Our error for an answer of the server with a status that is no success."""
+        reason = f"{self._url} answered {status}: {_message_in(text)}"
+        if status in (401, 403):
+            return EngineError(f"{reason}; check `api_key`")
+        if status == 404:
+            return EngineError(f"{reason}; check `url` and `model` ({self.model!r})")
+        return _by_status(status, reason)
 
 
 def _checked_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -349,7 +225,7 @@ async def _deltas(answer: httpx.Response) -> AsyncGenerator[Delta, None]:
 def _delta_of(event: str) -> Delta:
     try:
         content = json.loads(event)
-        raise_event_error(content)
+        _raise_event_error(content)
         choice = (content.get("choices") or [{}])[0]
         usage = content.get("usage") or {}
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
@@ -376,3 +252,113 @@ def _finish_reason(reason: str | None) -> str:
     if reason in _BROKEN_OFF:
         raise EngineError(f"the language model server broke the answer off: {reason}")
     return "stop"
+
+
+class SseParser:
+    """Server-sent events out of bytes cut anywhere, as the HTML standard (9.2.6) reads them.
+
+    Comments and fields other than `data` are skipped.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[str] = []
+        self._first_line = True
+        self._after_cr = False
+
+    def feed(self, piece: bytes) -> list[str]:
+        """The data of each event that `piece` completes.
+
+        Raises EngineError if a line never ends or is not UTF-8.
+        """
+        events: list[str] = []
+        # A line ends with CR, LF or CRLF; the LF of a CRLF may come in the next piece.
+        if self._after_cr and piece:
+            piece = piece.removeprefix(b"\n")
+            self._after_cr = False
+        self._rest += piece
+        while (end := _line_end(self._rest)) >= 0:
+            line, ending = self._rest[:end], self._rest[end : end + 2]
+            size = 2 if ending == b"\r\n" else 1
+            self._after_cr = ending == b"\r"
+            self._rest = self._rest[end + size :]
+            event = self._take_line(line)
+            if event is not None:
+                events.append(event)
+        if len(self._rest) > _MAX_LINE_BYTES:
+            raise EngineError("the language model server sent a line of more than 1 MB")
+        return events
+
+    def _take_line(self, line: bytes) -> str | None:
+        if self._first_line:
+            line = line.removeprefix(_BOM)
+            self._first_line = False
+        if not line:
+            event, self._data = "\n".join(self._data) if self._data else None, []
+            return event
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            try:
+                self._data.append(value.removeprefix(b" ").decode())
+            except UnicodeDecodeError as error:
+                raise EngineError(
+                    "the language model server sent text that is not UTF-8"
+                ) from error
+        return None
+
+
+def _line_end(text: bytes) -> int:
+    ends = [place for mark in (b"\n", b"\r") if (place := text.find(mark)) >= 0]
+    return min(ends, default=-1)
+
+
+def _raise_event_error(content: Any) -> None:
+    """Raises our error if an event of a stream that began well is an error, with its status, if
+    any, as its `code`.
+    """
+    error = content.get("error")
+    if not error and content.get("object") == "error":
+        error = content
+    if not error:
+        return
+    code = error.get("code") if isinstance(error, dict) else None
+    reason = f"the language model server failed: {_message_in(json.dumps(content))}"
+    raise _by_status(code if isinstance(code, int) else 500, reason)
+
+
+def _message_in(text: str) -> str:
+    """The message in an error body, on one short line, in whichever shape it comes.
+
+    {"error": {"message": ...}} (OpenAI, newer vLLM, llama.cpp), {"object": "error", "message": ...}
+    (SGLang, trtllm-serve, older vLLM), or {"detail": [...]} where FastAPI refuses a field.
+    """
+    try:
+        content = json.loads(text)
+        error = content.get("error", content)
+        message = _message_of(error) if isinstance(error, dict) else error
+    except (ValueError, AttributeError):
+        message = text
+    return " ".join(str(message).split())[:_MAX_ERROR_CHARS] or "(no message)"
+
+
+def _message_of(error: dict[str, Any]) -> Any:
+    if "message" in error:
+        return error["message"]
+    detail = error.get("detail", error)
+    if not isinstance(detail, list):
+        return detail
+    return "; ".join(
+        f"{'.'.join(map(str, part.get('loc', ())))}: {part.get('msg')}"
+        if isinstance(part, dict)
+        else str(part)
+        for part in detail
+    )
+
+
+def _by_status(status: int, reason: str) -> VisavisError:
+    # SGLang answers 503 where its queue is full; with others 503 is "still loading".
+    if status == 429 or (status == 503 and "queue is full" in reason):
+        return AtCapacityError(reason)
+    if status in (400, 413, 422):
+        return InvalidInputError(reason)
+    return EngineError(reason)

@@ -1,4 +1,4 @@
-"""The backends by name. Each is imported only when it is chosen."""
+"""The backends by name, each imported only when it is chosen; weights laid out as one starts."""
 
 from __future__ import annotations
 
@@ -14,66 +14,27 @@ from services.llm.settings import LlmSettings
 from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.serving.errors import SettingsError
 
-# ------------------------------------------------------------ cpu weights
-# Has the weights laid out for the CPU as the service starts, beside its event loop.
-
 log = logging.getLogger(__name__)
 
 _REPORT_S = 0.5
 _LOGGED_PERCENT = 25
 
 
-async def lay_out(source: Path, bundle: str, tell: TellStarting) -> Path:
-    """The file to load in place of `source`, made now if it must be; see `laid_out_file`.
+async def _tell_nobody(_: str) -> None: ...
 
-    `tell` is called whenever another per cent is done. Cancelled, it returns once the work
-    has stopped and what was written of it is gone.
+
+def open_backend(settings: LlmSettings, tell: TellStarting = _tell_nobody) -> TextBackend:
+    """The backend that `settings.backend` names, not loaded yet; long loading is told of.
+
+    Raises SettingsError for an unknown name, ModelStoreError if the bundle is not pulled.
     """
-    done = 0.0
-    given_up = threading.Event()
-
-    def note(fraction: float) -> None:
-        nonlocal done
-        done = fraction
-
-    work = asyncio.ensure_future(
-        asyncio.to_thread(
-            functools.partial(laid_out_file, on_fraction=note, cancelled=given_up.is_set),
-            source,
-            bundle,
-        )
-    )
-    try:
-        await _report(work, bundle, lambda: int(100 * done), tell)
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        given_up.set()
-        await asyncio.gather(work, return_exceptions=True)
-        raise
-
-
-async def _report(
-    work: asyncio.Future[Path], bundle: str, percent: Callable[[], int], tell: TellStarting
-) -> None:
-    """Tell how far `work` is, until it is done."""
-    told = logged = 0
-    while not (await asyncio.wait({work}, timeout=_REPORT_S))[0]:
-        now = percent()
-        if now == told:
-            continue
-        told = now
-        text = f"laying out the weights of {bundle} for this processor (once): {now} %"
-        await tell(text)
-        if not logged or now >= logged + _LOGGED_PERCENT:
-            logged = now
-            log.info("%s", text)
-
-
-# ------------------------------------------------------------ registry
+    factory = _FACTORIES.get(settings.backend)
+    if factory is None:
+        raise SettingsError(f"backend: {settings.backend!r} is none of {', '.join(_FACTORIES)}")
+    return factory(settings, tell)
 
 
 def _llamacpp(settings: LlmSettings, tell: TellStarting) -> TextBackend:
-
     from services.llm.backends.llamacpp import LlamaCppBackend
     from visavis.bundles.store import bundle_path, load_manifest, profile
 
@@ -142,15 +103,47 @@ _FACTORIES: Mapping[str, Callable[[LlmSettings, TellStarting], TextBackend]] = {
 }
 
 
-async def _tell_nobody(_: str) -> None: ...
+async def lay_out(source: Path, bundle: str, tell: TellStarting) -> Path:
+    """The file to load in place of `source`, made now if it must be; see `laid_out_file`.
 
-
-def open_backend(settings: LlmSettings, tell: TellStarting = _tell_nobody) -> TextBackend:
-    """The backend that `settings.backend` names, not loaded yet; long loading is told of.
-
-    Raises SettingsError for an unknown name, ModelStoreError if the bundle is not pulled.
+    The event loop goes on meanwhile. `tell` is called whenever another per cent is done.
+    Cancelled, it returns once the work has stopped and what was written of it is gone.
     """
-    factory = _FACTORIES.get(settings.backend)
-    if factory is None:
-        raise SettingsError(f"backend: {settings.backend!r} is none of {', '.join(_FACTORIES)}")
-    return factory(settings, tell)
+    done = 0.0
+    given_up = threading.Event()
+
+    def note(fraction: float) -> None:
+        nonlocal done
+        done = fraction
+
+    work = asyncio.ensure_future(
+        asyncio.to_thread(
+            functools.partial(laid_out_file, on_fraction=note, cancelled=given_up.is_set),
+            source,
+            bundle,
+        )
+    )
+    try:
+        await _report(work, bundle, lambda: int(100 * done), tell)
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.gather(work, return_exceptions=True)
+        raise
+
+
+async def _report(
+    work: asyncio.Future[Path], bundle: str, percent: Callable[[], int], tell: TellStarting
+) -> None:
+    """Tell how far `work` is, until it is done."""
+    told = logged = 0
+    while not (await asyncio.wait({work}, timeout=_REPORT_S))[0]:
+        now = percent()
+        if now == told:
+            continue
+        told = now
+        text = f"laying out the weights of {bundle} for this processor (once): {now} %"
+        await tell(text)
+        if not logged or now >= logged + _LOGGED_PERCENT:
+            logged = now
+            log.info("%s", text)

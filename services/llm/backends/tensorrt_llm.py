@@ -1,4 +1,8 @@
-"""TensorRT-LLM inside this process: a checkpoint's directory, on a GPU."""
+"""TensorRT-LLM inside this process: a checkpoint's directory, on a GPU.
+
+Every request goes to the engine at once; its executor batches those in flight step by step. A
+prompt's beginning that was read before, by whichever session, is taken from the key-value cache.
+"""
 
 from __future__ import annotations
 
@@ -23,117 +27,22 @@ from services.llm.backends.tensorrt_llm_api import WRITTEN_FOR, Api, load_api
 from visavis.serving import metrics
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
-# ------------------------------------------------------------ engine statistics
-# A language model engine's own statistics, made into our metrics.
-
 log = logging.getLogger(__name__)
 
 # How long one look waits for the next entry. Some releases of TensorRT-LLM go on
 # reading until nothing comes for this long: it must be shorter than one step.
 _LOOK_S = 0.001
 
-
-@dataclass(frozen=True, slots=True)
-class EngineLoad:
-    """One step of the engine. None: the engine did not say.
-
-    `running` requests are computed in this step, `waiting` ones are taken up but
-    not in this step, `queued` ones are not taken up yet.
-    """
-
-    running: int = 0
-    waiting: int = 0
-    queued: int = 0
-    kv_cache_used: float | None = None
-    kv_cache_hits: float | None = None
-
-    def show(self) -> None:
-        metrics.llm_engine_requests.labels("running").set(self.running)
-        metrics.llm_engine_requests.labels("waiting").set(self.waiting)
-        metrics.llm_engine_requests.labels("queued").set(self.queued)
-        if self.kv_cache_used is not None:
-            metrics.llm_kv_cache_used_ratio.set(self.kv_cache_used)
-        if self.kv_cache_hits is not None:
-            metrics.llm_kv_cache_hit_ratio.set(self.kv_cache_hits)
-
-
-def read_iteration(entry: Mapping[str, Any]) -> EngineLoad:
-    """One entry of TensorRT-LLM's iteration statistics, whichever of its keys are there.
-
-    Raises ValueError or TypeError for what is no number.
-    """
-    active = int(entry.get("numActiveRequests") or 0)
-    batch = entry.get("inflightBatchingStats") or {}
-    scheduled = batch.get("numScheduledRequests")
-    running = active if scheduled is None else int(scheduled)
-    cache = entry.get("kvCacheStats") or {}
-    blocks = int(cache.get("maxNumBlocks") or 0)
-    hits = cache.get("cacheHitRate")
-    return EngineLoad(
-        running=running,
-        waiting=max(active - running, 0),
-        queued=int(entry.get("numQueuedRequests") or 0),
-        kv_cache_used=int(cache.get("usedNumBlocks") or 0) / blocks if blocks else None,
-        kv_cache_hits=None if hits is None else float(hits),
-    )
-
-
-class StatisticsReader:
-    """Looks at the engine's statistics every `interval_s` and shows the newest.
-
-    `read` gives the entries since the last look, oldest first; it may block, and
-    runs on a thread. `busy` says whether any request is at work: an idle engine
-    makes no steps and so no entries, and its last one would stand for ever.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[float], Sequence[Mapping[str, Any]]],
-        busy: Callable[[], bool],
-        *,
-        interval_s: float = 1.0,
-    ) -> None:
-        self._read = read
-        self._busy = busy
-        self._interval_s = interval_s
-
-    async def run(self) -> None:
-        """For ever, or until the statistics fail: answers go on without them."""
-        try:
-            while True:
-                await self.look()
-                await asyncio.sleep(self._interval_s)
-        except Exception:
-            log.warning("no more statistics of the language model engine", exc_info=True)
-            for gauge in (metrics.llm_kv_cache_used_ratio, metrics.llm_kv_cache_hit_ratio):
-                gauge.set(math.nan)
-            metrics.llm_engine_requests.clear()
-
-    async def look(self) -> None:
-        entries = await asyncio.to_thread(self._read, _LOOK_S)
-        if entries:
-            read_iteration(entries[-1]).show()
-        elif not self._busy():
-            EngineLoad().show()
-
-
-# ------------------------------------------------------------ tensorrt llm
-# TensorRT-LLM inside this process: a checkpoint's directory, on a GPU.
-#
-# Every request goes to the engine at once; its executor batches those in flight
-# step by step. A prompt's beginning that was read before, by whichever session,
-# is taken from the key-value cache.
-
-
 Scheduler = Literal["guaranteed_no_evict", "max_utilization"]
 
 
 @dataclass(frozen=True, slots=True)
 class KvCacheLimits:
-    """`memory_fraction` is of the GPU memory that is free once the weights are loaded.
+    """How much memory the engine's cache of keys and values takes.
 
-    `max_tokens` 0: only the fraction limits. `host_bytes`: main memory that takes
-    blocks which no longer fit on the GPU. `reuse`: keep what was read for the next prompt.
+    `memory_fraction` is of the GPU memory that is free once the weights are loaded. `max_tokens` 0:
+    only the fraction limits. `host_bytes`: main memory that takes blocks which no longer fit on the
+    GPU. `reuse`: keep what was read for the next prompt.
     """
 
     memory_fraction: float
@@ -187,7 +96,7 @@ class TensorRtLlmBackend:
                 self._api.version,
                 WRITTEN_FOR,
             )
-        self._llm = await asyncio.to_thread(self._start, self._api)
+        self._llm = await asyncio.to_thread(self._open_engine, self._api)
         self._tokenizer = self._llm.tokenizer
         try:
             await asyncio.to_thread(self._prompt_ids, (ChatMessage("user", "."),))
@@ -201,7 +110,7 @@ class TensorRtLlmBackend:
             lambda: bool(self._answers),
             interval_s=self._statistics_interval_s,
         )
-        self._statistics = asyncio.create_task(reader.run())
+        self._statistics = asyncio.create_task(reader.keep_looking())
 
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
         prompt_ids = await asyncio.to_thread(self._prompt_ids, request.messages)
@@ -234,7 +143,7 @@ class TensorRtLlmBackend:
             except Exception:
                 log.exception("tensorrt_llm did not shut down cleanly")
 
-    def _start(self, api: Api) -> Any:
+    def _open_engine(self, api: Api) -> Any:
         policy = getattr(api.CapacitySchedulerPolicy, self._scheduler.upper())
         cache = self._kv_cache
         try:
@@ -333,3 +242,89 @@ def _check_directory(model_dir: Path) -> None:
             f"model: {model_dir} is no directory with a checkpoint (there is no config.json in "
             "it); download one in Hugging Face's layout and give its directory"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What the engine was busy with in one step. None: it did not say.
+
+    `running` requests are computed in this step, `waiting` ones are taken up but
+    not in this step, `queued` ones are not taken up yet.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    queued: int = 0
+    kv_cache_used: float | None = None
+    kv_cache_hits: float | None = None
+
+    def show_as_metrics(self) -> None:
+        """What the engine did not say keeps its last value."""
+        metrics.llm_engine_requests.labels("running").set(self.running)
+        metrics.llm_engine_requests.labels("waiting").set(self.waiting)
+        metrics.llm_engine_requests.labels("queued").set(self.queued)
+        if self.kv_cache_used is not None:
+            metrics.llm_kv_cache_used_ratio.set(self.kv_cache_used)
+        if self.kv_cache_hits is not None:
+            metrics.llm_kv_cache_hit_ratio.set(self.kv_cache_hits)
+
+
+def read_iteration(entry: Mapping[str, Any]) -> EngineLoad:
+    """One entry of TensorRT-LLM's iteration statistics, whichever of its keys are there.
+
+    Raises ValueError or TypeError for what is no number.
+    """
+    active = int(entry.get("numActiveRequests") or 0)
+    batch = entry.get("inflightBatchingStats") or {}
+    scheduled = batch.get("numScheduledRequests")
+    running = active if scheduled is None else int(scheduled)
+    cache = entry.get("kvCacheStats") or {}
+    blocks = int(cache.get("maxNumBlocks") or 0)
+    hits = cache.get("cacheHitRate")
+    return EngineLoad(
+        running=running,
+        waiting=max(active - running, 0),
+        queued=int(entry.get("numQueuedRequests") or 0),
+        kv_cache_used=int(cache.get("usedNumBlocks") or 0) / blocks if blocks else None,
+        kv_cache_hits=None if hits is None else float(hits),
+    )
+
+
+class StatisticsReader:
+    """Looks at the engine's statistics every `interval_s` and shows the newest.
+
+    `read` gives the entries since the last look, oldest first; it may block, and
+    runs on a thread. `busy` says whether any request is at work: an idle engine
+    makes no steps and so no entries, and its last one would stand for ever.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[float], Sequence[Mapping[str, Any]]],
+        busy: Callable[[], bool],
+        *,
+        interval_s: float = 1.0,
+    ) -> None:
+        self._read = read
+        self._busy = busy
+        self._interval_s = interval_s
+
+    async def keep_looking(self) -> None:
+        """For ever, or until the statistics fail: answers go on without them."""
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(self._interval_s)
+        except Exception:
+            log.warning("no more statistics of the language model engine", exc_info=True)
+            for gauge in (metrics.llm_kv_cache_used_ratio, metrics.llm_kv_cache_hit_ratio):
+                gauge.set(math.nan)
+            metrics.llm_engine_requests.clear()
+
+    async def look(self) -> None:
+        """Show the newest entry once. Raises what `read` raises."""
+        entries = await asyncio.to_thread(self._read, _LOOK_S)
+        if entries:
+            read_iteration(entries[-1]).show_as_metrics()
+        elif not self._busy():
+            EngineLoad().show_as_metrics()

@@ -26,9 +26,10 @@ _TOO_LONG = re.compile(
 
 
 class TensorRtLlmAnswer:
-    """`output` is what generate_async gave: one object that changes with every step.
+    """One answer at work, as deltas.
 
-    Silence of `silence_s` is an error: an engine whose worker process died says nothing.
+    `output` is what generate_async gave: one object that changes with every step. Silence of
+    `silence_s` is an error: an engine whose worker process died says nothing.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class TensorRtLlmAnswer:
         self._aborted = False
 
     async def deltas(self) -> AsyncGenerator[Delta, None]:
+        """Raises EngineError, or InvalidInputError where the engine refuses the request."""
         steps = aiter(self._output)
         while await self._step(steps):
             completion = self._output.outputs[0]

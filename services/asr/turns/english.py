@@ -1,0 +1,116 @@
+"""English words by which a text shows whether its speaker has finished."""
+
+import re
+from collections.abc import Sequence
+
+from services.asr.turns.wording import ASKS, GOES_ON
+
+WORD = re.compile(r"[\w']*\w[\w']*")
+NUMBERS = frozenset("zero oh one two three four five six seven eight nine".split())
+CODES = ("code", "pin", "password")
+TELEPHONE = ("number", "call", "phone")
+
+_REPLIES = frozenset(
+    reply.strip()
+    for reply in """
+    yes, no, yeah, yep, nope, sure, okay, ok, right, exactly, really, of course, alright, all right,
+    hello, hi, hey, hello there, good morning, good afternoon, good evening, good night,
+    thanks, thank you, no thanks, no thank you, yes please, thank you very much, thanks a lot,
+    all right thanks, alright thanks, goodbye, good bye, bye, bye bye, see you,
+    stop, please stop, help, continue, go on, repeat that, say that again, never mind,
+    why, why not, what, how, who are you, how are you, what is it, i see, i don't know,
+    tomorrow, today, maybe, not yet, me too
+    """.split(",")
+)
+_FILLERS = frozenset("um uh er erm hmm mm uhm umm ah eh".split())
+# Nothing ends with these, whatever mark the recogniser puts behind them.
+_HANGING = frozenset(
+    """and or but because although though unless until since while whereas if than
+    the a an my your his its our their every each
+    very really quite rather such which whose who whom
+    could would should shall may might must cannot i'm we're they're you're i've we've
+    mr mrs dr between among during without into onto toward towards per versus""".split()
+)
+_OPENING = frozenset(
+    ["well", "so", "now", "but", "like", "actually", "i", "i think", "okay so", "the", "my name is"]
+)
+_AFTER_WHICH_IT_GOES_ON = (
+    "you know",
+    "i mean",
+    "let me think",
+    "let me see",
+    "let me spell it",
+    "and then",
+    "for example",
+    "such as",
+    "i need",
+    "i want",
+    "i would like",
+    "i'd like",
+)
+# Prepositions end a question ("what are you looking for?"), rarely a statement.
+_STRANDED = frozenset("for to of with from at in on by about like as that".split())
+_RELATIVE = frozenset("who what where which how why".split())
+# "is" ends "tell me what it is", not "the thing I need is".
+_VERBS_THAT_HANG = frozenset("is are was were be am has have had".split())
+_SUBJECTS = frozenset(
+    """i you he she it we they this that there here who what where how not yes no
+    one all any never ever to""".split()
+)
+# "He was not ..." goes on, "of course not" does not.
+_BEFORE_A_FINAL_NOT = frozenset(
+    "course probably maybe why rather hope guess think certainly absolutely definitely or".split()
+)
+# A sentence that begins so and has no comma has not come to its main clause.
+_OPENING_CLAUSE = frozenset("if although though unless while whenever once".split())
+_QUESTION_WORDS = frozenset(
+    """who what when where why how which whose whom what's who's where's how's when's
+    is are was were do does did can could will would shall should have has had may am
+    isn't aren't don't doesn't didn't can't couldn't won't""".split()
+)
+_JOINS = frozenset("and but so or then".split())
+
+
+def is_reply(text: str, words: Sequence[str]) -> bool:
+    """All of it is an answer, a greeting or a wish of a few words."""
+    return " ".join(words) in _REPLIES
+
+
+def hangs(text: str, words: Sequence[str]) -> bool:
+    """It ends in a word with which nobody ends."""
+    last, whole = words[-1], " ".join(words)
+    if last in _FILLERS or last in _HANGING:
+        return True
+    if whole in _OPENING or whole.endswith(_AFTER_WHICH_IT_GOES_ON):
+        return True
+    if last in _STRANDED:
+        return words[0] not in _QUESTION_WORDS and _RELATIVE.isdisjoint(words[1:-1])
+    return last in _VERBS_THAT_HANG and (len(words) < 2 or words[-2] not in _SUBJECTS)
+
+
+def goes_on(text: str, words: Sequence[str]) -> bool:
+    """A mark, a clause, "not" or a letter that is being spelt lets expect more."""
+    last = words[-1]
+    if last in _STRANDED or last in _VERBS_THAT_HANG:
+        return False
+    clause = words[0] in _OPENING_CLAUSE and not text.endswith(ASKS) and "," not in text[:-1]
+    denied = last == "not" and not (len(words) > 1 and words[-2] in _BEFORE_A_FINAL_NOT)
+    spelt = len(last) == 1 and last not in "ai" and len(words) > 1
+    return text.endswith(GOES_ON) or clause or denied or spelt
+
+
+def asks(text: str, words: Sequence[str]) -> bool:
+    """ "And who invented it" asks as "who invented it" does. A recogniser's marks do not tell: it
+    writes a comma behind whole questions and a question mark behind broken ones."""
+    return words[words[0] in _JOINS and len(words) > 1] in _QUESTION_WORDS
+
+
+def features(words: Sequence[str], recent: Sequence[str], length: int) -> list[str]:
+    """What English shows beside what every language does, see finished_words.py."""
+    first, (before, last) = words[0], recent[-2:]
+    return [
+        f"first {first} {length}",
+        f"ending {last[-3:]}",
+        f"endings {before[-2:]} {last[-2:]}",
+        f"asks {first in _QUESTION_WORDS} {length}",
+    ]
