@@ -30,7 +30,7 @@ from visavis.tools.bench.report import check_target, report, rows_of
 from visavis.tools.bench.tables import Steps, hand_out, wide_console
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Visitor, visit
-from visavis.tools.bench.word_errors import edits_to_prefixes, word_error_rate, words
+from visavis.tools.bench.word_errors import count_errors, edits_to_prefixes, words
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
@@ -117,7 +117,7 @@ def measure_partials(clip: Clip, trace: Trace) -> Understood:
     if len(times) > 1:
         out.interval_s = round((times[-1] - times[0]) / (len(times) - 1), 4)
     if clip.text and out.finals:
-        out.error_against_text = word_error_rate(" ".join(out.finals), clip.text)
+        out.error_against_text = count_errors([(clip.text, " ".join(out.finals))]).rate
     wrong = total = 0
     for texts in _utterances([event for _at, event in events]):
         final = words(texts[-1])

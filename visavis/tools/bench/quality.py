@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ from visavis.tools.bench.report import check_target, report, write_report
 from visavis.tools.bench.tables import Steps, wide_console, written
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import visit
-from visavis.tools.bench.word_errors import edits, words
+from visavis.tools.bench.word_errors import WordErrors, count_errors
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
 from visavis.tools.client import GatewayClient
 from visavis.v1 import (
@@ -52,22 +52,18 @@ _ANSWER_TIMEOUT_S = 90.0
 _TAIL_S = 0.4
 
 
-@dataclass
-class Errors:
-    """Words wrong of words said."""
+@dataclass(frozen=True)
+class Told:
+    """One text, and what a recogniser made of it."""
 
-    wrong: int = 0
-    said: int = 0
-    texts: list[dict[str, str]] = field(default_factory=list)
+    name: str
+    said: str
+    heard: str
 
-    def add(self, name: str, heard: str, said: str) -> None:
-        self.wrong += edits(words(heard), words(said))
-        self.said += len(words(said))
-        self.texts.append({"name": name, "said": said, "heard": heard})
 
-    @property
-    def rate(self) -> float | None:
-        return self.wrong / self.said if self.said else None
+def errors_of(told: Sequence[Told]) -> WordErrors:
+    """Words wrong of all that was said."""
+    return count_errors((one.said, one.heard) for one in told)
 
 
 @dataclass
@@ -95,15 +91,15 @@ class Lips:
 
 async def heard_right(
     client: GatewayClient, clips: Sequence[Clip], on_step: Callable[[str], None]
-) -> Errors:
+) -> list[Told]:
     """Clips spoken into sessions: final transcripts against their texts."""
     known = [clip for clip in clips if clip.text]
     texts = {clip.name: clip.text for clip in known}
-    errors = Errors()
     bench = PartialsBench(client, lambda done: on_step(done.clip if done else "warm-up"))
-    for understood in await bench.run(known):
-        errors.add(understood.clip, " ".join(understood.finals), texts[understood.clip])
-    return errors
+    return [
+        Told(understood.clip, texts[understood.clip], " ".join(understood.finals))
+        for understood in await bench.run(known)
+    ]
 
 
 async def spoken_right(
@@ -111,12 +107,12 @@ async def spoken_right(
     asr: grpc.aio.Channel,
     questions: Sequence[tuple[str, str]],
     on_step: Callable[[str], None],
-) -> Errors:
+) -> list[Told]:
     """The voice that left the gateway, recognised, against the answers' texts.
 
     questions: (language, text), typed.
     """
-    errors = Errors()
+    told: list[Told] = []
     stub = asr_pb2_grpc.SpeechRecognitionStub(asr)
     for language, question in questions:
         async with visit(client, MonotonicClock(), language=language) as visitor:
@@ -128,9 +124,9 @@ async def spoken_right(
                 config = asr_pb2.RecognitionConfig(sample_rate_hz=RATE_HZ, language=language)
                 request = asr_pb2.RecognizeRequest(config=config, pcm_s16le=voice_of(trace))
                 heard = await stub.Recognize(request)
-                errors.add(question, heard.text, str(record.get("answer", "")).strip())
+                told.append(Told(question, str(record.get("answer", "")).strip(), heard.text))
         on_step(question)
-    return errors
+    return told
 
 
 def voice_of(trace: Trace) -> bytes:
@@ -263,7 +259,7 @@ def quality(
 
     models: list[dict[str, Any]] = []
 
-    async def run() -> tuple[Errors, Errors, dict[str, Lips]]:
+    async def run() -> tuple[list[Told], list[Told], dict[str, Lips]]:
         gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
         async with gateway as client:
             models.extend(await running_models(client))
@@ -284,7 +280,7 @@ def quality(
                 return heard, said, lips
 
     heard, said, lips = asyncio.run(run())
-    values = values_of(heard, said, lips)
+    values = values_of(errors_of(heard), errors_of(said), lips)
     console.print(quality_table(values, latency))
     console.print(Text(NOTE, "dim"))
     if json_path is not None:
@@ -294,7 +290,7 @@ def quality(
             counts={
                 name: value for name, (value, _unit, _of) in values.items() if value is not None
             },
-            turns=[*heard.texts, *said.texts],
+            turns=[asdict(one) for one in (*heard, *said)],
             settings={"clips": len(spoken), "answers": len(questions)},
             notes=[NOTE],
             models=models,
@@ -308,7 +304,7 @@ NOTE = (
 )
 
 
-def values_of(heard: Errors, said: Errors, lips: Mapping[str, Lips]) -> Values:
+def values_of(heard: WordErrors, said: WordErrors, lips: Mapping[str, Lips]) -> Values:
     """The quality figures, in the order of the table."""
     values: Values = {
         "words_heard_wrong": (heard.rate, "%", f"{heard.said} words spoken to it"),

@@ -23,7 +23,7 @@ from visavis.tools.bench.clips import read_mono
 from visavis.tools.bench.options import Json, Picture, Profile
 from visavis.tools.bench.report import check_target, report, rows_of, summarise
 from visavis.tools.bench.tables import Steps, hand_out
-from visavis.tools.bench.word_errors import edits, words
+from visavis.tools.bench.word_errors import count_errors
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
@@ -183,7 +183,6 @@ def outcome_of(clip: TurnClip, chunks: Sequence[TranscriptChunk]) -> TurnOutcome
     paused_s = _after(last, clip.turn_end)
     known_s = None if paused_s is None or last is None else paused_s + last.compute_ms / 1000
     text = " ".join(chunk.text for chunk in finals)
-    said = words(clip.text)
     computed = [chunk.compute_ms / 1000 for chunk in partials]
     return TurnOutcome(
         clip=clip,
@@ -202,7 +201,7 @@ def outcome_of(clip: TurnClip, chunks: Sequence[TranscriptChunk]) -> TurnOutcome
         partials=len(partials),
         pauses_told=len(paused),
         verdicts=tuple(_verdicts(clip, paused)),
-        word_errors=edits(words(text), said) / len(said) if said else None,
+        word_errors=count_errors([(clip.text, text)]).rate,
         text=text,
     )
 

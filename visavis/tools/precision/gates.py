@@ -228,9 +228,9 @@ def _recogniser(
             graphs=_digests(changed),
             measure=f"{kind} error rate, %",
             sample=f"{len(speech) - people} sentences of our voice, {people} recordings, "
-            f"{count.words} {kind}s",
-            reference=reference.percent,
-            value=count.percent,
+            f"{count.said} {kind}s",
+            reference=100 * (reference.rate or 0.0),
+            value=100 * (count.rate or 0.0),
             limit=WORD_ERRORS_POINTS,
         )
 
