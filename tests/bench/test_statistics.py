@@ -17,7 +17,8 @@ from visavis.tools.bench.report import (
     summarise,
     write_report,
 )
-from visavis.tools.bench.tables import draw, figures_table, written
+from visavis.tools.bench.tables import figures_table, written
+from visavis.tools.charts import draw_spread
 
 
 def test_percentiles_lie_between_neighbours_and_missing_values_are_left_out() -> None:
@@ -81,7 +82,7 @@ def test_units(value: float, unit: str, text: str) -> None:
 
 
 def test_the_picture_is_drawn_to_scale() -> None:
-    root = ElementTree.fromstring(draw("a < b", rows()))
+    root = ElementTree.fromstring(draw_spread("a < b", rows()))
     bars = [e for e in root.iter() if e.tag.endswith("rect") and e.get("fill") == "#2a6f97"]
     dots = [e for e in root.iter() if e.tag.endswith("circle")]
     assert len(bars) == len(dots) == 1
@@ -91,7 +92,7 @@ def test_the_picture_is_drawn_to_scale() -> None:
 
 
 def test_a_picture_of_nothing_is_a_picture() -> None:
-    ElementTree.fromstring(draw("nothing", []))
+    ElementTree.fromstring(draw_spread("nothing", []))
 
 
 def test_a_result_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
