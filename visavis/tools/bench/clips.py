@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import av
 import numpy as np
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from visavis.serving.errors import InvalidInputError
 
-# ------------------------------------------------------------ audio file
-# Reads any sound file as mono PCM.
+T = TypeVar("T")
 
 MAX_DURATION_S = 600
 
@@ -187,7 +186,7 @@ def script_language(text: str) -> str:
     return "zh" if any("\u4e00" <= c <= "\u9fff" for c in text) else "en"
 
 
-def choose(clips: Sequence[Clip], count: int) -> list[Clip]:
+def choose(clips: Sequence[T], count: int) -> list[T]:
     """`count` of them, spread evenly over the list; 0: all."""
     if not count or count >= len(clips):
         return list(clips)

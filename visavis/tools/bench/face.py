@@ -16,9 +16,7 @@ import typer
 from rich.table import Table
 
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.options import Json
-from visavis.tools.bench.report import check_target, report, write_report
-from visavis.tools.bench.tables import wide_console
+from visavis.tools.bench.benchmark import Benchmark, Json
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
@@ -183,8 +181,7 @@ def face(
     json_path: Json = None,
 ) -> None:
     """Start a face service and measure the processor time of each picture."""
-    check_target(json_path, ".json")
-    console = wide_console()
+    bench = Benchmark("face", json_path)
     folder = log_dir() / "bench"
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -200,14 +197,11 @@ def face(
                 with contextlib.suppress(asyncio.CancelledError):
                     await speaking
 
-    with console.status("measuring"):
+    with bench.console.status("measuring"):
         costs = asyncio.run(run())
-    console.print(_table(costs))
-    if json_path is not None:
-        settings = {"seconds": seconds, "codec": codec}
-        write_report(
-            json_path, report("face", [], counts=_counts(costs), turns=[], settings=settings)
-        )
+    bench.console.print(_table(costs))
+    settings = {"seconds": seconds, "codec": codec}
+    bench.write_json([], counts=_counts(costs), turns=[], settings=settings)
 
 
 def _table(costs: Mapping[str, FaceCost]) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -11,11 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
-from visavis.tools.bench.counters import Scraper, rise
-from visavis.tools.bench.latency import sessions_of
-from visavis.tools.bench.options import (
+from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
+    Benchmark,
     Clips,
     Config,
     Count,
@@ -25,13 +22,16 @@ from visavis.tools.bench.options import (
     Profile,
     Url,
 )
+from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.counters import Scraper, rise
+from visavis.tools.bench.latency import sessions_of
 from visavis.tools.bench.questions import chosen_clips
-from visavis.tools.bench.report import check_target, report, rows_of
-from visavis.tools.bench.tables import Steps, hand_out, wide_console
+from visavis.tools.bench.report import rows_of
+from visavis.tools.bench.tables import Steps
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Visitor, visit
 from visavis.tools.bench.word_errors import count_errors, edits_to_prefixes, words
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
@@ -71,6 +71,9 @@ class Understood:
 
 
 class PartialsBench:
+    """Speaks clip after clip and measures what is understood meanwhile; `on_clip` is told of each,
+    None for a warm-up."""
+
     def __init__(self, client: GatewayClient, on_clip: Callable[[Understood | None], None]) -> None:
         self._client = client
         self._on_clip = on_clip
@@ -223,37 +226,25 @@ def partials(
     picture: Picture = None,
 ) -> None:
     """Measure partial transcripts: the first one, errors, what is taken back, cost by length."""
-    check_target(json_path, ".json")
-    check_target(picture, ".svg")
-    console = wide_console()
-    chosen = chosen_clips(clips, language, count, profile, console)
+    bench = Benchmark("partials", json_path, picture, url, api_key, profile, config)
+    chosen = chosen_clips(clips, language, count, profile, bench.console)
     chosen += joined(chosen) if long else []
 
-    models: list[dict[str, Any]] = []
+    async def speak_all(client: GatewayClient, steps: Steps) -> list[Understood]:
+        def on_clip(done: Understood | None) -> None:
+            if done is not None:
+                steps.done(_line(done))
 
-    async def run() -> list[Understood]:
-        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
-        async with gateway as client:
-            models.extend(await running_models(client))
-            with Steps(console, len(chosen), "warm-up") as steps:
+        return await PartialsBench(client, on_clip).run(chosen)
 
-                def on_clip(done: Understood | None) -> None:
-                    if done is not None:
-                        steps.done(_line(done))
-
-                return await PartialsBench(client, on_clip).run(chosen)
-
-    done = asyncio.run(run())
-    rows = rows_of([{name: getattr(clip, name) for name in FIGURES} for clip in done], FIGURES)
-    result = report(
-        "partials",
-        rows,
+    done = bench.measure(len(chosen), "warm-up", speak_all)
+    bench.hand_out(
+        f"Partial transcripts, {len(done)} clips",
+        rows_of([clip.to_dict() for clip in done], FIGURES),
         counts=counts_of(done),
         turns=[clip.to_dict() for clip in done],
         settings={"clips": len(chosen)},
-        models=models,
     )
-    hand_out(console, f"Partial transcripts, {len(done)} clips", rows, result, json_path, picture)
 
 
 def counts_of(done: Sequence[Understood]) -> dict[str, float]:

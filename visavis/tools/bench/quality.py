@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,29 +19,19 @@ from rich.text import Text
 
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.runtime import MESSAGE_LIMITS
+from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Config, Json, Profile, Url
 from visavis.tools.bench.clips import RATE_HZ, Clip, choose, load_clips
-from visavis.tools.bench.lip_closure import Closure, closure, lip_gap
-from visavis.tools.bench.options import DEFAULT_URL, Config, Json, Profile, Url
+from visavis.tools.bench.lips import Lips, lips_meet
 from visavis.tools.bench.partials import PartialsBench
-from visavis.tools.bench.questions import ENGLISH, MANDARIN, ready_set
-from visavis.tools.bench.report import check_target, report, write_report
-from visavis.tools.bench.tables import Steps, wide_console, written
+from visavis.tools.bench.questions import QUESTIONS, ready_set
+from visavis.tools.bench.tables import Steps, written
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import visit
 from visavis.tools.bench.word_errors import WordErrors, count_errors
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
-from visavis.v1 import (
-    asr_pb2,
-    asr_pb2_grpc,
-    control_pb2,
-    face_pb2,
-    face_pb2_grpc,
-    tts_pb2,
-    tts_pb2_grpc,
-)
+from visavis.v1 import asr_pb2, asr_pb2_grpc
 from visavis.wire.clock import MonotonicClock
-from visavis.wire.media import BlendshapeChunk, MelChunk, PcmChunk
 
 # ------------------------------------------------------------ quality
 # The quality benchmark: what speed must not cost. Heard right, spoken right, lips that meet.
@@ -64,29 +53,6 @@ class Told:
 def errors_of(told: Sequence[Told]) -> WordErrors:
     """Words wrong of all that was said."""
     return count_errors((one.said, one.heard) for one in told)
-
-
-@dataclass
-class Lips:
-    """Closure over all sentences, by what the face was given."""
-
-    bilabials: int = 0
-    closed: int = 0
-    open_gaps: list[float] = field(default_factory=list)
-
-    def add(self, found: Closure) -> None:
-        self.bilabials += len(found.bilabial_gaps)
-        self.closed += found.closed
-        self.open_gaps += found.open_gaps
-
-    @property
-    def share(self) -> float | None:
-        return self.closed / self.bilabials if self.bilabials else None
-
-    @property
-    def open_gap(self) -> float | None:
-        """Median opening of open vowels."""
-        return float(np.median(self.open_gaps)) if self.open_gaps else None
 
 
 async def heard_right(
@@ -118,7 +84,7 @@ async def spoken_right(
         async with visit(client, MonotonicClock(), language=language) as visitor:
             visitor.trace = trace = Trace()
             turn = await visitor.session.say(question)
-            if await visitor.until(partial(_finished, trace, turn), _ANSWER_TIMEOUT_S):
+            if await visitor.until(partial(trace.is_over, turn), _ANSWER_TIMEOUT_S):
                 await visitor.pause(_TAIL_S)
                 record = await visitor.record(turn)
                 config = asr_pb2.RecognitionConfig(sample_rate_hz=RATE_HZ, language=language)
@@ -141,73 +107,6 @@ def voice_of(trace: Trace) -> bytes:
     pcm = np.concatenate([sound.pcm for sound in chosen])
     resampled: NDArray[np.int16] = soxr.resample(pcm, chosen[0].rate_hz, RATE_HZ)
     return resampled.astype("<i2").tobytes()
-
-
-async def lips_meet(
-    tts: grpc.aio.Channel,
-    face: grpc.aio.Channel,
-    sentences: Sequence[tuple[str, str]],
-    on_step: Callable[[str], None],
-) -> dict[str, Lips]:
-    """Closure at p, b and m: of lips from phoneme durations, and of lips from the sound alone."""
-    status = await face_pb2_grpc.FaceAnimationStub(face).GetStatus(control_pb2.GetStatusRequest())
-    names = list(status.blendshapes)
-    lips = {"durations": Lips(), "sound": Lips()}
-    for language, text in sentences:
-        voice, mels = await _synthesise(tts, language, text)
-        spans = [span for mel in mels for span in mel.phonemes]
-        if spans and voice:
-            rate_hz = mels[0].sample_rate_hz
-            for source, inputs in (
-                ("durations", [face_pb2.AnimateRequest(mel=mel.to_message()) for mel in mels]),
-                ("sound", [face_pb2.AnimateRequest(voice=pcm.to_message()) for pcm in voice]),
-            ):
-                weights, fps = await _animate(face, source, inputs)
-                gaps = lip_gap(weights, names)
-                lips[source].add(closure(spans, gaps, fps, rate_hz))
-        on_step(text)
-    return lips
-
-
-async def _synthesise(
-    channel: grpc.aio.Channel, language: str, text: str
-) -> tuple[list[PcmChunk], list[MelChunk]]:
-    async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
-        yield tts_pb2.SynthesizeRequest(config=tts_pb2.SynthesisConfig(language=language))
-        yield tts_pb2.SynthesizeRequest(text=text)
-
-    voice, mels = [], []
-    async for answer in tts_pb2_grpc.SpeechSynthesisStub(channel).Synthesize(requests()):
-        if answer.HasField("voice"):
-            voice.append(PcmChunk.of(answer.voice))
-        else:
-            mels.append(MelChunk.of(answer.mel))
-    return voice, mels
-
-
-async def _animate(
-    channel: grpc.aio.Channel, source: str, inputs: Sequence[face_pb2.AnimateRequest]
-) -> tuple[NDArray[np.float32], int]:
-    """Blendshapes [T, 52] and their rate."""
-    kind = face_pb2.FaceConfig.SOURCE_MEL
-    if source == "sound":
-        kind = face_pb2.FaceConfig.SOURCE_VOICE
-    config = face_pb2.FaceConfig(blendshapes=True, source=kind, seed=1)
-
-    async def requests() -> AsyncIterator[face_pb2.AnimateRequest]:
-        yield face_pb2.AnimateRequest(config=config)
-        for request in inputs:
-            yield request
-
-    chunks: list[Any] = []
-    async for answer in face_pb2_grpc.FaceAnimationStub(channel).Animate(requests()):
-        if answer.HasField("face"):
-            chunks.append(BlendshapeChunk.of(answer.face))
-    return np.stack([chunk.weights for chunk in chunks]), chunks[0].fps
-
-
-def _finished(trace: Trace, turn: int) -> bool:
-    return trace.turn_event_s(turn, "finished", "failed") is not None
 
 
 # ------------------------------------------------------------ bench quality
@@ -250,52 +149,36 @@ def quality(
 
     The services must be reachable (they are where the stack runs on this machine).
     """
-    check_target(json_path, ".json")
-    console = wide_console()
+    bench = Benchmark("quality", json_path, None, url, api_key, profile, config)
     latency = _latency(beside)
-    spoken = _clips(clips, count, profile, console)
-    known = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]
-    questions = [known[i * len(known) // answers] for i in range(min(answers, len(known)))]
+    spoken = _clips(clips, count, profile, bench.console)
+    questions = choose(QUESTIONS, answers)
 
-    models: list[dict[str, Any]] = []
+    async def judge(
+        client: GatewayClient, steps: Steps
+    ) -> tuple[list[Told], list[Told], dict[str, Lips]]:
+        def on_step(name: str) -> None:
+            if name != "warm-up":
+                steps.done(name[:60])
 
-    async def run() -> tuple[list[Told], list[Told], dict[str, Lips]]:
-        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
-        async with gateway as client:
-            models.extend(await running_models(client))
-            with Steps(console, len(spoken) + len(questions) + len(SENTENCES), "warm-up") as steps:
+        heard = await heard_right(client, spoken, on_step)
+        async with await _channel(client, "asr") as asr:
+            said = await spoken_right(client, asr, questions, on_step)
+        async with await _channel(client, "tts") as tts, await _channel(client, "face") as face:
+            return heard, said, await lips_meet(tts, face, SENTENCES, on_step)
 
-                def on_step(name: str) -> None:
-                    if name != "warm-up":
-                        steps.done(name[:60])
-
-                heard = await heard_right(client, spoken, on_step)
-                async with await _channel(client, "asr") as asr:
-                    said = await spoken_right(client, asr, questions, on_step)
-                async with (
-                    await _channel(client, "tts") as tts,
-                    await _channel(client, "face") as face,
-                ):
-                    lips = await lips_meet(tts, face, SENTENCES, on_step)
-                return heard, said, lips
-
-    heard, said, lips = asyncio.run(run())
+    total = len(spoken) + len(questions) + len(SENTENCES)
+    heard, said, lips = bench.measure(total, "warm-up", judge)
     values = values_of(errors_of(heard), errors_of(said), lips)
-    console.print(quality_table(values, latency))
-    console.print(Text(NOTE, "dim"))
-    if json_path is not None:
-        result = report(
-            "quality",
-            [],
-            counts={
-                name: value for name, (value, _unit, _of) in values.items() if value is not None
-            },
-            turns=[asdict(one) for one in (*heard, *said)],
-            settings={"clips": len(spoken), "answers": len(questions)},
-            notes=[NOTE],
-            models=models,
-        )
-        write_report(json_path, result)
+    bench.console.print(quality_table(values, latency))
+    bench.console.print(Text(NOTE, "dim"))
+    bench.write_json(
+        [],
+        counts={name: value for name, (value, _unit, _of) in values.items() if value is not None},
+        turns=[asdict(one) for one in (*heard, *said)],
+        settings={"clips": len(spoken), "answers": len(questions)},
+        notes=[NOTE],
+    )
 
 
 NOTE = (

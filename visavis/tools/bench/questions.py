@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.tools.bench.benchmark import Profile
 from visavis.tools.bench.clips import (
     RATE_HZ,
     Clip,
@@ -28,7 +29,6 @@ from visavis.tools.bench.clips import (
     script_language,
     span_of_synthetic,
 )
-from visavis.tools.bench.options import Profile
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
@@ -99,6 +99,9 @@ MANDARIN = (
     "晚上睡不着觉怎么办？",
     "猫为什么这么喜欢睡觉？",
 )
+
+QUESTIONS = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]
+"""(language, text)."""
 
 SPEEDS = (1.0, 0.9, 1.1, 1.2)
 """Taken in turn: people do not all speak at one pace."""

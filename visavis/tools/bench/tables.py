@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from visavis.tools.bench.report import Row, write, write_report
-from visavis.tools.charts import draw_spread
+from visavis.tools.bench.report import Row
 
 _MEGABYTE = 1e6
+_LOG_WIDTH = 132
 
 
 def figures_table(title: str, rows: Iterable[Row]) -> Table:
@@ -48,13 +46,11 @@ def written(value: float, unit: str) -> str:
 
 
 def counts_table(counts: Mapping[str, float]) -> Table:
+    """What happened how often."""
     table = Table("count", "", box=None, show_header=False)
     for name, value in counts.items():
         table.add_row(name.replace("_", " "), f"{value:g}")
     return table
-
-
-_LOG_WIDTH = 132
 
 
 def wide_console() -> Console:
@@ -79,12 +75,7 @@ class Steps:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
     def done(self, line: str) -> None:
@@ -93,24 +84,3 @@ class Steps:
         self._bar.update(self._task, advance=1, description=line)
         if not self._console.is_terminal:
             self._console.print(Text(f"{self._count}/{self._total} {line}"))
-
-
-def hand_out(
-    console: Console,
-    title: str,
-    rows: Sequence[Row],
-    result: Mapping[str, Any],
-    json_path: Path | None,
-    picture: Path | None,
-) -> None:
-    """Print the result and write what was asked for."""
-    console.print(figures_table(title, rows))
-    console.print(counts_table(result["counts"]))
-    for note in result["notes"]:
-        console.print(Text(f"Note: {note}", "yellow"))
-    if json_path is not None:
-        write_report(json_path, result)
-        console.print(Text(f"Figures: {json_path}"))
-    if picture is not None:
-        write(picture, draw_spread(title, rows))
-        console.print(Text(f"Picture: {picture}"))

@@ -94,6 +94,10 @@ class Trace:
         times = [self.event_s("turn", turn=turn, event=event) for event in events]
         return min((at_s for at_s in times if at_s is not None), default=None)
 
+    def is_over(self, turn: int) -> bool:
+        """Whether an answer that nobody interrupts has come to its end."""
+        return self.turn_event_s(turn, "finished", "failed") is not None
+
     def pending(self) -> bool:
         """Whether a turn is open, or something said waits for one."""
         turns = self.opened_turns()

@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.tools.bench.benchmark import Benchmark, Json, Picture, Profile
 from visavis.tools.bench.clips import read_mono
-from visavis.tools.bench.options import Json, Picture, Profile
-from visavis.tools.bench.report import check_target, report, rows_of, summarise
-from visavis.tools.bench.tables import Steps, hand_out
+from visavis.tools.bench.report import rows_of, summarise
+from visavis.tools.bench.tables import Steps
 from visavis.tools.bench.word_errors import count_errors
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.plain_service import plain_service
@@ -305,14 +305,12 @@ def turns(
     with the endpointing of live sound, faster than it was spoken. What is told as a delay does
     not depend on how fast this machine is; what is told as compute does.
     """
-    check_target(json_path, ".json")
-    check_target(picture, ".svg")
-    console = Console(highlight=False)
+    bench = Benchmark("turns", json_path, picture)
     clips = load_turn_clips(folder, language, half)
 
     async def run() -> list[TurnOutcome]:
-        async with _service(address, profile, console) as asr:
-            with Steps(console, len(clips), "loading") as steps:
+        async with _service(address, profile, bench.console) as asr:
+            with Steps(bench.console, len(clips), "loading") as steps:
                 done: list[TurnOutcome] = []
                 for clip in clips:
                     done.append(outcome_of(clip, await _heard(asr, clip)))
@@ -320,22 +318,24 @@ def turns(
                 return done
 
     done = asyncio.run(run())
-    rows = rows_of([{name: getattr(turn, name) for name in FIGURES} for turn in done], FIGURES)
-    settings = {"folder": folder.name, "language": language, "half": half, "profile": profile}
-    result = report(
-        "turns",
-        rows,
+    bench.console.print(_by_category(done))
+    bench.hand_out(
+        f"Turn-taking, {len(done)} clips",
+        rows_of([{name: getattr(turn, name) for name in FIGURES} for turn in done], FIGURES),
         counts=counts_of(done),
         turns=[turn.to_dict() for turn in done],
-        settings=settings,
+        settings={
+            "folder": folder.name,
+            "language": language,
+            "half": half,
+            "profile": profile,
+        },
         notes=_NOTES,
     )
-    console.print(_by_category(done))
-    hand_out(console, f"Turn-taking, {len(done)} clips", rows, result, json_path, picture)
     for turn in done:
         if turn.cut_offs:
             cut = " | ".join(turn.cut_offs)
-            console.print(Text(f"cut off: {turn.clip.path.stem} ({turn.clip.half}): {cut}"))
+            bench.console.print(Text(f"cut off: {turn.clip.path.stem} ({turn.clip.half}): {cut}"))
 
 
 @asynccontextmanager
