@@ -33,9 +33,6 @@ from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
-# ------------------------------------------------------------ barge in
-# The barge-in benchmark: an answer is interrupted in its middle, or ought not to be.
-
 Kind = Literal["interruption", "backchannel", "cough"]
 
 LONG_QUESTIONS = {
@@ -219,8 +216,7 @@ def _longest_gap_s(trace: Trace, from_s: float, until_s: float) -> float:
     return max(np.diff([from_s, *times]).tolist(), default=0.0) if times else 0.0
 
 
-# ------------------------------------------------------------ bench barge in
-# `visavis bench barge-in`: how soon an interrupted answer is silent, and what must not stop it.
+# ------------------------------------------------------------ the command
 
 FIGURES = {
     "silence_s": "s",

@@ -51,8 +51,8 @@ def _samples(frame: av.AudioFrame) -> NDArray[np.int16]:
     return frame.to_ndarray().reshape(-1).astype(np.int16, copy=False)
 
 
-# ------------------------------------------------------------ speech span
-# Where speech begins and ends in a recording: the zero of every latency figure.
+# ------------------------------------------------------------ where speech begins and ends
+# The zero of every latency figure.
 #
 # Best is a label beside the sound (`clip.json` with `speech_start_s` and `speech_end_s`, as
 # `visavis bench questions` writes it: what we made ourselves we know to the sample). Without
@@ -131,7 +131,6 @@ def _in_long_runs(voiced: NDArray[np.bool_], shortest: int) -> NDArray[np.bool_]
 
 
 # ------------------------------------------------------------ clips
-# Recorded or synthetic speech to measure with: sound, text, and where the speech ends.
 
 RATE_HZ = 16_000
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".m4a")

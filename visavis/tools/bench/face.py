@@ -1,4 +1,8 @@
-"""`visavis bench face`: what one face costs its processor, silent and speaking."""
+"""`visavis bench face`: what one face costs its processor, silent and speaking.
+
+A face service of its own is watched from outside: CPU seconds of its process over the frames that
+came out of it. So the figure holds all of the work, not only drawing.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +37,6 @@ from visavis.wire.media import (
     VideoCodec,
 )
 from visavis.wire.subjects import Kind
-
-# ------------------------------------------------------------ face cost
-# What one face costs its processor while nobody speaks, and while it speaks.
-#
-# A face service of its own is watched from outside: CPU seconds of its process over the frames that
-# came out of it. So the figure holds all of the work, not only drawing.
 
 _SESSION, _TURN = "bench-face", 1
 _RATE_HZ, _HOP_SAMPLES = 16_000, 160
@@ -171,8 +169,7 @@ def _process() -> psutil.Process:
     raise VisavisError("the face service is gone")
 
 
-# ------------------------------------------------------------ bench face
-# `visavis bench face`: what one face costs, idle and speaking.
+# ------------------------------------------------------------ the command
 
 
 def face(

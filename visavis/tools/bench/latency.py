@@ -38,9 +38,6 @@ from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
-# ------------------------------------------------------------ latency
-# The latency benchmark: every clip is a question; each answer's figures are measured.
-
 _ANSWER_TIMEOUT_S = 30.0
 _PAUSE_S = 0.5
 _BUSY_SHARE = 0.05
@@ -178,8 +175,7 @@ def sessions_of(clips: Sequence[Clip], turns: int) -> Iterator[list[Clip]]:
         yield from (alike[i : i + size] for i in range(0, len(alike), size))
 
 
-# ------------------------------------------------------------ bench latency
-# `visavis bench latency`: from the end of a question to the first sound of its answer.
+# ------------------------------------------------------------ the command
 
 FIGURES = {
     "voice_to_voice": "s",

@@ -35,9 +35,6 @@ from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
-# ------------------------------------------------------------ partials
-# The partials benchmark: what is understood while the visitor still speaks, and what it costs.
-
 _FINAL_TIMEOUT_S = 15.0
 _PAUSE_S = 0.4
 _JOINED_GAP_S = 0.08
@@ -199,8 +196,7 @@ def _final_after(trace: Trace, end_s: float) -> bool:
     )
 
 
-# ------------------------------------------------------------ bench partials
-# `visavis bench partials`: what is understood while the visitor still speaks.
+# ------------------------------------------------------------ the command
 
 FIGURES = {
     "first_partial_s": "s",

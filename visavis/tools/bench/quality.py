@@ -33,9 +33,6 @@ from visavis.tools.client import GatewayClient
 from visavis.v1 import asr_pb2, asr_pb2_grpc
 from visavis.wire.clock import MonotonicClock
 
-# ------------------------------------------------------------ quality
-# The quality benchmark: what speed must not cost. Heard right, spoken right, lips that meet.
-
 _ANSWER_TIMEOUT_S = 90.0
 # An answer whose stream is cut off here would end in the middle of a word.
 _TAIL_S = 0.4
@@ -109,8 +106,7 @@ def voice_of(trace: Trace) -> bytes:
     return resampled.astype("<i2").tobytes()
 
 
-# ------------------------------------------------------------ bench quality
-# `visavis bench quality`: what speed must not cost, beside what it is.
+# ------------------------------------------------------------ the command
 
 # Every one has p, b and m in it, at the beginning, in the middle and at the end of words.
 SENTENCES = (

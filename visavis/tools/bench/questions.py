@@ -35,8 +35,8 @@ from visavis.tools.stack.process import log_dir
 from visavis.v1 import tts_pb2, tts_pb2_grpc
 from visavis.wire.media import PcmChunk
 
-# ------------------------------------------------------------ question texts
-# What a visitor asks: short and long, with and without a pause at a comma.
+# ------------------------------------------------------------ the texts
+# Short and long, with and without a pause at a comma.
 
 ENGLISH = (
     "What is the capital of France?",
@@ -117,9 +117,7 @@ INTERRUPTIONS = (
 )
 
 
-# ------------------------------------------------------------ questions
-# The question set: spoken by our own voices through the synthesis' plain gRPC service.
-#
+# ------------------------------------------------------------ the sound
 # The same texts, voices and speeds give the same sound, so the set is made once and kept. Our own
 # recogniser hears our own voice more easily than people: put recordings beside it.
 
@@ -226,8 +224,7 @@ def write_clip(path: Path, pcm: NDArray[np.int16]) -> None:
         file.writeframes(pcm.astype("<i2").tobytes())
 
 
-# ------------------------------------------------------------ bench questions
-# `visavis bench questions`, and the set for the commands that need it.
+# ------------------------------------------------------------ the command, and its sets
 
 
 def questions(

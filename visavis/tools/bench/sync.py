@@ -30,9 +30,6 @@ from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
-# ------------------------------------------------------------ sync
-# The sync benchmark: are the lips with the voice when both leave, and when both arrive?
-
 _ANSWER_TIMEOUT_S = 90.0
 _COUNTS = {
     "underruns": "gateway_voice_underruns_total",
@@ -113,8 +110,7 @@ def summed(counters: Mapping[str, float], behind: Sequence[float]) -> SyncRun:
     return run
 
 
-# ------------------------------------------------------------ bench sync
-# `visavis bench sync`: whether lips and voice leave and arrive together.
+# ------------------------------------------------------------ the command
 
 
 def sync(

@@ -30,8 +30,7 @@ from visavis.tools.stack.process import log_dir
 from visavis.v1 import asr_pb2, asr_pb2_grpc
 from visavis.wire.media import TranscriptChunk, TranscriptEvent
 
-# ------------------------------------------------------------ turn clips
-# A labelled turn-taking set: where each turn truly ends, and the pauses in which it goes on.
+# ------------------------------------------------------------ a labelled set
 
 RATE_HZ = 16_000
 LABELS = "labels.jsonl"
@@ -99,9 +98,7 @@ def _clip(folder: Path, line: str, where: str) -> TurnClip:
         raise InvalidInputError(f"{where}: not a label: {error!r}") from error
 
 
-# ------------------------------------------------------------ turn taking
-# How well the end of a turn is found: cut off too soon, waited too long, taken back.
-#
+# ------------------------------------------------------------ what became of each turn
 # Delays are in time of the sound: how many samples had been heard. The networks' work is
 # added where a figure says so; it happens while the sound goes on.
 
@@ -274,8 +271,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-# ------------------------------------------------------------ bench turns
-# `visavis bench turns`: whether the end of a turn is found, how soon, and what partials cost.
+# ------------------------------------------------------------ the command
 
 _CHUNK_SAMPLES = RATE_HZ // 50
 _NOTES = (
