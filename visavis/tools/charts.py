@@ -48,6 +48,7 @@ class Picture:
         ink: str = _FAINT,
         width: int = 1,
     ) -> None:
+        """A straight line between two points."""
         (x1, y1), (x2, y2) = start, end
         self._parts.append(
             f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
@@ -72,6 +73,7 @@ class Picture:
         )
 
     def dot(self, x: float, y: float, fill: str) -> None:
+        """A small disc around (x, y)."""
         self._parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}"/>')
 
     def curve(self, points: Iterable[tuple[float, float]], ink: str) -> None:

@@ -41,6 +41,8 @@ class LectureOptions:
 
 @dataclass(frozen=True)
 class Picture:
+    """One encoded picture of the face."""
+
     payload: bytes
     keyframe: bool
 

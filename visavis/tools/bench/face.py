@@ -73,7 +73,7 @@ class FaceCost:
 
 
 class FaceUnderTest:
-    """One attached session. Made by `face_under_test`."""
+    """One session on a face service, watched and made to speak. Made by `face_under_test`."""
 
     def __init__(self, bus: Bus, process: psutil.Process, clock: Clock) -> None:
         self._bus, self._process, self._clock = bus, process, clock

@@ -45,7 +45,9 @@ _BUSY_SHARE = 0.05
 
 @dataclass(frozen=True)
 class LatencyPlan:
-    """turns_per_session: then a new session begins, with a turn that is not counted.
+    """How the questions are asked.
+
+    turns_per_session: then a new session begins, with a turn that is not counted.
     listen_s: an answer is interrupted after so long; 0: it is heard to its end."""
 
     turns_per_session: int = 10

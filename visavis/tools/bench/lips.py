@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc, tts_pb2, tts_pb2_grpc
-from visavis.wire.media import BlendshapeChunk, MelChunk, PcmChunk, PhonemeSpan
+from visavis.tools.speech import service_errors, synthesise
+from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc
+from visavis.wire.media import BlendshapeChunk, PhonemeSpan
 
 CLOSED_GAP = 0.08
 """Lips further apart than this, as a share of the jaw's way, let light through."""
@@ -49,12 +49,14 @@ class Lips:
     open_gaps: list[float] = field(default_factory=list)
 
     def add(self, found: Closure) -> None:
+        """One sentence more."""
         self.bilabials += len(found.bilabial_gaps)
         self.closed += found.closed
         self.open_gaps += found.open_gaps
 
     @property
     def share(self) -> float | None:
+        """Of p, b and m, those that were closed."""
         return self.closed / self.bilabials if self.bilabials else None
 
     @property
@@ -74,7 +76,7 @@ async def lips_meet(
     names = list(status.blendshapes)
     lips = {"durations": Lips(), "sound": Lips()}
     for language, text in sentences:
-        voice, mels = await _synthesise(tts, language, text)
+        voice, mels = await synthesise(tts, text, language)
         spans = [span for mel in mels for span in mel.phonemes]
         if spans and voice:
             rate_hz = mels[0].sample_rate_hz
@@ -87,22 +89,6 @@ async def lips_meet(
                 lips[source].add(closure(spans, gaps, fps, rate_hz))
         on_step(text)
     return lips
-
-
-async def _synthesise(
-    channel: grpc.aio.Channel, language: str, text: str
-) -> tuple[list[PcmChunk], list[MelChunk]]:
-    async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
-        yield tts_pb2.SynthesizeRequest(config=tts_pb2.SynthesisConfig(language=language))
-        yield tts_pb2.SynthesizeRequest(text=text)
-
-    voice, mels = [], []
-    async for answer in tts_pb2_grpc.SpeechSynthesisStub(channel).Synthesize(requests()):
-        if answer.HasField("voice"):
-            voice.append(PcmChunk.of(answer.voice))
-        else:
-            mels.append(MelChunk.of(answer.mel))
-    return voice, mels
 
 
 async def _animate(
@@ -119,10 +105,11 @@ async def _animate(
         for request in inputs:
             yield request
 
-    chunks: list[Any] = []
-    async for answer in face_pb2_grpc.FaceAnimationStub(channel).Animate(requests()):
-        if answer.HasField("face"):
-            chunks.append(BlendshapeChunk.of(answer.face))
+    chunks: list[BlendshapeChunk] = []
+    with service_errors():
+        async for answer in face_pb2_grpc.FaceAnimationStub(channel).Animate(requests()):
+            if answer.HasField("face"):
+                chunks.append(BlendshapeChunk.of(answer.face))
     return np.stack([chunk.weights for chunk in chunks]), chunks[0].fps
 
 

@@ -42,7 +42,7 @@ _JOINED_GAP_S = 0.08
 
 @dataclass
 class Understood:
-    """One clip. Seconds; rates are shares of words."""
+    """What was understood of one clip while it was spoken. Seconds; rates are shares of words."""
 
     clip: str
     speech_s: float
@@ -244,6 +244,7 @@ def partials(
 
 
 def counts_of(done: Sequence[Understood]) -> dict[str, float]:
+    """What the table cannot tell as a spread."""
     counts: dict[str, float] = {
         "clips": len(done),
         "clips_without_partials": sum(not clip.partials for clip in done),

@@ -30,7 +30,7 @@ from visavis.tools.bench.visitor import visit
 from visavis.tools.bench.word_errors import WordErrors, count_errors
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
-from visavis.v1 import asr_pb2, asr_pb2_grpc
+from visavis.tools.speech import recognise
 from visavis.wire.clock import MonotonicClock
 
 _ANSWER_TIMEOUT_S = 90.0
@@ -76,7 +76,6 @@ async def spoken_right(
     questions: (language, text), typed.
     """
     told: list[Told] = []
-    stub = asr_pb2_grpc.SpeechRecognitionStub(asr)
     for language, question in questions:
         async with visit(client, MonotonicClock(), language=language) as visitor:
             visitor.trace = trace = Trace()
@@ -84,10 +83,8 @@ async def spoken_right(
             if await visitor.until(partial(trace.is_over, turn), _ANSWER_TIMEOUT_S):
                 await visitor.pause(_TAIL_S)
                 record = await visitor.record(turn)
-                config = asr_pb2.RecognitionConfig(sample_rate_hz=RATE_HZ, language=language)
-                request = asr_pb2.RecognizeRequest(config=config, pcm_s16le=voice_of(trace))
-                heard = await stub.Recognize(request)
-                told.append(Told(question, str(record.get("answer", "")).strip(), heard.text))
+                heard = await recognise(asr, voice_of(trace), RATE_HZ, language)
+                told.append(Told(question, str(record.get("answer", "")).strip(), heard))
         on_step(question)
     return told
 

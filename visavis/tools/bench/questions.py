@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import wave
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
-from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import Profile
 from visavis.tools.bench.clips import (
     RATE_HZ,
@@ -30,10 +30,9 @@ from visavis.tools.bench.clips import (
     span_of_synthetic,
 )
 from visavis.tools.cli.models import pull_profile
+from visavis.tools.speech import synthesise
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
-from visavis.v1 import tts_pb2, tts_pb2_grpc
-from visavis.wire.media import PcmChunk
 
 # ------------------------------------------------------------ the texts
 # Short and long, with and without a pause at a comma.
@@ -177,19 +176,7 @@ async def speak(line: Line, tts: grpc.aio.Channel) -> NDArray[np.int16]:
     # The resampler comes with the services, like FFmpeg.
     import soxr
 
-    config = tts_pb2.SynthesisConfig(language=line.language, speed=line.speed)
-
-    async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
-        yield tts_pb2.SynthesizeRequest(config=config)
-        yield tts_pb2.SynthesizeRequest(text=line.text)
-
-    chunks: list[PcmChunk] = []
-    try:
-        async for answer in tts_pb2_grpc.SpeechSynthesisStub(tts).Synthesize(requests()):
-            if answer.HasField("voice"):
-                chunks.append(PcmChunk.of(answer.voice))
-    except grpc.aio.AioRpcError as error:
-        raise VisavisError(error.details() or error.code().name) from None
+    chunks, _mels = await synthesise(tts, line.text, line.language, line.speed)
     if not chunks:
         raise InvalidInputError(f"{line.text}: the voice said nothing")
     voice = np.concatenate([chunk.pcm for chunk in chunks])

@@ -40,7 +40,9 @@ _COUNTS = {
 
 @dataclass
 class SyncRun:
-    """skew: bounds on |sound - picture| at release, seconds, by quantile ("p50" …), from the
+    """How well sound and picture kept together.
+
+    skew: bounds on |sound - picture| at release, seconds, by quantile ("p50" …), from the
     gateway's histogram. behind_s: for each picture how long after the sound that it
     belongs to it arrived (negative: before)."""
 

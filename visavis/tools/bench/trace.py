@@ -25,7 +25,7 @@ class Audible:
 
 @dataclass
 class Trace:
-    """One exchange: from the first sample of a clip to the end of the answer."""
+    """What came in one exchange, from the first sample of a clip to the end of the answer."""
 
     speech_start_s: float = 0.0
     """When the packet with the first sample of speech was sent."""

@@ -18,13 +18,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import Benchmark, Json, Picture, Profile
 from visavis.tools.bench.clips import read_mono
 from visavis.tools.bench.report import rows_of, summarise
 from visavis.tools.bench.tables import Steps
 from visavis.tools.bench.word_errors import count_errors
 from visavis.tools.cli.models import pull_profile
+from visavis.tools.speech import service_errors
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
 from visavis.v1 import asr_pb2, asr_pb2_grpc
@@ -41,7 +42,7 @@ _ROOM_NOISE = 32768 * 10 ** (-62 / 20)
 
 @dataclass(frozen=True, slots=True)
 class TurnClip:
-    """One turn. Positions are samples at 16 kHz; pauses as (first sample, end)."""
+    """One labelled turn. Positions are samples at 16 kHz; pauses as (first sample, end)."""
 
     path: Path
     language: str
@@ -121,7 +122,7 @@ FIGURES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One pause: the probability told for it, and whether the turn was over."""
+    """What was told at one pause: how probably the turn was over, and whether it was."""
 
     finished: bool
     probability: float
@@ -359,13 +360,11 @@ async def _heard(channel: grpc.aio.Channel, clip: TurnClip) -> list[TranscriptCh
             yield asr_pb2.StreamingRecognizeRequest(pcm_s16le=piece)
 
     stub = asr_pb2_grpc.SpeechRecognitionStub(channel)
-    try:
+    with service_errors(f"{clip.path.name}: "):
         return [
             TranscriptChunk.of(answer.transcript)
             async for answer in stub.StreamingRecognize(requests())
         ]
-    except grpc.aio.AioRpcError as error:
-        raise VisavisError(f"{clip.path.name}: {error.details() or error.code().name}") from None
 
 
 def _line(turn: TurnOutcome) -> str:

@@ -29,7 +29,9 @@ _GREETING_S = 0.3
 
 
 class Visitor:
-    """Made by `visit`. One clip at a time; what happens goes into `trace`."""
+    """Speaks clips into a session and notes in `trace` what comes. Made by `visit`.
+
+    One clip at a time."""
 
     def __init__(self, client: GatewayClient, session: GatewaySession, clock: Clock) -> None:
         self.session = session

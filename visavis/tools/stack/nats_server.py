@@ -84,7 +84,7 @@ class NatsProcess(Child):
 
 
 class NatsServer:
-    """Context manager around one server. `restart` keeps the port, as a crash would."""
+    """The bus of one stack; a context manager. `restart` keeps the port, as a crash would."""
 
     def __init__(self, log_dir: Path) -> None:
         self.process = NatsProcess(log_dir)

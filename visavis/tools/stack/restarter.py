@@ -34,7 +34,7 @@ class BackOff:
     def __init__(self) -> None:
         self._failures: deque[float] = deque(maxlen=16)
 
-    def failed(self, now_s: float) -> None:
+    def note_failure(self, now_s: float) -> None:
         while self._failures and now_s - self._failures[0] >= _FAILURE_WINDOW_S:
             self._failures.popleft()
         self._failures.append(now_s)
@@ -75,7 +75,7 @@ class Restarter:
             except Exception:  # whatever it is: nobody else would look after the process
                 log.exception("%s cannot be watched", self.child.name)
                 why, status = "was not watched for a moment", None
-            self._back_off.failed(self._clock.now())
+            self._back_off.note_failure(self._clock.now())
             hopeless = self._back_off.too_often or status == SETTINGS_EXIT_STATUS
             if hopeless and not self.for_ever:
                 self.child.state = State.FAILED

@@ -40,7 +40,8 @@ class StackOptions:
 
 
 class Stack:
-    """Async context manager: entered, everything is ready; left, nothing remains.
+    """Everything on one machine; an async context manager: entered, all is ready; left, nothing
+    remains.
 
     A process that ends or no longer answers is started again, for as long as it takes; while the
     stack starts, one that keeps ending is given up, and the error names it and shows the end of
