@@ -40,12 +40,13 @@ from visavis.tools.bench.clips import RATE_HZ, Clip, load_clips
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
 from visavis.tools.bench.processes import find_processes
 from visavis.tools.bench.questions import chosen_clips, ready_set, write_clip
-from visavis.tools.bench.report import check_target, machine, write_report
+from visavis.tools.bench.report import machine
 from visavis.tools.bench.tables import wide_console
 from visavis.tools.bench.turn_figures import TurnFigures
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.client import GatewayClient
+from visavis.tools.output import check_output, write_json
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
@@ -118,7 +119,7 @@ def main(
     json_path: Annotated[Path | None, typer.Option("--json", help="Write all figures.")] = None,
 ) -> None:
     """Measure both in one run and print the ratios."""
-    check_target(json_path, ".json")
+    check_output(json_path, ".json")
     console = wide_console()
     chosen = [name for name in models.split(",") if name]
     unknown = sorted(set(chosen) - set(PROFILES))
@@ -140,7 +141,7 @@ def main(
             result["models"][model] = [side.to_dict() for side in sides]
             console.print(table(model, result["models"][model]))
     if json_path is not None:
-        write_report(json_path, result)
+        write_json(json_path, result)
 
 
 def _ours(model: str, plan: Plan, folder: Path, console: Console) -> Side:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from visavis.tools.bench.barge_in import Interruption
+from visavis.tools.bench.media import HeardSound
 from visavis.tools.bench.report import summarise
-from visavis.tools.bench.trace import HeardSound, Trace
+from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.turn_figures import SHORTEST_ANSWER_S, TurnFigures
 
 RATE_HZ = 24_000

@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from tests.bench.test_turn_figures import sound
-from visavis.tools.bench.lip_closure import Closure, closure, is_open, lip_gap
-from visavis.tools.bench.quality import Errors, Lips, quality_table, values_of, voice_of
+from visavis.tools.bench.lips import Closure, Lips, closure, is_open, lip_gap
+from visavis.tools.bench.quality import quality_table, values_of, voice_of
 from visavis.tools.bench.trace import Trace
+from visavis.tools.bench.word_errors import WordErrors
 from visavis.wire.media import PhonemeSpan
 
 RATE_HZ, FPS = 24_000, 25
@@ -48,14 +49,6 @@ def test_open_vowels_of_both_languages() -> None:
     assert not is_open("IY0") and not is_open("i1") and not is_open("sil")
 
 
-def test_errors_are_summed_over_words_not_over_texts() -> None:
-    errors = Errors()
-    errors.add("a", "one two", "one two three")
-    errors.add("b", "x", "y")
-    assert errors.rate == pytest.approx(2 / 4)
-    assert Errors().rate is None
-
-
 def test_the_voice_is_what_was_received_between_its_first_and_last_sound() -> None:
     sounds = [sound(i * 0.02, i * 0.02, 0 if 20 <= i < 60 else None) for i in range(100)]
     pcm = np.frombuffer(voice_of(Trace(sounds=sounds)), "<i2")
@@ -66,7 +59,7 @@ def test_the_voice_is_what_was_received_between_its_first_and_last_sound() -> No
 def test_the_table_shows_quality_beside_latency() -> None:
     lips = Lips()
     lips.add(Closure((0.0, 0.5), (0.4,)))
-    values = values_of(Errors(1, 20), Errors(), {"durations": lips})
+    values = values_of(WordErrors(1, 20), WordErrors(0, 0), {"durations": lips})
     latency = {"voice_to_voice": {"count": 4, "p50": 0.3, "p90": 0.4}}
     console = Console(width=140)
     with console.capture() as capture:

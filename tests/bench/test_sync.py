@@ -2,8 +2,9 @@
 
 from tests.bench.test_turn_figures import sound
 from visavis.tools.bench.counters import bucket_quantile
+from visavis.tools.bench.media import SeenPicture
 from visavis.tools.bench.sync import behind_sound, summed
-from visavis.tools.bench.trace import SeenPicture, Trace
+from visavis.tools.bench.trace import Trace
 
 SKEW = {
     "av_skew_seconds_count": 100.0,

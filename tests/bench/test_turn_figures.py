@@ -10,7 +10,8 @@ import pytest
 from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.counters import parse_counters, rise
 from visavis.tools.bench.latency import answered, ended, sessions_of
-from visavis.tools.bench.trace import HeardSound, SeenPicture, Trace
+from visavis.tools.bench.media import HeardSound, SeenPicture
+from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.turn_figures import TurnFigures, measure
 
 RECORD: dict[str, Any] = {

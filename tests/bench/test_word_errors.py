@@ -2,12 +2,12 @@
 
 import pytest
 
-from visavis.tools.bench.word_errors import edits, edits_to_prefixes, word_error_rate, words
+from visavis.tools.bench.word_errors import count_errors, edits, edits_to_prefixes, words
 
 
 def test_words_have_no_case_no_punctuation_and_chinese_ones_are_characters() -> None:
-    assert words("Don’t STOP, it's 5!") == ["don't", "stop", "it's", "5"]
-    assert words("今天，GPT 好。") == ["今", "天", "gpt", "好"]
+    assert words("Don’t STOP, Mr. O'Neil: it's 5!") == ["dont", "stop", "mr", "oneil", "its", "5"]
+    assert words("今天，GPT好，ABC 你") == ["今", "天", "gpt", "好", "abc", "你"]
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,10 @@ def test_edits_to_every_prefix() -> None:
 
 
 def test_rate_is_by_words_said() -> None:
-    assert word_error_rate("the cat", "The cat sat.") == pytest.approx(1 / 3)
-    assert word_error_rate("anything", "") is None
+    assert count_errors([("The cat sat.", "the cat")]).rate == pytest.approx(1 / 3)
+    assert count_errors([("", "anything")]).rate is None
+
+
+def test_errors_are_counted_over_everything() -> None:
+    count = count_errors([("one two three", "one too three"), ("four", "four")])
+    assert (count.wrong, count.said, count.rate) == (1, 4, 0.25)

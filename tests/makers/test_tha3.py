@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.makers.compiling import compile_plans
 from tests.parity import Parity
-from training.tha3.random_weights import random_inputs, random_networks
+from training.tha3.reference import random_inputs, random_networks
 from visavis.bundles.making import BundleFacts, BundleOrder, write_bundle
 from visavis.bundles.store import load_manifest
 from visavis.bundles.tha3.graph import NETWORKS, decomposer_model, poser_model

@@ -14,7 +14,7 @@ from tests.face.serving import Stub, animate_config, tone, voice_requests
 from tests.makers.compiling import compile_plans
 from tests.parity import Parity
 from tests.serving import served
-from training.wav2lip.random_weights import random_inputs, random_weights
+from training.wav2lip.reference import random_inputs, random_weights
 from visavis.bundles.formats.safetensors import write_safetensors
 from visavis.bundles.formats.weights import Checked
 from visavis.bundles.making import BundleOrder

@@ -1,4 +1,4 @@
-"""Word errors and mel-cepstral distortion, against figures that are known beforehand."""
+"""Mel-cepstral distortion, against figures that are known beforehand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from numpy.typing import NDArray
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.word_errors import count_errors, edits, words_of
 from visavis.tools.precision.mel_cepstrum import distortion_db, mel_cepstrum, warped
 
 RATE_HZ = 16_000
@@ -75,24 +74,3 @@ def test_too_little_sound_is_told(pcm: NDArray[np.float32]) -> None:
 def test_a_silent_reference_is_told() -> None:
     with pytest.raises(InvalidInputError, match="silent"):
         distortion_db(np.zeros(RATE_HZ, np.float32), noise(1.0), RATE_HZ)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "got", "count"),
-    [("abcd", "abcd", 0), ("abcd", "abd", 1), ("abd", "abcd", 1), ("abc", "axc", 1), ("", "ab", 2)],
-)
-def test_edits(wanted: str, got: str, count: int) -> None:
-    assert edits(wanted, got) == count
-
-
-def test_words_are_compared_without_case_and_punctuation() -> None:
-    assert words_of("Don't — stop, Mr. O\u2019Neil!") == ["dont", "stop", "mr", "oneil"]
-
-
-def test_chinese_characters_are_words() -> None:
-    assert words_of("早上好，ABC 你") == ["早", "上", "好", "abc", "你"]
-
-
-def test_errors_are_counted_over_everything() -> None:
-    count = count_errors([("one two three", "one too three"), ("four", "four")])
-    assert (count.errors, count.words, count.percent) == (1, 4, 25.0)

@@ -16,8 +16,10 @@ from tests.gateway.conftest import until
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack import tether
 from visavis.tools.stack.nats_server import NatsServer
-from visavis.tools.stack.process import python_child
+from visavis.tools.stack.process import Child, State, python_child
+from visavis.tools.stack.restarter import Restarter
 from visavis.tools.stack.supervisor import Stack, StackOptions
+from visavis.wire.clock import MonotonicClock
 
 
 async def test_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) -> None:
@@ -61,6 +63,33 @@ async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:
     finally:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
+
+
+class Unwatchable(Child):
+    """A process of which the first look goes wrong in a way that nobody expects."""
+
+    looks = 0
+
+    async def beats(self) -> bool:
+        self.looks += 1
+        if self.looks == 1:
+            raise ValueError("nobody expects this")
+        self.working = True
+        return True
+
+
+async def test_a_process_is_looked_after_whatever_goes_wrong_in_it(tmp_path: Path) -> None:
+    child = Unwatchable("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)
+    watching = asyncio.create_task(Restarter(child, {}, MonotonicClock()).run())
+    try:
+        await until(lambda: child.state is State.READY, 10)
+        first = child.pid
+        child.kill()
+        await until(lambda: child.pid != first and child.state is State.READY, 10)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await child.stop()
 
 
 def children() -> list[psutil.Process]:

@@ -1,0 +1,8 @@
+"""Mouth shapes from sound: the network that the face falls back on.
+
+- `sentences`: what is said to train on, and what is kept aside
+- `corpus`: sentences spoken, with a mouth shape for every hundredth of a second
+- `network`: dilated convolutions over log-mel
+- `train`: fits it and exports it
+- `evaluate`: how often it is right on sentences that it has not heard
+"""

@@ -1,1 +1,1 @@
-"""How the graphs of THA3 are held against the published code."""
+"""How the graphs of THA3 are held against the published code: `reference`."""

@@ -1,0 +1,9 @@
+"""When a visitor has finished: the labelled set, the word model, and the weights between them.
+
+- `sounds`: levels, where speech begins and ends, pauses put in
+- `make_clips`: the labelled set of tests/turns
+- `finished_words`: the model of the words that turns end with
+- `pauses`: what the networks make of sentences whole and broken off
+- `logistic`: logistic regression, and how well odds tell
+- `fusion`: words, marks and the turn detector weighed against each other
+"""

@@ -1,1 +1,1 @@
-"""How Wav2Lip's graph is held against the published code."""
+"""How Wav2Lip's graph is held against the published code: `reference`."""

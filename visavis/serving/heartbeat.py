@@ -1,7 +1,7 @@
 """A process' sign of life to whoever started it: its event loop gets on.
 
 A process that is frozen, or whose loop is blocked for good, stays silent and is replaced
-(`visavis/tools/stack/keeper.py`). The signs go through a pipe and not over the bus, so that
+(`visavis/tools/stack/restarter.py`). The signs go through a pipe and not over the bus, so that
 they need nothing else to work.
 """
 

@@ -1,0 +1,13 @@
+"""What a person runs at a terminal: nothing that serves imports it.
+
+- `cli`: the `visavis` command, a module for each of its commands
+- `stack`: everything on one machine, started, kept alive, ended
+- `client`: the gateway's public API as a session sees it
+- `speech`: text said and sound heard by a service's plain gRPC API
+- `lecture`: a whole script to one video, without a gateway
+- `bench`: what a visitor's waiting, interrupting and watching is like, in figures
+- `plan_bench`: how fast a compiled plan is beside its fallback
+- `precision`: what a lower precision costs in words, sound and lips
+- `charts`: timelines and figures as SVG
+- `output`: files that commands write, checked before any work is done
+"""

@@ -1,26 +1,125 @@
-"""SVG charts: a turn's timeline, and a plan's latency and throughput by batch size."""
+"""The charts that commands write as SVG: a turn's timeline, a benchmark's figures, a plan's speed.
+
+A `Picture` is drawn upon; below it stands each chart with its own scale and colours.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
+from visavis.tools.bench.report import Row
 from visavis.tools.plan_bench import BenchRow
 
-# ------------------------------------------------------------ turn picture
-# A turn's timeline as SVG: one lane per stage, time from the end of the visitor's speech.
+_INK, _FAINT, _GREY = "#222222", "#e0e0e0", "#777777"
+_BLUE, _ORANGE = "#2a6f97", "#c1562c"
+
+
+class Picture:
+    """An SVG drawing on white that grows element by element; lengths are pixels."""
+
+    def __init__(self, width: float) -> None:
+        self._width = width
+        self._parts: list[str] = []
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        size: int = 12,
+        anchor: str = "start",
+        ink: str = _INK,
+        weight: str = "normal",
+    ) -> None:
+        """`words` on the line at `y`, from, around or up to `x` as `anchor` says."""
+        self._parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" '
+            f'fill="{ink}" text-anchor="{anchor}">{escape(words)}</text>'
+        )
+
+    def line(
+        self,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        ink: str = _FAINT,
+        width: int = 1,
+    ) -> None:
+        """A straight line between two points."""
+        (x1, y1), (x2, y2) = start, end
+        self._parts.append(
+            f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
+            f'stroke="{ink}" stroke-width="{width}"/>'
+        )
+
+    def bar(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        fill: str,
+        *,
+        opacity: float = 1.0,
+        tooltip: str = "",
+    ) -> None:
+        """A filled box with its upper left corner at (x, y)."""
+        self._parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2" '
+            f'fill="{fill}" fill-opacity="{opacity:g}"><title>{escape(tooltip)}</title></rect>'
+        )
+
+    def dot(self, x: float, y: float, fill: str) -> None:
+        """A small disc around (x, y)."""
+        self._parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}"/>')
+
+    def curve(self, points: Iterable[tuple[float, float]], ink: str) -> None:
+        """Straight from point to point."""
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self._parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{ink}" stroke-width="2"/>'
+        )
+
+    def hatching(self, name: str, ink: str) -> None:
+        """Make `url(#name)` a fill of slanted stripes."""
+        self._parts.append(
+            f'<defs><pattern id="{name}" width="5" height="5" patternUnits="userSpaceOnUse" '
+            f'patternTransform="rotate(45)"><rect width="2" height="5" fill="{ink}"/></pattern>'
+            "</defs>"
+        )
+
+    def svg(self, height: float) -> str:
+        """The whole drawing as text."""
+        size = f'width="{self._width:g}" height="{height:.0f}"'
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self._width:g} {height:.0f}" '
+            f'{size} font-family="sans-serif" font-size="12">'
+        )
+        return "\n".join([head, f'<rect {size} fill="white"/>', *self._parts, "</svg>", ""])
+
+
+def _ticks(low: float, high: float, most: int) -> list[float]:
+    """Round values from `low` to `high`, 1, 2 or 5 times a power of ten apart; at most `most`
+    steps."""
+    least = max(high - low, 1e-6) / most
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(n * power for n in (1, 2, 5, 10) if n * power >= least * 0.999)
+    return [round(i * step, 6) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+# ------------------------------------------------------------ a turn's timeline
 
 STAGES = ("asr", "llm", "tts", "face", "encoder", "playout")
-KINDS = ("compute", "queue", "wait", "transfer")
-MEANINGS = {
+_MEANINGS = {
     "compute": "the engine works",
     "queue": "ready, the engine is busy",
     "wait": "for input, or for the visitor",
     "transfer": "on its way to the stage",
 }
-_COLOURS = {
+_STAGE_INKS = {
     "asr": "#2f80c2",
     "llm": "#6f5fd0",
     "tts": "#d9772b",
@@ -29,37 +128,27 @@ _COLOURS = {
     "playout": "#4b7f52",
 }
 _ZERO = {"speech": "the words", "text": "the text", "welcome": "the decision to greet"}
-_WIDTH, _LEFT, _RIGHT = 960, 96, 96
-_LANE, _BAR = 30, 16
-_INK, _FAINT, _HEARD = "#222222", "#e3e3e3", "#d9772b"
+_WIDTH, _SIDE, _LANE, _BAR = 960, 96, 30, 16
+_HEARD = _STAGE_INKS["tts"]
 
 Span = Mapping[str, Any]
 
 
 def draw_timeline(timeline: Mapping[str, Any]) -> str:
-    """SVG text of what `GET /v1/sessions/{id}/turns/{n}/timeline` answers."""
-    spans: Sequence[Span] = timeline["spans"]
-    heard_ms = timeline["voice_to_voice_ms"]
-    parts = [_text(20, 30, _title(timeline), size=16), _text(20, 50, _facts(timeline), ink="#666")]
+    """What `GET /v1/sessions/{id}/turns/{n}/timeline` answers, as SVG: a lane for each stage,
+    time from the end of the visitor's speech."""
+    picture = Picture(_WIDTH)
+    for stage, ink in _STAGE_INKS.items():
+        picture.hatching(f"queue-{stage}", ink)
+    picture.text(20, 30, _title(timeline), size=16)
+    picture.text(20, 50, _facts(timeline), ink=_GREY)
     y = 84.0
     for chunk, heading in (("first", "Up to the first sound"), ("last", "Up to the end")):
-        chosen = [span for span in spans if span["chunk"] == chunk]
-        if chosen:
-            panel, y = _panel(chosen, heading, y, heard_ms)
-            parts += panel
-    parts += _legend(y)
-    height = y + 44
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" '
-            f'width="{_WIDTH}" height="{height:.0f}" font-family="sans-serif" font-size="12">',
-            _patterns(),
-            f'<rect width="{_WIDTH}" height="{height:.0f}" fill="white"/>',
-            *parts,
-            "</svg>",
-            "",
-        ]
-    )
+        spans = [span for span in timeline["spans"] if span["chunk"] == chunk]
+        if spans:
+            y = _draw_lanes(picture, spans, heading, y, timeline["voice_to_voice_ms"])
+    _draw_kinds(picture, y)
+    return picture.svg(y + 44)
 
 
 def _title(timeline: Mapping[str, Any]) -> str:
@@ -71,10 +160,7 @@ def _title(timeline: Mapping[str, Any]) -> str:
 
 def _facts(timeline: Mapping[str, Any]) -> str:
     facts = [f"session {timeline['session']}"]
-    for name, label in (
-        ("first_frame_ms", "first picture"),
-        ("overhead_ms", "overhead"),
-    ):
+    for name, label in (("first_frame_ms", "first picture"), ("overhead_ms", "overhead")):
         if timeline.get(name) is not None:
             facts.append(f"{label} {timeline[name]:.1f} ms")
     facts.append(f"gaps in the voice: {timeline['underruns']}")
@@ -83,162 +169,154 @@ def _facts(timeline: Mapping[str, Any]) -> str:
     return "   ·   ".join(facts)
 
 
-def _panel(
-    spans: Sequence[Span], heading: str, top: float, heard_ms: float | None
-) -> tuple[list[str], float]:
-    """A panel's elements, and where the next one begins."""
+def _draw_lanes(
+    picture: Picture, spans: Sequence[Span], heading: str, top: float, heard_ms: float | None
+) -> float:
+    """Draw the lanes of `spans`; where the next ones begin."""
     low = min(0.0, *(float(span["start_ms"]) for span in spans))
     high = max(float(span["end_ms"]) for span in spans)
-    scale = (_WIDTH - _LEFT - _RIGHT) / max(high - low, 1.0)
+    scale = (_WIDTH - 2 * _SIDE) / max(high - low, 1.0)
     names = [name for name in STAGES if any(span["stage"] == name for span in spans)]
     bottom = top + 16 + _LANE * len(names)
 
-    def x(at_ms: float) -> float:
-        return _LEFT + (at_ms - low) * scale
+    def x_of(at_ms: float) -> float:
+        return _SIDE + (at_ms - low) * scale
 
-    parts = [_text(20, top, heading, size=13, weight="bold")]
-    for tick in _ticks(low, high):
-        parts.append(_line(x(tick), top + 12, bottom, _FAINT))
-        parts.append(_text(x(tick), bottom + 16, f"{tick:g}", anchor="middle", ink="#888"))
-    parts.append(_text(_WIDTH - 20, bottom + 16, "ms", anchor="end", ink="#888"))
-    parts.append(_line(x(0), top + 8, bottom, _INK))
+    picture.text(20, top, heading, size=13, weight="bold")
+    for tick in _ticks(low, high, most=8):
+        picture.line((x_of(tick), top + 12), (x_of(tick), bottom))
+        picture.text(x_of(tick), bottom + 16, f"{tick:g}", anchor="middle", ink=_GREY)
+    picture.text(_WIDTH - 20, bottom + 16, "ms", anchor="end", ink=_GREY)
+    picture.line((x_of(0), top + 8), (x_of(0), bottom), _INK)
     if heard_ms is not None and low <= heard_ms <= high:
-        parts.append(_line(x(heard_ms), top + 8, bottom, _HEARD))
+        picture.line((x_of(heard_ms), top + 8), (x_of(heard_ms), bottom), _HEARD)
     for index, name in enumerate(names):
         lane = [span for span in spans if span["stage"] == name]
-        parts += _lane(name, lane, top + 16 + _LANE * index, x)
-    return parts, bottom + 50
+        _draw_lane(picture, name, lane, top + 16 + _LANE * index, x_of)
+    return bottom + 50
 
 
-def _lane(name: str, spans: Sequence[Span], top: float, x: Any) -> list[str]:
+def _draw_lane(
+    picture: Picture, name: str, spans: Sequence[Span], top: float, x_of: Callable[[float], float]
+) -> None:
+    picture.text(_SIDE - 12, top + 17, name, anchor="end")
     worked = sum(s["end_ms"] - s["start_ms"] for s in spans if s["kind"] == "compute")
-    parts = [_text(_LEFT - 12, top + 17, name, anchor="end")]
     if worked:
         label = f"{worked:.1f} ms" if worked < 100 else f"{worked:.0f} ms"
-        parts.append(_text(_WIDTH - _RIGHT + 12, top + 17, label))
+        picture.text(_WIDTH - _SIDE + 12, top + 17, label)
     # What is long goes behind what is short.
     for span in sorted(spans, key=lambda s: s["start_ms"] - s["end_ms"]):
-        start, end = x(span["start_ms"]), x(span["end_ms"])
-        parts.append(_bar(name, span["kind"], start, end, top + 5, _tooltip(span)))
-    return parts
+        start, end = span["start_ms"], span["end_ms"]
+        told = f"{name} {span['kind']}: {start:.1f} to {end:.1f} ms, {end - start:.1f} ms"
+        _draw_span(picture, name, span["kind"], (x_of(start), x_of(end)), top + 5, told)
 
 
-def _tooltip(span: Span) -> str:
-    start, end = span["start_ms"], span["end_ms"]
-    what = f"{span['stage']} {span['kind']}"
-    return f"{what}: {start:.1f} to {end:.1f} ms, {end - start:.1f} ms"
-
-
-def _bar(stage: str, kind: str, start: float, end: float, y: float, title: str = "") -> str:
-    colour, height, opacity = _COLOURS[stage], float(_BAR), 1.0
-    fill = colour
-    if kind == "queue":
-        fill = f"url(#queue-{stage})"
-    elif kind == "wait":
-        opacity = 0.22
-    elif kind == "transfer":
-        y, height = y + _BAR / 2 - 2, 4.0
-    width = max(end - start, 1.5)
-    return (
-        f'<rect x="{start:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.0f}" rx="2" '
-        f'fill="{fill}" fill-opacity="{opacity:g}"><title>{escape(title)}</title></rect>'
+def _draw_span(
+    picture: Picture, stage: str, kind: str, reach: tuple[float, float], top: float, tooltip: str
+) -> None:
+    """A bar from one x to the other that looks as its kind does in every stage."""
+    start, end = reach
+    fill = f"url(#queue-{stage})" if kind == "queue" else _STAGE_INKS[stage]
+    height = 4.0 if kind == "transfer" else _BAR
+    picture.bar(
+        start,
+        top + (_BAR - height) / 2,
+        max(end - start, 1.5),
+        height,
+        fill,
+        opacity=0.22 if kind == "wait" else 1.0,
+        tooltip=tooltip,
     )
 
 
-def _legend(y: float) -> list[str]:
-    parts, x = [], 20.0
-    for kind in KINDS:
-        parts.append(_bar("playout", kind, x, x + 22, y - 11, MEANINGS[kind]))
-        label = f"{kind}: {MEANINGS[kind]}"
-        parts.append(_text(x + 28, y + 2, label, size=11))
+def _draw_kinds(picture: Picture, y: float) -> None:
+    """What the looks of the bars mean, in one line."""
+    x = 20.0
+    for kind, meaning in _MEANINGS.items():
+        label = f"{kind}: {meaning}"
+        _draw_span(picture, "playout", kind, (x, x + 22), y - 11, meaning)
+        picture.text(x + 28, y + 2, label, size=11)
         x += 56 + 5.2 * len(label)
-    return parts
 
 
-def _patterns() -> str:
-    rows = [
-        f'<pattern id="queue-{stage}" width="5" height="5" patternUnits="userSpaceOnUse" '
-        f'patternTransform="rotate(45)"><rect width="2" height="5" fill="{colour}"/></pattern>'
-        for stage, colour in _COLOURS.items()
-    ]
-    return f"<defs>{''.join(rows)}</defs>"
+# ------------------------------------------------------------ a benchmark's figures
+
+_ROWS_WIDTH, _ROWS_LEFT, _ROWS_RIGHT, _ROWS_TOP, _ROW = 860, 210, 110, 58, 26
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """About six round values between the two."""
-    steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000)
-    step = next((s for s in steps if (high - low) / s <= 8), steps[-1])
-    first = -(-low // step)
-    return [i * step for i in range(int(first), int(high // step) + 1)]
+def draw_spread(title: str, rows: Sequence[Row]) -> str:
+    """Each figure's median, 90th percentile and maximum, as SVG.
+
+    Rows that are not in seconds or were not measured are left out.
+    """
+    shown = [(row.name, row.summary) for row in rows if row.summary and row.unit == "s"]
+    longest = max((summary.max for _, summary in shown), default=1.0) or 1.0
+    scale = (_ROWS_WIDTH - _ROWS_LEFT - _ROWS_RIGHT) / longest
+    bottom = _ROWS_TOP + _ROW * len(shown)
+    picture = Picture(_ROWS_WIDTH)
+    picture.text(20, 26, title, size=15)
+
+    def x_of(seconds: float) -> float:
+        return _ROWS_LEFT + max(0.0, seconds) * scale
+
+    for tick in _ticks(0, longest, most=6):
+        picture.line((x_of(tick), _ROWS_TOP - 8), (x_of(tick), bottom))
+        picture.text(x_of(tick), bottom + 18, f"{tick:g} s", anchor="middle")
+    for index, (name, summary) in enumerate(shown):
+        y = _ROWS_TOP + _ROW * index
+        p50, p90, largest = x_of(summary.p50), x_of(summary.p90), x_of(summary.max)
+        picture.text(_ROWS_LEFT - 10, y + 11, name.replace("_", " "), anchor="end")
+        picture.bar(_ROWS_LEFT, y, p50 - _ROWS_LEFT, 14, _BLUE)
+        picture.line((p50, y + 7), (p90, y + 7), _ORANGE, 3)
+        picture.dot(largest, y + 7, _ORANGE)
+        picture.text(largest + 8, y + 11, f"{summary.p50:.3f} / {summary.p90:.3f}")
+    legend = "bar: median · line: to the 90th percentile · dot: max"
+    picture.text(_ROWS_LEFT, bottom + 38, legend)
+    return picture.svg(max(bottom, _ROWS_TOP + _ROW) + 50)
 
 
-def _line(x: float, top: float, bottom: float, colour: str) -> str:
-    return f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}"/>'
+# ------------------------------------------------------------ a plan's speed
 
-
-def _text(
-    x: float,
-    y: float,
-    words: str,
-    *,
-    size: int = 12,
-    anchor: str = "start",
-    ink: str = _INK,
-    weight: str = "normal",
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" fill="{ink}" '
-        f'text-anchor="{anchor}">{escape(words)}</text>'
-    )
-
-
-# ------------------------------------------------------------ bench picture
-# The picture of a benchmark: latency and throughput over batch size, as SVG.
-
-_ENGINE_COLOURS = ("#2a6f97", "#c1562c", "#5b8e3e", "#7a4e9f", "#a68a2d", "#4a4a4a")
+_ENGINE_INKS = (_BLUE, _ORANGE, "#5b8e3e", "#7a4e9f", "#a68a2d", "#4a4a4a")
 _PANEL_WIDTH, _PANEL_HEIGHT = 360, 240
-_BENCH_LEFT, _TOP, _GAP = 70, 64, 90
+_PANEL_LEFT, _PANEL_TOP, _PANEL_GAP = 70, 64, 90
 
 
 def draw_plan_bench(title: str, rows: Sequence[BenchRow]) -> str:
-    """SVG text: two panels with logarithmic axes, one line per engine.
+    """Latency and throughput over batch size as SVG, one line per engine; both axes logarithmic.
 
     Rows without a measurement are left out.
     """
     measured = [row for row in rows if not row.problem]
     engines = list(dict.fromkeys(row.engine for row in measured))
-    width = 2 * _PANEL_WIDTH + _BENCH_LEFT + _GAP + 30
-    height = _PANEL_HEIGHT + _TOP + 60 + 20 * len(engines)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        _bench_text(_BENCH_LEFT, 24, title, size=15),
-    ]
+    inks = {name: _ENGINE_INKS[i % len(_ENGINE_INKS)] for i, name in enumerate(engines)}
+    right = _PANEL_LEFT + _PANEL_WIDTH + _PANEL_GAP
+    picture = Picture(right + _PANEL_WIDTH + 30)
+    picture.text(_PANEL_LEFT, 24, title, size=15)
     if measured:
-        right = _BENCH_LEFT + _PANEL_WIDTH + _GAP
-        parts += _bench_panel(
-            _BENCH_LEFT, "latency, ms (median)", measured, lambda row: row.median_ms
-        )
-        parts += _bench_panel(
-            right, "throughput, items per second", measured, lambda r: r.per_second
-        )
-    for index, engine in enumerate(engines):
-        y = _TOP + _PANEL_HEIGHT + 56 + 20 * index
-        parts.append(
-            f'<rect x="{_BENCH_LEFT}" y="{y - 8}" width="18" height="4" fill="{_hue(index)}"/>'
-        )
-        parts.append(_bench_text(_BENCH_LEFT + 26, y, engine))
-    return "\n".join([*parts, "</svg>", ""])
+        latency = {(row.engine, row.batch): row.median_ms for row in measured}
+        rate = {(row.engine, row.batch): row.per_second for row in measured}
+        _draw_panel(picture, _PANEL_LEFT, "latency, ms (median)", latency, inks)
+        _draw_panel(picture, right, "throughput, items per second", rate, inks)
+    for index, (engine, ink) in enumerate(inks.items()):
+        y = _PANEL_TOP + _PANEL_HEIGHT + 56 + 20 * index
+        picture.bar(_PANEL_LEFT, y - 8, 18, 4, ink)
+        picture.text(_PANEL_LEFT + 26, y, engine)
+    return picture.svg(_PANEL_HEIGHT + _PANEL_TOP + 60 + 20 * len(engines))
 
 
-def _bench_panel(
-    left: float, title: str, rows: Sequence[BenchRow], value: Callable[[BenchRow], float]
-) -> list[str]:
-    batches = sorted({row.batch for row in rows})
-    low = 10 ** math.floor(math.log10(min(value(row) for row in rows)))
-    high = 10 ** math.ceil(math.log10(max(value(row) for row in rows) * 1.0001))
-    bottom = _TOP + _PANEL_HEIGHT
+def _draw_panel(
+    picture: Picture,
+    left: float,
+    title: str,
+    values: Mapping[tuple[str, int], float],
+    inks: Mapping[str, str],
+) -> None:
+    """values: by engine and batch size; inks: the colour of each engine."""
+    batches = sorted({batch for _, batch in values})
+    low = math.floor(math.log10(min(values.values())))
+    high = math.ceil(math.log10(max(values.values()) * 1.0001))
+    bottom, right = _PANEL_TOP + _PANEL_HEIGHT, left + _PANEL_WIDTH
 
     def x_of(batch: int) -> float:
         if len(batches) == 1:
@@ -246,42 +324,20 @@ def _bench_panel(
         first, last = math.log2(batches[0]), math.log2(batches[-1])
         return left + _PANEL_WIDTH * (math.log2(batch) - first) / (last - first)
 
-    def y_of(amount: float) -> float:
-        return bottom - _PANEL_HEIGHT * (
-            (math.log10(amount) - math.log10(low)) / (math.log10(high) - math.log10(low))
-        )
+    def y_of(value: float) -> float:
+        return bottom - _PANEL_HEIGHT * (math.log10(value) - low) / (high - low)
 
-    parts = [_bench_text(left, _TOP - 14, title)]
-    for exponent in range(round(math.log10(low)), round(math.log10(high)) + 1):
+    picture.text(left, _PANEL_TOP - 14, title)
+    for exponent in range(low, high + 1):
         y = y_of(10.0**exponent)
-        parts.append(_bench_line(left, y, left + _PANEL_WIDTH, y))
-        parts.append(_bench_text(left - 8, y + 4, f"{10.0**exponent:g}", anchor="end"))
+        picture.line((left, y), (right, y))
+        picture.text(left - 8, y + 4, f"{10.0**exponent:g}", anchor="end")
     for batch in batches:
-        parts.append(_bench_line(x_of(batch), _TOP, x_of(batch), bottom))
-        parts.append(_bench_text(x_of(batch), bottom + 16, str(batch), anchor="middle"))
-    parts.append(_bench_text(left + _PANEL_WIDTH / 2, bottom + 34, "batch size", anchor="middle"))
-    for index, engine in enumerate(dict.fromkeys(row.engine for row in rows)):
-        points = [(x_of(row.batch), y_of(value(row))) for row in rows if row.engine == engine]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{_hue(index)}" stroke-width="2"/>'
-        )
-        parts += [
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{_hue(index)}"/>' for x, y in points
-        ]
-    return parts
-
-
-def _hue(index: int) -> str:
-    return _ENGINE_COLOURS[index % len(_ENGINE_COLOURS)]
-
-
-def _bench_line(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="#dddddd"/>'
-
-
-def _bench_text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
-        f'fill="#222222">{escape(text)}</text>'
-    )
+        picture.line((x_of(batch), _PANEL_TOP), (x_of(batch), bottom))
+        picture.text(x_of(batch), bottom + 16, str(batch), anchor="middle")
+    picture.text((left + right) / 2, bottom + 34, "batch size", anchor="middle")
+    for engine, ink in inks.items():
+        points = [(x_of(b), y_of(value)) for (name, b), value in values.items() if name == engine]
+        picture.curve(points, ink)
+        for x, y in points:
+            picture.dot(x, y, ink)

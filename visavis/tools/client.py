@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -32,7 +31,7 @@ class GatewayError(VisavisError):
 
 
 class GatewayClient:
-    """Async context manager around one gateway."""
+    """The public API of one gateway; an async context manager."""
 
     def __init__(self, url: str, api_key: str = "") -> None:
         self.url = url.rstrip("/")
@@ -45,12 +44,7 @@ class GatewayClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._http.aclose()
 
     async def answers(self) -> bool:
@@ -106,7 +100,7 @@ class GatewayClient:
 
 
 class GatewaySession:
-    """One conversation."""
+    """One conversation through the public API. Made by `GatewayClient.session`."""
 
     def __init__(self, client: GatewayClient, session: str, events: ClientConnection) -> None:
         self.id = session
@@ -119,6 +113,7 @@ class GatewaySession:
         return int(answer.json()["turn"])
 
     async def interrupt(self) -> None:
+        """Have the answer stop, as the page's button does."""
         await self._client.call("POST", f"{self._path}/interrupt")
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:

@@ -21,7 +21,6 @@ from visavis.v1 import face_pb2, face_pb2_grpc, tts_pb2, tts_pb2_grpc
 from visavis.wire.media import MelChunk, PcmChunk, VideoChunk
 
 # ------------------------------------------------------------ parts
-# Cuts a script into parts and remembers which are done. Pure but for `PartStore`.
 
 # Short enough that little is lost by an interruption, long enough that the voice
 # keeps its melody across a sentence.
@@ -42,6 +41,8 @@ class LectureOptions:
 
 @dataclass(frozen=True)
 class Picture:
+    """One encoded picture of the face."""
+
     payload: bytes
     keyframe: bool
 
@@ -121,8 +122,7 @@ class PartStore:
         return self._folder / f"{key}.npz"
 
 
-# ------------------------------------------------------------ render
-# Renders one part: text -> voice and mel (tts) -> pictures (face), as both stream.
+# ------------------------------------------------------------ rendering
 
 log = logging.getLogger(__name__)
 

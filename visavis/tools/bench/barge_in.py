@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -11,10 +10,9 @@ import numpy as np
 import typer
 
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan, load_clips
-from visavis.tools.bench.counters import Scraper, mean, rise
-from visavis.tools.bench.options import (
+from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
+    Benchmark,
     Clips,
     Config,
     Json,
@@ -24,17 +22,16 @@ from visavis.tools.bench.options import (
     TransportOption,
     Url,
 )
+from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan, load_clips
+from visavis.tools.bench.counters import Scraper, mean, rise
 from visavis.tools.bench.questions import ready_set
-from visavis.tools.bench.report import check_target, report, rows_of
-from visavis.tools.bench.tables import Steps, hand_out, wide_console
+from visavis.tools.bench.report import rows_of
+from visavis.tools.bench.tables import Steps
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Transport, Visitor, visit
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
-
-# ------------------------------------------------------------ barge in
-# The barge-in benchmark: an answer is interrupted in its middle, or ought not to be.
 
 Kind = Literal["interruption", "backchannel", "cough"]
 
@@ -219,8 +216,7 @@ def _longest_gap_s(trace: Trace, from_s: float, until_s: float) -> float:
     return max(np.diff([from_s, *times]).tolist(), default=0.0) if times else 0.0
 
 
-# ------------------------------------------------------------ bench barge in
-# `visavis bench barge-in`: how soon an interrupted answer is silent, and what must not stop it.
+# ------------------------------------------------------------ the command
 
 FIGURES = {
     "silence_s": "s",
@@ -249,44 +245,31 @@ def barge_in(
 
     --clips: what interrupts (default: four sentences of our own). Coughs are simulated.
     """
-    check_target(json_path, ".json")
-    check_target(picture, ".svg")
-    console = wide_console()
-    folder = clips or ready_set("interruptions", profile, console)
+    bench = Benchmark("barge-in", json_path, picture, url, api_key, profile, config)
+    folder = clips or ready_set("interruptions", profile, bench.console)
     sounds: list[tuple[Kind, Clip]] = [("interruption", c) for c in load_clips(folder, language)]
     sounds *= times
     if backchannels:
-        quiet = load_clips(ready_set("backchannels", profile, console))
+        quiet = load_clips(ready_set("backchannels", profile, bench.console))
         sounds += [("backchannel", clip) for clip in quiet]
         sounds += [("cough", clip) for clip in simulated_coughs()]
 
-    models: list[dict[str, Any]] = []
+    async def interrupt_all(client: GatewayClient, steps: Steps) -> list[Interruption]:
+        def on_done(done: Interruption) -> None:
+            steps.done(_line(done))
 
-    async def run() -> list[Interruption]:
-        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
-        async with gateway as client:
-            models.extend(await running_models(client))
-            with Steps(console, len(sounds), "an answer begins") as steps:
+        return await BargeInBench(client, on_done, transport).run(sounds)
 
-                def on_done(done: Interruption) -> None:
-                    steps.done(_line(done))
-
-                return await BargeInBench(client, on_done, transport).run(sounds)
-
-    done = asyncio.run(run())
+    done = bench.measure(len(sounds), "an answer begins", interrupt_all)
     stopped = [sound for sound in counted(done, "interruption") if sound.stopped]
-    rows = rows_of([{name: getattr(sound, name) for name in FIGURES} for sound in stopped], FIGURES)
-    result = report(
-        "barge-in",
-        rows,
+    bench.hand_out(
+        f"Interruption to silence, {len(stopped)} answers",
+        rows_of([sound.to_dict() for sound in stopped], FIGURES),
         counts=counts_of(done),
         turns=[sound.to_dict() for sound in done],
         settings={"times": times, "transport": transport, "clips": len(sounds)},
         notes=["coughs are simulated: bursts of noise"] if backchannels else [],
-        models=models,
     )
-    title = f"Interruption to silence, {len(stopped)} answers"
-    hand_out(console, title, rows, result, json_path, picture)
 
 
 def counts_of(done: Sequence[Interruption]) -> dict[str, float]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import av
 import numpy as np
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from visavis.serving.errors import InvalidInputError
 
-# ------------------------------------------------------------ audio file
-# Reads any sound file as mono PCM.
+T = TypeVar("T")
 
 MAX_DURATION_S = 600
 
@@ -52,8 +51,8 @@ def _samples(frame: av.AudioFrame) -> NDArray[np.int16]:
     return frame.to_ndarray().reshape(-1).astype(np.int16, copy=False)
 
 
-# ------------------------------------------------------------ speech span
-# Where speech begins and ends in a recording: the zero of every latency figure.
+# ------------------------------------------------------------ where speech begins and ends
+# The zero of every latency figure.
 #
 # Best is a label beside the sound (`clip.json` with `speech_start_s` and `speech_end_s`, as
 # `visavis bench questions` writes it: what we made ourselves we know to the sample). Without
@@ -132,7 +131,6 @@ def _in_long_runs(voiced: NDArray[np.bool_], shortest: int) -> NDArray[np.bool_]
 
 
 # ------------------------------------------------------------ clips
-# Recorded or synthetic speech to measure with: sound, text, and where the speech ends.
 
 RATE_HZ = 16_000
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".m4a")
@@ -187,7 +185,7 @@ def script_language(text: str) -> str:
     return "zh" if any("\u4e00" <= c <= "\u9fff" for c in text) else "en"
 
 
-def choose(clips: Sequence[Clip], count: int) -> list[Clip]:
+def choose(clips: Sequence[T], count: int) -> list[T]:
     """`count` of them, spread evenly over the list; 0: all."""
     if not count or count >= len(clips):
         return list(clips)

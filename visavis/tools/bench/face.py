@@ -1,4 +1,8 @@
-"""`visavis bench face`: what one face costs its processor, silent and speaking."""
+"""`visavis bench face`: what one face costs its processor, silent and speaking.
+
+A face service of its own is watched from outside: CPU seconds of its process over the frames that
+came out of it. So the figure holds all of the work, not only drawing.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,7 @@ import typer
 from rich.table import Table
 
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.options import Json
-from visavis.tools.bench.report import check_target, report, write_report
-from visavis.tools.bench.tables import wide_console
+from visavis.tools.bench.benchmark import Benchmark, Json
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
@@ -35,12 +37,6 @@ from visavis.wire.media import (
     VideoCodec,
 )
 from visavis.wire.subjects import Kind
-
-# ------------------------------------------------------------ face cost
-# What one face costs its processor while nobody speaks, and while it speaks.
-#
-# A face service of its own is watched from outside: CPU seconds of its process over the frames that
-# came out of it. So the figure holds all of the work, not only drawing.
 
 _SESSION, _TURN = "bench-face", 1
 _RATE_HZ, _HOP_SAMPLES = 16_000, 160
@@ -77,7 +73,7 @@ class FaceCost:
 
 
 class FaceUnderTest:
-    """One attached session. Made by `face_under_test`."""
+    """One session on a face service, watched and made to speak. Made by `face_under_test`."""
 
     def __init__(self, bus: Bus, process: psutil.Process, clock: Clock) -> None:
         self._bus, self._process, self._clock = bus, process, clock
@@ -173,8 +169,7 @@ def _process() -> psutil.Process:
     raise VisavisError("the face service is gone")
 
 
-# ------------------------------------------------------------ bench face
-# `visavis bench face`: what one face costs, idle and speaking.
+# ------------------------------------------------------------ the command
 
 
 def face(
@@ -183,8 +178,7 @@ def face(
     json_path: Json = None,
 ) -> None:
     """Start a face service and measure the processor time of each picture."""
-    check_target(json_path, ".json")
-    console = wide_console()
+    bench = Benchmark("face", json_path)
     folder = log_dir() / "bench"
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -200,14 +194,11 @@ def face(
                 with contextlib.suppress(asyncio.CancelledError):
                     await speaking
 
-    with console.status("measuring"):
+    with bench.console.status("measuring"):
         costs = asyncio.run(run())
-    console.print(_table(costs))
-    if json_path is not None:
-        settings = {"seconds": seconds, "codec": codec}
-        write_report(
-            json_path, report("face", [], counts=_counts(costs), turns=[], settings=settings)
-        )
+    bench.console.print(_table(costs))
+    settings = {"seconds": seconds, "codec": codec}
+    bench.write_json([], counts=_counts(costs), turns=[], settings=settings)
 
 
 def _table(costs: Mapping[str, FaceCost]) -> Table:

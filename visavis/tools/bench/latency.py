@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 import psutil
 import typer
 
-from visavis.tools.bench.clips import Clip
-from visavis.tools.bench.counters import Scraper, rise
-from visavis.tools.bench.media import MediaEndedError
-from visavis.tools.bench.options import (
+from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
+    Benchmark,
     Clips,
     Config,
     Count,
@@ -27,19 +24,19 @@ from visavis.tools.bench.options import (
     TransportOption,
     Url,
 )
+from visavis.tools.bench.clips import Clip
+from visavis.tools.bench.counters import Scraper, rise
+from visavis.tools.bench.media import MediaEndedError
 from visavis.tools.bench.processes import MachineTime, Processes, find_processes, share_of_others
 from visavis.tools.bench.questions import chosen_clips
-from visavis.tools.bench.report import check_target, report, rows_of
-from visavis.tools.bench.tables import Steps, hand_out, wide_console
+from visavis.tools.bench.report import rows_of
+from visavis.tools.bench.tables import Steps
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.turn_figures import TurnFigures, measure
 from visavis.tools.bench.visitor import Transport, Visitor, visit
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
-
-# ------------------------------------------------------------ latency
-# The latency benchmark: every clip is a question; each answer's figures are measured.
 
 _ANSWER_TIMEOUT_S = 30.0
 _PAUSE_S = 0.5
@@ -48,7 +45,9 @@ _BUSY_SHARE = 0.05
 
 @dataclass(frozen=True)
 class LatencyPlan:
-    """turns_per_session: then a new session begins, with a turn that is not counted.
+    """How the questions are asked.
+
+    turns_per_session: then a new session begins, with a turn that is not counted.
     listen_s: an answer is interrupted after so long; 0: it is heard to its end."""
 
     turns_per_session: int = 10
@@ -178,8 +177,7 @@ def sessions_of(clips: Sequence[Clip], turns: int) -> Iterator[list[Clip]]:
         yield from (alike[i : i + size] for i in range(0, len(alike), size))
 
 
-# ------------------------------------------------------------ bench latency
-# `visavis bench latency`: from the end of a question to the first sound of its answer.
+# ------------------------------------------------------------ the command
 
 FIGURES = {
     "voice_to_voice": "s",
@@ -236,42 +234,31 @@ def latency(
     Each session begins with a turn that is not counted. Not counted either, but told: answers
     shorter than 0.4 s, and answers that began before the question's end.
     """
-    check_target(json_path, ".json")
-    check_target(picture, ".svg")
-    console = wide_console()
-    chosen = chosen_clips(clips, language, count, profile, console)
+    bench = Benchmark("latency", json_path, picture, url, api_key, profile, config)
+    chosen = chosen_clips(clips, language, count, profile, bench.console)
     plan = LatencyPlan(turns_per_session, listen_s, transport)
 
-    models: list[dict[str, Any]] = []
+    async def ask_all(client: GatewayClient, steps: Steps) -> LatencyRun:
+        services = (await client.call("GET", "/v1/services")).json()["services"]
+        processes = find_processes(client.url, [s["address"] for s in services])
 
-    async def run() -> LatencyRun:
-        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
-        async with gateway as client:
-            models.extend(await running_models(client))
-            services = (await client.call("GET", "/v1/services")).json()["services"]
-            processes = find_processes(client.url, [s["address"] for s in services])
-            with Steps(console, len(chosen), "warm-up") as steps:
+        def on_turn(turn: TurnFigures | None) -> None:
+            if turn is not None:
+                steps.done(_line(turn))
 
-                def on_turn(turn: TurnFigures | None) -> None:
-                    if turn is not None:
-                        steps.done(_line(turn))
+        return await LatencyBench(client, processes, plan, on_turn).run(chosen)
 
-                return await LatencyBench(client, processes, plan, on_turn).run(chosen)
-
-    outcome = asyncio.run(run())
+    outcome = bench.measure(len(chosen), "warm-up", ask_all)
     settings = {"clips": len(chosen), "turns_per_session": turns_per_session, "listen_s": listen_s}
     counted = [turn for turn in outcome.turns if turn.counted]
-    rows = rows_of([turn.figures for turn in counted], FIGURES)
-    result = report(
-        "latency",
-        rows,
+    bench.hand_out(
+        f"Latency over {len(counted)} answers",
+        rows_of([turn.figures for turn in counted], FIGURES),
         counts=counts_of(outcome),
         turns=[turn.to_dict() for turn in outcome.turns],
         settings=settings | {"transport": transport, "speech_end": methods(chosen)},
         notes=outcome.notes,
-        models=models,
     )
-    hand_out(console, f"Latency over {len(counted)} answers", rows, result, json_path, picture)
 
 
 def counts_of(outcome: LatencyRun) -> dict[str, float]:

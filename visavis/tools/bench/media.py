@@ -1,39 +1,47 @@
-"""What a visitor needs of a connection, whatever carries it."""
+"""What a visitor needs of a connection, whatever carries it, and what comes in over it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visavis.serving.errors import VisavisError
 
+# -40 dB of full scale: a quiet breath before the first word is not an answer yet.
+AUDIBLE = 328
+
 
 class MediaEndedError(VisavisError):
     """The connection ended in the middle of a measurement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sound:
-    """Decoded sound. pcm: [N] int16; `media_s` is the stream's time of its first sample."""
+@dataclass(frozen=True)
+class HeardSound:
+    """Decoded sound that arrived at `at_s`. pcm: [N] int16, the first sample at `media_s`."""
 
+    at_s: float
     media_s: float
     pcm: NDArray[np.int16]
     rate_hz: int
 
+    @cached_property
+    def audible_at(self) -> int | None:
+        """The first sample that can be heard."""
+        loud = np.flatnonzero(np.abs(self.pcm.astype(np.int32)) > AUDIBLE)
+        return int(loud[0]) if len(loud) else None
+
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A picture, to be shown from `media_s` on."""
+class SeenPicture:
+    """A picture that arrived at `at_s`, to be shown from `media_s` on."""
 
+    at_s: float
     media_s: float
-
-
-Arrival: TypeAlias = tuple[float, Sound | Shown]
-"""When something arrived on the client's clock, and what."""
 
 
 class Media(Protocol):
@@ -42,5 +50,6 @@ class Media(Protocol):
     async def send(self, pcm_s16le: bytes) -> None:
         """20 ms of the microphone at 16 kHz, now."""
 
-    def arrivals(self) -> AsyncIterator[Arrival]:
-        """Everything that arrives. Raises MediaEndedError at the end."""
+    def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
+        """Everything that arrives, timed by the client's clock. Raises MediaEndedError at the
+        end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -11,11 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
-from visavis.tools.bench.counters import Scraper, rise
-from visavis.tools.bench.latency import sessions_of
-from visavis.tools.bench.options import (
+from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
+    Benchmark,
     Clips,
     Config,
     Count,
@@ -25,18 +22,18 @@ from visavis.tools.bench.options import (
     Profile,
     Url,
 )
+from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.counters import Scraper, rise
+from visavis.tools.bench.latency import sessions_of
 from visavis.tools.bench.questions import chosen_clips
-from visavis.tools.bench.report import check_target, report, rows_of
-from visavis.tools.bench.tables import Steps, hand_out, wide_console
+from visavis.tools.bench.report import rows_of
+from visavis.tools.bench.tables import Steps
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Visitor, visit
-from visavis.tools.bench.word_errors import edits_to_prefixes, word_error_rate, words
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
+from visavis.tools.bench.word_errors import count_errors, edits_to_prefixes, words
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
-
-# ------------------------------------------------------------ partials
-# The partials benchmark: what is understood while the visitor still speaks, and what it costs.
 
 _FINAL_TIMEOUT_S = 15.0
 _PAUSE_S = 0.4
@@ -45,7 +42,7 @@ _JOINED_GAP_S = 0.08
 
 @dataclass
 class Understood:
-    """One clip. Seconds; rates are shares of words."""
+    """What was understood of one clip while it was spoken. Seconds; rates are shares of words."""
 
     clip: str
     speech_s: float
@@ -71,6 +68,9 @@ class Understood:
 
 
 class PartialsBench:
+    """Speaks clip after clip and measures what is understood meanwhile; `on_clip` is told of each,
+    None for a warm-up."""
+
     def __init__(self, client: GatewayClient, on_clip: Callable[[Understood | None], None]) -> None:
         self._client = client
         self._on_clip = on_clip
@@ -117,7 +117,7 @@ def measure_partials(clip: Clip, trace: Trace) -> Understood:
     if len(times) > 1:
         out.interval_s = round((times[-1] - times[0]) / (len(times) - 1), 4)
     if clip.text and out.finals:
-        out.error_against_text = word_error_rate(" ".join(out.finals), clip.text)
+        out.error_against_text = count_errors([(clip.text, " ".join(out.finals))]).rate
     wrong = total = 0
     for texts in _utterances([event for _at, event in events]):
         final = words(texts[-1])
@@ -196,8 +196,7 @@ def _final_after(trace: Trace, end_s: float) -> bool:
     )
 
 
-# ------------------------------------------------------------ bench partials
-# `visavis bench partials`: what is understood while the visitor still speaks.
+# ------------------------------------------------------------ the command
 
 FIGURES = {
     "first_partial_s": "s",
@@ -223,40 +222,29 @@ def partials(
     picture: Picture = None,
 ) -> None:
     """Measure partial transcripts: the first one, errors, what is taken back, cost by length."""
-    check_target(json_path, ".json")
-    check_target(picture, ".svg")
-    console = wide_console()
-    chosen = chosen_clips(clips, language, count, profile, console)
+    bench = Benchmark("partials", json_path, picture, url, api_key, profile, config)
+    chosen = chosen_clips(clips, language, count, profile, bench.console)
     chosen += joined(chosen) if long else []
 
-    models: list[dict[str, Any]] = []
+    async def speak_all(client: GatewayClient, steps: Steps) -> list[Understood]:
+        def on_clip(done: Understood | None) -> None:
+            if done is not None:
+                steps.done(_line(done))
 
-    async def run() -> list[Understood]:
-        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
-        async with gateway as client:
-            models.extend(await running_models(client))
-            with Steps(console, len(chosen), "warm-up") as steps:
+        return await PartialsBench(client, on_clip).run(chosen)
 
-                def on_clip(done: Understood | None) -> None:
-                    if done is not None:
-                        steps.done(_line(done))
-
-                return await PartialsBench(client, on_clip).run(chosen)
-
-    done = asyncio.run(run())
-    rows = rows_of([{name: getattr(clip, name) for name in FIGURES} for clip in done], FIGURES)
-    result = report(
-        "partials",
-        rows,
+    done = bench.measure(len(chosen), "warm-up", speak_all)
+    bench.hand_out(
+        f"Partial transcripts, {len(done)} clips",
+        rows_of([clip.to_dict() for clip in done], FIGURES),
         counts=counts_of(done),
         turns=[clip.to_dict() for clip in done],
         settings={"clips": len(chosen)},
-        models=models,
     )
-    hand_out(console, f"Partial transcripts, {len(done)} clips", rows, result, json_path, picture)
 
 
 def counts_of(done: Sequence[Understood]) -> dict[str, float]:
+    """What the table cannot tell as a spread."""
     counts: dict[str, float] = {
         "clips": len(done),
         "clips_without_partials": sum(not clip.partials for clip in done),

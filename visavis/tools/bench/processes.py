@@ -12,7 +12,7 @@ import psutil
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """At one moment: CPU seconds used so far, bytes of memory (shared pages divided)."""
+    """What the stack uses: CPU seconds until now, bytes of memory now (shared pages divided)."""
 
     cpu_s: float
     memory_bytes: int

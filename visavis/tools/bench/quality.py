@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,90 +19,50 @@ from rich.text import Text
 
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.runtime import MESSAGE_LIMITS
+from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Config, Json, Profile, Url
 from visavis.tools.bench.clips import RATE_HZ, Clip, choose, load_clips
-from visavis.tools.bench.lip_closure import Closure, closure, lip_gap
-from visavis.tools.bench.options import DEFAULT_URL, Config, Json, Profile, Url
+from visavis.tools.bench.lips import Lips, lips_meet
 from visavis.tools.bench.partials import PartialsBench
-from visavis.tools.bench.questions import ENGLISH, MANDARIN, ready_set
-from visavis.tools.bench.report import check_target, report, write_report
-from visavis.tools.bench.tables import Steps, wide_console, written
+from visavis.tools.bench.questions import QUESTIONS, ready_set
+from visavis.tools.bench.tables import Steps, written
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import visit
-from visavis.tools.bench.word_errors import edits, words
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
+from visavis.tools.bench.word_errors import WordErrors, count_errors
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
-from visavis.v1 import (
-    asr_pb2,
-    asr_pb2_grpc,
-    control_pb2,
-    face_pb2,
-    face_pb2_grpc,
-    tts_pb2,
-    tts_pb2_grpc,
-)
+from visavis.tools.speech import recognise
 from visavis.wire.clock import MonotonicClock
-from visavis.wire.media import BlendshapeChunk, MelChunk, PcmChunk
-
-# ------------------------------------------------------------ quality
-# The quality benchmark: what speed must not cost. Heard right, spoken right, lips that meet.
 
 _ANSWER_TIMEOUT_S = 90.0
 # An answer whose stream is cut off here would end in the middle of a word.
 _TAIL_S = 0.4
 
 
-@dataclass
-class Errors:
-    """Words wrong of words said."""
+@dataclass(frozen=True)
+class Told:
+    """One text, and what a recogniser made of it."""
 
-    wrong: int = 0
-    said: int = 0
-    texts: list[dict[str, str]] = field(default_factory=list)
-
-    def add(self, name: str, heard: str, said: str) -> None:
-        self.wrong += edits(words(heard), words(said))
-        self.said += len(words(said))
-        self.texts.append({"name": name, "said": said, "heard": heard})
-
-    @property
-    def rate(self) -> float | None:
-        return self.wrong / self.said if self.said else None
+    name: str
+    said: str
+    heard: str
 
 
-@dataclass
-class Lips:
-    """Closure over all sentences, by what the face was given."""
-
-    bilabials: int = 0
-    closed: int = 0
-    open_gaps: list[float] = field(default_factory=list)
-
-    def add(self, found: Closure) -> None:
-        self.bilabials += len(found.bilabial_gaps)
-        self.closed += found.closed
-        self.open_gaps += found.open_gaps
-
-    @property
-    def share(self) -> float | None:
-        return self.closed / self.bilabials if self.bilabials else None
-
-    @property
-    def open_gap(self) -> float | None:
-        """Median opening of open vowels."""
-        return float(np.median(self.open_gaps)) if self.open_gaps else None
+def errors_of(told: Sequence[Told]) -> WordErrors:
+    """Words wrong of all that was said."""
+    return count_errors((one.said, one.heard) for one in told)
 
 
 async def heard_right(
     client: GatewayClient, clips: Sequence[Clip], on_step: Callable[[str], None]
-) -> Errors:
+) -> list[Told]:
     """Clips spoken into sessions: final transcripts against their texts."""
     known = [clip for clip in clips if clip.text]
     texts = {clip.name: clip.text for clip in known}
-    errors = Errors()
     bench = PartialsBench(client, lambda done: on_step(done.clip if done else "warm-up"))
-    for understood in await bench.run(known):
-        errors.add(understood.clip, " ".join(understood.finals), texts[understood.clip])
-    return errors
+    return [
+        Told(understood.clip, texts[understood.clip], " ".join(understood.finals))
+        for understood in await bench.run(known)
+    ]
 
 
 async def spoken_right(
@@ -111,26 +70,23 @@ async def spoken_right(
     asr: grpc.aio.Channel,
     questions: Sequence[tuple[str, str]],
     on_step: Callable[[str], None],
-) -> Errors:
+) -> list[Told]:
     """The voice that left the gateway, recognised, against the answers' texts.
 
     questions: (language, text), typed.
     """
-    errors = Errors()
-    stub = asr_pb2_grpc.SpeechRecognitionStub(asr)
+    told: list[Told] = []
     for language, question in questions:
         async with visit(client, MonotonicClock(), language=language) as visitor:
             visitor.trace = trace = Trace()
             turn = await visitor.session.say(question)
-            if await visitor.until(partial(_finished, trace, turn), _ANSWER_TIMEOUT_S):
+            if await visitor.until(partial(trace.is_over, turn), _ANSWER_TIMEOUT_S):
                 await visitor.pause(_TAIL_S)
                 record = await visitor.record(turn)
-                config = asr_pb2.RecognitionConfig(sample_rate_hz=RATE_HZ, language=language)
-                request = asr_pb2.RecognizeRequest(config=config, pcm_s16le=voice_of(trace))
-                heard = await stub.Recognize(request)
-                errors.add(question, heard.text, str(record.get("answer", "")).strip())
+                heard = await recognise(asr, voice_of(trace), RATE_HZ, language)
+                told.append(Told(question, str(record.get("answer", "")).strip(), heard))
         on_step(question)
-    return errors
+    return told
 
 
 def voice_of(trace: Trace) -> bytes:
@@ -147,75 +103,7 @@ def voice_of(trace: Trace) -> bytes:
     return resampled.astype("<i2").tobytes()
 
 
-async def lips_meet(
-    tts: grpc.aio.Channel,
-    face: grpc.aio.Channel,
-    sentences: Sequence[tuple[str, str]],
-    on_step: Callable[[str], None],
-) -> dict[str, Lips]:
-    """Closure at p, b and m: of lips from phoneme durations, and of lips from the sound alone."""
-    status = await face_pb2_grpc.FaceAnimationStub(face).GetStatus(control_pb2.GetStatusRequest())
-    names = list(status.blendshapes)
-    lips = {"durations": Lips(), "sound": Lips()}
-    for language, text in sentences:
-        voice, mels = await _synthesise(tts, language, text)
-        spans = [span for mel in mels for span in mel.phonemes]
-        if spans and voice:
-            rate_hz = mels[0].sample_rate_hz
-            for source, inputs in (
-                ("durations", [face_pb2.AnimateRequest(mel=mel.to_message()) for mel in mels]),
-                ("sound", [face_pb2.AnimateRequest(voice=pcm.to_message()) for pcm in voice]),
-            ):
-                weights, fps = await _animate(face, source, inputs)
-                gaps = lip_gap(weights, names)
-                lips[source].add(closure(spans, gaps, fps, rate_hz))
-        on_step(text)
-    return lips
-
-
-async def _synthesise(
-    channel: grpc.aio.Channel, language: str, text: str
-) -> tuple[list[PcmChunk], list[MelChunk]]:
-    async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
-        yield tts_pb2.SynthesizeRequest(config=tts_pb2.SynthesisConfig(language=language))
-        yield tts_pb2.SynthesizeRequest(text=text)
-
-    voice, mels = [], []
-    async for answer in tts_pb2_grpc.SpeechSynthesisStub(channel).Synthesize(requests()):
-        if answer.HasField("voice"):
-            voice.append(PcmChunk.of(answer.voice))
-        else:
-            mels.append(MelChunk.of(answer.mel))
-    return voice, mels
-
-
-async def _animate(
-    channel: grpc.aio.Channel, source: str, inputs: Sequence[face_pb2.AnimateRequest]
-) -> tuple[NDArray[np.float32], int]:
-    """Blendshapes [T, 52] and their rate."""
-    kind = face_pb2.FaceConfig.SOURCE_MEL
-    if source == "sound":
-        kind = face_pb2.FaceConfig.SOURCE_VOICE
-    config = face_pb2.FaceConfig(blendshapes=True, source=kind, seed=1)
-
-    async def requests() -> AsyncIterator[face_pb2.AnimateRequest]:
-        yield face_pb2.AnimateRequest(config=config)
-        for request in inputs:
-            yield request
-
-    chunks: list[Any] = []
-    async for answer in face_pb2_grpc.FaceAnimationStub(channel).Animate(requests()):
-        if answer.HasField("face"):
-            chunks.append(BlendshapeChunk.of(answer.face))
-    return np.stack([chunk.weights for chunk in chunks]), chunks[0].fps
-
-
-def _finished(trace: Trace, turn: int) -> bool:
-    return trace.turn_event_s(turn, "finished", "failed") is not None
-
-
-# ------------------------------------------------------------ bench quality
-# `visavis bench quality`: what speed must not cost, beside what it is.
+# ------------------------------------------------------------ the command
 
 # Every one has p, b and m in it, at the beginning, in the middle and at the end of words.
 SENTENCES = (
@@ -254,52 +142,36 @@ def quality(
 
     The services must be reachable (they are where the stack runs on this machine).
     """
-    check_target(json_path, ".json")
-    console = wide_console()
+    bench = Benchmark("quality", json_path, None, url, api_key, profile, config)
     latency = _latency(beside)
-    spoken = _clips(clips, count, profile, console)
-    known = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]
-    questions = [known[i * len(known) // answers] for i in range(min(answers, len(known)))]
+    spoken = _clips(clips, count, profile, bench.console)
+    questions = choose(QUESTIONS, answers)
 
-    models: list[dict[str, Any]] = []
+    async def judge(
+        client: GatewayClient, steps: Steps
+    ) -> tuple[list[Told], list[Told], dict[str, Lips]]:
+        def on_step(name: str) -> None:
+            if name != "warm-up":
+                steps.done(name[:60])
 
-    async def run() -> tuple[Errors, Errors, dict[str, Lips]]:
-        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
-        async with gateway as client:
-            models.extend(await running_models(client))
-            with Steps(console, len(spoken) + len(questions) + len(SENTENCES), "warm-up") as steps:
+        heard = await heard_right(client, spoken, on_step)
+        async with await _channel(client, "asr") as asr:
+            said = await spoken_right(client, asr, questions, on_step)
+        async with await _channel(client, "tts") as tts, await _channel(client, "face") as face:
+            return heard, said, await lips_meet(tts, face, SENTENCES, on_step)
 
-                def on_step(name: str) -> None:
-                    if name != "warm-up":
-                        steps.done(name[:60])
-
-                heard = await heard_right(client, spoken, on_step)
-                async with await _channel(client, "asr") as asr:
-                    said = await spoken_right(client, asr, questions, on_step)
-                async with (
-                    await _channel(client, "tts") as tts,
-                    await _channel(client, "face") as face,
-                ):
-                    lips = await lips_meet(tts, face, SENTENCES, on_step)
-                return heard, said, lips
-
-    heard, said, lips = asyncio.run(run())
-    values = values_of(heard, said, lips)
-    console.print(quality_table(values, latency))
-    console.print(Text(NOTE, "dim"))
-    if json_path is not None:
-        result = report(
-            "quality",
-            [],
-            counts={
-                name: value for name, (value, _unit, _of) in values.items() if value is not None
-            },
-            turns=[*heard.texts, *said.texts],
-            settings={"clips": len(spoken), "answers": len(questions)},
-            notes=[NOTE],
-            models=models,
-        )
-        write_report(json_path, result)
+    total = len(spoken) + len(questions) + len(SENTENCES)
+    heard, said, lips = bench.measure(total, "warm-up", judge)
+    values = values_of(errors_of(heard), errors_of(said), lips)
+    bench.console.print(quality_table(values, latency))
+    bench.console.print(Text(NOTE, "dim"))
+    bench.write_json(
+        [],
+        counts={name: value for name, (value, _unit, _of) in values.items() if value is not None},
+        turns=[asdict(one) for one in (*heard, *said)],
+        settings={"clips": len(spoken), "answers": len(questions)},
+        notes=[NOTE],
+    )
 
 
 NOTE = (
@@ -308,7 +180,7 @@ NOTE = (
 )
 
 
-def values_of(heard: Errors, said: Errors, lips: Mapping[str, Lips]) -> Values:
+def values_of(heard: WordErrors, said: WordErrors, lips: Mapping[str, Lips]) -> Values:
     """The quality figures, in the order of the table."""
     values: Values = {
         "words_heard_wrong": (heard.rate, "%", f"{heard.said} words spoken to it"),

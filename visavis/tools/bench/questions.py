@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import wave
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,8 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
-from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.benchmark import Profile
 from visavis.tools.bench.clips import (
     RATE_HZ,
     Clip,
@@ -28,15 +29,13 @@ from visavis.tools.bench.clips import (
     script_language,
     span_of_synthetic,
 )
-from visavis.tools.bench.options import Profile
 from visavis.tools.cli.models import pull_profile
+from visavis.tools.speech import synthesise
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
-from visavis.v1 import tts_pb2, tts_pb2_grpc
-from visavis.wire.media import PcmChunk
 
-# ------------------------------------------------------------ question texts
-# What a visitor asks: short and long, with and without a pause at a comma.
+# ------------------------------------------------------------ the texts
+# Short and long, with and without a pause at a comma.
 
 ENGLISH = (
     "What is the capital of France?",
@@ -100,6 +99,9 @@ MANDARIN = (
     "猫为什么这么喜欢睡觉？",
 )
 
+QUESTIONS = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]
+"""(language, text)."""
+
 SPEEDS = (1.0, 0.9, 1.1, 1.2)
 """Taken in turn: people do not all speak at one pace."""
 
@@ -114,9 +116,7 @@ INTERRUPTIONS = (
 )
 
 
-# ------------------------------------------------------------ questions
-# The question set: spoken by our own voices through the synthesis' plain gRPC service.
-#
+# ------------------------------------------------------------ the sound
 # The same texts, voices and speeds give the same sound, so the set is made once and kept. Our own
 # recogniser hears our own voice more easily than people: put recordings beside it.
 
@@ -176,19 +176,7 @@ async def speak(line: Line, tts: grpc.aio.Channel) -> NDArray[np.int16]:
     # The resampler comes with the services, like FFmpeg.
     import soxr
 
-    config = tts_pb2.SynthesisConfig(language=line.language, speed=line.speed)
-
-    async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
-        yield tts_pb2.SynthesizeRequest(config=config)
-        yield tts_pb2.SynthesizeRequest(text=line.text)
-
-    chunks: list[PcmChunk] = []
-    try:
-        async for answer in tts_pb2_grpc.SpeechSynthesisStub(tts).Synthesize(requests()):
-            if answer.HasField("voice"):
-                chunks.append(PcmChunk.of(answer.voice))
-    except grpc.aio.AioRpcError as error:
-        raise VisavisError(error.details() or error.code().name) from None
+    chunks, _mels = await synthesise(tts, line.text, line.language, line.speed)
     if not chunks:
         raise InvalidInputError(f"{line.text}: the voice said nothing")
     voice = np.concatenate([chunk.pcm for chunk in chunks])
@@ -223,8 +211,7 @@ def write_clip(path: Path, pcm: NDArray[np.int16]) -> None:
         file.writeframes(pcm.astype("<i2").tobytes())
 
 
-# ------------------------------------------------------------ bench questions
-# `visavis bench questions`, and the set for the commands that need it.
+# ------------------------------------------------------------ the command, and its sets
 
 
 def questions(

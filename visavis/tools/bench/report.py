@@ -1,21 +1,14 @@
-"""What a benchmark hands out: statistics, a JSON file that can be compared, rows for its table."""
+"""What a benchmark found: figures with their spread, and the whole result as JSON types."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from visavis.serving.errors import InvalidInputError, VisavisError
-
-# ------------------------------------------------------------ statistics
-# Medians and percentiles of a list of figures.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +39,6 @@ def summarise(values: Iterable[float | None]) -> Summary | None:
     p50, p90, p95 = np.percentile(known, [50, 90, 95])
     return Summary(len(known), float(p50), float(p90), float(p95), float(max(known)))
 
-
-# ------------------------------------------------------------ report
-# What a benchmark hands out: a JSON file that can be compared, and rows for its table.
 
 SCHEMA = 1
 _ENGINE = ("model", "file", "backend", "device")
@@ -113,25 +103,3 @@ def models_of(services: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for engine in service["engines"]
     ]
     return [entry for place, entry in enumerate(told) if entry not in told[:place]]
-
-
-def check_target(path: Path | None, suffix: str) -> None:
-    """Found out before the work is done. Raises InvalidInputError."""
-    if path is None:
-        return
-    if path.suffix.lower() != suffix:
-        raise InvalidInputError(f"{path}: name it {path.stem}{suffix}")
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError(f"{path.absolute().parent}: no such folder; make it first")
-
-
-def write(path: Path, text: str) -> None:
-    """Raises VisavisError where the file cannot be written."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise VisavisError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def write_report(path: Path, result: Mapping[str, Any]) -> None:
-    write(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from visavis.tools.bench.benchmark import (
+    DEFAULT_URL,
+    Benchmark,
+    Config,
+    Json,
+    Picture,
+    Profile,
+    Url,
+)
+from visavis.tools.bench.clips import choose
 from visavis.tools.bench.counters import Scraper, bucket_quantile, rise
-from visavis.tools.bench.options import DEFAULT_URL, Config, Json, Picture, Profile, Url
-from visavis.tools.bench.questions import ENGLISH, MANDARIN
-from visavis.tools.bench.report import Row, check_target, report, summarise
-from visavis.tools.bench.tables import Steps, hand_out, wide_console
+from visavis.tools.bench.questions import QUESTIONS
+from visavis.tools.bench.report import Row, summarise
+from visavis.tools.bench.tables import Steps
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import visit
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway, running_models
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
-
-# ------------------------------------------------------------ sync
-# The sync benchmark: are the lips with the voice when both leave, and when both arrive?
 
 _ANSWER_TIMEOUT_S = 90.0
 _COUNTS = {
@@ -35,7 +40,9 @@ _COUNTS = {
 
 @dataclass
 class SyncRun:
-    """skew: bounds on |sound - picture| at release, seconds, by quantile ("p50" …), from the
+    """How well sound and picture kept together.
+
+    skew: bounds on |sound - picture| at release, seconds, by quantile ("p50" …), from the
     gateway's histogram. behind_s: for each picture how long after the sound that it
     belongs to it arrived (negative: before)."""
 
@@ -66,15 +73,10 @@ class SyncBench:
             async with visit(self._client, self._clock, language=language) as visitor:
                 visitor.trace = trace = Trace()
                 turn = await visitor.session.say(text)
-                over = partial(_over, trace, turn)
-                await visitor.until(over, _ANSWER_TIMEOUT_S)
+                await visitor.until(partial(trace.is_over, turn), _ANSWER_TIMEOUT_S)
                 behind += behind_sound(trace)
             self._on_answer()
         return summed(rise(before, await self._scraper.read()), behind)
-
-
-def _over(trace: Trace, turn: int) -> bool:
-    return trace.turn_event_s(turn, "finished", "failed") is not None
 
 
 def behind_sound(trace: Trace) -> list[float]:
@@ -110,8 +112,7 @@ def summed(counters: Mapping[str, float], behind: Sequence[float]) -> SyncRun:
     return run
 
 
-# ------------------------------------------------------------ bench sync
-# `visavis bench sync`: whether lips and voice leave and arrive together.
+# ------------------------------------------------------------ the command
 
 
 def sync(
@@ -124,37 +125,25 @@ def sync(
     picture: Picture = None,
 ) -> None:
     """Watch typed questions being answered to the end: skew at release and on arrival."""
-    check_target(json_path, ".json")
-    check_target(picture, ".svg")
-    console = wide_console()
-    known = [("en", text) for text in ENGLISH] + [("zh", text) for text in MANDARIN]
-    questions = [known[i * len(known) // answers] for i in range(min(answers, len(known)))]
+    bench = Benchmark("sync", json_path, picture, url, api_key, profile, config)
+    questions = choose(QUESTIONS, answers)
 
-    models: list[dict[str, Any]] = []
+    async def watch_all(client: GatewayClient, steps: Steps) -> SyncRun:
+        return await SyncBench(client, lambda: steps.done("watched")).run(questions)
 
-    async def run() -> SyncRun:
-        gateway = running_gateway(url, api_key, profile, console, command="bench", config=config)
-        async with gateway as client:
-            models.extend(await running_models(client))
-            with Steps(console, len(questions), "an answer begins") as steps:
-                watcher = SyncBench(client, lambda: steps.done("watched"))
-                return await watcher.run(questions)
-
-    outcome = asyncio.run(run())
-    rows = [Row("picture_behind_its_sound", summarise(outcome.behind_s))]
-    result = report(
-        "sync",
-        rows,
+    outcome = bench.measure(len(questions), "an answer begins", watch_all)
+    bench.hand_out(
+        f"In step, {len(questions)} answers",
+        [Row("picture_behind_its_sound", summarise(outcome.behind_s))],
         counts=counts_of(outcome),
         turns=[],
         settings={"answers": len(questions)},
         notes=["skew and late ticks are upper bounds: they come from a histogram's buckets"],
-        models=models,
     )
-    hand_out(console, f"In step, {len(questions)} answers", rows, result, json_path, picture)
 
 
 def counts_of(outcome: SyncRun) -> dict[str, float]:
+    """What happened how often, and the bounds that come from histograms."""
     counts: dict[str, float] = {"pictures_with_voice": outcome.pictures}
     if outcome.within_15_ms is not None:
         counts["share_within_15_ms"] = round(outcome.within_15_ms, 5)

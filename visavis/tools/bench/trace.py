@@ -7,38 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from visavis.tools.bench.media import HeardSound, SeenPicture
 
-# -40 dB of full scale: a quiet breath before the first word is not an answer yet.
-AUDIBLE = 328
 ENDS = ("finished", "interrupted", "failed")
 """Events that end a turn."""
-
-
-@dataclass(frozen=True)
-class HeardSound:
-    """Sound that arrived at `at_s`. pcm: [N] int16, the first sample at `media_s`."""
-
-    at_s: float
-    media_s: float
-    pcm: NDArray[np.int16]
-    rate_hz: int
-
-    @cached_property
-    def audible_at(self) -> int | None:
-        """The first sample that can be heard."""
-        loud = np.flatnonzero(np.abs(self.pcm.astype(np.int32)) > AUDIBLE)
-        return int(loud[0]) if len(loud) else None
-
-
-@dataclass(frozen=True, slots=True)
-class SeenPicture:
-    at_s: float
-    media_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +25,7 @@ class Audible:
 
 @dataclass
 class Trace:
-    """One exchange: from the first sample of a clip to the end of the answer."""
+    """What came in one exchange, from the first sample of a clip to the end of the answer."""
 
     speech_start_s: float = 0.0
     """When the packet with the first sample of speech was sent."""
@@ -93,6 +67,10 @@ class Trace:
         """When the first of these events of a turn arrived."""
         times = [self.event_s("turn", turn=turn, event=event) for event in events]
         return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def is_over(self, turn: int) -> bool:
+        """Whether an answer that nobody interrupts has come to its end."""
+        return self.turn_event_s(turn, "finished", "failed") is not None
 
     def pending(self) -> bool:
         """Whether a turn is open, or something said waits for one."""

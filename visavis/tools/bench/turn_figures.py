@@ -21,7 +21,7 @@ _SPOKEN_STAGES = ("asr", "llm", "tts")
 
 @dataclass
 class TurnFigures:
-    """One turn. `figures` by name, None where it could not be measured."""
+    """What was measured of one turn. `figures` by name, None where it could not be measured."""
 
     clip: str
     language: str

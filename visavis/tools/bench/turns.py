@@ -18,20 +18,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.benchmark import Benchmark, Json, Picture, Profile
 from visavis.tools.bench.clips import read_mono
-from visavis.tools.bench.options import Json, Picture, Profile
-from visavis.tools.bench.report import check_target, report, rows_of, summarise
-from visavis.tools.bench.tables import Steps, hand_out
-from visavis.tools.bench.word_errors import edits, words
+from visavis.tools.bench.report import rows_of, summarise
+from visavis.tools.bench.tables import Steps
+from visavis.tools.bench.word_errors import count_errors
 from visavis.tools.cli.models import pull_profile
+from visavis.tools.speech import service_errors
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
 from visavis.v1 import asr_pb2, asr_pb2_grpc
 from visavis.wire.media import TranscriptChunk, TranscriptEvent
 
-# ------------------------------------------------------------ turn clips
-# A labelled turn-taking set: where each turn truly ends, and the pauses in which it goes on.
+# ------------------------------------------------------------ a labelled set
 
 RATE_HZ = 16_000
 LABELS = "labels.jsonl"
@@ -42,7 +42,7 @@ _ROOM_NOISE = 32768 * 10 ** (-62 / 20)
 
 @dataclass(frozen=True, slots=True)
 class TurnClip:
-    """One turn. Positions are samples at 16 kHz; pauses as (first sample, end)."""
+    """One labelled turn. Positions are samples at 16 kHz; pauses as (first sample, end)."""
 
     path: Path
     language: str
@@ -99,9 +99,7 @@ def _clip(folder: Path, line: str, where: str) -> TurnClip:
         raise InvalidInputError(f"{where}: not a label: {error!r}") from error
 
 
-# ------------------------------------------------------------ turn taking
-# How well the end of a turn is found: cut off too soon, waited too long, taken back.
-#
+# ------------------------------------------------------------ what became of each turn
 # Delays are in time of the sound: how many samples had been heard. The networks' work is
 # added where a figure says so; it happens while the sound goes on.
 
@@ -124,7 +122,7 @@ FIGURES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One pause: the probability told for it, and whether the turn was over."""
+    """What was told at one pause: how probably the turn was over, and whether it was."""
 
     finished: bool
     probability: float
@@ -183,7 +181,6 @@ def outcome_of(clip: TurnClip, chunks: Sequence[TranscriptChunk]) -> TurnOutcome
     paused_s = _after(last, clip.turn_end)
     known_s = None if paused_s is None or last is None else paused_s + last.compute_ms / 1000
     text = " ".join(chunk.text for chunk in finals)
-    said = words(clip.text)
     computed = [chunk.compute_ms / 1000 for chunk in partials]
     return TurnOutcome(
         clip=clip,
@@ -202,7 +199,7 @@ def outcome_of(clip: TurnClip, chunks: Sequence[TranscriptChunk]) -> TurnOutcome
         partials=len(partials),
         pauses_told=len(paused),
         verdicts=tuple(_verdicts(clip, paused)),
-        word_errors=edits(words(text), said) / len(said) if said else None,
+        word_errors=count_errors([(clip.text, text)]).rate,
         text=text,
     )
 
@@ -275,8 +272,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-# ------------------------------------------------------------ bench turns
-# `visavis bench turns`: whether the end of a turn is found, how soon, and what partials cost.
+# ------------------------------------------------------------ the command
 
 _CHUNK_SAMPLES = RATE_HZ // 50
 _NOTES = (
@@ -306,14 +302,12 @@ def turns(
     with the endpointing of live sound, faster than it was spoken. What is told as a delay does
     not depend on how fast this machine is; what is told as compute does.
     """
-    check_target(json_path, ".json")
-    check_target(picture, ".svg")
-    console = Console(highlight=False)
+    bench = Benchmark("turns", json_path, picture)
     clips = load_turn_clips(folder, language, half)
 
     async def run() -> list[TurnOutcome]:
-        async with _service(address, profile, console) as asr:
-            with Steps(console, len(clips), "loading") as steps:
+        async with _service(address, profile, bench.console) as asr:
+            with Steps(bench.console, len(clips), "loading") as steps:
                 done: list[TurnOutcome] = []
                 for clip in clips:
                     done.append(outcome_of(clip, await _heard(asr, clip)))
@@ -321,22 +315,24 @@ def turns(
                 return done
 
     done = asyncio.run(run())
-    rows = rows_of([{name: getattr(turn, name) for name in FIGURES} for turn in done], FIGURES)
-    settings = {"folder": folder.name, "language": language, "half": half, "profile": profile}
-    result = report(
-        "turns",
-        rows,
+    bench.console.print(_by_category(done))
+    bench.hand_out(
+        f"Turn-taking, {len(done)} clips",
+        rows_of([{name: getattr(turn, name) for name in FIGURES} for turn in done], FIGURES),
         counts=counts_of(done),
         turns=[turn.to_dict() for turn in done],
-        settings=settings,
+        settings={
+            "folder": folder.name,
+            "language": language,
+            "half": half,
+            "profile": profile,
+        },
         notes=_NOTES,
     )
-    console.print(_by_category(done))
-    hand_out(console, f"Turn-taking, {len(done)} clips", rows, result, json_path, picture)
     for turn in done:
         if turn.cut_offs:
             cut = " | ".join(turn.cut_offs)
-            console.print(Text(f"cut off: {turn.clip.path.stem} ({turn.clip.half}): {cut}"))
+            bench.console.print(Text(f"cut off: {turn.clip.path.stem} ({turn.clip.half}): {cut}"))
 
 
 @asynccontextmanager
@@ -364,13 +360,11 @@ async def _heard(channel: grpc.aio.Channel, clip: TurnClip) -> list[TranscriptCh
             yield asr_pb2.StreamingRecognizeRequest(pcm_s16le=piece)
 
     stub = asr_pb2_grpc.SpeechRecognitionStub(channel)
-    try:
+    with service_errors(f"{clip.path.name}: "):
         return [
             TranscriptChunk.of(answer.transcript)
             async for answer in stub.StreamingRecognize(requests())
         ]
-    except grpc.aio.AioRpcError as error:
-        raise VisavisError(f"{clip.path.name}: {error.details() or error.code().name}") from None
 
 
 def _line(turn: TurnOutcome) -> str:

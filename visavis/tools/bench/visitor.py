@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.clips import RATE_HZ, Clip
-from visavis.tools.bench.media import Media, MediaEndedError, Shown
-from visavis.tools.bench.trace import HeardSound, SeenPicture, Trace
+from visavis.tools.bench.media import Media, MediaEndedError, SeenPicture
+from visavis.tools.bench.trace import Trace
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import Clock
 
@@ -29,7 +29,9 @@ _GREETING_S = 0.3
 
 
 class Visitor:
-    """Made by `visit`. One clip at a time; what happens goes into `trace`."""
+    """Speaks clips into a session and notes in `trace` what comes. Made by `visit`.
+
+    One clip at a time."""
 
     def __init__(self, client: GatewayClient, session: GatewaySession, clock: Clock) -> None:
         self.session = session
@@ -133,12 +135,11 @@ class Visitor:
             count += 1
 
     async def _listen(self, media: Media) -> None:
-        async for at_s, found in media.arrivals():
-            if isinstance(found, Shown):
-                self.trace.pictures.append(SeenPicture(at_s, found.media_s))
+        async for found in media.arrivals():
+            if isinstance(found, SeenPicture):
+                self.trace.pictures.append(found)
             else:
-                sound = HeardSound(at_s, found.media_s, found.pcm, found.rate_hz)
-                self.trace.sounds.append(sound)
+                self.trace.sounds.append(found)
             self._changed.set()
 
     async def _follow(self) -> None:

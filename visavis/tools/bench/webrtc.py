@@ -26,7 +26,7 @@ from aiortc.rtp import RtpPacket
 
 from visavis.serving import aiortc_private
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.media import Arrival, MediaEndedError, Sound
+from visavis.tools.bench.media import HeardSound, MediaEndedError
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
 
@@ -59,7 +59,7 @@ class _Microphone(MediaStreamTrack):
         self._sounds: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_PACKETS)
         self._samples = 0
 
-    async def push(self, pcm_s16le: bytes) -> None:
+    async def put(self, pcm_s16le: bytes) -> None:
         await self._sounds.put(pcm_s16le)
 
     async def recv(self) -> Any:
@@ -75,14 +75,14 @@ class _Microphone(MediaStreamTrack):
 
 
 class WebRtcMedia:
-    """Made by `connect`."""
+    """A visitor's connection over WebRTC: Opus out and in. Made by `connect`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._microphone = _Microphone()
         # Without this, aiortc would ask a public STUN server.
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-        self._arrived: asyncio.Queue[Arrival | None] = asyncio.Queue(_WAITING_PACKETS)
+        self._arrived: asyncio.Queue[HeardSound | None] = asyncio.Queue(_WAITING_PACKETS)
         self._decoder = av.AudioCodecContext.create("opus", "r")
         self._decoder.sample_rate = _RATE_HZ
         self._first: int | None = None
@@ -112,9 +112,9 @@ class WebRtcMedia:
             ) from None
 
     async def send(self, pcm_s16le: bytes) -> None:
-        await self._microphone.push(pcm_s16le)
+        await self._microphone.put(pcm_s16le)
 
-    async def arrivals(self) -> AsyncIterator[Arrival]:
+    async def arrivals(self) -> AsyncIterator[HeardSound]:
         while (arrival := await self._arrived.get()) is not None:
             yield arrival
         raise MediaEndedError("the WebRTC connection was closed")
@@ -138,7 +138,7 @@ class WebRtcMedia:
         if frames and not self._arrived.full():
             wave = np.concatenate([frame.to_ndarray()[0] for frame in frames])
             pcm = (np.clip(wave, -1, 1) * 32767).astype(np.int16)
-            self._arrived.put_nowait((at_s, Sound(media_s, pcm, _RATE_HZ)))
+            self._arrived.put_nowait(HeardSound(at_s, media_s, pcm, _RATE_HZ))
 
 
 async def _ignore(packet: RtpPacket) -> None:

@@ -11,15 +11,9 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.media import Arrival, MediaEndedError, Shown, Sound
+from visavis.tools.bench.media import HeardSound, MediaEndedError, SeenPicture
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
-
-# ------------------------------------------------------------ fragments
-# Takes the gateway's live mp4 apart as it arrives: sound that can be listened to, and when.
-#
-# Only what a measurement needs: each message is an init segment or one fragment of one track
-# (ISO/IEC 14496-12). Sound is decoded at once, pictures are only timed.
 
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf"}
 _HANDLER_AT = 8
@@ -27,15 +21,20 @@ _DECODER_SPECIFIC = 5
 
 
 class FragmentReader:
-    """One viewer's stream, message by message."""
+    """Takes one viewer's live mp4 apart, message by message.
+
+    Only what a measurement needs: each message is an init segment or one fragment of one track
+    (ISO/IEC 14496-12). Sound is decoded at once, pictures are only timed.
+    """
 
     def __init__(self) -> None:
         self._track = 0
         self._sound_tracks: dict[int, tuple[av.AudioCodecContext, int]] = {}
         self._scales: dict[int, int] = {}
 
-    def push(self, message: bytes) -> Sound | Shown | None:
-        """What `message` holds; None for an init segment or sound that is not complete yet.
+    def take_apart(self, message: bytes, at_s: float) -> HeardSound | SeenPicture | None:
+        """What `message`, which came at `at_s`, holds; None for an init segment or sound that is
+        not complete yet.
 
         Raises InvalidInputError for what is no such stream.
         """
@@ -44,7 +43,7 @@ class FragmentReader:
             if b"moov" in boxes:
                 self._begin(message)
                 return None
-            return self._fragment(boxes)
+            return self._fragment(boxes, at_s)
         except (struct.error, KeyError, IndexError) as error:
             raise InvalidInputError(f"media: not the stream that was expected: {error}") from error
 
@@ -63,19 +62,19 @@ class FragmentReader:
                 decoder.extradata = _audio_config(body)
                 self._sound_tracks[track] = (decoder, self._scales[track])
 
-    def _fragment(self, boxes: dict[bytes, bytes]) -> Sound | Shown | None:
+    def _fragment(self, boxes: dict[bytes, bytes], at_s: float) -> HeardSound | SeenPicture | None:
         (track,) = struct.unpack_from(">I", boxes[b"tfhd"], 4)
         (time,) = struct.unpack_from(">Q", boxes[b"tfdt"], 4)
         media_s = time / self._scales[track]
         if track not in self._sound_tracks:
-            return Shown(media_s)
+            return SeenPicture(at_s, media_s)
         decoder, rate_hz = self._sound_tracks[track]
         frames = decoder.decode(av.Packet(boxes[b"mdat"]))
         if not frames:
             return None
         wave = np.concatenate([frame.to_ndarray().reshape(-1) for frame in frames])
         pcm = (np.clip(wave, -1, 1) * 32767).astype(np.int16)
-        return Sound(media_s, pcm, rate_hz)
+        return HeardSound(at_s, media_s, pcm, rate_hz)
 
 
 def _walk(payload: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -104,12 +103,11 @@ def _audio_config(sample_description: bytes) -> bytes:
     return sample_description[at + 2 : at + 2 + size]
 
 
-# ------------------------------------------------------------ websocket media
-# A session's media over its WebSocket: PCM out, live mp4 in.
-
-
 class WebSocketMedia:
-    """Made by `connect`. The mp4's sound coder holds sound back by 20 to 60 ms."""
+    """A visitor's connection over the session's WebSocket: PCM out, live mp4 in. Made by `connect`.
+
+    The mp4's sound coder holds sound back by 20 to 60 ms.
+    """
 
     def __init__(self, socket: ClientConnection, clock: Clock) -> None:
         self._socket, self._clock = socket, clock
@@ -117,15 +115,14 @@ class WebSocketMedia:
     async def send(self, pcm_s16le: bytes) -> None:
         await self._socket.send(pcm_s16le)
 
-    async def arrivals(self) -> AsyncIterator[Arrival]:
+    async def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
         reader = FragmentReader()
         async for message in self._socket:
-            at_s = self._clock.now()
             if isinstance(message, str):
                 raise MediaEndedError(f"the gateway refused sound: {message}")
-            found = reader.push(message)
+            found = reader.take_apart(message, self._clock.now())
             if found is not None:
-                yield at_s, found
+                yield found
         raise MediaEndedError("the media socket was closed")
 
 

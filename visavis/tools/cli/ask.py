@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,28 +18,7 @@ from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.styles import STYLES
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import MIC_RATE_HZ, GatewayError, GatewaySession
-
-# ------------------------------------------------------------ output
-# Whether a result can be written where it is wanted: found out before any work is done.
-
-
-def check_output(path: Path, *, suffix: str = ".mp4", what: str = "videos are mp4") -> None:
-    """Raises InvalidInputError, with what to do instead, if no such file can be written."""
-    folder = path.absolute().parent
-    if path.is_dir():
-        raise InvalidInputError(
-            f"{path}: is a folder; name a file, such as {path / f'answer{suffix}'}"
-        )
-    if path.suffix.lower() != suffix:
-        raise InvalidInputError(f"{path}: {what}; name it {path.stem}{suffix}")
-    if not folder.is_dir():
-        raise InvalidInputError(f"{folder}: no such folder; make it first, or choose another")
-    blocked = path if path.exists() else folder
-    if not os.access(blocked, os.W_OK):
-        raise InvalidInputError(f"{blocked}: you may not write there; choose another place")
-
-
-# ------------------------------------------------------------ ask
+from visavis.tools.output import check_output, write_output
 
 _SOUND_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".webm"}
 # After the sound has ended: pauses are judged, the answer thought and spoken.
@@ -82,8 +60,7 @@ def ask(
 
     With -o the answer is recorded: the pictures and the sound that a visitor gets.
     """
-    if output is not None:
-        check_output(output)
+    check_output(output, ".mp4")
     spoken = spoken_question(question)
     console = Console()
 
@@ -95,10 +72,7 @@ def ask(
 
     exchange, video = asyncio.run(run())
     if output is not None and video is not None:
-        try:
-            output.write_bytes(video)
-        except OSError as error:
-            raise InvalidInputError(f"{output}: cannot be written: {error.strerror}") from error
+        write_output(output, video)
     _print(exchange, output, console)
 
 

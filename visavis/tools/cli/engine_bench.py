@@ -21,7 +21,7 @@ from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.engine.tensorrt.selection import NoDeviceError
 from visavis.engine.tensorrt.source import BundlePlan
-from visavis.serving.errors import InvalidInputError, PlanError
+from visavis.serving.errors import PlanError
 from visavis.tools.charts import draw_plan_bench
 from visavis.tools.cli.engine_build import (
     build_allowed,
@@ -30,6 +30,7 @@ from visavis.tools.cli.engine_build import (
     stoppable,
 )
 from visavis.tools.cli.engine_output import BuildBar, EngineChoice, bench_table
+from visavis.tools.output import check_output, write_output
 from visavis.tools.plan_bench import BATCHES, BenchRow, bench_engine
 from visavis.wire.clock import MonotonicClock
 
@@ -45,8 +46,7 @@ def bench(
 ) -> None:
     """Measure every chosen plan and its fallback; print a table, draw a picture."""
     console = Console()
-    if picture is not None:
-        _check_picture(picture)
+    check_output(picture, ".svg")
     requests = chosen_requests(bundle, choice)
     compiler, why_none = _gpu(choice)
     if why_none:
@@ -64,7 +64,8 @@ def bench(
         # In one picture the lines of several plans need their names.
         rows += [replace(row, engine=f"{plan}: {row.engine}") for row in found]
     if picture is not None:
-        _write(picture, draw_plan_bench(f"{bundle}, {threads} thread(s) for ONNX Runtime", rows))
+        title = f"{bundle}, {threads} thread(s) for ONNX Runtime"
+        write_output(picture, draw_plan_bench(title, rows))
         console.print(Text(f"Drawn into {picture}"))
 
 
@@ -93,18 +94,17 @@ def _fallback(
             graph = float_graph(request.folder, request.recipe, cancelled)
             path.write_bytes(graph.SerializeToString())
             with OnnxRuntimeEngine(path, device="cpu", threads=threads) as engine:
-                return list(
-                    bench_engine(
-                        label,
-                        engine,
-                        request.recipe,
-                        sizes,
-                        seconds=seconds,
-                        clock=MonotonicClock(),
-                        within_profile=False,
-                        cancelled=cancelled,
-                    )
+                rows = bench_engine(
+                    label,
+                    engine,
+                    request.recipe,
+                    sizes,
+                    seconds=seconds,
+                    clock=MonotonicClock(),
+                    within_profile=False,
+                    cancelled=cancelled,
                 )
+                return list(rows)
 
     return stoppable(work, bar)
 
@@ -132,31 +132,16 @@ def _on_gpu(
             trt=trt,
         )
         with engine:
-            return list(
-                bench_engine(
-                    label,
-                    engine,
-                    request.recipe,
-                    sizes,
-                    seconds=seconds,
-                    clock=MonotonicClock(),
-                    within_profile=True,
-                    cancelled=cancelled,
-                )
+            rows = bench_engine(
+                label,
+                engine,
+                request.recipe,
+                sizes,
+                seconds=seconds,
+                clock=MonotonicClock(),
+                within_profile=True,
+                cancelled=cancelled,
             )
+            return list(rows)
 
     return stoppable(work, bar)
-
-
-def _check_picture(picture: Path) -> None:
-    if picture.suffix.lower() != ".svg":
-        raise InvalidInputError(f"{picture}: the picture is an SVG; name it {picture.stem}.svg")
-    if not picture.absolute().parent.is_dir():
-        raise InvalidInputError(f"{picture.absolute().parent}: no such folder; make it first")
-
-
-def _write(picture: Path, text: str) -> None:
-    try:
-        picture.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PlanError(f"{picture}: cannot be written: {error.strerror}") from error

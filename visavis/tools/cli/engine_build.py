@@ -34,9 +34,6 @@ from visavis.tools.cli.engine_output import (
     run_cancellable,
 )
 
-# ------------------------------------------------------------ engine build
-# The work of `visavis engine build` and `visavis engine list`.
-
 T = TypeVar("T")
 
 
@@ -169,10 +166,6 @@ def _asked_for(entry: PlanEntry, choice: EngineChoice) -> PlanRequest | None:
         )[0]
     except (ModelStoreError, PlanError):
         return None
-
-
-# ------------------------------------------------------------ engine check
-# The work of `visavis engine check`.
 
 
 def check(bundles: Sequence[str], choice: EngineChoice) -> None:

@@ -31,9 +31,6 @@ from visavis.tools.cli.engine_output import (
     tensors_table,
 )
 
-# ------------------------------------------------------------ loaded
-# What TensorRT made of a plan: only a GPU can tell, because the plan is loaded for it.
-
 
 def loaded_facts(trt: Any, target: Target, cached: CachedPlan) -> str:
     """The engine inspector's account of the plan, loaded on `target`, layer by layer.
@@ -53,10 +50,6 @@ def loaded_facts(trt: Any, target: Target, cached: CachedPlan) -> str:
         memory = engine.device_memory_size_v2
         lines = [f"loaded: {engine.num_layers} layers after fusion, {memory / 1e6:,.1f} MB per use"]
         return "\n".join([*lines, account.strip()])
-
-
-# ------------------------------------------------------------ engine inspect
-# The work of `visavis engine inspect`.
 
 
 def inspect(bundle: str, choice: EngineChoice, *, layers: bool) -> None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 from rich import box
@@ -26,9 +25,6 @@ from visavis.bundles.store.recipe import Precision, ProfileSpec
 from visavis.serving.errors import PlanCancelledError
 from visavis.tools.plan_bench import BenchRow
 
-# ------------------------------------------------------------ engine choice
-# What the options of `visavis engine` say.
-
 
 @dataclass(frozen=True)
 class EngineChoice:
@@ -44,8 +40,7 @@ class EngineChoice:
     plan_dir: Path | None = None
 
 
-# ------------------------------------------------------------ engine progress
-# A bar for a running build, and Ctrl-C that ends it cleanly.
+# ------------------------------------------------------------ a running build
 
 _DRAW_EVERY_S = 0.1
 _INTERRUPTED = 130
@@ -74,12 +69,7 @@ class BuildBar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -151,8 +141,7 @@ def run_cancellable(
     return results[0]
 
 
-# ------------------------------------------------------------ engine tables
-# What `visavis engine` prints: tables of plans, checks and layers.
+# ------------------------------------------------------------ tables
 
 _COLOURS = {PlanState.FRESH: "green", PlanState.STALE: "yellow", PlanState.DAMAGED: "red"}
 

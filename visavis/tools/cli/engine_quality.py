@@ -67,13 +67,13 @@ def quality(
     except ImportError as error:
         raise PlanError(f"{error.name} is not installed: install visavis[onnx]") from error
 
-    chosen: tuple[Precision, ...] = tuple(p.value for p in precision or LowerPrecision)
     console = Console()
-    if clips is None and _CLIPS.is_dir():
-        clips = _CLIPS
-    found: list[Finding] = []
     absent: list[str] = []
+    found: list[Finding] = []
+    chosen: tuple[Precision, ...] = tuple(p.value for p in precision or LowerPrecision)
     with console.status("Starting …") as status:
+        if clips is None and _CLIPS.is_dir():
+            clips = _CLIPS
         gates = Gates(model_dir, clips, lambda what: status.update(f"Measuring: {what} …"))
         for name in bundle or [n for n in pullable_catalog().names if load_manifest(n).plans]:
             try:
@@ -86,13 +86,18 @@ def quality(
                 absent.append(str(error))
     if record is not None:
         keep_findings(record, found)
+    _show(console, found, absent)
+    if not found or not all(finding.passed for finding in found):
+        raise typer.Exit(1)
+
+
+def _show(console: Console, found: list[Finding], absent: list[str]) -> None:
+    """absent: why bundles that nobody named were left out."""
     console.print(findings_table(found))
     for reason in absent:
         console.print(Text(f"not measured: {reason}", "yellow"), soft_wrap=True)
-    failed = sum(1 for finding in found if not finding.passed)
-    console.print(f"{len(found) - failed} passed, {failed} failed", highlight=False)
-    if failed or not found:
-        raise typer.Exit(1)
+    passed = sum(finding.passed for finding in found)
+    console.print(f"{passed} passed, {len(found) - passed} failed", highlight=False)
 
 
 def findings_table(findings: list[Finding]) -> Table:

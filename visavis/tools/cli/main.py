@@ -9,7 +9,14 @@ from rich.console import Console
 from rich.text import Text
 
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.commands import bench_app
+from visavis.tools.bench.barge_in import barge_in
+from visavis.tools.bench.face import face
+from visavis.tools.bench.latency import latency
+from visavis.tools.bench.partials import partials
+from visavis.tools.bench.quality import quality
+from visavis.tools.bench.questions import questions
+from visavis.tools.bench.sync import sync
+from visavis.tools.bench.turns import turns
 from visavis.tools.cli.ask import ask
 from visavis.tools.cli.avatar import avatar_app
 from visavis.tools.cli.bundle import bundle_app
@@ -20,6 +27,20 @@ from visavis.tools.cli.models import models_app
 from visavis.tools.cli.script import script
 from visavis.tools.cli.timeline import timeline
 from visavis.tools.cli.up import up
+
+bench_app = typer.Typer(
+    no_args_is_help=True,
+    help="Measure a running stack through its public API, as a visitor meets it. Without one, "
+    "a stack is started. Definitions: docs/benchmarks.md.",
+)
+bench_app.command()(questions)
+bench_app.command()(latency)
+bench_app.command("barge-in")(barge_in)
+bench_app.command()(partials)
+bench_app.command()(turns)
+bench_app.command()(sync)
+bench_app.command()(quality)
+bench_app.command()(face)
 
 app = typer.Typer(
     name="visavis",

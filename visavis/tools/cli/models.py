@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -35,8 +34,6 @@ from visavis.bundles.store.choice import bundle_here, settled_bundles
 from visavis.bundles.store.installed import inspect
 from visavis.bundles.store.puller import Pulled, choose_profile
 from visavis.serving.errors import ModelStoreError
-
-# ------------------------------------------------------------ models
 
 models_app = typer.Typer(
     name="models",
@@ -85,12 +82,7 @@ class ProgressBars:
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bars.stop()
 
     def _task(self, name: str, total: float | None) -> TaskID:
@@ -339,8 +331,7 @@ def licences(
     Console().print(table)
 
 
-# ------------------------------------------------------------ weights
-# Makes sure that the weights are there before a command needs them.
+# ------------------------------------------------------------ for other commands
 
 
 def pull_profile(profile: str, console: Console) -> None:

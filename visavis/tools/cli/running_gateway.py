@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
 
-from visavis.tools.bench.report import models_of
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.client import GatewayClient
@@ -25,11 +24,6 @@ ApiKey: TypeAlias = Annotated[
         "read a command line.",
     ),
 ]
-
-
-async def running_models(client: GatewayClient) -> list[dict[str, Any]]:
-    """Which weights the stack behind the gateway runs, for a benchmark's JSON."""
-    return models_of((await client.call("GET", "/v1/services")).json()["services"])
 
 
 @contextlib.asynccontextmanager

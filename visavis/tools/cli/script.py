@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.cli.ask import check_output
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.lecture import (
     FPS,
@@ -22,6 +21,7 @@ from visavis.tools.lecture import (
     render_part,
     split_script,
 )
+from visavis.tools.output import check_output
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
 
@@ -52,7 +52,7 @@ def script(
     parts = split_script(_read(text_file))
     if not parts:
         raise InvalidInputError(f"{text_file}: there is no text in it")
-    check_output(output)
+    check_output(output, ".mp4")
     console = Console()
     pull_profile(profile, console)
     options = LectureOptions(language, voice, avatar, speed, seed)

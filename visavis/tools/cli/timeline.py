@@ -10,11 +10,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
+from visavis.serving.errors import UnknownNameError, VisavisError
 from visavis.tools.charts import STAGES, draw_timeline
-from visavis.tools.cli.ask import check_output, converse, spoken_question
+from visavis.tools.cli.ask import converse, spoken_question
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import GatewayClient
+from visavis.tools.output import check_output, write_output
 
 
 def timeline(
@@ -49,8 +50,7 @@ def timeline(
     `visavis timeline "Why is the sky blue?" -o turn.svg` asks and draws. While somebody talks
     on the page, `visavis timeline` shows their last turn.
     """
-    if output is not None:
-        check_output(output, suffix=".svg", what="pictures are svg")
+    check_output(output, ".svg")
     console = Console()
     if question:
         asked = _ask(question, language, url, api_key, profile, console)
@@ -59,10 +59,7 @@ def timeline(
     known = asyncio.run(asked)
     _print(known, console)
     if output is not None:
-        try:
-            output.write_text(draw_timeline(known), "utf-8")
-        except OSError as error:
-            raise InvalidInputError(f"{output}: cannot be written: {error.strerror}") from error
+        write_output(output, draw_timeline(known))
         console.print(f"Picture: {output}")
 
 

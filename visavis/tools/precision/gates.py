@@ -26,9 +26,7 @@ from visavis.tools.precision.assembled import assembled
 from visavis.tools.precision.mel_cepstrum import distortion_db
 from visavis.tools.precision.spoken import Speech, hear, recordings, say, sentences
 
-# ------------------------------------------------------------ rounding
-# 16 bits on a machine that computes in 32, with every rounding and overflow in place.
-#
+# ------------------------------------------------------------ 16 bits computed in 32
 # ONNX Runtime has few 16-bit kernels for CPUs. It computes in 32 bits instead and takes out the
 # casts between two such nodes, so that what overflows on a GPU comes out right there. Casts that
 # stand in the graph itself it leaves alone.
@@ -75,8 +73,7 @@ def _cast(source: str, name: str, wanted: int) -> onnx.NodeProto:
     return helper.make_node("Cast", [source], [name], name=f"rounding/{name}", to=wanted)
 
 
-# ------------------------------------------------------------ variant bundle
-# A folder of bundles in which one has other graphs: what a service is told to load instead.
+# ------------------------------------------------------------ a bundle with other graphs
 
 
 @contextmanager
@@ -122,9 +119,7 @@ def _adapted(record: BundleRecord, folder: Path, changed: Mapping[str, object]) 
     )
 
 
-# ------------------------------------------------------------ gates
-# The quality gates: every lower precision of a bundle measured against 32 bits.
-#
+# ------------------------------------------------------------ the gates
 # Recognisers and voices are run as the services they are, with the plans' graphs put together again
 # and loaded instead of the bundle's own; the networks of the face and of turn-taking are judged by
 # their outputs, which is the same. All on ONNX Runtime, on the CPU.
@@ -228,9 +223,9 @@ def _recogniser(
             graphs=_digests(changed),
             measure=f"{kind} error rate, %",
             sample=f"{len(speech) - people} sentences of our voice, {people} recordings, "
-            f"{count.words} {kind}s",
-            reference=reference.percent,
-            value=count.percent,
+            f"{count.said} {kind}s",
+            reference=100 * (reference.rate or 0.0),
+            value=100 * (count.rate or 0.0),
             limit=WORD_ERRORS_POINTS,
         )
 

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import wave
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
 from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.tools.speech import recognise, synthesise
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
-from visavis.v1 import asr_pb2, asr_pb2_grpc, tts_pb2, tts_pb2_grpc
-from visavis.wire.media import PcmChunk
-
-T = TypeVar("T")
 
 _SENTENCES = Path(__file__).parent / "sentences.json"
 
@@ -66,7 +62,7 @@ def say(texts: Sequence[str], language: str, model_dir: Path | None = None) -> l
         async with plain_service("tts", _flags("tiny", model_dir), log_dir() / "quality") as tts:
             return [await _said(tts, text, language) for text in texts]
 
-    return _told(run)
+    return asyncio.run(run())
 
 
 def hear(speech: Iterable[Speech], profile: str, model_dir: Path | None = None) -> list[str]:
@@ -76,41 +72,20 @@ def hear(speech: Iterable[Speech], profile: str, model_dir: Path | None = None) 
         async with plain_service("asr", _flags(profile, model_dir), log_dir() / "quality") as asr:
             return [await _heard(asr, spoken) for spoken in speech]
 
-    return _told(run)
+    return asyncio.run(run())
 
 
 def _flags(profile: str, model_dir: Path | None) -> list[str]:
     return ["--profile", profile, *(["--model-dir", str(model_dir)] if model_dir else [])]
 
 
-def _told(run: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    try:
-        return asyncio.run(run())
-    except grpc.aio.AioRpcError as error:
-        raise VisavisError(error.details() or error.code().name) from None
-
-
-async def _said(channel: grpc.aio.Channel, text: str, language: str) -> Speech:
-    async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
-        yield tts_pb2.SynthesizeRequest(config=tts_pb2.SynthesisConfig(language=language))
-        yield tts_pb2.SynthesizeRequest(text=text)
-
-    pieces = [
-        PcmChunk.of(answer.voice)
-        async for answer in tts_pb2_grpc.SpeechSynthesisStub(channel).Synthesize(requests())
-        if answer.HasField("voice")
-    ]
-    if not pieces:
+async def _said(tts: grpc.aio.Channel, text: str, language: str) -> Speech:
+    voice, _mels = await synthesise(tts, text, language)
+    if not voice:
         raise VisavisError(f"the voice said nothing for {text!r}")
-    return Speech(text, language, np.concatenate([p.pcm for p in pieces]), pieces[0].sample_rate_hz)
+    return Speech(text, language, np.concatenate([p.pcm for p in voice]), voice[0].sample_rate_hz)
 
 
-async def _heard(channel: grpc.aio.Channel, speech: Speech) -> str:
-    request = asr_pb2.RecognizeRequest(
-        config=asr_pb2.RecognitionConfig(
-            sample_rate_hz=speech.sample_rate_hz, language=speech.language
-        ),
-        pcm_s16le=speech.pcm.astype("<i2").tobytes(),
-    )
-    answer = await asr_pb2_grpc.SpeechRecognitionStub(channel).Recognize(request)
-    return str(answer.text)
+async def _heard(asr: grpc.aio.Channel, speech: Speech) -> str:
+    pcm_s16le = speech.pcm.astype("<i2").tobytes()
+    return await recognise(asr, pcm_s16le, speech.sample_rate_hz, speech.language)

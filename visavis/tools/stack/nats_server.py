@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from visavis.serving.errors import BusError
@@ -85,7 +84,7 @@ class NatsProcess(Child):
 
 
 class NatsServer:
-    """Context manager around one server. `restart` keeps the port, as a crash would."""
+    """The bus of one stack; a context manager. `restart` keeps the port, as a crash would."""
 
     def __init__(self, log_dir: Path) -> None:
         self.process = NatsProcess(log_dir)
@@ -139,12 +138,7 @@ class NatsServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
 

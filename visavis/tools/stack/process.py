@@ -19,27 +19,6 @@ import psutil
 from visavis.serving.heartbeat import FD_VARIABLE, WORKING
 from visavis.tools.stack.tether import WAY, tethered
 
-# ------------------------------------------------------------ location
-# Where a stack keeps its logs on this machine, and that they are nobody else's to read.
-
-
-def log_dir() -> Path:
-    """`$XDG_STATE_HOME/visavis/logs`, by default under `~/.local/state`."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state).expanduser() / "visavis" / "logs"
-
-
-def open_log(path: Path) -> BinaryIO:
-    """A log file to append to; what visitors do may stand in it: for its owner alone."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    log = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
-    os.fchmod(log.fileno(), 0o600)  # it may have been there
-    return log
-
-
-# ------------------------------------------------------------ process
-# One child process of a stack: started, listened to, ended; it never outlives its parent.
-
 log = logging.getLogger(__name__)
 
 _KILL_AFTER_S = 10.0
@@ -59,6 +38,8 @@ _SHARED_MACHINE = {
 
 
 class State(StrEnum):
+    """Where a process stands, as `visavis up` shows it."""
+
     STARTING = "starting"
     READY = "ready"
     RESTARTING = "restarting"
@@ -205,3 +186,17 @@ class Child:
 def python_child(name: str, module: str, arguments: Sequence[str], log_dir: Path) -> Child:
     """`python -m <module> <arguments>`."""
     return Child(name, [sys.executable, "-m", module, *arguments], log_dir)
+
+
+def log_dir() -> Path:
+    """`$XDG_STATE_HOME/visavis/logs`, by default under `~/.local/state`."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state).expanduser() / "visavis" / "logs"
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A log file to append to; what visitors do may stand in it: for its owner alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
+    os.fchmod(log.fileno(), 0o600)  # it may have been there
+    return log

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -16,9 +15,9 @@ from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.settings import ENV_PREFIX
 from visavis.serving.starting import on_starting
-from visavis.tools.stack.keeper import Keeper
 from visavis.tools.stack.nats_server import NatsServer, can_listen, free_port
 from visavis.tools.stack.process import Child, State, python_child
+from visavis.tools.stack.restarter import Restarter
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 
@@ -41,7 +40,8 @@ class StackOptions:
 
 
 class Stack:
-    """Async context manager: entered, everything is ready; left, nothing remains.
+    """Everything on one machine; an async context manager: entered, all is ready; left, nothing
+    remains.
 
     A process that ends or no longer answers is started again, for as long as it takes; while the
     stack starts, one that keeps ending is given up, and the error names it and shows the end of
@@ -58,7 +58,7 @@ class Stack:
         self._clock = clock or MonotonicClock()
         self._nats = NatsServer(options.log_dir)
         self._bus: Bus | None = None
-        self._keepers: list[Keeper] = []
+        self._restarters: list[Restarter] = []
         self._keeping: list[asyncio.Task[None]] = []
         self.children: dict[str, Child] = {}
         self.starting: dict[str, str] = {}
@@ -77,12 +77,7 @@ class Stack:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
     async def _start(self) -> None:
@@ -113,8 +108,8 @@ class Stack:
         finally:
             self._deadline = None
         self.ready_s = self._clock.now() - started
-        for keeper in self._keepers:
-            keeper.for_ever = True
+        for restarter in self._restarters:
+            restarter.for_ever = True
 
     def _check_options(self) -> None:
         """Before anything is started. Raises VisavisError."""
@@ -183,9 +178,9 @@ class Stack:
             return f"it does not answer ({error!r})"
 
     def _keep(self, child: Child) -> None:
-        keeper = Keeper(child, self._environ(child.name), self._clock)
-        self._keepers.append(keeper)
-        self._keeping.append(asyncio.create_task(keeper.run(), name=f"keep-{child.name}"))
+        restarter = Restarter(child, self._environ(child.name), self._clock)
+        self._restarters.append(restarter)
+        self._keeping.append(asyncio.create_task(restarter.run(), name=f"keep-{child.name}"))
 
     async def stop(self) -> None:
         """End everything, the gateway first so that visitors are told. Idempotent."""

@@ -1,4 +1,4 @@
-"""Keeps one child process at work: what ends, or no longer answers, is started again."""
+"""One child process kept at work: where it ends, or no longer answers, it is started again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BackOff:
     def __init__(self) -> None:
         self._failures: deque[float] = deque(maxlen=16)
 
-    def failed(self, now_s: float) -> None:
+    def note_failure(self, now_s: float) -> None:
         while self._failures and now_s - self._failures[0] >= _FAILURE_WINDOW_S:
             self._failures.popleft()
         self._failures.append(now_s)
@@ -48,9 +48,12 @@ class BackOff:
         return min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** (len(self._failures) - 1))
 
 
-class Keeper:
-    """for_ever: goes on however often the process fails. Until then, one that keeps failing, or
-    whose settings are wrong, is given up (`State.FAILED`): its user is there to be told why."""
+class Restarter:
+    """Starts a process and starts it again whenever it ends or falls silent.
+
+    for_ever: goes on however often the process fails. Until then, one that keeps failing, or
+    whose settings are wrong, is given up (`State.FAILED`): its user is there to be told why.
+    """
 
     def __init__(self, child: Child, environ: Mapping[str, str], clock: Clock) -> None:
         """environ: what the process gets beside our own environment."""
@@ -69,7 +72,10 @@ class Keeper:
                 why, status = await self._one_life()
             except (OSError, VisavisError) as error:
                 why, status = f"cannot be started ({error})", None
-            self._back_off.failed(self._clock.now())
+            except Exception:  # whatever it is: nobody else would look after the process
+                log.exception("%s cannot be watched", self.child.name)
+                why, status = "was not watched for a moment", None
+            self._back_off.note_failure(self._clock.now())
             hopeless = self._back_off.too_often or status == SETTINGS_EXIT_STATUS
             if hopeless and not self.for_ever:
                 self.child.state = State.FAILED

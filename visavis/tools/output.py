@@ -1,0 +1,45 @@
+"""Files that commands write: that they can be written is found out before any work is done."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from visavis.serving.errors import InvalidInputError, VisavisError
+
+
+def check_output(path: Path | None, suffix: str) -> None:
+    """Raises InvalidInputError, with what to do instead, if no such file can be written.
+
+    None: nothing is to be written.
+    """
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise InvalidInputError(
+            f"{path}: is a folder; name a file, such as {path / f'answer{suffix}'}"
+        )
+    if path.suffix.lower() != suffix:
+        raise InvalidInputError(f"{path}: name it {path.stem}{suffix}")
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder}: no such folder; make it first, or choose another")
+    blocked = path if path.exists() else folder
+    if not os.access(blocked, os.W_OK):
+        raise InvalidInputError(f"{blocked}: you may not write there; choose another place")
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Raises VisavisError where the file cannot be written."""
+    try:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise VisavisError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Readable JSON. Raises VisavisError where the file cannot be written."""
+    write_output(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
