@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.tts.word_ends import WordEnd
+from visavis.mel import HTK
 
 SAMPLE_RATE_HZ = 24_000
 HOP_SAMPLES = 300
@@ -196,8 +197,7 @@ def _segments() -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float
 
     Weights rise from 0 to 1 within each segment.
     """
-    low, high = (2595.0 * np.log10(1.0 + hz / 700.0) for hz in (_LOW_HZ, _HIGH_HZ))
-    edges = 700.0 * (10.0 ** (np.linspace(low, high, N_MELS + 2) / 2595.0) - 1.0)
+    edges = HTK.edges_hz(N_MELS, _LOW_HZ, _HIGH_HZ)
     bins = np.fft.rfftfreq(_WINDOW_SAMPLES, 1 / SAMPLE_RATE_HZ)
     starts = np.searchsorted(bins, edges)
     inner = bins[starts[0] : starts[-1]]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from services.face.lips.phonemes import VISEME_INDEX
 from services.face.lips.visemes import LIP_COEFFICIENTS, TONGUE
 from visavis.engine import Engine
+from visavis.mel import HTK, triangles
 from visavis.serving.errors import EngineError, InvalidInputError
 from visavis.wire.media import check_sample_rate
 
@@ -27,25 +28,11 @@ _LOW_HZ, _HIGH_HZ = 60.0, 7600.0
 _FLOOR = 1e-6
 
 
-def mel_from_hz(hz: NDArray[np.floating]) -> NDArray[np.float64]:
-    """HTK mel scale (Young et al., The HTK Book)."""
-    return np.asarray(2595.0 * np.log10(1.0 + np.asarray(hz, np.float64) / 700.0))
-
-
-def hz_from_mel(mel: NDArray[np.floating]) -> NDArray[np.float64]:
-    return np.asarray(700.0 * (10.0 ** (np.asarray(mel, np.float64) / 2595.0) - 1.0))
-
-
 @cache
-def filter_bank() -> NDArray[np.float32]:
-    """Triangular mel filters over the power spectrum: [N_MELS, bins] float32."""
-    low, high = mel_from_hz(np.array([_LOW_HZ, _HIGH_HZ]))
-    edges_mel = np.linspace(low, high, N_MELS + 2)
-    edges = hz_from_mel(edges_mel) / SAMPLE_RATE_HZ * _FFT_SIZE
-    bins = np.arange(_FFT_SIZE // 2 + 1)[None, :]
-    left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
-    return np.clip(np.minimum(rising, falling), 0.0, None).astype(np.float32)
+def _filters() -> NDArray[np.float32]:
+    """Over the power spectrum: [bins, N_MELS]."""
+    edges_hz = HTK.edges_hz(N_MELS, _LOW_HZ, _HIGH_HZ)
+    return triangles(edges_hz, SAMPLE_RATE_HZ, _FFT_SIZE).T.astype(np.float32)
 
 
 @cache
@@ -65,7 +52,7 @@ def log_mel(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.zeros((0, N_MELS), np.float32)
     frames = np.lib.stride_tricks.sliding_window_view(pcm, WINDOW_SAMPLES)[::HOP_SAMPLES]
     power = np.abs(np.fft.rfft(frames * _window(), _FFT_SIZE)) ** 2
-    return np.asarray(np.log(power @ filter_bank().T + _FLOOR), np.float32)
+    return np.asarray(np.log(power @ _filters() + _FLOOR), np.float32)
 
 
 # ------------------------------------------------------------ audio to face
