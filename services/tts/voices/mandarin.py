@@ -23,8 +23,15 @@ from services.tts.sound import (
     log_mel_padded,
     place_spans,
 )
-from services.tts.text.chunker import is_han
-from services.tts.text.mandarin import BREAK, END, BakerPhonemes, is_final, normalize, pinyin_spans
+from services.tts.text.mandarin import (
+    BREAK,
+    END,
+    BakerPhonemes,
+    going_on,
+    is_final,
+    normalize,
+    pinyin_spans,
+)
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.joining import TAIL_SAMPLES, cut_out
 from services.tts.word_ends import last_spoken_words, owners_within, place_words
@@ -52,8 +59,6 @@ _GAIN = np.float32(1.15)
 _MEL_REACH = -(-MEL_MARGIN_SAMPLES // HOP_SAMPLES)
 _MARGIN_SAMPLES = _MEL_REACH * HOP_SAMPLES
 _REACH_FRAMES = _MEL_REACH + 1
-# Behind what is known of a sentence that goes on, so that it does not end there.
-_AND_SO_ON = "的时候"
 
 
 class _Made(NamedTuple):
@@ -116,13 +121,12 @@ class MandarinVoice:
 
     def _within(self, text: str, around: Surroundings) -> _Part | None:
         """`text` with what is around it; None where that is nothing, or too much."""
-        ahead = around.ahead if is_han(around.ahead[:1]) else ""
+        ahead = going_on(around.ahead)
         if not (around.before or ahead):
             return None
         first = self._syllables(around.before)
         stop = self._syllables(around.before + text)
-        going_on = f"{ahead}{_AND_SO_ON}" if ahead else ""
-        symbols = self.phonemes.symbols(normalize(around.before + text + going_on))
+        symbols = self.phonemes.symbols(normalize(around.before + text + ahead))
         if stop <= first or len(symbols) > MAX_SYMBOLS:
             return None
         owners = last_spoken_words(text, stop - first)
