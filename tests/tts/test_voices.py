@@ -101,12 +101,12 @@ def test_a_sentence_in_two_phrases_is_spoken_as_in_one(
     synthesizer: Synthesizer, start: str, ahead: str, end: str
 ) -> None:
     answer = synthesizer.answer(SpeechOptions())
-    parts = [list(answer.speak(Phrase(start, Pause.NONE, ahead)))]
-    parts += [list(answer.speak(Phrase(end, Pause.SENTENCE)))]
-    whole = synthesizer.answer(SpeechOptions()).speak(Phrase(start + end, Pause.SENTENCE))
+    parts = [list(answer.say(Phrase(start, Pause.NONE, ahead)))]
+    parts += [list(answer.say(Phrase(end, Pause.SENTENCE)))]
+    whole = synthesizer.answer(SpeechOptions()).say(Phrase(start + end, Pause.SENTENCE))
     one, (first, second) = voice_of(list(whole)), (voice_of(part) for part in parts)
     assert len(first) + len(second) == pytest.approx(len(one), rel=0.06)
-    alone = synthesizer.answer(SpeechOptions()).speak(Phrase(start, Pause.NONE))
+    alone = synthesizer.answer(SpeechOptions()).say(Phrase(start, Pause.NONE))
     assert len(first) < 0.9 * len(voice_of(list(alone))), "no lengthening as before a pause"
     join = np.concatenate([first[-600:], second[:600]]) / 32768
     assert np.sqrt(np.mean(join.reshape(-1, 240) ** 2, axis=1)).min() > 0.005

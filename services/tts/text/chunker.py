@@ -77,7 +77,7 @@ _LETTERS_PER_UNIT = 7
 
 
 class TextChunker:
-    """Push text as it comes, take phrases as they are complete, flush at the end."""
+    """Cuts text into phrases: add it as it comes, take what is complete, flush at the end."""
 
     def __init__(self) -> None:
         self._reset(0)
@@ -90,7 +90,7 @@ class TextChunker:
         # Behind the point of an abbreviation that may also end the sentence; 0: none.
         self._open_abbreviation = 0
 
-    def push(self, text: str) -> list[Phrase]:
+    def add(self, text: str) -> list[Phrase]:
         """Phrases that `text` completes; often none."""
         phrases = []
         for char in text:

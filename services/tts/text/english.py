@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -204,7 +205,7 @@ class SpokenPart(NamedTuple):
 
 
 class EnglishLetters:
-    """Says how text is pronounced."""
+    """Turns text into phoneme letters, as every English voice reads them."""
 
     def __init__(self) -> None:
         self._grapheme_to_phoneme = G2P()
@@ -273,6 +274,12 @@ def ends_of_spoken_words(letters: str) -> list[int]:
         elif letter.isspace():
             open_word = False
     return ends
+
+
+def spoken_word_ends(letters: str, hops: Sequence[int]) -> list[int]:
+    """The hop where each word ends; hops: how long the beginning, each letter and the end last."""
+    heard = list(accumulate(hops))
+    return [heard[end] for end in ends_of_spoken_words(letters)]
 
 
 def _ended(letters: str) -> str:

@@ -282,7 +282,10 @@ _TONE = re.compile(r"([a-zêüv]+)([1-5]?)$")
 
 
 class BakerPhonemes:
-    """Turns text into the voice's phonemes and ids. `mapper`: mapper.json of the voice."""
+    """Turns text into the Baker voice's phonemes and their ids. `mapper`: mapper.json of the voice.
+
+    Raises ModelStoreError where that cannot be read.
+    """
 
     def __init__(self, mapper: Path) -> None:
         try:
