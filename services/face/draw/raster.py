@@ -293,6 +293,20 @@ def opening_box(
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def place_in_opening(bounds, table, x, y):  # type: ignore[no-untyped-def]
+    """Of a pixel: how far it lies along an opening and above its line (positive down), and the
+    heights of the upper and the lower rim there, all in pixels."""
+    dx, dy = x - bounds[0], y - bounds[1]
+    along = dx * bounds[2] + dy * bounds[3]
+    at = min(1.0, max(0.0, along / bounds[4])) * (TABLE - 1)
+    k = min(int(at), TABLE - 2)
+    f = at - k
+    rise = table[0, k] * (1 - f) + table[0, k + 1] * f
+    fall = table[1, k] * (1 - f) + table[1, k + 1] * f
+    return along, -dx * bounds[3] + dy * bounds[2], rise, fall
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
 def smooth_step(x):  # type: ignore[no-untyped-def]
     """0 below 0, 1 above 1, smooth between."""
     t = min(1.0, max(0.0, x))
