@@ -24,30 +24,41 @@ from services.tts.voices.mandarin import (
     split_symbols,
 )
 from services.tts.voices.opening import open_synthesizer
-from visavis.engine import Resident, open_engine
+from visavis.engine import Engine, Resident, open_engine
 
 Bundles = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def synthesizer(bundle: Bundles) -> Iterator[Synthesizer]:
+def engines() -> dict[Path, Engine]:
+    """Those of the synthesizer, by their files."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def synthesizer(bundle: Bundles, engines: dict[Path, Engine]) -> Iterator[Synthesizer]:
     bundle("hibari-en"), bundle("fastspeech2-mbmelgan-zh")
-    with open_synthesizer() as opened:
+
+    def noted(file: Path) -> Engine:
+        return engines.setdefault(file, open_engine(file))
+
+    with open_synthesizer(open_engine=noted) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def mandarin(bundle: Bundles) -> Iterator[MandarinVoice]:
+def mandarin(
+    bundle: Bundles, synthesizer: Synthesizer, engines: dict[Path, Engine]
+) -> MandarinVoice:
     folder = bundle("fastspeech2-mbmelgan-zh")
     names = ("encoder", "decoder", "vocoder")
-    encoder, decoder, vocoder = (open_engine(folder / f"{name}.onnx") for name in names)
-    with encoder, decoder, vocoder:
-        yield MandarinVoice(encoder, decoder, vocoder, folder / "mapper.json")
+    encoder, decoder, vocoder = (engines[folder / f"{name}.onnx"] for name in names)
+    return MandarinVoice(encoder, decoder, vocoder, folder / "mapper.json")
 
 
 @pytest.fixture(scope="module")
-def phonemes(bundle: Bundles) -> BakerPhonemes:
-    return BakerPhonemes(bundle("fastspeech2-mbmelgan-zh") / "mapper.json")
+def phonemes(mandarin: MandarinVoice) -> BakerPhonemes:
+    return mandarin.phonemes
 
 
 def voice_of(pieces: list[SpeechPiece]) -> np.ndarray:
