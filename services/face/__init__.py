@@ -1,0 +1,10 @@
+"""Voice and mel to pictures of somebody who speaks, and who lives while nobody does.
+
+- `settings`: what an operator may choose.
+- `servicer`: the service on the wire, and the deployable.
+- `session`: one attached session on the bus, at most a second ahead of what is heard.
+- `studio`: what is loaded once and serves every session.
+
+`lips/` say what the mouth does, `avatar/` is what a face is made of, `draw/` paints it, `engines/`
+are other ways to paint it.
+"""

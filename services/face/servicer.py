@@ -279,7 +279,7 @@ async def _frames(
         else:
             raise OutOfOrderError("after the config only mel and voice may follow on Animate")
         if lips is not None:
-            animator.speak(_ANIMATED_TURN, lips, 0.0)
+            animator.speak_turn(_ANIMATED_TURN, lips, 0.0)
         while (frame := animator.next_spoken(0.0)) is not None:
             yield frame
     lips = await hearing.finish()

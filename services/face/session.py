@@ -122,7 +122,7 @@ class FaceSession:
             for kind, subscription in self._subscriptions.items():
                 if kind is not Kind.TURN:
                     subscription.advance(turn)
-            self._hearing.begin(turn)
+            self._hearing.begin_turn(turn)
             self._animator.advance(turn, self._clock.now(), held=chunk.held)
             self._news.set()
             await self._tell_finished(before=turn)
@@ -165,7 +165,7 @@ class FaceSession:
     async def _speak(self, turn: int, lips: LipTrack, stamps: tuple[Stamp, ...]) -> None:
         now, ready = self._clock.now(), Stamp.now("face.first_ready")
         fresh = turn > (self._progress.turn if self._progress else 0)
-        self._animator.speak(turn, lips, now)
+        self._animator.speak_turn(turn, lips, now)
         self._news.set()
         if fresh:
             await self._tell_finished(before=turn)

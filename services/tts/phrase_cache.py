@@ -47,8 +47,10 @@ class KeptPhrase:
 
 
 class PhraseCache:
-    """Only what was prerendered is kept: an answer of a language model is hardly ever repeated
-    word for word, and would push out what is. May be used from several threads.
+    """Keeps the sound of what was prerendered; may be used from several threads.
+
+    Of nothing else: an answer of a language model is hardly ever repeated word for word, and would
+    push out what is.
 
     limit_bytes: where it is full, the phrase that was used least recently goes.
     """

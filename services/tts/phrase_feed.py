@@ -32,7 +32,7 @@ async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
                 f"text: more than {MAX_TEXT_CHARACTERS} characters; split it into several calls"
             )
         for start in range(0, len(text), _SLICE_CHARACTERS):
-            for phrase in cutter.push(text[start : start + _SLICE_CHARACTERS]):
+            for phrase in cutter.add(text[start : start + _SLICE_CHARACTERS]):
                 yield phrase
             await asyncio.sleep(0)
     for phrase in cutter.flush():
@@ -42,29 +42,29 @@ async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
 def phrases_of(text: str) -> list[Phrase]:
     """Phrases of a whole text."""
     cutter = _StyledChunker()
-    return [*cutter.push(text), *cutter.flush()]
+    return [*cutter.add(text), *cutter.flush()]
 
 
 class _StyledChunker:
-    """A chunker that minds the tags."""
+    """A chunker that takes out the tags and cuts where one is."""
 
     def __init__(self) -> None:
         self._tags = StyleTags()
         self._chunker = TextChunker()
         self._style = ""
 
-    def push(self, text: str, *, last: bool = False) -> list[Phrase]:
+    def add(self, text: str, *, last: bool = False) -> list[Phrase]:
         phrases: list[Phrase] = []
         for said, style in self._tags.feed(text, last=last):
             if style:
                 phrases += self._styled(map(_at_tag, self._chunker.flush()))
                 self._style = style
             else:
-                phrases += self._styled(self._chunker.push(said))
+                phrases += self._styled(self._chunker.add(said))
         return phrases
 
     def flush(self) -> list[Phrase]:
-        phrases = self.push("", last=True)
+        phrases = self.add("", last=True)
         return phrases + self._styled(self._chunker.flush())
 
     def _styled(self, phrases: Iterable[Phrase]) -> list[Phrase]:
@@ -80,7 +80,7 @@ def _at_tag(rest: Phrase) -> Phrase:
 
 
 class TextFeed:
-    """Text between the task that reads it and the one that speaks.
+    """Carries text from the task that reads it to the one that speaks.
 
     Holds little more than MAX_TEXT_CHARACTERS, so that it need not block the reader.
     """
@@ -91,7 +91,7 @@ class TextFeed:
         self._ended = False
         self._changed = asyncio.Event()
 
-    def push(self, text: str) -> None:
+    def add(self, text: str) -> None:
         """More text. What comes after too much of it is not kept."""
         if text and not self._ended and self._characters <= MAX_TEXT_CHARACTERS:
             self._characters += len(text)

@@ -148,7 +148,7 @@ class Session:
             turn = self._turn
             if turn is None or turn.number != number:
                 continue
-            turn.feed.push(chunk.text)
+            turn.feed.add(chunk.text)
             if chunk.place.last:
                 turn.ledger.text_ended()
                 turn.feed.end()

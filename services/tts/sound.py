@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.tts.word_ends import WordEnd
+from visavis.mel import HTK
 
 SAMPLE_RATE_HZ = 24_000
 HOP_SAMPLES = 300
@@ -23,6 +24,8 @@ MEL_MARGIN_SAMPLES = (_WINDOW_SAMPLES - HOP_SAMPLES) // 2
 _LOW_HZ, _HIGH_HZ = 60.0, 8000.0
 _MEL_FLOOR = 1e-5
 _FADE_SAMPLES = 120
+_SPEECH_LEVEL = 0.09
+"""Root mean square of a sentence."""
 _LIMIT_FROM = 0.8
 _SILENT_BELOW_DB = -58.0
 # A beginning below this is not missed, but waited for: a breath, the closure of a plosive.
@@ -91,6 +94,14 @@ def spoken_hops(voice: NDArray[np.float32], margin_hops: int = 1) -> tuple[int, 
     if not heard.size:
         return 0, 0
     return max(0, int(heard[0]) - margin_hops), min(len(level), int(heard[-1]) + 1 + margin_hops)
+
+
+def gain_to_speech(voice: NDArray[np.float32]) -> np.float32:
+    """What brings a sentence, [hops * 300] float32, to the loudness that all voices share."""
+    first, end = spoken_hops(voice)
+    heard = voice[first * HOP_SAMPLES : end * HOP_SAMPLES]
+    level = float(np.sqrt(np.mean(heard**2))) if len(heard) else 0.0
+    return np.float32(_SPEECH_LEVEL / max(level, 1e-3))
 
 
 def first_audible(voice: NDArray[np.float32]) -> int | None:
@@ -196,8 +207,7 @@ def _segments() -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float
 
     Weights rise from 0 to 1 within each segment.
     """
-    low, high = (2595.0 * np.log10(1.0 + hz / 700.0) for hz in (_LOW_HZ, _HIGH_HZ))
-    edges = 700.0 * (10.0 ** (np.linspace(low, high, N_MELS + 2) / 2595.0) - 1.0)
+    edges = HTK.edges_hz(N_MELS, _LOW_HZ, _HIGH_HZ)
     bins = np.fft.rfftfreq(_WINDOW_SAMPLES, 1 / SAMPLE_RATE_HZ)
     starts = np.searchsorted(bins, edges)
     inner = bins[starts[0] : starts[-1]]

@@ -150,4 +150,4 @@ class SpeechLane:
 
 def _timed(answer: Answer, phrase: Phrase, ledger: TurnLedger) -> Iterator[SpeechPiece]:
     ledger.work_begins()
-    yield from answer.speak(phrase)
+    yield from answer.say(phrase)

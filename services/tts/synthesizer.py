@@ -30,9 +30,9 @@ from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silenc
 from services.tts.speech_options import SpeechOptions
 from services.tts.text.chunker import Pause, Phrase
 from services.tts.text.script_runs import clean, split_by_script
-from services.tts.text.sentence import Sentence
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.base import VOICES, VoiceInfo, voice_named, voices_for
+from services.tts.voices.joining import Sentence
 from services.tts.word_ends import WordEnd, ends_of_words
 from visavis.engine import Engine, EngineState, joined_state
 from visavis.styles import NEUTRAL
@@ -46,7 +46,7 @@ _RUN_PAUSE_HOPS = 3
 
 
 class Voice(Protocol):
-    """One voice of one language."""
+    """What speaks one language; every voice is one."""
 
     language: str
 
@@ -86,7 +86,7 @@ class SpeechPiece:
 
 
 class Answer:
-    """The speech of one turn, phrase after phrase. Holds the place in time and nothing else."""
+    """Speaks one turn, phrase after phrase, and knows how far it has come."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Answer:
         """Goes out with the piece that follows the phrase."""
         self.produced_samples = 0
 
-    def speak(self, phrase: Phrase) -> Iterator[SpeechPiece]:
+    def say(self, phrase: Phrase) -> Iterator[SpeechPiece]:
         """Pieces of a phrase, with the silence that parts it from the one before in front.
 
         Nothing for a phrase without anything to say; its pause still counts.
@@ -273,7 +273,7 @@ class Answer:
 
 
 class Synthesizer:
-    """All voices. Not safe for concurrent use: put an EngineLane in front of it."""
+    """Speaks with every voice there is. Not safe for concurrent use: put an EngineLane in front."""
 
     sample_rate_hz = SAMPLE_RATE_HZ
     hop_samples = HOP_SAMPLES
@@ -333,7 +333,7 @@ class Synthesizer:
         options = SpeechOptions(language, voice, speed, volume, style, pitch_range, energy)
         answer = self.answer(options)
         for phrase in phrases_of(text):
-            yield from answer.speak(phrase)
+            yield from answer.say(phrase)
         yield from answer.finish()
 
     def warm_up(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.tts.text.chunker import is_han
+from services.tts.text.script_runs import is_han
 
 _PART_OF_WORD = frozenset("'’-‑_*`~")
 

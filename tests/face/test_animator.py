@@ -172,7 +172,7 @@ def test_a_late_loop_skips_idle_frames_instead_of_running_behind() -> None:
 
 def test_frames_whose_voice_was_heard_are_skipped_but_not_the_last() -> None:
     animator = Animator(seed=1)
-    animator.speak(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+    animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 0.0)
     animator.played(1, 0.0, 0.0)
     first = animator.next_spoken(0.0)
     animator.played(1, 1.0, 1.0)
@@ -188,7 +188,7 @@ def test_frames_whose_voice_was_heard_are_skipped_but_not_the_last() -> None:
 def test_idle_to_speech_to_idle_without_a_jump() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(2.0)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.play(1)
     viewer.run(5.0)
     spoken = [f for f in viewer.frames if f.turn == 1]
@@ -203,7 +203,7 @@ def test_idle_to_speech_to_idle_without_a_jump() -> None:
 def test_a_pause_rests_the_face_and_an_earlier_frame_follows_it(paused_s: float) -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.play(1)
     viewer.run(1.0)
     assert viewer.pause() == pytest.approx(1.0)
@@ -224,7 +224,7 @@ def test_a_pause_rests_the_face_and_an_earlier_frame_follows_it(paused_s: float)
 
 def test_a_pause_behind_the_last_frame_can_be_gone_back_from() -> None:
     viewer = Viewer(Animator(seed=1))
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.play(1)
     viewer.run(SENTENCE_S - 0.1)  # all frames are made
     viewer.pause()
@@ -239,7 +239,7 @@ def test_the_first_speaking_frame_needs_only_the_first_chunk() -> None:
     animator = Animator(seed=1)
     animator.next_frame(0.0)
     lips = lips_of(mel_chunks(SENTENCE)[:1])
-    animator.speak(1, lips, 0.001)
+    animator.speak_turn(1, lips, 0.001)
     frame = animator.next_frame(0.001)
     assert frame is not None and (frame.turn, frame.index, frame.live) == (1, 0, False)
 
@@ -248,7 +248,7 @@ def test_frames_wait_for_lips_that_are_not_known() -> None:
     viewer = Viewer(Animator(seed=1))
     chunks = mel_chunks(SENTENCE)
     lips = lips_of(chunks[:3])
-    viewer.animator.speak(1, lips, viewer.now_s)
+    viewer.animator.speak_turn(1, lips, viewer.now_s)
     viewer.play(1)
     viewer.run(0.2)
     made = [f for f in viewer.frames if f.turn == 1]
@@ -269,7 +269,7 @@ def test_frames_wait_for_lips_that_are_not_known() -> None:
 def test_credit_keeps_the_lead_over_the_clock() -> None:
     long = [(s, 0.1) for s in "AA1 M IY1 F".split()] * 20
     viewer = Viewer(Animator(seed=1, lead_s=1.0, first_lead_s=0.4))
-    viewer.animator.speak(1, lips_of(mel_chunks(long)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(long)), viewer.now_s)
     viewer.run(0.5)
     assert max(f.index for f in viewer.frames) < 0.4 * FPS
     viewer.play(1)
@@ -279,7 +279,7 @@ def test_credit_keeps_the_lead_over_the_clock() -> None:
 
 def test_no_live_frame_comes_between_spoken_ones_that_are_not_shown_yet() -> None:
     viewer = Viewer(Animator(seed=1))
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.run(0.3)
     viewer.play(1)
     viewer.run(4.0)
@@ -290,7 +290,7 @@ def test_no_live_frame_comes_between_spoken_ones_that_are_not_shown_yet() -> Non
 def test_the_first_picture_of_a_turn_stands_alone() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.play(1)
     viewer.run(1.0)
     spoken = [f for f in viewer.frames if not f.live]
@@ -300,7 +300,7 @@ def test_the_first_picture_of_a_turn_stands_alone() -> None:
 def test_interruption_goes_on_from_the_screen_and_shuts_the_mouth() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.play(1)
     viewer.run(0.55)  # in the middle of an open vowel
     assert mouth(viewer.shown[-1]) > 0.3
@@ -317,7 +317,7 @@ def test_interruption_goes_on_from_the_screen_and_shuts_the_mouth() -> None:
 def test_a_turn_thrown_away_before_it_was_played_leaves_no_trace() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.run(0.1)
     viewer.interrupt(2)
     viewer.run(1.0)
@@ -330,7 +330,7 @@ def test_a_held_turn_leaves_the_face_alive_until_it_is_wanted() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
     viewer.animator.advance(1, viewer.now_s, held=True)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     made = len(viewer.shown)
     viewer.run(0.8)
     assert len(viewer.shown) - made == pytest.approx(0.8 * FPS, abs=1)
@@ -345,7 +345,7 @@ def test_a_held_turn_goes_over_into_speech_without_a_jump() -> None:
     viewer.run(1.0)
     viewer.animator.advance(1, viewer.now_s, held=True)
     viewer.run(0.2)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.run(0.5)
     viewer.play(1)
     viewer.run(SENTENCE_S + 1.0)
@@ -357,7 +357,7 @@ def test_a_turn_wanted_before_its_lips_are_known_is_not_held() -> None:
     animator = Animator(seed=1)
     animator.advance(1, 0.0, held=True)
     animator.played(1, 0.0, 0.0)
-    animator.speak(1, lips_of(mel_chunks(SENTENCE)), 0.1)
+    animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 0.1)
     frame = animator.next_frame(0.1)
     assert frame is not None and frame.turn == 1
 
@@ -365,7 +365,7 @@ def test_a_turn_wanted_before_its_lips_are_known_is_not_held() -> None:
 def test_a_held_turn_that_is_thrown_away_leaves_no_trace() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.animator.advance(1, viewer.now_s, held=True)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.run(0.5)
     viewer.interrupt(2)
     viewer.run(1.0)
@@ -375,11 +375,11 @@ def test_a_held_turn_that_is_thrown_away_leaves_no_trace() -> None:
 
 def test_the_next_turn_may_follow_an_interruption_at_once() -> None:
     viewer = Viewer(Animator(seed=1))
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.play(1)
     viewer.run(0.53)
     viewer.interrupt(2)
-    viewer.animator.speak(2, lips_of(mel_chunks(SENTENCE[3:])), viewer.now_s)
+    viewer.animator.speak_turn(2, lips_of(mel_chunks(SENTENCE[3:])), viewer.now_s)
     viewer.play(2)
     viewer.run(4.0)
     assert [f.index for f in viewer.frames if f.turn == 2][:3] == [0, 1, 2]
@@ -389,7 +389,7 @@ def test_the_next_turn_may_follow_an_interruption_at_once() -> None:
 def test_a_clock_that_is_heard_before_the_mel_counts() -> None:
     animator = Animator(seed=1, lead_s=1.0, first_lead_s=0.2)
     animator.played(1, 0.5, 0.0)
-    animator.speak(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+    animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 0.0)
     indices = []
     while (frame := animator.next_spoken(0.0)) is not None:
         indices.append(frame.index)
@@ -399,7 +399,7 @@ def test_a_clock_that_is_heard_before_the_mel_counts() -> None:
 def test_stale_turns_are_ignored() -> None:
     animator = Animator(seed=1)
     animator.advance(5, 0.0)
-    animator.speak(4, lips_of(mel_chunks(SENTENCE)), 0.0)
+    animator.speak_turn(4, lips_of(mel_chunks(SENTENCE)), 0.0)
     animator.played(4, 1.0, 0.0)
     frame = animator.next_frame(0.0)
     assert frame is not None and frame.live and animator.turn == 0
@@ -407,7 +407,7 @@ def test_stale_turns_are_ignored() -> None:
 
 def test_a_turn_that_nobody_plays_does_not_freeze_the_face() -> None:
     viewer = Viewer(Animator(seed=1))
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.run(6.0)
     assert viewer.frames[-1].live
 
@@ -415,7 +415,7 @@ def test_a_turn_that_nobody_plays_does_not_freeze_the_face() -> None:
 def test_an_empty_turn_still_says_that_it_is_over() -> None:
     animator = Animator(seed=1)
     empty = MelChunk(Place("s", 1, 0, 0, last=True), RATE, HOP, np.zeros((0, 80), np.float32))
-    animator.speak(1, lips_of([empty]), 0.0)
+    animator.speak_turn(1, lips_of([empty]), 0.0)
     frame = animator.next_frame(0.0)
     assert frame is not None and frame.last and frame.turn == 1
 
@@ -424,7 +424,7 @@ def test_same_seed_and_input_give_the_same_frames() -> None:
     def frames() -> list[Frame]:
         viewer = Viewer(Animator(seed=9))
         viewer.run(0.5)
-        viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+        viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
         viewer.play(1)
         viewer.run(4.0)
         return viewer.frames
@@ -467,7 +467,7 @@ def test_stressed_sounds_move_head_and_brows() -> None:
         calm = [("sil" if s == "sil" else "AH0", d) for s, d in SENTENCE[:-9]]
         poses = []
         for animator, sounds in ((with_speech, SENTENCE), (silent, calm)):
-            animator.speak(1, lips_of(mel_chunks(sounds * 2)), 0.0)
+            animator.speak_turn(1, lips_of(mel_chunks(sounds * 2)), 0.0)
             animator.played(1, 2.0, 0.0)
             spoken = [animator.next_spoken(0.0) for _ in range(60)]
             poses.append(np.stack([f.pose.vector() for f in spoken if f is not None]))

@@ -41,7 +41,7 @@ def burst(rate: int, *, at_s: float, length_s: float, total_s: float) -> np.ndar
 def stream_in_pieces(network: AudioToFace, pcm: np.ndarray, rate: int, piece: int) -> np.ndarray:
     stream = AudioToFaceStream(network, rate)
     pieces = [pcm[i : i + piece] for i in range(0, len(pcm), piece)]
-    out = [stream.push(p, last=i == len(pieces) - 1) for i, p in enumerate(pieces)]
+    out = [stream.hear(p, last=i == len(pieces) - 1) for i, p in enumerate(pieces)]
     return np.concatenate(out)
 
 
@@ -90,7 +90,7 @@ def test_output_waits_no_longer_than_the_look_ahead(network: AudioToFace) -> Non
     stream = AudioToFaceStream(network, 16_000)
     heard = 0
     for _ in range(40):
-        stream.push(np.zeros(320, np.int16))
+        stream.hear(np.zeros(320, np.int16))
         heard += 320
     newest_s = output_times_s(stream.produced - 1, 1)[0]
     assert heard / 16_000 - newest_s <= LOOK_AHEAD_S + 0.02
@@ -103,8 +103,8 @@ def test_streams_share_the_network_and_nothing_else(network: AudioToFace) -> Non
     one, other = AudioToFaceStream(network, 16_000), AudioToFaceStream(network, 16_000)
     out = []
     for start in range(0, len(pcm), 640):
-        out.append(one.push(pcm[start : start + 640], last=start + 640 >= len(pcm)))
-        other.push(np.full(640, 9000, np.int16))
+        out.append(one.hear(pcm[start : start + 640], last=start + 640 >= len(pcm)))
+        other.hear(np.full(640, 9000, np.int16))
     np.testing.assert_array_equal(np.concatenate(out), alone)
 
 
@@ -113,14 +113,14 @@ def test_bad_sound_is_refused(network: AudioToFace) -> None:
         AudioToFaceStream(network, 4_000)
     stream = AudioToFaceStream(network, 16_000)
     with pytest.raises(InvalidInputError, match="int16"):
-        stream.push(np.zeros(100, np.float32))
+        stream.hear(np.zeros(100, np.float32))
     with pytest.raises(InvalidInputError, match="shape"):
         network.infer(np.zeros((CONTEXT_FRAMES, N_MELS), np.float32))
 
 
 def test_empty_sound_gives_nothing(network: AudioToFace) -> None:
     stream = AudioToFaceStream(network, 16_000)
-    assert stream.push(np.zeros(0, np.int16), last=True).shape == (0, len(LIP_COEFFICIENTS))
+    assert stream.hear(np.zeros(0, np.int16), last=True).shape == (0, len(LIP_COEFFICIENTS))
 
 
 def test_another_network_is_refused() -> None:
@@ -140,7 +140,7 @@ def test_the_committed_network_fits_and_was_good_when_measured() -> None:
     with open_engine(WEIGHTS) as engine:
         trained = AudioToFace(engine)
         quiet = AudioToFaceStream(trained, 16_000)
-        lips = quiet.push(np.zeros(16_000, np.int16), last=True)
+        lips = quiet.hear(np.zeros(16_000, np.int16), last=True)
         two = engine.infer({"mel": np.zeros((2, CONTEXT_FRAMES + 5, N_MELS), np.float32)})
     assert lips.shape == (100, len(LIP_COEFFICIENTS)) and lips.max() < 0.15
     assert two["visemes"].shape == (2, 5, 15)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,20 @@ def store(tmp_path: Path) -> AvatarStore:
     return AvatarStore(tmp_path / "avatars", _no_studio)
 
 
+@pytest.fixture(scope="module")
+def saved_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("avatar") / "saved"
+    folder.mkdir()
+    save_avatar(default_avatar(), folder)
+    return folder
+
+
+@pytest.fixture
+def saved(saved_once: Path, tmp_path: Path) -> Path:
+    """A folder of the default avatar, written by `save_avatar`, to do with as one likes."""
+    return Path(shutil.copytree(saved_once, tmp_path / "saved"))
+
+
 def test_default_avatar_ships_small_and_with_its_origin() -> None:
     assert sum(file.stat().st_size for file in DEFAULT_FOLDER.iterdir()) < 1_500_000
     avatar = default_avatar()
@@ -47,18 +62,16 @@ def test_person_over_background_is_the_portrait() -> None:
     assert np.abs(composed - avatar.portrait).mean() < 2.0
 
 
-def test_saved_avatar_draws_the_same(tmp_path: Path) -> None:
-    save_avatar(default_avatar(), tmp_path)
+def test_saved_avatar_draws_the_same(saved: Path) -> None:
     pose = FacePose(jaw_open=0.5, yaw=0.1, blink_left=0.5)
-    again = Renderer(load_avatar(tmp_path)).render(pose).astype(int)
+    again = Renderer(load_avatar(saved)).render(pose).astype(int)
     assert np.abs(again - Renderer(default_avatar()).render(pose)).max() <= 1
 
 
-def test_a_folder_without_a_thumbnail_gets_one(tmp_path: Path) -> None:
-    save_avatar(default_avatar(), tmp_path)
-    ready = (tmp_path / "portrait.jpg").read_bytes()
-    (tmp_path / "portrait.jpg").unlink()
-    assert read_portrait(tmp_path) == ready == (tmp_path / "portrait.jpg").read_bytes()
+def test_a_folder_without_a_thumbnail_gets_one(saved: Path) -> None:
+    ready = (saved / "portrait.jpg").read_bytes()
+    (saved / "portrait.jpg").unlink()
+    assert read_portrait(saved) == ready == (saved / "portrait.jpg").read_bytes()
 
 
 def test_store_lists_and_loads_the_default(store: AvatarStore) -> None:
@@ -84,19 +97,17 @@ def test_bad_names_are_refused(store: AvatarStore, name: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["avatar.toml", "mesh.npz", "portrait.png"])
-def test_damaged_folder_is_named(tmp_path: Path, damage: str) -> None:
-    save_avatar(default_avatar(), tmp_path)
-    (tmp_path / damage).write_bytes(b"\0garbage")
+def test_damaged_folder_is_named(saved: Path, damage: str) -> None:
+    (saved / damage).write_bytes(b"\0garbage")
     with pytest.raises(InvalidInputError, match="damaged"):
-        load_avatar(tmp_path)
+        load_avatar(saved)
 
 
-def test_other_version_asks_to_make_it_again(tmp_path: Path) -> None:
-    save_avatar(default_avatar(), tmp_path)
-    about = tmp_path / "avatar.toml"
+def test_other_version_asks_to_make_it_again(saved: Path) -> None:
+    about = saved / "avatar.toml"
     about.write_text(about.read_text().replace("version = ", "version = 9"))
     with pytest.raises(InvalidInputError, match="make it again"):
-        load_avatar(tmp_path)
+        load_avatar(saved)
 
 
 def test_avatar_is_made_worn_and_deleted(tmp_path: Path, bundle: Callable[[str], Path]) -> None:

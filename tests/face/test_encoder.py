@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import av
 import cv2
 import numpy as np
@@ -36,7 +38,7 @@ def _decode(codec: Codec, frames: list[EncodedFrame]) -> list[NDArray[np.uint8]]
 @pytest.mark.parametrize("codec", ["h264", "vp8"])
 def test_every_picture_comes_back(codec: Codec) -> None:
     pictures = _pictures(60)
-    with VideoEncoder(codec, 64, 64, FPS) as encoder:
+    with closing(VideoEncoder(codec, 64, 64, FPS)) as encoder:
         frames = [encoder.encode(p, force_keyframe=k == 33) for k, p in enumerate(pictures)]
     assert [k for k, frame in enumerate(frames) if frame.keyframe] == [0, 33]
     decoded = _decode(codec, frames)
@@ -48,7 +50,7 @@ def test_every_picture_comes_back(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", ["h264", "vp8"])
 def test_viewer_can_join_at_a_forced_key_frame(codec: Codec) -> None:
     pictures = _pictures(30)
-    with VideoEncoder(codec, 64, 64, FPS) as encoder:
+    with closing(VideoEncoder(codec, 64, 64, FPS)) as encoder:
         frames = [encoder.encode(p, force_keyframe=k == 20) for k, p in enumerate(pictures)]
     decoded = _decode(codec, frames[20:])
     assert len(decoded) == 10
@@ -58,13 +60,13 @@ def test_viewer_can_join_at_a_forced_key_frame(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", ["h264", "vp8"])
 def test_key_frames_come_at_least_every_two_seconds(codec: Codec) -> None:
     still = _pictures(1)[0]
-    with VideoEncoder(codec, 64, 64, FPS) as encoder:
+    with closing(VideoEncoder(codec, 64, 64, FPS)) as encoder:
         keys = [k for k in range(5 * FPS) if encoder.encode(still).keyframe]
     assert max(np.diff([*keys, 5 * FPS])) <= 2 * FPS
 
 
 def test_h264_is_constrained_baseline_with_parameter_sets_before_key_frames() -> None:
-    with VideoEncoder("h264", 64, 64, FPS) as encoder:
+    with closing(VideoEncoder("h264", 64, 64, FPS)) as encoder:
         frames = [encoder.encode(p, force_keyframe=k == 5) for k, p in enumerate(_pictures(8))]
     for frame in (frames[0], frames[5]):
         units = [unit for unit in frame.payload.split(b"\0\0\1")[1:] if unit]
@@ -76,7 +78,7 @@ def test_h264_is_constrained_baseline_with_parameter_sets_before_key_frames() ->
 
 def test_bitrate_is_kept() -> None:
     rng = np.random.default_rng(2)
-    with VideoEncoder("h264", 128, 128, FPS, bitrate=300_000) as encoder:
+    with closing(VideoEncoder("h264", 128, 128, FPS, bitrate=300_000)) as encoder:
         busy = [rng.integers(0, 255, (128, 128, 3)).astype(np.uint8) for _ in range(50)]
         total = sum(len(encoder.encode(picture).payload) for picture in busy)
     assert total * 8 / 2 < 2 * 300_000
@@ -88,7 +90,7 @@ def test_no_bits_are_spent_on_what_nobody_sees() -> None:
     grey = cv2.GaussianBlur(rng.integers(0, 255, (128, 192)).astype(np.uint8), (0, 0), 1.5)
     wide = np.dstack([grey] * 3)
     pictures = [np.ascontiguousarray(wide[:, k // 2 : k // 2 + 128]) for k in range(50)]
-    with VideoEncoder("h264", 128, 128, FPS, bitrate=2_000_000) as encoder:
+    with closing(VideoEncoder("h264", 128, 128, FPS, bitrate=2_000_000)) as encoder:
         frames = [encoder.encode(picture) for picture in pictures]
     assert sum(len(frame.payload) for frame in frames[1:]) * 8 / 2 < 25_000
     decoded = _decode("h264", frames)
@@ -96,7 +98,7 @@ def test_no_bits_are_spent_on_what_nobody_sees() -> None:
 
 
 def test_wrong_pictures_and_sizes_are_refused() -> None:
-    with VideoEncoder("h264", 64, 64, FPS) as encoder:
+    with closing(VideoEncoder("h264", 64, 64, FPS)) as encoder:
         with pytest.raises(InvalidInputError, match="not uint8"):
             encoder.encode(np.zeros((32, 64, 3), np.uint8))
     with pytest.raises(InvalidInputError, match="even sides"):
@@ -107,9 +109,12 @@ def test_wrong_pictures_and_sizes_are_refused() -> None:
 
 def test_two_encoders_share_nothing() -> None:
     pictures = _pictures(10)
-    with VideoEncoder("vp8", 64, 64, FPS) as alone:
+    with closing(VideoEncoder("vp8", 64, 64, FPS)) as alone:
         expected = [alone.encode(p).payload for p in pictures]
-    with VideoEncoder("vp8", 64, 64, FPS) as one, VideoEncoder("vp8", 64, 64, FPS) as other:
+    with (
+        closing(VideoEncoder("vp8", 64, 64, FPS)) as one,
+        closing(VideoEncoder("vp8", 64, 64, FPS)) as other,
+    ):
         mixed = []
         for picture in pictures:
             mixed.append(one.encode(picture).payload)

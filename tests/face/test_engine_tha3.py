@@ -270,7 +270,7 @@ def test_pictures_of_a_slow_engine_are_fewer_and_still_in_time(draw_s: float) ->
     animator = Animator(seed=1, lead_s=0.8)
     animator.advance(1, 0.0)
     assert (idle := animator.next_frame(0.0)) is not None and idle.live
-    animator.speak(1, _Known(), 0.0)
+    animator.speak_turn(1, _Known(), 0.0)
     for _ in range(4):
         animator.took(draw_s)
     now_s, drawn, late_s = 0.0, [], []

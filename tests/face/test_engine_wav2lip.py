@@ -17,10 +17,10 @@ from services.face.avatar import topology
 from services.face.draw.animator import Frame
 from services.face.draw.pose import FacePose
 from services.face.engines.batching import BatchRunner
+from services.face.engines.wav2lip.engine import PhotographedAvatar, PhotographRenderer
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import SILENCE, MelEar, MelTrack, silent_window
 from services.face.engines.wav2lip.network import MouthNetwork, Mouths
-from services.face.engines.wav2lip.photographed import PhotographedAvatar, PhotographRenderer
 from services.face.lips.sound_track import SoundTrack
 from tests.face.fake_mouths import Arrays, FakeWav2Lip, loaded, pass_through
 from tests.face.portraits import default_avatar

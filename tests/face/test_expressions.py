@@ -28,7 +28,7 @@ def smiles(*cues: tuple[float, str], rest_frames: int = 0) -> list[float]:
         animator.express(1, time_s, style)
     found = []
     for face in (animator, plain):
-        face.speak(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+        face.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 0.0)
         shown = []
         for frame in range(int(SENTENCE_S * FPS) + 2 + rest_frames):
             now_s = frame / FPS
@@ -94,7 +94,7 @@ def test_an_interruption_goes_back_to_the_face_on_screen() -> None:
     after = []
     for face in faces:
         assert face.next_frame(0.0) is not None
-        face.speak(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+        face.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 0.0)
         made = 0
         while face.next_spoken(0.04) is not None:
             made += 1
@@ -110,11 +110,11 @@ def test_cues_of_older_turns_are_void() -> None:
     expressions = Expressions(FPS)
     expressions.cue(2, 0.0, "happy")
     expressions.cue(1, 0.0, "sad")
-    expressions.speak(2, 0.0)
+    expressions.follow(2, 0.0)
     assert expressions.offsets[SMILE] > 0
     expressions.cue(3, 0.0, "")
     before = expressions.offsets[SMILE]
-    expressions.speak(3, 0.0)
+    expressions.follow(3, 0.0)
     assert 0 < expressions.offsets[SMILE] < before
 
 

@@ -10,15 +10,20 @@ import numpy as np
 import pytest
 
 from services.face.avatar import topology
-from services.face.avatar.decoding import MAX_IMAGE_BYTES, Decoder, Reading, check_picture
+from services.face.avatar.decoding import (
+    MAX_IMAGE_BYTES,
+    Decoder,
+    Reading,
+    check_picture,
+    image_size,
+    jpeg_scans,
+)
 from services.face.avatar.landmarks import Landmarks
 from services.face.avatar.portrait import (
     PortraitStudio,
     check_face,
     crop_head,
     head_angles,
-    image_size,
-    jpeg_scans,
 )
 from tests.face.portraits import (
     encoded,

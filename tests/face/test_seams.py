@@ -24,7 +24,7 @@ def test_no_picture_jumps_where_idle_life_and_speech_meet() -> None:
     viewer = Viewer(Animator(seed=3))
     viewer.run(0.6)
     viewer.animator.advance(1, viewer.now_s, held=True)
-    viewer.animator.speak(1, lips_of(mel_chunks(SENTENCE[:12])), viewer.now_s)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE[:12])), viewer.now_s)
     viewer.run(0.4)
     viewer.play(1)
     viewer.run(2.4)

@@ -80,7 +80,7 @@ async def test_a_newer_turn_ends_the_older(lane: EngineLane) -> None:
     second = await alone.voice(voice(0, turn=2))
     assert second is not None and second is not first
     assert await alone.voice(voice(1)) is None
-    alone.begin(3)
+    alone.begin_turn(3)
     assert await alone.mel(wordless(turn=2)) is None
 
 

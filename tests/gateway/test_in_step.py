@@ -61,7 +61,7 @@ class Show:
     def speak(self, *, held: bool = False) -> None:
         self.playout.open_turn(1, held=held)
         self.animator.advance(1, self.now_s, held=held)
-        self.animator.speak(1, lips(), self.now_s)
+        self.animator.speak_turn(1, lips(), self.now_s)
         self.playout.push_voice(1, np.full(round(VOICE_S * RATE_HZ), 9, np.int16), last=True)
 
     def confirm(self) -> None:

@@ -21,7 +21,6 @@ import soxr
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from services.asr.hearing.log_mel import hz_to_mel, mel_to_hz
 from services.asr.hearing.moonshine import Moonshine
 from services.tts.voices.opening import own_voices
 from tests.parity import Parity
@@ -33,6 +32,7 @@ from visavis.bundles.piper.making import make_piper
 from visavis.bundles.store import bundle_path, pull
 from visavis.bundles.store.catalogue import Catalog
 from visavis.engine import Engine, open_engine
+from visavis.mel import SLANEY, triangles
 from visavis.serving.errors import ModelStoreError
 
 CATALOG = Catalog([Path(__file__).parent / "catalog"])
@@ -150,11 +150,8 @@ def log_mel(voice: NDArray[Any], rate_hz: int, config: dict[str, int]) -> NDArra
     padded = np.pad(voice, (size - hop) // 2, mode="reflect")
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop]
     spectrum = np.abs(np.fft.rfft(frames * np.hanning(size + 1)[:-1], axis=1))
-    corners = mel_to_hz(np.linspace(0, hz_to_mel(config["fmax"]), n_mels + 2))
-    bins = np.linspace(0, rate_hz / 2, size // 2 + 1)
-    low, middle, high = (corners[i : i + n_mels, None] for i in range(3))
-    rising, falling = (bins - low) / (middle - low), (high - bins) / (high - middle)
-    bands = np.maximum(0, np.minimum(rising, falling)) * (2 / (high - low))
+    edges_hz = SLANEY.edges_hz(n_mels, 0, config["fmax"])
+    bands = triangles(edges_hz, rate_hz, size, equal_area=True)
     return np.log(np.maximum(spectrum @ bands.T, 1e-5)).T[None].astype(np.float32)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.tts.text.chunker import may_part
 from services.tts.text.english import going_on
+from services.tts.text.mandarin import may_part
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def prerendered(**options: object) -> tuple[Synthesizer, WordVoice]:
 
 
 def speech(synthesizer: Synthesizer, phrase: Phrase, **options: object) -> list[SpeechPiece]:
-    return list(synthesizer.answer(SpeechOptions(**options)).speak(phrase))  # type: ignore[arg-type]
+    return list(synthesizer.answer(SpeechOptions(**options)).say(phrase))  # type: ignore[arg-type]
 
 
 def test_a_prerendered_phrase_is_spoken_without_synthesis_and_sounds_the_same() -> None:

@@ -49,7 +49,7 @@ def minders() -> tuple[Synthesizer, dict[str, MinderVoice]]:
 
 
 def said(answer: Answer, *phrases: Phrase) -> list[SpeechPiece]:
-    return [piece for phrase in phrases for piece in answer.speak(phrase)]
+    return [piece for phrase in phrases for piece in answer.say(phrase)]
 
 
 def test_the_voice_is_told_what_is_around_and_nothing_is_heard_in_between() -> None:

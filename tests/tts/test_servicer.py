@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from services.tts.phrase_feed import MAX_TEXT_CHARACTERS
 from services.tts.servicer import TtsService
 from services.tts.settings import TtsSettings
 from tests.fakes import MetricGrowth
@@ -94,7 +95,7 @@ async def test_bad_config(config: dict[str, object], code: grpc.StatusCode, says
 async def test_too_much_text_is_refused() -> None:
     async with serving() as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            [a async for a in stub.Synthesize(requests(["\n" * 60_000] * 2))]
+            [a async for a in stub.Synthesize(requests(["\n" * 1000, "\n" * MAX_TEXT_CHARACTERS]))]
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 

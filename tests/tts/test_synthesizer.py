@@ -47,7 +47,7 @@ def test_pauses_between_phrases_are_silence_and_grow_with_the_ending() -> None:
     lengths = []
     for pause in Pause:
         answer = synthesizer.answer(SpeechOptions())
-        pieces = [*answer.speak(Phrase("one", pause)), *answer.speak(Phrase("two", Pause.SENTENCE))]
+        pieces = [*answer.say(Phrase("one", pause)), *answer.say(Phrase("two", Pause.SENTENCE))]
         quiet = [p for p in pieces if any(span.symbol == "sil" for span in p.phonemes)]
         assert not any(piece.voice[:300].any() for piece in quiet)
         lengths.append(answer.produced_samples - 2 * HOPS_PER_WORD * HOP_SAMPLES)
@@ -58,9 +58,9 @@ def test_pauses_between_phrases_are_silence_and_grow_with_the_ending() -> None:
 def test_unspeakable_phrase_is_skipped_but_its_pause_counts() -> None:
     synthesizer, _ = word_synthesizer()
     answer = synthesizer.answer(SpeechOptions())
-    assert [*answer.speak(Phrase("😀 ...", Pause.PARAGRAPH))] == []
+    assert [*answer.say(Phrase("😀 ...", Pause.PARAGRAPH))] == []
     assert answer.produced_samples == 0
-    assert next(answer.speak(Phrase("one", Pause.CLAUSE))).pts_samples == 0
+    assert next(answer.say(Phrase("one", Pause.CLAUSE))).pts_samples == 0
 
 
 def test_each_script_goes_to_its_voice() -> None:

@@ -18,7 +18,7 @@ NASTY = " .,:;!?…。，！？、：\n\t\"'()*_`#-—0123 abcDEF中文的了�
 
 def phrases_of(text: str) -> list[Phrase]:
     chunker = TextChunker()
-    return chunker.push(text) + chunker.flush()
+    return chunker.add(text) + chunker.flush()
 
 
 def texts_of(text: str) -> list[str]:
@@ -34,7 +34,7 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
     start = 0
     while start < len(text):
         size = draw.randint(1, 9)
-        phrases += chunker.push(text[start : start + size])
+        phrases += chunker.add(text[start : start + size])
         start += size
     phrases += chunker.flush()
     assert "".join(phrase.text for phrase in phrases) == text
@@ -78,7 +78,7 @@ def test_pauses_tell_how_a_phrase_ended() -> None:
 def test_first_phrase_is_there_before_the_sentence_ends() -> None:
     chunker = TextChunker()
     long = "I think that the best way to learn a language is to speak it every day with people "
-    first = next(phrase for word in long.split(" ") for phrase in chunker.push(word + " "))
+    first = next(phrase for word in long.split(" ") for phrase in chunker.add(word + " "))
     assert first.pause is Pause.NONE
     assert 3 <= len(first.text.split()) <= 6
 
@@ -108,7 +108,7 @@ def test_the_first_phrase_ends_after_a_few_words(text: str, first: str, ahead: s
 
 def test_the_first_phrase_needs_but_a_letter_of_the_next_word() -> None:
     chunker = TextChunker()
-    pushed = [chunker.push(token) for token in ("The", " capital", " of", " France", " is")]
+    pushed = [chunker.add(token) for token in ("The", " capital", " of", " France", " is")]
     assert [len(phrases) for phrases in pushed] == [0, 0, 0, 0, 1]
 
 
@@ -120,7 +120,7 @@ def test_a_later_phrase_knows_the_whole_next_word() -> None:
 
 def test_exclamation_is_cut_without_waiting_for_the_next_token() -> None:
     chunker = TextChunker()
-    assert [phrase.text for phrase in chunker.push("Sure") + chunker.push("!")] == ["Sure!"]
+    assert [phrase.text for phrase in chunker.add("Sure") + chunker.add("!")] == ["Sure!"]
 
 
 def test_later_phrases_are_longer() -> None:
@@ -146,6 +146,6 @@ def test_no_phrase_grows_without_bound(text: str) -> None:
 
 def test_flush_makes_the_chunker_new() -> None:
     chunker = TextChunker()
-    first = chunker.push("Well, ") + chunker.flush()
+    first = chunker.add("Well, ") + chunker.flush()
     assert chunker.flush() == []
-    assert chunker.push("Well, ") + chunker.flush() == first
+    assert chunker.add("Well, ") + chunker.flush() == first

@@ -24,30 +24,41 @@ from services.tts.voices.mandarin import (
     split_symbols,
 )
 from services.tts.voices.opening import open_synthesizer
-from visavis.engine import Resident, open_engine
+from visavis.engine import Engine, Resident, open_engine
 
 Bundles = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def synthesizer(bundle: Bundles) -> Iterator[Synthesizer]:
+def engines() -> dict[Path, Engine]:
+    """Those of the synthesizer, by their files."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def synthesizer(bundle: Bundles, engines: dict[Path, Engine]) -> Iterator[Synthesizer]:
     bundle("hibari-en"), bundle("fastspeech2-mbmelgan-zh")
-    with open_synthesizer() as opened:
+
+    def noted(file: Path) -> Engine:
+        return engines.setdefault(file, open_engine(file))
+
+    with open_synthesizer(open_engine=noted) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def mandarin(bundle: Bundles) -> Iterator[MandarinVoice]:
+def mandarin(
+    bundle: Bundles, synthesizer: Synthesizer, engines: dict[Path, Engine]
+) -> MandarinVoice:
     folder = bundle("fastspeech2-mbmelgan-zh")
     names = ("encoder", "decoder", "vocoder")
-    encoder, decoder, vocoder = (open_engine(folder / f"{name}.onnx") for name in names)
-    with encoder, decoder, vocoder:
-        yield MandarinVoice(encoder, decoder, vocoder, folder / "mapper.json")
+    encoder, decoder, vocoder = (engines[folder / f"{name}.onnx"] for name in names)
+    return MandarinVoice(encoder, decoder, vocoder, folder / "mapper.json")
 
 
 @pytest.fixture(scope="module")
-def phonemes(bundle: Bundles) -> BakerPhonemes:
-    return BakerPhonemes(bundle("fastspeech2-mbmelgan-zh") / "mapper.json")
+def phonemes(mandarin: MandarinVoice) -> BakerPhonemes:
+    return mandarin.phonemes
 
 
 def voice_of(pieces: list[SpeechPiece]) -> np.ndarray:
@@ -101,12 +112,12 @@ def test_a_sentence_in_two_phrases_is_spoken_as_in_one(
     synthesizer: Synthesizer, start: str, ahead: str, end: str
 ) -> None:
     answer = synthesizer.answer(SpeechOptions())
-    parts = [list(answer.speak(Phrase(start, Pause.NONE, ahead)))]
-    parts += [list(answer.speak(Phrase(end, Pause.SENTENCE)))]
-    whole = synthesizer.answer(SpeechOptions()).speak(Phrase(start + end, Pause.SENTENCE))
+    parts = [list(answer.say(Phrase(start, Pause.NONE, ahead)))]
+    parts += [list(answer.say(Phrase(end, Pause.SENTENCE)))]
+    whole = synthesizer.answer(SpeechOptions()).say(Phrase(start + end, Pause.SENTENCE))
     one, (first, second) = voice_of(list(whole)), (voice_of(part) for part in parts)
     assert len(first) + len(second) == pytest.approx(len(one), rel=0.06)
-    alone = synthesizer.answer(SpeechOptions()).speak(Phrase(start, Pause.NONE))
+    alone = synthesizer.answer(SpeechOptions()).say(Phrase(start, Pause.NONE))
     assert len(first) < 0.9 * len(voice_of(list(alone))), "no lengthening as before a pause"
     join = np.concatenate([first[-600:], second[:600]]) / 32768
     assert np.sqrt(np.mean(join.reshape(-1, 240) ** 2, axis=1)).min() > 0.005

@@ -59,7 +59,7 @@ def test_marks_count_the_characters_of_the_whole_answer() -> None:
     synthesizer, _ = word_synthesizer()
     answer = synthesizer.answer(SpeechOptions())
     phrases = [Phrase("One **two**,", Pause.CLAUSE), Phrase(" three.", Pause.SENTENCE)]
-    pieces = [piece for phrase in phrases for piece in answer.speak(phrase)]
+    pieces = [piece for phrase in phrases for piece in answer.say(phrase)]
     marks = [mark for piece in pieces for mark in piece.marks]
     word = HOPS_PER_WORD * 300
     pause = next(p for p in pieces if p.pts_samples == 2 * word)

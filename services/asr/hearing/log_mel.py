@@ -11,6 +11,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from visavis.mel import SLANEY, triangles
+
 SAMPLE_RATE_HZ = 16_000
 HOP_SAMPLES = 160
 WINDOW_SAMPLES = 400
@@ -21,37 +23,14 @@ _RANGE = 8.0
 # BLAS spreads larger products over threads, which costs more than it saves here
 # and takes cores from others.
 _BLOCK_FRAMES = 16
-_LINEAR_HZ_PER_MEL = 200.0 / 3.0
-_LOG_FROM_HZ = 1000.0
-_LOG_STEP = np.log(6.4) / 27.0
-
-
-def mel_to_hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Slaney's scale, [N] float64 -> [N]: linear below 1 kHz (15 mel), logarithmic above."""
-    knee = _LOG_FROM_HZ / _LINEAR_HZ_PER_MEL
-    above = _LOG_FROM_HZ * np.exp(_LOG_STEP * (mel - knee))
-    return np.where(mel < knee, mel * _LINEAR_HZ_PER_MEL, above)
-
-
-def hz_to_mel(frequency_hz: float) -> float:
-    """Inverse of mel_to_hz."""
-    if frequency_hz < _LOG_FROM_HZ:
-        return frequency_hz / _LINEAR_HZ_PER_MEL
-    return float(
-        _LOG_FROM_HZ / _LINEAR_HZ_PER_MEL + np.log(frequency_hz / _LOG_FROM_HZ) / _LOG_STEP
-    )
 
 
 @cache
 def mel_filters(n_mels: int = N_MELS) -> NDArray[np.float32]:
     """[n_mels, WINDOW_SAMPLES / 2 + 1] float32: power bins -> mel bands."""
-    corners_hz = mel_to_hz(np.linspace(0.0, hz_to_mel(SAMPLE_RATE_HZ / 2), n_mels + 2))
-    bins_hz = np.linspace(0.0, SAMPLE_RATE_HZ / 2, WINDOW_SAMPLES // 2 + 1)
-    low, centre, high = (corners_hz[i : i + n_mels, None] for i in range(3))
-    rising = (bins_hz - low) / (centre - low)
-    falling = (high - bins_hz) / (high - centre)
-    triangles = np.maximum(0.0, np.minimum(rising, falling)) * (2.0 / (high - low))
-    return triangles.astype(np.float32)
+    edges_hz = SLANEY.edges_hz(n_mels, 0.0, SAMPLE_RATE_HZ / 2)
+    weights = triangles(edges_hz, SAMPLE_RATE_HZ, WINDOW_SAMPLES, equal_area=True)
+    return weights.astype(np.float32)
 
 
 @cache

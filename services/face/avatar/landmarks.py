@@ -1,4 +1,6 @@
-"""Where the faces of a picture are, and the 468 landmarks of one."""
+"""Where the faces of a picture are (BlazeFace short range), and the 468 landmarks of one: its eyes
+are measured again by a net that looks at each eye alone.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,28 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.avatar.tflite import TfliteModel
 
-# ------------------------------------------------------------ detector
-# BlazeFace short range: where the faces of a picture are.
-
-_INPUT = 128
+_DETECTOR_INPUT = 128
 _MIN_SCORE = 0.5
 _MAX_OVERLAP = 0.3
+_MESH_INPUT = 192
+_EYE_INPUT = 64
+_MIN_PRESENCE = 0.5
+_JITTER = (
+    (0.0, 0.0, 1.0),
+    (0.03, 0.0, 1.0),
+    (-0.03, 0.0, 1.0),
+    (0.0, 0.03, 1.04),
+    (0.0, -0.03, 0.96),
+    (0.0, 0.0, 1.08),
+)
+"""Shifts and scales of the window, in window sides: averaging over them halves the net's noise."""
+_EYE_LOWER = range(9)
+_EYE_UPPER = (0, *range(9, 16), 8)
 
 
 @dataclass(frozen=True, slots=True)
 class FaceBox:
-    """A face in picture pixels."""
+    """Where a face was found, in picture pixels."""
 
     score: float
     """0..1"""
@@ -64,24 +77,24 @@ class FaceDetector:
         self, rgb: NDArray[np.uint8], x: int, y: int, width: int, height: int
     ) -> list[FaceBox]:
         side = max(width, height)
-        scale = _INPUT / side
+        scale = _DETECTOR_INPUT / side
         tile = cv2.resize(
             rgb[y : y + height, x : x + width],
             (max(1, round(width * scale)), max(1, round(height * scale))),
             interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR,
         )
-        padded = np.zeros((_INPUT, _INPUT, 3), np.float32)
-        top, left = (_INPUT - tile.shape[0]) // 2, (_INPUT - tile.shape[1]) // 2
+        padded = np.zeros((_DETECTOR_INPUT, _DETECTOR_INPUT, 3), np.float32)
+        top, left = (_DETECTOR_INPUT - tile.shape[0]) // 2, (_DETECTOR_INPUT - tile.shape[1]) // 2
         padded[top : top + tile.shape[0], left : left + tile.shape[1]] = tile
         regressors, logits = self._model.run(padded[None] / 127.5 - 1.0)
         scores = 1.0 / (1.0 + np.exp(-np.clip(logits[0, :, 0], -80, 80)))
         found = np.flatnonzero(scores >= _MIN_SCORE)
         # First four: box centre and size; then x, y of the right eye, the left eye and four more
         # points.
-        values = regressors[0, found].reshape(-1, 8, 2) / _INPUT
+        values = regressors[0, found].reshape(-1, 8, 2) / _DETECTOR_INPUT
         values[:, [0, 2, 3]] += self._anchors[found, None]
-        points = (values * _INPUT - (left, top)) / scale + (x, y)
-        size = values[:, 1] * _INPUT / scale
+        points = (values * _DETECTOR_INPUT - (left, top)) / scale + (x, y)
+        size = values[:, 1] * _DETECTOR_INPUT / scale
         return [
             FaceBox(
                 score=float(scores[index]),
@@ -127,28 +140,9 @@ def _suppress(boxes: list[FaceBox]) -> list[FaceBox]:
     return kept
 
 
-# ------------------------------------------------------------ landmarks
-# 468 landmarks of a face, with the eyes measured again by a net that looks at each eye alone.
-
-_MESH_INPUT = 192
-_EYE_INPUT = 64
-_MIN_PRESENCE = 0.5
-_JITTER = (
-    (0.0, 0.0, 1.0),
-    (0.03, 0.0, 1.0),
-    (-0.03, 0.0, 1.0),
-    (0.0, 0.03, 1.04),
-    (0.0, -0.03, 0.96),
-    (0.0, 0.0, 1.08),
-)
-"""Shifts and scales of the window, in window sides: averaging over them halves the net's noise."""
-_EYE_LOWER = range(9)
-_EYE_UPPER = (0, *range(9, 16), 8)
-
-
 @dataclass(frozen=True, slots=True)
 class Landmarks:
-    """A measured face, in picture pixels."""
+    """A face as it was measured, in picture pixels."""
 
     points: NDArray[np.float32]
     """[468, 3]: x, y, and z growing away from the camera, on the scale of x."""

@@ -1,12 +1,8 @@
-"""An uploaded picture becomes a square portrait with a measured face, or a reason why it
-will not do.
-"""
+"""A picture becomes a square portrait with a measured face, or a reason why it will not do."""
 
 from __future__ import annotations
 
 import math
-import re
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,97 +16,74 @@ from services.face.avatar.matte import Segmenter
 from services.face.avatar.tflite import TfliteModel
 from visavis.serving.errors import InvalidInputError
 
-# ------------------------------------------------------------ image header
-# What a picture would cost to decode, read from its markers, so that nothing huge ever is.
-
-_JPEG_START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_JPEG_STANDALONE = frozenset(range(0xD0, 0xDA)) | {0x01}
-_JPEG_START_OF_SCAN = 0xDA
-_JPEG_END = 0xD9
-# Within a scan 0xFF is followed by 0 or by a restart marker; anything else ends the scan.
-_JPEG_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
-
-
-def image_size(content: bytes) -> tuple[int, int] | None:
-    """(width, height) in pixels that a JPEG, PNG or WebP declares; None for anything else or a cut
-    header.
-    """
-    try:
-        if content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR":
-            width, height = struct.unpack_from(">II", content, 16)
-            return width, height
-        if content.startswith(b"\xff\xd8"):
-            return _jpeg_size(content)
-        if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-            return _webp_size(content)
-    except (struct.error, IndexError):
-        return None
-    return None
-
-
-def _jpeg_size(content: bytes) -> tuple[int, int] | None:
-    """Walks the marker segments up to the start of frame (ITU-T T.81, annex B)."""
-    at = 2
-    while True:
-        if content[at] != 0xFF:
-            return None
-        marker = content[at + 1]
-        if marker == 0xFF:
-            at += 1
-        elif marker in _JPEG_STANDALONE:
-            at += 2
-        elif marker in _JPEG_START_OF_FRAME:
-            height, width = struct.unpack_from(">HH", content, at + 5)
-            return width, height
-        else:
-            at += 2 + max(2, struct.unpack_from(">H", content, at + 2)[0])
-
-
-def jpeg_scans(content: bytes) -> int:
-    """How often a JPEG's decoder goes over the whole picture; 0 for any other format."""
-    scans, at = 0, 2
-    if not content.startswith(b"\xff\xd8"):
-        return 0
-    while at + 4 <= len(content) and content[at] == 0xFF:
-        marker = content[at + 1]
-        if marker == _JPEG_END:
-            break
-        if marker == 0xFF:
-            at += 1
-        elif marker in _JPEG_STANDALONE:
-            at += 2
-        else:
-            at += 2 + max(2, struct.unpack_from(">H", content, at + 2)[0])
-        if marker == _JPEG_START_OF_SCAN:
-            scans += 1
-            following = _JPEG_AFTER_SCAN.search(content, at)
-            at = following.start() if following else len(content)
-    return scans
-
-
-def _webp_size(content: bytes) -> tuple[int, int] | None:
-    """The three chunk kinds of the WebP container: lossy, lossless, extended."""
-    kind = content[12:16]
-    if kind == b"VP8 ":
-        width, height = struct.unpack_from("<HH", content, 26)
-        return width & 0x3FFF, height & 0x3FFF
-    if kind == b"VP8L":
-        bits = struct.unpack_from("<I", content, 21)[0]
-        return (bits & 0x3FFF) + 1, ((bits >> 14) & 0x3FFF) + 1
-    if kind == b"VP8X":
-        width = int.from_bytes(content[24:27], "little") + 1
-        height = int.from_bytes(content[27:30], "little") + 1
-        return width, height
-    return None
-
-
-# ------------------------------------------------------------ crop
-# Cuts a square with head room and shoulders around a face.
-
 _SIDE_IN_FACES = 2.35
 """Side of the square in heights of the face outline (hair line to chin)."""
 _CENTRE_DROP = 0.04
 """How far the centre of the square lies below the centre of the face, in sides."""
+MIN_FACE_PIXELS = 80
+"""From the brows to the chin; below it the mouth is too coarse to move."""
+_RIVAL_SHARE = 0.5
+"""A second face this wide, in widths of the first, makes the picture ambiguous."""
+_MAX_OUTSIDE = 0.15
+"""Share of the outline of the face that may lie beyond the edge of the picture."""
+_MAX_YAW = math.radians(28)
+_MAX_PITCH = math.radians(28)
+_MAX_ROLL = math.radians(35)
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """A face ready to be made an avatar."""
+
+    rgb: NDArray[np.uint8]
+    """[size, size, 3]"""
+    landmarks: Landmarks
+    """In pixels of `rgb`."""
+    person: NDArray[np.float32]
+    """[size, size], 0..1: how much of a pixel is the person."""
+
+
+class PortraitStudio:
+    """Takes portraits: finds the face, cuts out head and shoulders, measures. Not thread-safe."""
+
+    def __init__(self, bundle: Path) -> None:
+        """Loads the nets of the bundle folder "face-landmarks". Raises EngineLoadError where a file
+        is missing or broken.
+        """
+        self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
+        self._landmarker = FaceLandmarker(
+            TfliteModel(bundle / "face_landmark.tflite"),
+            TfliteModel(bundle / "iris_landmark.tflite"),
+        )
+        self._segmenter = Segmenter(TfliteModel(bundle / "selfie_segmentation.tflite"))
+
+    def take(self, picture: NDArray[np.uint8], size: int = 512) -> Portrait:
+        """`picture`: RGB [H, W, 3] uint8. Raises InvalidInputError, which says why not."""
+        landmarks = self._find_face(picture)
+        check_face(landmarks, picture.shape[1], picture.shape[0])
+        rgb = crop_head(picture, landmarks.points, size)
+        # Measured again in the crop: there the face has the size that the nets like best.
+        measured = self._find_face(rgb, largest=True)
+        return Portrait(rgb, measured, self._segmenter.person(rgb))
+
+    def _find_face(self, rgb: NDArray[np.uint8], *, largest: bool = False) -> Landmarks:
+        boxes = sorted(self._detector.detect(rgb), key=lambda box: box.width, reverse=True)
+        if not boxes:
+            raise InvalidInputError(
+                "no face found: use a photo with one face, seen from the front and well lit"
+            )
+        rivals = [box for box in boxes[1:] if box.width >= _RIVAL_SHARE * boxes[0].width]
+        if rivals and not largest:
+            raise InvalidInputError(
+                f"{1 + len(rivals)} faces of similar size found: "
+                "crop the picture to the one that is wanted"
+            )
+        landmarks = self._landmarker.measure(rgb, boxes[0])
+        if landmarks is None:
+            raise InvalidInputError(
+                "no face found: what looks like one is covered or too strongly turned"
+            )
+        return landmarks
 
 
 def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -> NDArray[np.uint8]:
@@ -150,79 +123,9 @@ def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -
     return np.asarray(square, np.uint8)
 
 
-# ------------------------------------------------------------ portrait
-# An uploaded picture becomes a square portrait with a measured face, or a reason why it will not
-# do.
-
-MIN_FACE_PIXELS = 80
-"""From the brows to the chin; below it the mouth is too coarse to move."""
-_RIVAL_SHARE = 0.5
-"""A second face this wide, in widths of the first, makes the picture ambiguous."""
-_MAX_OUTSIDE = 0.15
-"""Share of the outline of the face that may lie beyond the edge of the picture."""
-_MAX_YAW = math.radians(28)
-_MAX_PITCH = math.radians(28)
-_MAX_ROLL = math.radians(35)
-
-
-@dataclass(frozen=True, slots=True)
-class Portrait:
-    """A face ready to be made an avatar."""
-
-    rgb: NDArray[np.uint8]
-    """[size, size, 3]"""
-    landmarks: Landmarks
-    """In pixels of `rgb`."""
-    person: NDArray[np.float32]
-    """[size, size], 0..1: how much of a pixel is the person."""
-
-
-class PortraitStudio:
-    """Holds the nets that read portraits. Not thread-safe."""
-
-    def __init__(self, bundle: Path) -> None:
-        """Loads the nets of the bundle folder "face-landmarks". EngineLoadError when a file is
-        missing or broken.
-        """
-        self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
-        self._landmarker = FaceLandmarker(
-            TfliteModel(bundle / "face_landmark.tflite"),
-            TfliteModel(bundle / "iris_landmark.tflite"),
-        )
-        self._segmenter = Segmenter(TfliteModel(bundle / "selfie_segmentation.tflite"))
-
-    def take(self, picture: NDArray[np.uint8], size: int = 512) -> Portrait:
-        """`picture`: RGB [H, W, 3]. InvalidInputError says why it will not do."""
-        landmarks = self._find_face(picture)
-        check_face(landmarks, picture.shape[1], picture.shape[0])
-        rgb = crop_head(picture, landmarks.points, size)
-        # Measured again in the crop: there the face has the size that the nets like best.
-        measured = self._find_face(rgb, largest=True)
-        return Portrait(rgb, measured, self._segmenter.person(rgb))
-
-    def _find_face(self, rgb: NDArray[np.uint8], *, largest: bool = False) -> Landmarks:
-        boxes = sorted(self._detector.detect(rgb), key=lambda box: box.width, reverse=True)
-        if not boxes:
-            raise InvalidInputError(
-                "no face found: use a photo with one face, seen from the front and well lit"
-            )
-        rivals = [box for box in boxes[1:] if box.width >= _RIVAL_SHARE * boxes[0].width]
-        if rivals and not largest:
-            raise InvalidInputError(
-                f"{1 + len(rivals)} faces of similar size found: "
-                "crop the picture to the one that is wanted"
-            )
-        landmarks = self._landmarker.measure(rgb, boxes[0])
-        if landmarks is None:
-            raise InvalidInputError(
-                "no face found: what looks like one is covered or too strongly turned"
-            )
-        return landmarks
-
-
 def check_face(landmarks: Landmarks, width: int, height: int) -> None:
-    """InvalidInputError when the face is cut off by the edge of its picture of `width` x `height`
-    pixels, too small, or turned too far to be animated.
+    """Raises InvalidInputError where the face is cut off by the edge of its picture of `width` x
+    `height` pixels, too small, or turned too far to be animated.
     """
     points = landmarks.points
     outline = points[list(topology.FACE_OVAL), :2]

@@ -1,0 +1,15 @@
+"""Poses, pictures of them, and the stream that they are sent as.
+
+- `animator`: the timeline of one face, which says what to draw next and when.
+- `motion`: blinks, gaze, sway and breath.
+- `expressions`: what a style of speech does to a face beside its lips.
+- `pose`: one instant of a face.
+- `blendshapes`: a pose as ARKit's weights, for clients that draw themselves.
+- `pictures`: one session's pictures, painted and encoded.
+- `renderer`: an avatar drawn in a pose.
+- `head_turn`: where each point of the mesh is as the head turns.
+- `raster`: the loops that paint triangles.
+- `mouth`: teeth, tongue and the dark behind them.
+- `eyes`: the balls behind the lids, and the lids.
+- `encoder`: pictures to H.264 or VP8.
+"""

@@ -152,7 +152,7 @@ class Animator:
             self._leave_turn(now_s)
             self._turn = None
 
-    def speak(self, turn: int, lips: LipTrack, now_s: float) -> None:
+    def speak_turn(self, turn: int, lips: LipTrack, now_s: float) -> None:
         """Begin a turn whose lips are `lips`; they may grow afterwards. Stale turns are ignored."""
         self.advance(turn, now_s)
         if turn == self._newest_turn and self._turn is None:
@@ -277,7 +277,7 @@ class Animator:
             self._restart = True
         self._note_accents(turn.lips, time_s)
         self._speech += _SPEECH_RISE * (1 - self._speech)
-        self._expressions.speak(turn.number, time_s)
+        self._expressions.follow(turn.number, time_s)
         pose = self._pose(turn.lips.at(time_s))
         index, turn.made = turn.made, turn.made + 1
         end_s = turn.lips.end_s

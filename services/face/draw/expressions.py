@@ -63,7 +63,7 @@ def express(pose: NDArray[np.float32], offsets: NDArray[np.float32]) -> NDArray[
 
 
 class Expressions:
-    """Which style holds at which time of the turn, and how far the face has followed it."""
+    """Brings one face from style to style: which holds when, and how far the face has come."""
 
     def __init__(self, fps: int) -> None:
         self.offsets = offsets_of(NEUTRAL)
@@ -83,17 +83,17 @@ class Expressions:
         if not self._cues or self._cues[-1][1] != style:
             self._cues.append((time_s, style))
 
-    def speak(self, turn: int, time_s: float) -> None:
+    def follow(self, turn: int, time_s: float) -> None:
         """Come a frame closer to the style of this time."""
         style = NEUTRAL
         if turn == self._turn:
             style = next((s for at_s, s in reversed(self._cues) if at_s <= time_s), NEUTRAL)
-        self._follow(style, self._speaking)
+        self._approach(style, self._speaking)
 
     def rest(self) -> None:
         """Let go, a frame's worth."""
-        self._follow(NEUTRAL, self._resting)
+        self._approach(NEUTRAL, self._resting)
 
-    def _follow(self, style: str, share: float) -> None:
+    def _approach(self, style: str, share: float) -> None:
         if style != NEUTRAL or self.offsets.any():
             self.offsets = self.offsets + np.float32(share) * (offsets_of(style) - self.offsets)

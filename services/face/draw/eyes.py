@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.raster import TABLE, opening_box, sample, smooth_step
+from services.face.draw.raster import opening_box, place_in_opening, sample, smooth_step
 
 EYE_PARAMETERS = 18
 """0..5 inverse affine pixel -> texture pixel; 6, 7, 8 iris x, y and radius in texture pixels; 9, 10
@@ -47,17 +47,10 @@ def draw_eye(
         x0, x1 = max(0, x0 - int(past) - 1), min(out.shape[1], x1 + int(past) + 2)
     for y in range(y0, y1):
         for x in range(x0, x1):
-            dx, dy = x - bounds[0], y - bounds[1]
-            along = dx * bounds[2] + dy * bounds[3]
+            along, height, rise, fall = place_in_opening(bounds, table, x, y)
             edge = min(along, bounds[4] - along)
             if edge <= -past:
                 continue
-            height = -dx * bounds[3] + dy * bounds[2]
-            at = min(1.0, max(0.0, along / bounds[4])) * (TABLE - 1)
-            k = min(int(at), TABLE - 2)
-            f = at - k
-            rise = table[0, k] * (1 - f) + table[0, k + 1] * f
-            fall = table[1, k] * (1 - f) + table[1, k + 1] * f
             rim = rise + shut * (fall - rise)
             below, above = height - rim, fall - height
             tx = p[0] * x + p[1] * y + p[2]
@@ -66,14 +59,16 @@ def draw_eye(
             cover = smooth_step((height - rise) / lashes) + min(1.0, max(0.0, above + 0.5)) - 1.0
             cover *= min(1.0, max(0.0, edge) / 2.0)
             if cover > 0 and below > -1.0:
-                _draw_ball(out, x, y, tx, ty, cover, below / (3 * lashes), p, texture)
+                _draw_ball(out, (x, y), (tx, ty), cover, below / (3 * lashes), p, texture)
             if shut > 0 and below < 3 * lashes:
-                _draw_lid(out, x, y, tx / scale, ty / scale, height - rise, below, edge, p, lids)
+                in_lids = tx / scale - p[13], ty / scale - p[14]
+                _draw_lid(out, (x, y), in_lids, height - rise, below, edge, p, lids)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _draw_ball(out, x, y, tx, ty, cover, below_lid, p, texture):  # type: ignore[no-untyped-def]
+def _draw_ball(out, pixel, texel, cover, below_lid, p, texture):  # type: ignore[no-untyped-def]
     """The iris moves as a whole, the white beside it gives way; a lowered lid throws a shadow."""
+    (x, y), (tx, ty) = pixel, texel
     rx, ry = tx - p[6] - p[9], ty - p[7] - p[10]
     share = 1 - smooth_step((np.sqrt(rx * rx + ry * ry) / p[8] - 1.15) / 1.7)
     shadow = 1 - 0.45 * min(1.0, 2 * p[12]) * (1 - smooth_step(below_lid))
@@ -83,9 +78,9 @@ def _draw_ball(out, x, y, tx, ty, cover, below_lid, p, texture):  # type: ignore
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _draw_lid(out, x, y, sx, sy, below_rest, below, edge, p, lids):  # type: ignore[no-untyped-def]
+def _draw_lid(out, pixel, in_lids, below_rest, below, edge, p, lids):  # type: ignore[no-untyped-def]
     """Skin from the fold down to the rim, then the lashes along the rim."""
-    unit, shut = p[11], p[12]
+    (x, y), unit, shut = pixel, p[11], p[12]
     band = _LID_BAND * unit
     skin = smooth_step((below_rest + band) / (0.55 * band)) * min(1.0, max(0.0, 0.5 - below))
     # Over the ball the lid is all there at once; lashes and paint above it give way by and by.
@@ -105,6 +100,6 @@ def _draw_lid(out, x, y, sx, sy, below_rest, below, edge, p, lids):  # type: ign
         * 0.62
     )
     for c in range(3):
-        value = sample(lids, sx - p[13], sy - p[14], c) * turn
+        value = sample(lids, in_lids[0], in_lids[1], c) * turn
         value = out[y, x, c] * (1 - skin) + value * skin
         out[y, x, c] = int(value * (1 - line) + p[15 + c] * line + 0.5)

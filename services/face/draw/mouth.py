@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.avatar.matte import fill_hidden
 from services.face.avatar.mesh import HeadFrame
-from services.face.draw.raster import TABLE, opening_box, sample, smooth_step
+from services.face.draw.raster import (
+    TABLE,
+    opening_box,
+    place_in_opening,
+    sample,
+    smooth_step,
+)
 
 TEETH_SCALE = 240
 """Texture pixels per eye distance."""
@@ -220,16 +226,9 @@ def draw_mouth(
     lit = 0.78 + 0.22 * smooth_step(widest / (0.10 * unit))
     for y in range(y0, y1):
         for x in range(x0, x1):
-            dx, dy = x - bounds[0], y - bounds[1]
-            along = dx * bounds[2] + dy * bounds[3]
+            along, height, rise, fall = place_in_opening(bounds, table, x, y)
             if along <= 0 or along >= bounds[4]:
                 continue
-            height = -dx * bounds[3] + dy * bounds[2]
-            at = along / bounds[4] * (TABLE - 1)
-            k = min(int(at), TABLE - 2)
-            f = at - k
-            rise = table[0, k] * (1 - f) + table[0, k + 1] * f
-            fall = table[1, k] * (1 - f) + table[1, k + 1] * f
             edge = min(along, bounds[4] - along)
             below, above = height - rise, fall - height
             if p[13] > 0:
@@ -244,10 +243,9 @@ def draw_mouth(
             if cover <= 0:
                 continue
             cover *= min(1.0, edge / 1.5)
-            u = p[0] * x + p[1] * y + p[2]
-            v = p[3] * x + p[4] * y + p[5]
+            at = p[0] * x + p[1] * y + p[2], p[3] * x + p[4] * y + p[5]
             red, green, blue = _inside(
-                u, v, below / unit, above / unit, edge / unit, p, upper_teeth, lower_teeth, lit
+                at, below / unit, above / unit, edge / unit, p, upper_teeth, lower_teeth, lit
             )
             out[y, x, 0] = int(out[y, x, 0] * (1 - cover) + min(255.0, red) * cover + 0.5)
             out[y, x, 1] = int(out[y, x, 1] * (1 - cover) + min(255.0, green) * cover + 0.5)
@@ -266,10 +264,11 @@ def _draw_seam(out, x, y, off, gap, edge, p):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _inside(u, v, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: ignore[no-untyped-def]
-    """Colour at (u, v); below, above, edge: distances to the upper lip, the lower lip and the
-    nearer corner.
+def _inside(at, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: ignore[no-untyped-def]
+    """Colour at (u, v) in the mouth; below, above, edge: distances to the upper lip, the lower lip
+    and the nearer corner.
     """
+    u, v = at
     # Back of the mouth: nearly black, a little red where light comes in over the lower lip.
     glow = 1.0 - smooth_step(above / 0.16)
     red, green, blue = 26.0 + 34.0 * glow, 9.0 + 11.0 * glow, 9.0 + 10.0 * glow

@@ -72,20 +72,9 @@ def locate_texels(
         yy = (vy * (bx - ax) - uy * (cx - ax)) * inverse
         du, dv = _fixed(xx), _fixed(yx)
         for y in range(first, last):
-            left, right = 1e9, -1e9
-            for edge in range(3):
-                if edge == 0:
-                    px, py, qx, qy = ax, ay, bx, by
-                elif edge == 1:
-                    px, py, qx, qy = bx, by, cx, cy
-                else:
-                    px, py, qx, qy = cx, cy, ax, ay
-                if py > qy:
-                    px, py, qx, qy = qx, qy, px, py
-                if py <= y < qy:
-                    x = px + (y - py) * ((qx - px) / (qy - py))
-                    left = min(left, x)
-                    right = max(right, x)
+            left, right = _widened(ax, ay, bx, by, y, 1e9, -1e9)
+            left, right = _widened(bx, by, cx, cy, y, left, right)
+            left, right = _widened(cx, cy, ax, ay, y, left, right)
             start = max(0, math.ceil(left))
             stop = min(width, math.ceil(right))
             if start >= stop:
@@ -98,6 +87,17 @@ def locate_texels(
                 texel_at[np.uint64(y), x] = (row << np.uint32(16)) | column
                 u += du
                 v += dv
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _widened(px, py, qx, qy, y, left, right):  # type: ignore[no-untyped-def]
+    """What of line y lies between `left` and `right` or the edge from p to q, if it meets that."""
+    if py > qy:
+        px, py, qx, qy = qx, qy, px, py
+    if py <= y < qy:
+        x = px + (y - py) * ((qx - px) / (qy - py))
+        left, right = min(left, x), max(right, x)
+    return left, right
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
@@ -290,6 +290,20 @@ def opening_box(
         min(width, math.ceil(x1) + 3),
         min(height, math.ceil(y1) + 3),
     )
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def place_in_opening(bounds, table, x, y):  # type: ignore[no-untyped-def]
+    """Of a pixel: how far it lies along an opening and above its line (positive down), and the
+    heights of the upper and the lower rim there, all in pixels."""
+    dx, dy = x - bounds[0], y - bounds[1]
+    along = dx * bounds[2] + dy * bounds[3]
+    at = min(1.0, max(0.0, along / bounds[4])) * (TABLE - 1)
+    k = min(int(at), TABLE - 2)
+    f = at - k
+    rise = table[0, k] * (1 - f) + table[0, k + 1] * f
+    fall = table[1, k] * (1 - f) + table[1, k + 1] * f
+    return along, -dx * bounds[3] + dy * bounds[2], rise, fall
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")

@@ -1,5 +1,10 @@
-"""How pictures are drawn: one engine for the whole service, chosen by its settings (`choice.py`).
+"""How pictures are drawn: one engine for the whole service, chosen by its settings.
 
-`warp` bends a photograph and needs no weights. `wav2lip` has a network paint the mouth of the
-photograph from the voice. `tha3` has five networks pose a drawn character.
+- `base`: what every engine is, and how its networks are loaded.
+- `choice`: the engine that the settings name.
+- `batching`: what several sessions ask a network for, in one run.
+- `warp`: bends a photograph; needs no weights.
+
+`wav2lip/` has a network paint the mouth of the photograph from the voice, `tha3/` has five pose a
+drawn character.
 """

@@ -1,15 +1,16 @@
-"""What every engine of the face is."""
+"""What every engine of the face is, and how its networks are loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from services.face.avatar.decoding import Pixels, Reading
 from services.face.draw.pictures import Painter
 from services.face.lips.sound_track import Ear
-from visavis.engine import EngineState
+from visavis.engine import Engine, EngineState
+from visavis.serving.errors import EngineLoadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +94,19 @@ class FaceEngine(Protocol):
         ...
 
     def delete(self, name: str) -> None: ...
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Of tensors by name, but for the first axis, which is the batch."""
+
+
+def load_network(engine: Engine, inputs: Shapes, outputs: Shapes, known_as: str) -> None:
+    """Loads a network. Raises EngineLoadError, also where its tensors are others than these."""
+    engine.load()
+    for specs, wanted in ((engine.inputs, inputs), (engine.outputs, outputs)):
+        found = {name: spec.shape[1:] for name, spec in specs.items()}
+        if found != wanted:
+            raise EngineLoadError(
+                f"{engine.model.name} takes or gives {found} instead of {wanted}: "
+                f"it is not {known_as}"
+            )

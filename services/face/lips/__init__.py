@@ -1,0 +1,9 @@
+"""What the mouth does, frame by frame, from phonemes or from the sound itself.
+
+- `turn_lips`: the lips of each turn, from its mel where that has phonemes, else from its voice.
+- `lips`: lips over the time of one turn.
+- `phonemes`: the mouth shapes of every phoneme, ARPABET and pinyin.
+- `visemes`: phoneme spans to lip coefficients, with coarticulation.
+- `audio_to_face`: the network that reads lips off a voice, and its features.
+- `sound_track`: what an engine that draws from the voice hears of a turn.
+"""

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from services.face.lips.phonemes import VISEME_INDEX
 from services.face.lips.visemes import LIP_COEFFICIENTS, TONGUE
 from visavis.engine import Engine
+from visavis.mel import HTK, triangles
 from visavis.serving.errors import EngineError, InvalidInputError
 from visavis.wire.media import check_sample_rate
 
-# ------------------------------------------------------------ audio features
-# Sound -> the log-mel features that the audio-to-face network reads.
+WEIGHTS = Path(__file__).parents[1] / "weights" / "audio_to_face.onnx"
 
 SAMPLE_RATE_HZ = 16_000
 HOP_SAMPLES = 160
@@ -25,53 +25,6 @@ N_MELS = 40
 _FFT_SIZE = 512
 _LOW_HZ, _HIGH_HZ = 60.0, 7600.0
 _FLOOR = 1e-6
-
-
-def mel_from_hz(hz: NDArray[np.floating]) -> NDArray[np.float64]:
-    """HTK mel scale (Young et al., The HTK Book)."""
-    return np.asarray(2595.0 * np.log10(1.0 + np.asarray(hz, np.float64) / 700.0))
-
-
-def hz_from_mel(mel: NDArray[np.floating]) -> NDArray[np.float64]:
-    return np.asarray(700.0 * (10.0 ** (np.asarray(mel, np.float64) / 2595.0) - 1.0))
-
-
-@cache
-def filter_bank() -> NDArray[np.float32]:
-    """Triangular mel filters over the power spectrum: [N_MELS, bins] float32."""
-    low, high = mel_from_hz(np.array([_LOW_HZ, _HIGH_HZ]))
-    edges_mel = np.linspace(low, high, N_MELS + 2)
-    edges = hz_from_mel(edges_mel) / SAMPLE_RATE_HZ * _FFT_SIZE
-    bins = np.arange(_FFT_SIZE // 2 + 1)[None, :]
-    left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
-    return np.clip(np.minimum(rising, falling), 0.0, None).astype(np.float32)
-
-
-@cache
-def _window() -> NDArray[np.float32]:
-    return np.hanning(WINDOW_SAMPLES).astype(np.float32)
-
-
-def log_mel(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Log-mel of whole windows: pcm [N] float32 in -1..1 at 16 kHz -> [T, N_MELS] float32.
-
-    Frame t covers samples t * HOP to t * HOP + WINDOW, so T = (N - WINDOW) // HOP + 1, or 0.
-    InvalidInputError for another rank or dtype.
-    """
-    if pcm.ndim != 1 or pcm.dtype != np.float32:
-        raise InvalidInputError(f"pcm: {pcm.dtype} of rank {pcm.ndim} instead of float32 of rank 1")
-    if len(pcm) < WINDOW_SAMPLES:
-        return np.zeros((0, N_MELS), np.float32)
-    frames = np.lib.stride_tricks.sliding_window_view(pcm, WINDOW_SAMPLES)[::HOP_SAMPLES]
-    power = np.abs(np.fft.rfft(frames * _window(), _FFT_SIZE)) ** 2
-    return np.asarray(np.log(power @ filter_bank().T + _FLOOR), np.float32)
-
-
-# ------------------------------------------------------------ audio to face
-# The audio-to-face network, run on a voice as it comes in.
-
-WEIGHTS = Path(__file__).parents[1] / "weights" / "audio_to_face.onnx"
 
 CONTEXT_FRAMES = 32
 """Feature frames that an output needs beside its own."""
@@ -94,16 +47,19 @@ def output_times_s(first: int, count: int) -> NDArray[np.float64]:
 
 
 class AudioToFace:
-    """Weights without state: log-mel in, viseme probabilities and lip coefficients out."""
+    """The network: log-mel in, viseme probabilities and lip coefficients out. No state."""
 
     def __init__(self, engine: Engine) -> None:
-        """`engine` is loaded. EngineError when it holds another network."""
+        """`engine` is loaded. Raises EngineError where it holds another network."""
         if set(engine.inputs) != {"mel"} or set(engine.outputs) != {"visemes", "coefficients"}:
             raise EngineError(f"{engine.model.name} is not an audio-to-face network")
         self._engine = engine
 
     def infer(self, mel: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """mel [T, 40] -> visemes [T - CONTEXT_FRAMES, 15] probabilities, coefficients [.., 5]."""
+        """mel [T, 40] -> visemes [T - CONTEXT_FRAMES, 15] probabilities, coefficients [.., 5].
+
+        Raises InvalidInputError for another shape, or too few frames.
+        """
         if mel.ndim != 2 or mel.shape[1] != N_MELS or len(mel) <= CONTEXT_FRAMES:
             raise InvalidInputError(
                 f"mel: shape {list(mel.shape)} instead of [more than {CONTEXT_FRAMES}, {N_MELS}]"
@@ -133,10 +89,10 @@ class AudioToFace:
 
 
 class AudioToFaceStream:
-    """The state of one voice: sound in pieces of any length, lip coefficients out at 100 Hz."""
+    """Hears one voice: sound in pieces of any length, lip coefficients out at 100 Hz."""
 
     def __init__(self, network: AudioToFace, sample_rate_hz: int) -> None:
-        """InvalidInputError for a rate outside 8000 to 48000."""
+        """Raises InvalidInputError for a rate outside 8000 to 48000."""
         self._network = network
         self.sample_rate_hz = check_sample_rate(sample_rate_hz)
         self._resampler = None
@@ -156,10 +112,11 @@ class AudioToFaceStream:
         """Length of the sound so far."""
         return self._heard_samples / SAMPLE_RATE_HZ
 
-    def push(self, pcm: NDArray[np.int16], *, last: bool = False) -> NDArray[np.float32]:
-        """Coefficients that have become certain: [K, len(LIP_COEFFICIENTS)], K may be 0.
+    def hear(self, pcm: NDArray[np.int16], *, last: bool = False) -> NDArray[np.float32]:
+        """Coefficients that have become certain: [K, len(LIP_COEFFICIENTS)] float32, K may be 0.
 
-        pcm: [N] int16. With `last` the rest comes too, up to the end of the sound.
+        pcm: [N] int16. With `last` the rest comes too, up to the end of the sound. Raises
+        InvalidInputError for another rank or dtype.
         """
         if pcm.ndim != 1 or pcm.dtype != np.int16:
             raise InvalidInputError(f"pcm: {pcm.dtype} of rank {pcm.ndim}, not int16 of rank 1")
@@ -185,3 +142,30 @@ class AudioToFaceStream:
         if self._resampler is None:
             return sound
         return np.asarray(self._resampler.resample_chunk(sound, last=last), np.float32)
+
+
+def log_mel(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Log-mel of whole windows: pcm [N] float32 in -1..1 at 16 kHz -> [T, N_MELS] float32.
+
+    Frame t covers samples t * HOP to t * HOP + WINDOW, so T = (N - WINDOW) // HOP + 1, or 0.
+    Raises InvalidInputError for another rank or dtype.
+    """
+    if pcm.ndim != 1 or pcm.dtype != np.float32:
+        raise InvalidInputError(f"pcm: {pcm.dtype} of rank {pcm.ndim} instead of float32 of rank 1")
+    if len(pcm) < WINDOW_SAMPLES:
+        return np.zeros((0, N_MELS), np.float32)
+    frames = np.lib.stride_tricks.sliding_window_view(pcm, WINDOW_SAMPLES)[::HOP_SAMPLES]
+    power = np.abs(np.fft.rfft(frames * _window(), _FFT_SIZE)) ** 2
+    return np.asarray(np.log(power @ _filters() + _FLOOR), np.float32)
+
+
+@cache
+def _filters() -> NDArray[np.float32]:
+    """Over the power spectrum: [bins, N_MELS]."""
+    edges_hz = HTK.edges_hz(N_MELS, _LOW_HZ, _HIGH_HZ)
+    return triangles(edges_hz, SAMPLE_RATE_HZ, _FFT_SIZE).T.astype(np.float32)
+
+
+@cache
+def _window() -> NDArray[np.float32]:
+    return np.hanning(WINDOW_SAMPLES).astype(np.float32)

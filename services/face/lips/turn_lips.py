@@ -20,7 +20,7 @@ _KEPT_VOICE_CHUNKS = 128
 
 
 class Hearing:
-    """Runs the network for one stream of turns. One turn at a time; an older one never comes back.
+    """Tells the lips of each turn from its mel or its voice. An older turn never comes back.
 
     With `durations` the lips follow the phonemes of the mel, and the voice only matters for turns
     whose mel carries no phonemes; without, they follow the voice alone.
@@ -52,7 +52,7 @@ class Hearing:
         # Mel and voice come from two tasks; what one has begun must not be overtaken by the other.
         self._order = asyncio.Lock()
 
-    def begin(self, turn: int) -> None:
+    def begin_turn(self, turn: int) -> None:
         """Forget older turns. Chunks of a turn begin it by themselves, too."""
         if turn > self._turn:
             self._turn = turn
@@ -90,13 +90,13 @@ class Hearing:
     async def finish(self) -> LipTrack | None:
         """The client has ended without a last chunk: what came is all."""
         if self._sound is not None and self._sound.end_s is None:
-            await self._push(np.zeros(0, np.int16), last=True)
+            await self._feed(np.zeros(0, np.int16), last=True)
         if self._spans is not None:
             self._spans.finish()
         return self._spans or self._sound
 
     def _enter(self, turn: int) -> bool:
-        self.begin(turn)
+        self.begin_turn(turn)
         return turn == self._turn
 
     async def _from_early_voice(self, turn: int) -> LipTrack | None:
@@ -121,14 +121,14 @@ class Hearing:
         track = self._ear.track if self._ear is not None else None
         sound = self._sound = self._sound or SoundLips(self._frame_s, track)
         if sound.end_s is None:
-            await self._push(chunk.pcm, last=chunk.place.last)
+            await self._feed(chunk.pcm, last=chunk.place.last)
         return sound
 
-    async def _push(self, pcm: np.ndarray[tuple[int], np.dtype[np.int16]], *, last: bool) -> None:
+    async def _feed(self, pcm: np.ndarray[tuple[int], np.dtype[np.int16]], *, last: bool) -> None:
         stream, sound, ear = self._stream, self._sound, self._ear
         if stream is None or sound is None:
             return
         if ear is not None:
             ear.add(await self._lane.run(ear.features, pcm, last=last), last=last)
-        lips = await self._lane.run(stream.push, pcm, last=last)
+        lips = await self._lane.run(stream.hear, pcm, last=last)
         sound.add(lips, end_s=stream.heard_s if last else None)

@@ -1,4 +1,4 @@
-"""English text as letters and phonemes: spelled out, normalised, told what follows."""
+"""All that is English about text: where it may be cut, how it goes on, how it sounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +19,105 @@ from services.tts.sound import SILENCE, Span
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.word_ends import last_spoken_words, owners_within
 
-# ------------------------------------------------------------ spoken urls
-# Addresses of pages and mailboxes as they are said in English.
+log = logging.getLogger(__name__)
+
+# Where text may be cut between two words, and which points end a sentence.
+
+_TITLES = frozenset(
+    "dr. mr. mrs. ms. prof. st. gen. col. lt. sgt. capt. rev. hon. pres. gov. sen. rep. vs. cf. "
+    "e.g. i.e. eg. ie. viz. approx. ca. jan. feb. "
+    "mar. apr. jun. jul. aug. sep. sept. oct. nov. dec. mon. tue. wed. thu. fri. sat. sun.".split()
+)
+"""Abbreviations that something always follows: their point never ends a sentence."""
+
+_MAYBE_ABBREVIATIONS = frozenset(
+    "no. nos. fig. figs. vol. pp. p. ch. sec. eq. al. etc. inc. ltd. co. corp. jr. sr. ph.d. est. "
+    "dept. ave. blvd. rd. a.m. p.m. u.s. u.k.".split()
+)
+"""Their point ends a sentence where a capital letter follows."""
+
+_BREAK_BEFORE = frozenset(
+    "and but or because so if when while where which who whose that than though although unless "
+    "until since after before with without as for from through during about between into like "
+    "however therefore instead to at in on by is are was were will can".split()
+)
+"""A new part of the sentence begins here: the voice may take a breath in front."""
+
+_KEEP_WITH_NEXT = frozenset(
+    "a an the this these those my your his her its our their some any no each every all both "
+    "of to in on at by for from with into as and or but if that than is are was were be been am "
+    "will would can could should may might must do does did has have had not very so too more most "
+    "over under about around near between within during through across against among toward "
+    "because so when while where which who whose what how why although though unless until since "
+    "such much many few several another other one also just only even quite rather almost nearly "
+    "like per via than whether i'll you'll he'll she'll we'll they'll don't doesn't can't won't "
+    "mr mrs ms dr i you he she it we they there i'm it's that's you're we're they're i've".split()
+)
+"""Never the last word of a cut phrase: it leans on what follows."""
+_DOTTED = re.compile(r"(?:[^\W\d_]\.)+")
+_SYLLABLE = re.compile(r"[aeiouyà-öø-ÿ]+", re.IGNORECASE)
+
+
+def opens_part(word: str) -> bool:
+    """Whether a new part of the sentence begins with `word`."""
+    return _bare(word).lower() in _BREAK_BEFORE
+
+
+def may_begin(before: str, letter: str) -> bool:
+    """Whether a word that begins with `letter` may be parted from `before`: no number, no name."""
+    last = _last_word(before)
+    if not last or not letter.isalpha() or not _is_word(last):
+        return False
+    return letter.islower() or last[0].islower()
+
+
+def may_end(text: str) -> bool:
+    """Whether the last word of `text` leans on none that follows."""
+    last = _last_word(text)
+    return bool(last) and not last.endswith(".") and _bare(last).lower() not in _KEEP_WITH_NEXT
+
+
+def syllables(text: str) -> int:
+    """About how many there are."""
+    return len(_SYLLABLE.findall(text))
+
+
+class Point(Enum):
+    """What a full stop ends."""
+
+    SENTENCE = auto()
+    ABBREVIATION = auto()
+    EITHER = auto()
+    """The sentence where a capital letter follows."""
+
+
+def point_at_end(text: str) -> Point:
+    """What the point is with which `text` ends."""
+    word = text.split()[-1].lstrip("\"'“‘([{*_#")
+    lowered = word.lower()
+    if lowered in _TITLES or (len(word) == 2 and word[0].isupper()):
+        return Point.ABBREVIATION
+    if text.strip(" \t*_#").rstrip(".").isdigit():
+        return Point.ABBREVIATION  # "1. First": the number of a list
+    if lowered in _MAYBE_ABBREVIATIONS or (len(word) > 2 and _DOTTED.fullmatch(word)):
+        return Point.EITHER
+    return Point.SENTENCE
+
+
+def _last_word(text: str) -> str:
+    return "".join(text.rsplit(None, 1)[-1:])
+
+
+def _bare(word: str) -> str:
+    return word.strip("\"'“”‘’()*_,")
+
+
+def _is_word(word: str) -> bool:
+    """Neither number, address nor abbreviation."""
+    return all(char.isalpha() or char in "'’-" for char in _bare(word))
+
+
+# Addresses of pages and mailboxes as they are said.
 
 _ADDRESS = re.compile(
     r"(?:https?://|www\.)[^\s]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b(?:[\w-]+\.)+[a-z]{2,}/[^\s]*",
@@ -45,8 +144,7 @@ def _say(match: re.Match[str]) -> str:
     return " ".join(spoken.split()) + tail
 
 
-# ------------------------------------------------------------ going on en
-# How an English sentence might go on, so that the words before sound as if it did.
+# How a sentence might go on, so that the words before sound as if it did.
 #
 # Words last twice as long, and fall in pitch, before a comma or an end. Before any words that go on
 # they are within a tenth of their length in the whole sentence; nearest before some of which the
@@ -78,10 +176,7 @@ def going_on(ahead: str) -> str:
     return f"{_BY_LETTER.get(words[0][0].lower(), _OTHERS)} {_REST}"
 
 
-# ------------------------------------------------------------ letters en
-# English text -> phoneme letters, one for each sound, with stress marks, blanks, punctuation.
-
-log = logging.getLogger(__name__)
+# Text -> phoneme letters, one for each sound, with stress marks, blanks, punctuation.
 
 _SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
 _LONG_NUMBER = re.compile(r"\d{16,}")
@@ -110,7 +205,7 @@ class SpokenPart(NamedTuple):
 
 
 class EnglishLetters:
-    """Says how text is pronounced."""
+    """Turns text into phoneme letters, as every English voice reads them."""
 
     def __init__(self) -> None:
         self._grapheme_to_phoneme = G2P()
@@ -181,6 +276,12 @@ def ends_of_spoken_words(letters: str) -> list[int]:
     return ends
 
 
+def spoken_word_ends(letters: str, hops: Sequence[int]) -> list[int]:
+    """The hop where each word ends; hops: how long the beginning, each letter and the end last."""
+    heard = list(accumulate(hops))
+    return [heard[end] for end in ends_of_spoken_words(letters)]
+
+
 def _ended(letters: str) -> str:
     """They go on: without a comma the voice drops as at the end of a sentence."""
     return letters + "," if letters and letters[-1] not in _ENDINGS else letters
@@ -203,8 +304,7 @@ def _spell_digits(match: re.Match[str]) -> str:
     return " ".join(match.group())
 
 
-# ------------------------------------------------------------ phonemes en
-# The English voice's own phoneme letters -> ARPABET with their durations.
+# Phoneme letters -> ARPABET with their durations.
 #
 # The voice writes one letter per sound, with stress marks in front of vowels and with blanks and
 # punctuation between words; each of these has a duration of its own.
@@ -223,7 +323,6 @@ _CONSONANTS = {
 }  # fmt: skip
 _STRESS = {"ˈ": "1", "ˌ": "2"}
 _LENGTH_MARKS = frozenset("ːʰʲ̃")
-_BLANK = " "
 
 
 def arpabet_spans(letters: Sequence[str], hops: Sequence[int]) -> list[Span]:
@@ -239,8 +338,8 @@ def arpabet_spans(letters: Sequence[str], hops: Sequence[int]) -> list[Span]:
         if letter in _STRESS:
             stress = _STRESS[letter]
             carried += length
-        elif letter in _LENGTH_MARKS or letter == _BLANK:
-            carried += _give_to_last(spans, length, share=1.0 if letter != _BLANK else 0.5)
+        elif letter in _LENGTH_MARKS or letter == " ":
+            carried += _give_to_last(spans, length, share=0.5 if letter == " " else 1.0)
         elif letter == "ɹ" and spans and spans[-1].symbol.rstrip("012") == "ER" and not carried:
             _give_to_last(spans, length, share=1.0)
         elif letter == "ɹ" and spans and spans[-1].symbol == "AH0" and not carried:

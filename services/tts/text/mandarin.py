@@ -1,21 +1,80 @@
-"""Mandarin text as pinyin: numbers and signs read out, characters to phonemes."""
+"""All that is Mandarin about text: where it may be cut, how numbers are said, how it sounds."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from pypinyin import Style, load_phrases_dict, pinyin
 from pypinyin.seg import mmseg
 
 from services.tts.sound import SILENCE, Span
-from services.tts.text.chunker import is_han
+from services.tts.text.script_runs import is_han
 from visavis.serving.errors import ModelStoreError
 
-# ------------------------------------------------------------ numbers zh
-# Numbers as Mandarin says them.
+# Where text without blanks may be cut between two words, as far as that can be told without a
+# dictionary of all words: from those whose reading is special, from a list of frequent ones, and
+# from characters that lean on their neighbours.
+
+_BREAK_BEFORE = frozenset(
+    "但是 因为 所以 如果 而且 或者 并且 然后 虽然 不过 以及 可以 我们 你们 他们 她们 它们 "
+    "这个 那个 就是 还是 可能 需要 没有 例如 比如 包括 因此 于是 同时 其中 无论 即使 只要 "
+    "只有 除了 通过".split()
+)
+_LEANS_ON_NEXT = frozenset(
+    "的地得在和是有不很最更太也都就还只把被给对从到向为与或跟让使离每各这那第约由会能要想该请才再又几"
+)
+_LEANS_ON_LAST = frozenset("的地得了着过们吗呢吧啊呀等里上下中儿")
+_NUMERALS = frozenset("零〇一二三四五六七八九十百千万亿点两")
+_FREQUENT = frozenset(
+    "世界 时间 时候 今天 明天 昨天 晚上 早上 上午 下午 中午 现在 以前 以后 最后 首先 其次 "
+    "动物 植物 人类 人们 朋友 孩子 先生 老师 学生 医生 父母 妈妈 爸爸 家人 大家 自己 别人 "
+    "中国 北京 上海 美国 英国 法国 日本 巴黎 伦敦 东京 城市 国家 地方 地球 月亮 太阳 天空 空气 "
+    "星球 宇宙 海洋 大气 自然 环境 天气 温度 春天 夏天 秋天 冬天 颜色 蓝色 红色 绿色 白色 黑色 "
+    "喜欢 学习 工作 生活 睡觉 睡眠 觉得 知道 认为 希望 帮助 使用 选择 建议 练习 了解 理解 发现 "
+    "发展 提高 保持 避免 尝试 开始 结束 成为 变成 形成 组成 引起 影响 出现 存在 产生 进行 提供 "
+    "应该 需要 可能 能够 必须 愿意 可以 已经 一直 一般 一些 一种 一个 一起 一样 一定 非常 比较 "
+    "特别 通常 经常 总是 很多 许多 大量 多种 各种 部分 所有 每天 有些 有人 没有 问题 方法 方式 "
+    "东西 事情 原因 结果 故事 名字 语言 英语 汉语 中文 音乐 电影 电脑 手机 网络 信息 知识 科学 "
+    "技术 历史 文化 艺术 食物 水果 蔬菜 牛奶 咖啡 身体 健康 运动 火车 飞机 汽车 公园 学校 医院 "
+    "博物 图书 故宫 长城 因为 所以 如果 但是 而且 或者 然后 虽然 不过 例如 比如 包括 由于 关于 "
+    "通过 为了 根据 什么 怎么 为什 哪里 这里 那里 这个 那个 这样 那样 我们 你们 他们 她们 它们 "
+    "象征 角色 重要 主要 美丽 漂亮 高兴 快乐 简单 容易 困难 不同 相同 不同 系统 过程 能力 能量 "
+    "物质 质量 建筑 景点 著名 有名 游客 旅游 旅行 活动 机会 经验 计划 目标 情况 关系 社会".split()
+)
+
+
+def opens_part(characters: str) -> bool:
+    """Whether a new part of the sentence begins with these two."""
+    return characters in _BREAK_BEFORE
+
+
+def may_part(before: str, after: str) -> bool:
+    """Whether the words of `before` may end where `after` begins, and neither leans on the other.
+
+    Both are Chinese characters only, of `after` at least one; the more, the surer.
+    """
+    last, following = before[-1], after[0]
+    if last in _LEANS_ON_NEXT or last in _NUMERALS or following in _LEANS_ON_LAST:
+        return False
+    if last + following in _FREQUENT:
+        return False
+    return all(
+        len(before) in accumulate(map(len, mmseg.seg.cut(before + after[:known])))
+        for known in range(1, len(after) + 1)
+    )
+
+
+def going_on(ahead: str) -> str:
+    """`ahead` and a little more, so that the sentence does not end there; "" where that is not
+    Mandarin. ahead: the first character of what follows or more."""
+    return f"{ahead}的时候" if is_han(ahead[:1]) else ""
+
+
+# Numbers as they are said.
 
 _DIGITS = "零一二三四五六七八九"
 _TELEPHONE_DIGITS = "零幺二三四五六七八九"
@@ -83,8 +142,7 @@ def _say_group(value: int) -> str:
     return spoken
 
 
-# ------------------------------------------------------------ normalizer zh
-# Mandarin text as it is written -> as it is said: numbers, dates, times, units, symbols.
+# Text as it is written -> as it is said: numbers, dates, times, units, symbols.
 
 _N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
 _UNITS = {
@@ -197,8 +255,7 @@ def normalize(text: str) -> str:
     return "".join(_SYMBOLS.get(char, char) for char in text)
 
 
-# ------------------------------------------------------------ phonemes zh
-# Mandarin text -> the phonemes of the Baker voice: initials, finals with tone, prosody marks.
+# Text as it is said -> the phonemes of the Baker voice: initials, finals with tone, prosody marks.
 #
 # Tones are those that are heard: third-tone sandhi and the changes of 不 and 一 (Chao, A Grammar of
 # Spoken Chinese, 1968) are applied to the dictionary's readings, as the corpus was labelled.
@@ -219,13 +276,16 @@ _KEEPS_ONE_AFTER = frozenset("第零〇一二三四五六七八九十点初幺")
 _KEEPS_ONE_BEFORE = frozenset("零〇一二三四五六七八九月号日楼班等")
 _FULL_ER = frozenset("子童女孙歌科媳")
 _FULL_ER_AFTER = frozenset("女婴幼孤胎男少小健生育")
-_NUMERALS = frozenset("零〇一二三四五六七八九十百千万亿点幺两")
+_SPOKEN_NUMERALS = _NUMERALS | {"幺"}
 _CLITICS = frozenset("的地得了着过吗呢吧们啊")
 _TONE = re.compile(r"([a-zêüv]+)([1-5]?)$")
 
 
 class BakerPhonemes:
-    """Turns text into the voice's phonemes and ids. `mapper`: mapper.json of the voice."""
+    """Turns text into the Baker voice's phonemes and their ids. `mapper`: mapper.json of the voice.
+
+    Raises ModelStoreError where that cannot be read.
+    """
 
     def __init__(self, mapper: Path) -> None:
         try:
@@ -336,7 +396,7 @@ def _starts_of_prosodic_words(words: list[str]) -> set[int]:
     starts, position = set(), 0
     before = ""
     for word in words:
-        goes_on_counting = before in _NUMERALS and word[0] in _NUMERALS
+        goes_on_counting = before in _SPOKEN_NUMERALS and word[0] in _SPOKEN_NUMERALS
         if word not in _CLITICS and not goes_on_counting:
             starts.add(position)
         position += len(word)

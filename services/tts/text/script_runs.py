@@ -6,9 +6,6 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-# ------------------------------------------------------------ text cleaner
-# Takes out of a phrase what cannot be spoken: markup, emoji, control characters.
-
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
@@ -26,7 +23,8 @@ _OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°")
 
 
 def clean(text: str) -> str:
-    """`text` without markup, emoji and control characters; "" where nothing is left to speak."""
+    """`text` without what cannot be spoken: markup, emoji, control characters; "" where nothing is
+    left."""
     text = unicodedata.normalize("NFC", text.replace("\r", "\n")).translate(_FULL_WIDTH)
     text = _LINK.sub(r"\1", _FENCE.sub(" ", text))
     text = _RULE.sub(" ", _TAG.sub(" ", text))
@@ -60,9 +58,6 @@ def _strip_head(text: str) -> str:
     return text[start:]
 
 
-# ------------------------------------------------------------ script runs
-# Splits a phrase into runs that one voice can speak: Chinese here, Latin letters there.
-
 _UNITS = "km/h|km|kg|cm|mm|ml|mL|m²|m/s|GB|MB|KB|TB|kW|Hz|GHz|MHz|m|g|L|℃|°C|℉|°F|°|%|‰"
 _TOKEN = re.compile(
     r"(?P<zh>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇]+)"
@@ -73,9 +68,14 @@ _TOKEN = re.compile(
 )
 
 
+def is_han(char: str) -> bool:
+    """A Chinese character."""
+    return "\u4e00" <= char <= "\u9fff" or "\u3400" <= char <= "\u4dbf" or char == "〇"
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Text that one language's voice speaks."""
+    """Text in one script, which one voice speaks."""
 
     language: str
     text: str

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """A voice that is told them leaves their sound out, and says the phrase as if it were there."""
+    """What is said around a phrase: a voice that is told leaves its sound out, and says the phrase
+    as if it were there."""
 
     before: str = ""
     """What was said of the same sentence."""

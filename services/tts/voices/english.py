@@ -9,22 +9,20 @@ from hibari import dsp
 from numpy.typing import NDArray
 
 from services.tts.prosody import PLAIN, Prosody
-from services.tts.sound import HOP_SAMPLES, SILENCE, Block, Span, cut_spans
+from services.tts.sound import HOP_SAMPLES, Block
 from services.tts.text.english import (
     EnglishLetters,
     SpokenPart,
-    arpabet_spans,
-    ends_of_spoken_words,
     letter_ids,
+    spoken_word_ends,
 )
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.joining import trimmed
 from visavis.engine import Engine
 
-# ------------------------------------------------------------ voice source
-# The source of a voice that is a source and a filter: its melody bent, or breath in its place.
+# The source of the voice, which is a source and a filter: its melody bent, or breath in its place.
 #
-# What the network of the English voice gives (hibari.dsp): `f0` [F] in hertz, and spectra [601, F],
+# What the network gives (hibari.dsp): `f0` [F] in hertz, and spectra [601, F],
 # one row each 20 Hz, in logarithms: `lh` of the harmonics, `ln` of the noise, `lr` of what is left;
 # and phases. The filter stays as it is, and with it who speaks and what is understood.
 
@@ -77,8 +75,7 @@ def _whispered(spectra: Spectra) -> Spectra:
     }
 
 
-# ------------------------------------------------------------ english
-# The English voice: text -> phonemes -> spectra -> sound, with the duration of every phoneme.
+# Text -> phonemes -> spectra -> sound, with the duration of every phoneme.
 
 _SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
 # Longer than this the network was not trained on.
@@ -94,7 +91,7 @@ _GAIN = 1.75
 
 
 class EnglishVoice:
-    """`engine`: hibari-durations.onnx, loaded."""
+    """Speaks English by Hibari; its melody can be bent. `engine`: hibari-durations.onnx, loaded."""
 
     language = "en"
 
@@ -123,14 +120,11 @@ class EnglishVoice:
         frames = len(spectra["f0"])
         hops_per_unit = frames // int(outputs["durations"].sum())
         hops = (outputs["durations"] * hops_per_unit).tolist()
-        spans = cut_spans(arpabet_spans(["", *part.letters, ""], hops), _LATE_HOPS, sum(hops))
-        spans.append(Span(SILENCE, _LATE_HOPS))
-        heard_hops = np.cumsum(hops) - _LATE_HOPS
-        ends = [int(heard_hops[end]) for end in ends_of_spoken_words(part.letters)]
+        ends = [end - _LATE_HOPS for end in spoken_word_ends(part.letters, hops)]
         start = max(0, ends[part.first - 1] - _REACH_HOPS) if part.first else 0
         stop = min(frames, ends[part.stop - 1] + _REACH_HOPS) if part.goes_on else frames
         heard = dsp.synth(*(spectra[name][..., start:stop] for name in _SPECTRA), noise)
         # What is not to be heard is not made.
         around = (start * HOP_SAMPLES, (frames - stop) * HOP_SAMPLES)
         voice = np.pad(np.asarray(heard * _GAIN, np.float32), around)
-        return trimmed(voice, spans, ends, part)
+        return trimmed(voice, hops, part, _LATE_HOPS)

@@ -1,4 +1,4 @@
-"""Phrases joined without a seam: trimmed, faded, kept apart by the right pause."""
+"""Phrases of a sentence, each made by itself, that sound as if they were made in one."""
 
 from __future__ import annotations
 
@@ -11,30 +11,81 @@ from numpy.typing import NDArray
 from services.tts.sound import (
     HOP_SAMPLES,
     MEL_MARGIN_SAMPLES,
+    NOTHING,
+    SILENCE,
     Block,
+    PlacedSpan,
     Span,
     cut_spans,
     fade,
+    log_mel,
     log_mel_padded,
     place_spans,
     spoken_hops,
     start_at_once,
 )
-from services.tts.text.english import SpokenPart
+from services.tts.text.chunker import Pause, Phrase
+from services.tts.text.english import SpokenPart, arpabet_spans, spoken_word_ends
+from services.tts.text.script_runs import Run
+from services.tts.text.surroundings import Surroundings
 from services.tts.word_ends import place_words
 
-# ------------------------------------------------------------ joining
-# Lets a sentence that is made in several pieces sound as if it were made in one.
-#
-# Both pieces are made with the words of the other one beside them and cut at the end of the same
-# word. The sound behind the cut of the first (its tail) fades into the second, which is moved by
-# the few samples that bring both into step: overlap and add by similarity, as in Verhelst and
-# Roelands, "An overlap-add technique based on waveform similarity (WSOLA)", ICASSP 1993.
+# Both pieces of a sentence are made with the words of the other one beside them and cut at the end
+# of the same word. The sound behind the cut of the first (its tail) fades into the second, which is
+# moved by the few samples that bring both into step: overlap and add by similarity, as in Verhelst
+# and Roelands, "An overlap-add technique based on waveform similarity (WSOLA)", ICASSP 1993.
 
 MAX_SHIFT_SAMPLES = 120
 """5 ms to each side: a whole period of the deepest voice."""
 _CROSS_FADE_SAMPLES = 240
 TAIL_SAMPLES = _CROSS_FADE_SAMPLES + MAX_SHIFT_SAMPLES
+_NOBODY = Run("", "")
+
+
+class Sentence:
+    """What was said of the sentence that an answer is in, for the phrase that goes on with it: its
+    words in one voice, and the sound that the next ones take up."""
+
+    def __init__(self) -> None:
+        self._said = _NOBODY
+        self._tail: NDArray[np.float32] = NOTHING
+
+    def around(self, runs: Sequence[Run], phrase: Phrase) -> Surroundings:
+        """Of `phrase`, which is spoken as `runs`."""
+        follows = len(self._tail) > 0 and runs[0].language == self._said.language
+        ahead = phrase.ahead if phrase.pause is Pause.NONE else ""
+        return Surroundings(self._said.text if follows else "", ahead)
+
+    def takes_up(self, block: Block) -> Block | None:
+        """The first block of a phrase, joined to the one before; None where it stands apart."""
+        if not len(block.lead):
+            return None
+        tail, self._tail = self._tail, NOTHING
+        if len(tail):
+            return joined(tail, block)
+        return replace(block, voice=fade(block.voice, at_end=False), lead=NOTHING)
+
+    def let_go(self) -> Block | None:
+        """The sound that nothing took up, a hop of it."""
+        tail, self._tail = self._tail, NOTHING
+        if not len(tail):
+            return None
+        voice = fade(tail[:HOP_SAMPLES], at_start=False)
+        mel = log_mel(voice)
+        return Block(voice, mel, (PlacedSpan(SILENCE, 0, len(mel)),))
+
+    def said(self, runs: Sequence[Run], around: Surroundings, last: Block) -> None:
+        """A phrase was spoken as `runs`; `last`: its last block."""
+        self._tail = last.tail
+        text = runs[-1].text
+        if len(runs) == 1 and around.before:
+            blank = "" if runs[0].language == "zh" else " "
+            text = f"{around.before.rstrip()}{blank}{text}"
+        self._said = Run(runs[-1].language, text) if len(last.tail) else _NOBODY
+
+    def ended(self) -> None:
+        """What comes next is another one."""
+        self._said = _NOBODY
 
 
 def cut_out(
@@ -69,11 +120,6 @@ def joined(tail: NDArray[np.float32], block: Block) -> Block:
     return replace(block, voice=voice, lead=block.lead[:0], tail=after)
 
 
-def let_go(tail: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A hop of a tail [TAIL_SAMPLES] that nothing follows."""
-    return fade(tail[:HOP_SAMPLES], at_start=False)
-
-
 def _best_start(tail: NDArray[np.float32], around: NDArray[np.float32]) -> int:
     """Where `around` is most like `tail`, by normalised correlation; the nearest of equals."""
     windows = np.lib.stride_tricks.sliding_window_view(around, len(tail))
@@ -83,21 +129,18 @@ def _best_start(tail: NDArray[np.float32], around: NDArray[np.float32]) -> int:
     return int(np.argmax(likeness - 1e-3 * away / MAX_SHIFT_SAMPLES))
 
 
-# ------------------------------------------------------------ trimming
-# Blocks without the silence in which a voice begins and ends, and without what is not theirs.
-
-
 def trimmed(
-    voice: NDArray[np.float32],
-    spans: list[Span],
-    word_ends_hops: Sequence[int],
-    part: SpokenPart,
+    voice: NDArray[np.float32], hops: Sequence[int], part: SpokenPart, late_hops: int = 0
 ) -> Block | None:
     """The block of what `part` is to say, between the silences at its ends; None in silence.
 
-    voice: [hops * 300], of all letters of `part`, also those that are only there to go before or
-    behind; spans: of all of it; word_ends_hops: where each of its spoken words ends in it.
+    voice: [hops * 300] float32 at 24 kHz, of all letters of `part`, also those that are only there
+    to go before or behind; hops: how long the beginning, each letter and the end last; late_hops:
+    so much they run behind the sound.
     """
+    spans = cut_spans(arpabet_spans(["", *part.letters, ""], hops), late_hops, sum(hops))
+    spans.append(Span(SILENCE, late_hops))
+    word_ends_hops = [end - late_hops for end in spoken_word_ends(part.letters, hops)]
     first, end = spoken_hops(voice)
     if part.first:
         first = word_ends_hops[part.first - 1]

@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.tts.prosody import PLAIN, Prosody
-from services.tts.sound import HOP_SAMPLES, Block, spoken_hops
+from services.tts.sound import HOP_SAMPLES, Block, gain_to_speech
 from services.tts.text.english import (
     EnglishLetters,
     SpokenPart,
-    arpabet_spans,
-    ends_of_spoken_words,
     letter_ids,
 )
 from services.tts.text.surroundings import ALONE, Surroundings
@@ -34,13 +32,11 @@ _LONGEST = 380
 _PADDING_ID = 0
 _FRAME_HOPS = 2
 """A frame of the durations is 600 samples at 24 kHz."""
-_SPEECH_LEVEL = 0.09
-"""Root mean square of a sentence, as in the English voice of ours."""
 _SAMPLE_SENTENCE = "Good morning to you."
 
 
 def read_styles(path: Path) -> dict[str, NDArray[np.float32]]:
-    """styles.npz of the bundle. Raises EngineLoadError."""
+    """styles.npz of the bundle. Raises EngineLoadError where it cannot be read."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
@@ -49,7 +45,10 @@ def read_styles(path: Path) -> dict[str, NDArray[np.float32]]:
 
 
 class KokoroVoice:
-    """`engine`: durations.onnx, loaded, which several voices may share; style: [510, 256]."""
+    """Speaks English by Kokoro with one of its styles.
+
+    `engine`: durations.onnx, loaded, which several voices may share; style: [510, 256] float32.
+    """
 
     language = "en"
 
@@ -60,7 +59,7 @@ class KokoroVoice:
         self._ids = letter_ids()
         self._gain = np.float32(1.0)
         (sample,) = self._letters.spoken(_SAMPLE_SENTENCE, _LONGEST)
-        self._gain = np.float32(_SPEECH_LEVEL / max(_level(self._synthesise(sample, 1.0)[0]), 1e-3))
+        self._gain = gain_to_speech(self._synthesise(sample, 1.0)[0])
 
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
@@ -72,10 +71,7 @@ class KokoroVoice:
         """
         for part in self._letters.spoken(text, _LONGEST):
             voice, hops = self._synthesise(part, prosody.speed)
-            heard_hops = np.cumsum(hops)
-            ends = [int(heard_hops[end]) for end in ends_of_spoken_words(part.letters)]
-            spans = arpabet_spans(["", *part.letters, ""], hops)
-            block = trimmed(voice, spans, ends, part)
+            block = trimmed(voice, hops, part)
             if block is not None:
                 yield block
 
@@ -98,10 +94,3 @@ class KokoroVoice:
                 f"{len(ids)} letters: it is no graph of Kokoro 1.0"
             )
         return voice * self._gain, hops
-
-
-def _level(voice: NDArray[np.float32]) -> float:
-    """Root mean square from the first sound to the last."""
-    first, end = spoken_hops(voice)
-    heard = voice[first * HOP_SAMPLES : end * HOP_SAMPLES]
-    return float(np.sqrt(np.mean(heard**2))) if len(heard) else 0.0

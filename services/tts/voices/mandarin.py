@@ -23,8 +23,15 @@ from services.tts.sound import (
     log_mel_padded,
     place_spans,
 )
-from services.tts.text.chunker import is_han
-from services.tts.text.mandarin import BREAK, END, BakerPhonemes, is_final, normalize, pinyin_spans
+from services.tts.text.mandarin import (
+    BREAK,
+    END,
+    BakerPhonemes,
+    going_on,
+    is_final,
+    normalize,
+    pinyin_spans,
+)
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.joining import TAIL_SAMPLES, cut_out
 from services.tts.word_ends import last_spoken_words, owners_within, place_words
@@ -52,8 +59,6 @@ _GAIN = np.float32(1.15)
 _MEL_REACH = -(-MEL_MARGIN_SAMPLES // HOP_SAMPLES)
 _MARGIN_SAMPLES = _MEL_REACH * HOP_SAMPLES
 _REACH_FRAMES = _MEL_REACH + 1
-# Behind what is known of a sentence that goes on, so that it does not end there.
-_AND_SO_ON = "的时候"
 
 
 class _Made(NamedTuple):
@@ -64,27 +69,40 @@ class _Made(NamedTuple):
     voice: NDArray[np.float32]
 
 
-class _Words(NamedTuple):
-    """Words of the text, each by its last syllable, and the frames where the syllables end."""
-
-    owners: Sequence[int | None]
-    ends_hops: Sequence[int]
-
-
 class _Part(NamedTuple):
     """Symbols to be made at once, and which of their syllables are to be heard."""
 
     symbols: list[str]
     owners: list[int | None]
-    """As in _Words."""
+    """For every word of the text its last syllable, counted from `first`."""
     first: int
     stop: int
     goes_on: bool
     """Syllables from `stop` on are there for the sentence to go on."""
 
 
+class _Spoken(NamedTuple):
+    """A part before it is sound, one frame to a hop."""
+
+    mel: Resident
+    """[1, T, 80] float32."""
+    spans: list[Span]
+    owners: Sequence[int | None]
+    """As in _Part."""
+    ends: Sequence[int]
+    """Where the syllables to be heard end."""
+    begin: int
+    """The first frame to be heard."""
+    finish: int
+    """The one behind the last."""
+    goes_on: bool
+
+
 class MandarinVoice:
-    """Engines: encoder.onnx, decoder.onnx and vocoder.onnx, loaded. `mapper`: mapper.json."""
+    """Speaks Mandarin by FastSpeech 2 and multi-band MelGAN, the first sound of a phrase early.
+
+    Engines: encoder.onnx, decoder.onnx and vocoder.onnx, loaded. `mapper`: mapper.json.
+    """
 
     language = "zh"
 
@@ -116,13 +134,12 @@ class MandarinVoice:
 
     def _within(self, text: str, around: Surroundings) -> _Part | None:
         """`text` with what is around it; None where that is nothing, or too much."""
-        ahead = around.ahead if is_han(around.ahead[:1]) else ""
+        ahead = going_on(around.ahead)
         if not (around.before or ahead):
             return None
         first = self._syllables(around.before)
         stop = self._syllables(around.before + text)
-        going_on = f"{ahead}{_AND_SO_ON}" if ahead else ""
-        symbols = self.phonemes.symbols(normalize(around.before + text + going_on))
+        symbols = self.phonemes.symbols(normalize(around.before + text + ahead))
         if stop <= first or len(symbols) > MAX_SYMBOLS:
             return None
         owners = last_spoken_words(text, stop - first)
@@ -136,11 +153,12 @@ class MandarinVoice:
         begin, finish = _without_silence(spans, mel.shape[1])
         begin = ends[part.first - 1] if part.first else begin
         finish = ends[part.stop - 1] if part.goes_on else finish
-        words = _Words(part.owners, ends[part.first : part.stop])
+        heard = ends[part.first : part.stop]
+        spoken = _Spoken(mel, spans, part.owners, heard, begin, finish, part.goes_on)
         if part.first:
-            yield self._vocode_at_once(mel, spans, words, begin, finish, part.goes_on)
+            yield self._vocode_at_once(spoken)
         else:
-            yield from self._vocode(mel, spans, words, begin, finish, part.goes_on)
+            yield from self._vocode(spoken)
 
     def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:
         """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all."""
@@ -180,16 +198,9 @@ class MandarinVoice:
         voice: NDArray[np.float32] = self._vocoder.infer({"mel": mel[:, left:right]})["voice"][0]
         return voice[(first - left) * HOP_SAMPLES : (end - left) * HOP_SAMPLES] * _GAIN
 
-    def _vocode(
-        self,
-        mel: Resident,
-        spans: list[Span],
-        words: _Words,
-        begin: int,
-        finish: int,
-        goes_on: bool,
-    ) -> Iterator[Block]:
-        """The frames from `begin` to `finish`, the first few at once."""
+    def _vocode(self, spoken: _Spoken) -> Iterator[Block]:
+        """What is to be heard of it, the first few frames at once."""
+        mel, spans, owners, ends, begin, finish, goes_on = spoken
         made = self._make(mel, begin, min(finish, begin + FIRST_PIECE_FRAMES))
         heard = first_audible(made.voice[(begin - made.left) * HOP_SAMPLES :]) or 0
         quiet_frames = min(round(heard / HOP_SAMPLES), finish - begin - 1)
@@ -210,27 +221,20 @@ class MandarinVoice:
                 voice,
                 _mel_of(around),
                 place_spans(cut_spans(spans, begin, finish), start - begin, end - begin),
-                place_words(words.owners, words.ends_hops, start, end),
+                place_words(owners, ends, start, end),
                 tail=behind if ends_here and goes_on else NOTHING,
             )
             start, size = end, min(PIECE_FRAMES, 3 * max(size, FIRST_PIECE_FRAMES))
 
-    def _vocode_at_once(
-        self,
-        mel: Resident,
-        spans: list[Span],
-        words: _Words,
-        begin: int,
-        finish: int,
-        goes_on: bool,
-    ) -> Block:
+    def _vocode_at_once(self, spoken: _Spoken) -> Block:
         """The same as one block, which follows what was said before: there is time."""
+        mel, spans, owners, ends, begin, finish, goes_on = spoken
         around = self._surrounded(mel, begin, finish, 0, self._make(mel, begin, finish))
         lead, voice, tail = cut_out(
             around, _MEL_REACH, len(around) // HOP_SAMPLES - _MEL_REACH, opens=True, goes_on=goes_on
         )
         placed = place_spans(cut_spans(spans, begin, finish), 0, finish - begin)
-        heard = place_words(words.owners, words.ends_hops, begin, finish)
+        heard = place_words(owners, ends, begin, finish)
         return Block(voice, _mel_of(around), placed, heard, lead, tail)
 
     def _make(self, mel: Resident, start: int, end: int) -> _Made:

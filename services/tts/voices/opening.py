@@ -1,4 +1,6 @@
-"""Which voices there are and how they are loaded: embedded ones, and the user's own bundles."""
+"""How voices are loaded: ours, and those that the user added, which are Kokoro's or bundles that
+`visavis bundle make piper` made.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,6 @@ from visavis.bundles.store import BundleManifest, bundle_path, load_manifest
 from visavis.engine import Engine, open_engine
 from visavis.engine.bundles import maker_of
 from visavis.serving.errors import SettingsError
-
-# ------------------------------------------------------------ own voices
-# Voices beside ours: Kokoro's, and bundles that `visavis bundle make piper` made.
 
 _LANGUAGE = "en"
 # The network makes melody and sound in one.
@@ -100,10 +99,6 @@ def _kokoro_voice(manifest: BundleManifest, chosen: str, folder: Path) -> OwnVoi
     return OwnVoice(
         info, (folder / "durations.onnx",), lambda networks: KokoroVoice(networks[0], style)
     )
-
-
-# ------------------------------------------------------------ opening
-# The synthesizer with every voice loaded: ours, and those that the user added.
 
 
 @contextmanager

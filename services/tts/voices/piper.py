@@ -1,4 +1,4 @@
-"""Piper voices out of the user's bundles, with phonemes from espeak-ng."""
+"""An English voice of Piper out of a bundle of the user's, with the phonemes of espeak-ng."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import soxr
 from numpy.typing import NDArray
 
 from services.tts.prosody import PLAIN, Prosody
-from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, spoken_hops
+from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, gain_to_speech
 from services.tts.text.english import (
     EnglishLetters,
     SpokenPart,
-    arpabet_spans,
     ends_of_spoken_words,
 )
 from services.tts.text.surroundings import ALONE, Surroundings
@@ -25,7 +24,6 @@ from services.tts.voices.joining import trimmed
 from visavis.engine import Engine
 from visavis.serving.errors import EngineLoadError
 
-# ------------------------------------------------------------ phonemes espeak
 # The English front end's letters -> the IPA symbols of espeak's American English.
 #
 # Voices of Piper were trained on what espeak writes: diphthongs and affricates are two symbols,
@@ -62,8 +60,7 @@ def _symbols(letters: Sequence[str], place: int) -> str:
     return _PAIRS.get(letter, letter)
 
 
-# ------------------------------------------------------------ piper
-# An English voice of Piper: a VITS network in two halves, with the duration of every phoneme.
+# A VITS network in two halves, with the duration of every phoneme.
 #
 # The first half gives for each symbol a duration and the distribution of its latents, the second
 # makes sound of latents; between them the host repeats every symbol's row by its duration and draws
@@ -75,8 +72,6 @@ _LONGEST = 160
 _NOISE_SEED = 24_000
 # Sound is much the same where frames beyond this are left out.
 _REACH_FRAMES = 32
-_SPEECH_LEVEL = 0.09
-"""Root mean square of a sentence, as in the English voice of ours."""
 _SAMPLE_SENTENCE = "The quick brown fox jumps over the lazy dog."
 
 
@@ -94,7 +89,7 @@ class PiperConfig:
 
     @classmethod
     def read(cls, path: Path) -> PiperConfig:
-        """Raises EngineLoadError."""
+        """Reads it. Raises EngineLoadError where it is missing or lacks a field."""
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             return cls(**{key: found[key] for key in cls.__slots__})
@@ -105,7 +100,7 @@ class PiperConfig:
 
 
 class PiperVoice:
-    """`text` and `sound`: the two halves, loaded."""
+    """Speaks English by a VITS network of the user's. `text`, `sound`: its halves, loaded."""
 
     language = "en"
 
@@ -116,7 +111,7 @@ class PiperVoice:
         self._letters = EnglishLetters()
         self._gain = np.float32(1.0)
         (sample,) = self._letters.spoken(_SAMPLE_SENTENCE, _LONGEST)
-        self._gain = np.float32(_SPEECH_LEVEL / max(_level(self._synthesise(sample, 1.0)[0]), 1e-3))
+        self._gain = gain_to_speech(self._synthesise(sample, 1.0)[0])
 
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
@@ -124,10 +119,7 @@ class PiperVoice:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
         for part in self._letters.spoken(text, _LONGEST, around):
             voice, hops = self._synthesise(part, prosody.speed)
-            heard_hops = np.cumsum(hops)
-            ends = [int(heard_hops[end]) for end in ends_of_spoken_words(part.letters)]
-            spans = arpabet_spans(["", *part.letters, ""], hops)
-            block = trimmed(voice, spans, ends, part)
+            block = trimmed(voice, hops, part)
             if block is not None:
                 yield block
 
@@ -206,10 +198,3 @@ def _heard_frames(part: SpokenPart, letter_ends: NDArray[np.int64]) -> tuple[int
     if part.goes_on:
         stop = min(stop, int(letter_ends[words[part.stop - 1]]) + _REACH_FRAMES)
     return start, stop
-
-
-def _level(voice: NDArray[np.float32]) -> float:
-    """Root mean square from the first sound to the last."""
-    first, end = spoken_hops(voice)
-    heard = voice[first * HOP_SAMPLES : end * HOP_SAMPLES]
-    return float(np.sqrt(np.mean(heard**2))) if len(heard) else 0.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from visavis.mel import HTK, triangles
 from visavis.serving.errors import InvalidInputError
 
 COEFFICIENTS = 24
@@ -62,17 +63,13 @@ def mel_cepstrum(
 
 
 def _filters(size: int, sample_rate_hz: int) -> NDArray[np.float64]:
-    """Triangles of equal width on the mel scale (O'Shaughnessy 1987) and of sum 1."""
-    edges_mel = np.linspace(0, 2595 * np.log10(1 + sample_rate_hz / 2 / 700), _BANDS + 2)
-    edges = 700 * (10 ** (edges_mel / 2595) - 1) / sample_rate_hz * size
-    bins = np.arange(size // 2 + 1)[None, :]
-    left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
-    triangles = np.clip(np.minimum(rising, falling), 0, None)
+    """Triangles of equal width on the mel scale and of sum 1."""
+    edges_hz = HTK.edges_hz(_BANDS, 0.0, sample_rate_hz / 2)
+    weights = triangles(edges_hz, sample_rate_hz, size)
     # The lowest ones are narrower than a bin: they take the nearest.
-    empty = np.flatnonzero(triangles.sum(axis=1) == 0)
-    triangles[empty, np.rint(centre[empty, 0]).astype(int)] = 1.0
-    return np.asarray(triangles / triangles.sum(axis=1, keepdims=True))
+    empty = np.flatnonzero(weights.sum(axis=1) == 0)
+    weights[empty, np.rint(edges_hz[1:-1][empty] / sample_rate_hz * size).astype(int)] = 1.0
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def warped(

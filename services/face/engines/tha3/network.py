@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.draw.pose import FacePose
+from services.face.engines.base import load_network
 from visavis.engine import Engine, EngineState, joined_state
-from visavis.serving.errors import EngineLoadError
 
-# ------------------------------------------------------------ pose
-# What a face does, in the 45 numbers that the networks of THA3 were trained on.
-
+SIZE, BROWS = 512, 128
+Picture = NDArray[np.float32]
+"""[4, 512, 512] linear light, -1..1: R, G, B and how much of a pixel is the character."""
 NAMES = (
     *("eyebrow_troubled_left", "eyebrow_troubled_right"),
     *("eyebrow_angry_left", "eyebrow_angry_right"),
@@ -39,14 +39,73 @@ NAMES = (
     *("head_x", "head_y", "neck_z", "body_y", "body_z"),
     "breathing",
 )
-"""In their order. Left and right are the character's own."""
-_INDEX = {name: index for index, name in enumerate(NAMES)}
+"""The 45 numbers in their order. Left and right are the character's own."""
+_OF = "of THA3"
 _FULL_TURN = np.radians(15.0)
 """What 1 means for the head."""
 _WIDE_JAW = 0.5
 """A jaw so far open is a mouth that is wide open, in drawings."""
 _BODY_SHARE = 0.35
 """How much of the head's turn the body goes along with."""
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A character with its brows taken off."""
+
+    image: Picture
+    background: NDArray[np.float32]
+    """[4, 128, 128]: what is behind the brows."""
+    brows: NDArray[np.float32]
+    """[4, 128, 128]"""
+
+
+@dataclass(frozen=True, slots=True)
+class PoseAsk:
+    """One picture to be drawn."""
+
+    character: Parted
+    pose: NDArray[np.float32]
+    """[45] float32: see `character_pose`."""
+
+
+class CharacterNetworks:
+    """Draws characters: two networks without state. One run at a time."""
+
+    def __init__(self, decomposer: Engine, poser: Engine) -> None:
+        self._decomposer = decomposer
+        self._poser = poser
+
+    @property
+    def state(self) -> EngineState:
+        return joined_state([self._poser.state, self._decomposer.state])
+
+    def load(self) -> None:
+        """Loads both. Raises EngineLoadError, also for networks that are not those of THA3."""
+        whole, part = (4, SIZE, SIZE), (4, BROWS, BROWS)
+        load_network(self._decomposer, {"image": whole}, {"background": part, "brows": part}, _OF)
+        inputs = {"image": whole, "background": part, "brows": part, "pose": (len(NAMES),)}
+        load_network(self._poser, inputs, {"picture": whole}, _OF)
+
+    def part(self, image: Picture) -> Parted:
+        """Takes the brows off. Raises EngineError where it fails."""
+        out = self._decomposer.infer({"image": image[None]})
+        return Parted(image, out["background"][0], out["brows"][0])
+
+    def draw(self, asks: Sequence[PoseAsk]) -> list[Picture]:
+        """All in one run, in their order. Raises EngineError where it fails."""
+        characters = [ask.character for ask in asks]
+        inputs = {
+            "image": np.stack([character.image for character in characters]),
+            "background": np.stack([character.background for character in characters]),
+            "brows": np.stack([character.brows for character in characters]),
+            "pose": np.stack([ask.pose for ask in asks]),
+        }
+        return list(self._poser.infer(inputs)["picture"])
+
+    def close(self) -> None:
+        self._decomposer.close()
+        self._poser.close()
 
 
 def character_pose(pose: FacePose) -> NDArray[np.float32]:
@@ -93,83 +152,3 @@ def _mouth(pose: FacePose) -> dict[str, float]:
 
 def _part(value: float) -> float:
     return min(1.0, max(0.0, float(value)))
-
-
-# ------------------------------------------------------------ network
-# The runs of THA3: a character apart once, then a picture for every pose.
-
-SIZE, BROWS = 512, 128
-Picture = NDArray[np.float32]
-"""[4, 512, 512] linear light, -1..1: R, G, B and how much of a pixel is the character."""
-
-
-@dataclass(frozen=True)
-class Parted:
-    """A character with its brows taken off."""
-
-    image: Picture
-    background: NDArray[np.float32]
-    """[4, 128, 128]: what is behind the brows."""
-    brows: NDArray[np.float32]
-    """[4, 128, 128]"""
-
-
-@dataclass(frozen=True, slots=True)
-class PoseAsk:
-    """One picture to be drawn."""
-
-    character: Parted
-    pose: NDArray[np.float32]
-    """[45]: see `pose.py`."""
-
-
-class CharacterNetworks:
-    """Weights without state. One run at a time."""
-
-    def __init__(self, decomposer: Engine, poser: Engine) -> None:
-        self._decomposer = decomposer
-        self._poser = poser
-
-    @property
-    def state(self) -> EngineState:
-        return joined_state([self._poser.state, self._decomposer.state])
-
-    def load(self) -> None:
-        """Raises EngineLoadError, also for networks that are not those of THA3."""
-        whole, part = (4, SIZE, SIZE), (4, BROWS, BROWS)
-        self._load(self._decomposer, {"image": whole}, {"background": part, "brows": part})
-        inputs = {"image": whole, "background": part, "brows": part, "pose": (len(NAMES),)}
-        self._load(self._poser, inputs, {"picture": whole})
-
-    def part(self, image: Picture) -> Parted:
-        """Takes the brows off. EngineError when it fails."""
-        out = self._decomposer.infer({"image": image[None]})
-        return Parted(image, out["background"][0], out["brows"][0])
-
-    def draw(self, asks: Sequence[PoseAsk]) -> list[Picture]:
-        """All in one run, in their order. EngineError when it fails."""
-        characters = [ask.character for ask in asks]
-        inputs = {
-            "image": np.stack([character.image for character in characters]),
-            "background": np.stack([character.background for character in characters]),
-            "brows": np.stack([character.brows for character in characters]),
-            "pose": np.stack([ask.pose for ask in asks]),
-        }
-        return list(self._poser.infer(inputs)["picture"])
-
-    def close(self) -> None:
-        self._decomposer.close()
-        self._poser.close()
-
-    @staticmethod
-    def _load(
-        engine: Engine, inputs: dict[str, tuple[int, ...]], outputs: dict[str, tuple[int, ...]]
-    ) -> None:
-        engine.load()
-        for specs, wanted in ((engine.inputs, inputs), (engine.outputs, outputs)):
-            found = {name: spec.shape[1:] for name, spec in specs.items()}
-            if found != wanted:
-                raise EngineLoadError(
-                    f"{engine.model.name} takes or gives {found} instead of {wanted}: "
-                    "it is not of THA3"
-                )

@@ -14,6 +14,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from visavis.mel import SLANEY, triangles
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import check_sample_rate
 
@@ -34,29 +35,12 @@ _FRAMES_BEFORE = 1
 _KEPT_HOPS = 200
 
 
-def mel_from_hz(hz: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Slaney's mel scale (Auditory Toolbox, 1998): linear up to 1 kHz, logarithmic above."""
-    hz = np.asarray(hz, np.float64)
-    above = 15.0 + 27.0 * np.log(np.maximum(hz, 1e-9) / 1000.0) / math.log(6.4)
-    return np.where(hz < 1000.0, hz * 3 / 200, above)
-
-
-def hz_from_mel(mel: NDArray[np.floating]) -> NDArray[np.float64]:
-    mel = np.asarray(mel, np.float64)
-    above = 1000.0 * np.exp((mel - 15.0) * math.log(6.4) / 27.0)
-    return np.where(mel < 15.0, mel * 200 / 3, above)
-
-
 @cache
-def filter_bank() -> NDArray[np.float32]:
-    """Triangles of equal area over the magnitudes: [N_MELS, bins]."""
-    low, high = mel_from_hz(np.array([_LOW_HZ, _HIGH_HZ]))
-    edges = hz_from_mel(np.linspace(low, high, N_MELS + 2))
-    bins = np.arange(WINDOW_SAMPLES // 2 + 1)[None, :] * SAMPLE_RATE_HZ / WINDOW_SAMPLES
-    left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
-    triangles = np.clip(np.minimum(rising, falling), 0.0, None)
-    return (triangles * 2.0 / (right - left)).astype(np.float32)
+def _filters() -> NDArray[np.float32]:
+    """Over the magnitudes: [bins, N_MELS]."""
+    edges_hz = SLANEY.edges_hz(N_MELS, _LOW_HZ, _HIGH_HZ)
+    weights = triangles(edges_hz, SAMPLE_RATE_HZ, WINDOW_SAMPLES, equal_area=True)
+    return weights.T.astype(np.float32)
 
 
 @cache
@@ -72,7 +56,7 @@ def mel_hops(emphasised: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.zeros((0, N_MELS), np.float32)
     views = np.lib.stride_tricks.sliding_window_view(emphasised, WINDOW_SAMPLES)[::HOP_SAMPLES]
     magnitudes = np.abs(np.fft.rfft(views * _window()))
-    decibels = 20 * np.log10(np.maximum(_FLOOR, magnitudes @ filter_bank().T)) - _REFERENCE_DB
+    decibels = 20 * np.log10(np.maximum(_FLOOR, magnitudes @ _filters())) - _REFERENCE_DB
     scaled = 2 * _LARGEST * (decibels + _RANGE_DB) / _RANGE_DB - _LARGEST
     return np.asarray(np.clip(scaled, -_LARGEST, _LARGEST), np.float32)
 

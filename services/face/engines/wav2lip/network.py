@@ -1,4 +1,4 @@
-"""Wav2Lip's runs, and the mouths of one session: asked for ahead of their frames."""
+"""Wav2Lip's runs: faces and windows of sound in, pictures of mouths out, ahead of their frames."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.draw.animator import EASE_FRAMES, Frame
+from services.face.engines.base import load_network
 from services.face.engines.batching import BatchRunner
 from services.face.engines.wav2lip.face_crop import FACE_SIZE
 from services.face.engines.wav2lip.mel import N_MELS, WINDOW_HOPS, silent_window
 from services.face.lips.sound_track import SoundTrack
 from visavis.engine import Engine
-from visavis.serving.errors import EngineError, EngineLoadError
+from visavis.serving.errors import EngineError
 
-# ------------------------------------------------------------ network
-# The network's runs: faces and windows of sound in, pictures of mouths out.
+log = logging.getLogger(__name__)
+
+AHEAD_FRAMES = 8
+"""How many frames are asked for before they are due: 0.3 s of video fill a batch."""
+_ASK_AGAIN = 4
+"""More are asked for when so few are left, so that they still go in batches."""
 
 Mouth = NDArray[np.float32]
 """[96, 96, 3] RGB 0..1, the face as the network drew it."""
@@ -39,27 +44,17 @@ class MouthAsk:
 
 
 class MouthNetwork:
-    """Weights without state. One run at a time."""
+    """Draws mouths: the network without state. One run at a time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def load(self) -> None:
-        """Raises EngineLoadError, also for a network that is not Wav2Lip's."""
-        self._engine.load()
-        for specs, wanted in (
-            (self._engine.inputs, _INPUTS),
-            (self._engine.outputs, _OUTPUTS),
-        ):
-            found = {name: spec.shape[1:] for name, spec in specs.items()}
-            if found != wanted:
-                raise EngineLoadError(
-                    f"{self._engine.model.name} takes or gives {found} instead of {wanted}: "
-                    "it is not the generator of Wav2Lip"
-                )
+        """Loads it. Raises EngineLoadError, also for a network that is not Wav2Lip's."""
+        load_network(self._engine, _INPUTS, _OUTPUTS, "the generator of Wav2Lip")
 
     def draw(self, asks: Sequence[MouthAsk]) -> list[Mouth]:
-        """All in one run, in their order. EngineError when it fails."""
+        """All in one run, in their order. Raises EngineError where it fails."""
         mel = np.stack([ask.sound for ask in asks])[:, None]
         face = np.stack([ask.face for ask in asks])
         pictures = self._engine.infer({"mel": mel, "face": face})["picture"]
@@ -67,19 +62,11 @@ class MouthNetwork:
         return list(np.ascontiguousarray(pictures[:, ::-1].transpose(0, 2, 3, 1)))
 
 
-# ------------------------------------------------------------ mouths
-# The mouths of one session: asked for ahead of their frames, given when they are due.
-
-log = logging.getLogger(__name__)
-
-AHEAD_FRAMES = 8
-"""How many frames are asked for before they are due: 0.3 s of video fill a batch."""
-_ASK_AGAIN = 4
-"""More are asked for when so few are left, so that they still go in batches."""
-
-
 class Mouths:
-    """Use from one task. A mouth that failed is replaced by the one before it."""
+    """The mouths of one session: asked for ahead of their frames, given when they are due.
+
+    Use from one task. A mouth that failed is replaced by the one before it.
+    """
 
     def __init__(
         self, runner: BatchRunner[MouthAsk, Mouth], face: NDArray[np.float32], rest: Mouth
