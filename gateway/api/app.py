@@ -28,6 +28,7 @@ from gateway.api.access import AccessControl, BodyLimit
 from gateway.api.state import Gateway
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
+from gateway.stages.phrases import Phrases
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
 from visavis.bundles.store.catalogue import cache_root
@@ -68,7 +69,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         registry = Registry(bus)
         answers = _answers(settings)
         sessions = Sessions(bus, registry, settings, answers)
-        prerenderer = Prerenderer(registry, answers, lambda: sessions.busy)
+        prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
         app.state.gateway = Gateway(
             settings, bus, registry, Catalog(registry), sessions, answers, prerenderer
         )
