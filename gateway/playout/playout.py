@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gateway.playout.pacing import ORIGIN_SAMPLES, RATE_HZ, TICK_S, TICK_SAMPLES
 from gateway.playout.pictures import Picture, PictureLane, ReleasedPicture, TurnTime
-from gateway.playout.recent_sound import Fader, Recall
+from gateway.playout.sound import Fader, Recall
 from visavis.wire.media import VideoCodec
 
 # A face that is quick draws its first picture in 10 ms; for a slow one the voice does not wait.

@@ -10,7 +10,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.playout.recent_sound import Recall
+from gateway.playout.sound import Recall
 from gateway.talk.turn import Turn
 from gateway.talk.words import asks, is_backchannel, is_echo, without_echo
 

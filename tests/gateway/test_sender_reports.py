@@ -12,8 +12,7 @@ from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtcpSenderInfo, RtcpSrPacket
 
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
-from gateway.playout.sinks.sender_reports import MediaClock, TrackReports
-from gateway.playout.sinks.webrtc import PassTrack, report_media_time
+from gateway.playout.sinks.tracks import MediaClock, PassTrack, TrackReports, report_media_time
 
 SECOND = 1 << 32
 BEGIN = 3_900_000_000 * SECOND

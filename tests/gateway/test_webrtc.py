@@ -23,7 +23,8 @@ from aiortc import (
 from aiortc.jitterbuffer import JitterBuffer
 
 from gateway.__main__ import main
-from gateway.playout.sinks.webrtc import PassTrack, asking_for_short_packets
+from gateway.playout.sinks.tracks import PassTrack
+from gateway.playout.sinks.webrtc import asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone

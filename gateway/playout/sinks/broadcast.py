@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from gateway import metrics
 from gateway.api.hub import Outbox
+from gateway.playout.audience import Seats
 from gateway.playout.playout import Tick
-from gateway.playout.sinks.base import Seats
 from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment
 from gateway.playout.sound import AacEncoder
 from visavis.wire.media import VideoCodec
