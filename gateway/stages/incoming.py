@@ -14,7 +14,6 @@ from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import Microphone
-from gateway.talk.speech_over import DoubtPhase
 from gateway.talk.turn import Turn
 from gateway.talk.words import is_misheard_hum
 from visavis.wire.media import PcmChunk, TokenChunk, TranscriptChunk, TranscriptEvent, VideoChunk
@@ -32,7 +31,7 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
     """What follows from an event in the visitor's speech."""
     utterance, text = chunk.utterance, chunk.text
     doubt = conversation.doubt
-    if doubt is not None and doubt.utterance == utterance and doubt.phase is not DoubtPhase.AFTER:
+    if doubt is not None and doubt.utterance == utterance and doubt.over_answer:
         text = HUM if _is_hum(chunk) else text
     match chunk.event:
         case TranscriptEvent.SPEECH_STARTED:
@@ -119,7 +118,7 @@ class Incoming:
         end_s = self._microphone.arrival_s(chunk.speech_end_samples)
         self._stopwatch.heard(chunk, end_s or now)
         if chunk.event is TranscriptEvent.SPEECH_STARTED:
-            self._interruption.begin(self._microphone.arrival_s(chunk.place.pts), now)
+            self._interruption.speech_began(self._microphone.arrival_s(chunk.place.pts), now)
         actions = heard(self._conversation, chunk, now)
         return [*actions, *self._interruption.judge(self._conversation, now)]
 

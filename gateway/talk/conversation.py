@@ -26,7 +26,7 @@ from gateway.talk.actions import (
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
-from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Sound, Verdict
+from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Phase, Turn, Turns
 from gateway.talk.words import same_question, words_to_read
 
@@ -115,7 +115,7 @@ class Conversation:
         turn = self._turn
         if turn is not None and turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
-        self._doubts.begin(utterance, now, turn)
+        self._doubts.speech_began(utterance, now, turn)
         if turn is None or turn.phase is Phase.STOPPED:
             return self._settle([])
         speaks = turn.phase is Phase.SPEAKING
@@ -129,19 +129,15 @@ class Conversation:
         if doubt.phase is DoubtPhase.DISMISSED:
             return []
         turn.stop()
-        doubt.sound = Sound.MIXED if doubt.echo else doubt.sound
+        doubt.sounds_like_a_voice()
         return self._settle([PauseTurn(turn.number)])
 
-    def dismiss(self, now: float, *, echo: bool = False) -> list[Action]:
-        """What sounds over the answer is no word, or our own (and may hold a voice later on)."""
+    def echo_heard(self, now: float) -> list[Action]:
+        """What sounds over the answer is our own voice; a visitor's may be in it later on."""
         doubt = self.doubt
-        if doubt is None or doubt.phase is DoubtPhase.DISMISSED or (echo and doubt.echo):
+        if doubt is None or doubt.phase is DoubtPhase.DISMISSED or doubt.echo:
             return []
-        if echo:
-            doubt.sound = Sound.OURS
-        else:
-            doubt.sound = Sound.MIXED if doubt.echo else doubt.sound
-            doubt.phase = DoubtPhase.DISMISSED
+        doubt.sounds_like_us()
         return self._settle(self._resume(now))
 
     def partial(self, utterance: int, text: str) -> list[Action]:
