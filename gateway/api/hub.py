@@ -10,10 +10,9 @@ from typing import Generic, Self, TypeVar
 
 from gateway.api.events import ServerEvent
 
-# ------------------------------------------------------------ outbox
-# What waits for one client, in order; nobody waits for a client that is slow.
-
 T = TypeVar("T")
+
+QUEUE_LIMIT = 500
 
 
 class Outbox(Generic[T]):
@@ -52,12 +51,6 @@ class Outbox(Generic[T]):
         return self._waiting.popleft()
 
 
-# ------------------------------------------------------------ hub
-# A session's events to everybody who listens; nobody waits for a slow one.
-
-QUEUE_LIMIT = 500
-
-
 class Listener(Outbox[ServerEvent]):
     """One client's events. The oldest are lost when it does not read."""
 
@@ -73,7 +66,7 @@ class Listener(Outbox[ServerEvent]):
 
 
 class EventHub:
-    """Fan-out of one session's events."""
+    """Tells everybody who listens what happens in one session."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()

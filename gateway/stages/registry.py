@@ -21,66 +21,14 @@ from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock, clock_id
 from visavis.wire.media import Stamp
 
-# ------------------------------------------------------------ host clocks
-# Where the monotonic clocks of other machines stand against ours.
-#
-# Services on this machine share our clock. The others tell theirs with each status that they
-# give: sent, read there, received. The reading lies between the two, so half of the round trip
-# is the error; of the last readings the quickest counts (the clock filter of NTP, RFC 5905,
-# section 10).
-
-# Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
-_KEPT_READINGS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Offset:
-    """What has to be added to a remote clock to have ours, and by how much it may be wrong."""
-
-    offset_s: float
-    error_s: float
-
-
-class HostClocks:
-    """Offsets by clock, as named in stamps. Pure: all times are passed in."""
-
-    def __init__(self, own: int | None = None) -> None:
-        self._own = clock_id() if own is None else own
-        self._readings: dict[int, deque[Offset]] = {}
-
-    def read(self, clock: int, reading_s: float, sent_s: float, received_s: float) -> None:
-        """A clock said `reading_s` between two moments of ours."""
-        if clock in (0, self._own):
-            return
-        middle_s, error_s = (sent_s + received_s) / 2, (received_s - sent_s) / 2
-        readings = self._readings.setdefault(clock, deque(maxlen=_KEPT_READINGS))
-        readings.append(Offset(middle_s - reading_s, error_s))
-
-    def offset(self, clock: int) -> Offset | None:
-        """None where nothing is known of a clock."""
-        if clock == self._own:
-            return Offset(0.0, 0.0)
-        readings = self._readings.get(clock)
-        return min(readings, key=lambda offset: offset.error_s) if readings else None
-
-    def local_s(self, stamp: Stamp) -> float | None:
-        """When a stamp was made, on our clock."""
-        offset = self.offset(stamp.clock)
-        return None if offset is None else stamp.monotonic_ns / 1e9 + offset.offset_s
-
-
-# ------------------------------------------------------------ registry
-# Which replicas of each service exist, how loaded they are, and the channels to them.
-#
-# The one thing that sessions share.
-
 log = logging.getLogger(__name__)
 
 SERVICES = ("asr", "llm", "tts", "face")
 REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
 BUS_TIMEOUT_S = 1.0
-
+# Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
+_KEPT_READINGS = 8
 
 _STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
     "asr": asr_pb2_grpc.SpeechRecognitionStub,
@@ -107,7 +55,10 @@ class ReplicaState:
 
 
 class Registry:
-    """Keeps an eye on all replicas. `start` it, `close` it."""
+    """Finds and chooses replicas, and has the channels to them: the one thing that sessions share.
+
+    `start` it, `close` it.
+    """
 
     def __init__(self, bus: Bus, *, refresh_s: float = REFRESH_S) -> None:
         self._bus = bus
@@ -257,7 +208,7 @@ class Registry:
             inner if isinstance(inner, control_pb2.ServiceStatus) else answer
         )
         reading_s = status.clock.monotonic_ns / 1e9
-        self.clocks.read(status.clock.clock, reading_s, sent_s, self._clock.now())
+        self.clocks.note(status.clock.clock, reading_s, sent_s, self._clock.now())
         return status
 
     async def _close_unused(self) -> None:
@@ -269,3 +220,45 @@ class Registry:
         while True:
             await asyncio.sleep(self._refresh_s)
             await self.refresh()
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """What has to be added to a remote clock to have ours, and by how much it may be wrong."""
+
+    offset_s: float
+    error_s: float
+
+
+class HostClocks:
+    """Where the monotonic clocks of other machines stand against ours, by clock as stamps name it.
+
+    Services on this machine share our clock. The others tell theirs with each status that they
+    give: sent, read there, received. The reading lies between the two, so half of the round trip
+    is the error; of the last readings the quickest counts (the clock filter of NTP, RFC 5905,
+    section 10). Pure: all times are passed in.
+    """
+
+    def __init__(self, own: int | None = None) -> None:
+        self._own = clock_id() if own is None else own
+        self._readings: dict[int, deque[Offset]] = {}
+
+    def note(self, clock: int, reading_s: float, sent_s: float, received_s: float) -> None:
+        """A clock said `reading_s` between two moments of ours."""
+        if clock in (0, self._own):
+            return
+        middle_s, error_s = (sent_s + received_s) / 2, (received_s - sent_s) / 2
+        readings = self._readings.setdefault(clock, deque(maxlen=_KEPT_READINGS))
+        readings.append(Offset(middle_s - reading_s, error_s))
+
+    def offset(self, clock: int) -> Offset | None:
+        """None where nothing is known of a clock."""
+        if clock == self._own:
+            return Offset(0.0, 0.0)
+        readings = self._readings.get(clock)
+        return min(readings, key=lambda offset: offset.error_s) if readings else None
+
+    def local_s(self, stamp: Stamp) -> float | None:
+        """When a stamp was made, on our clock."""
+        offset = self.offset(stamp.clock)
+        return None if offset is None else stamp.monotonic_ns / 1e9 + offset.offset_s

@@ -143,7 +143,7 @@ class Session:
         with log_context(session=self.id):
             try:
                 await self._feed.open()
-                await self.stages.open()
+                await self.stages.attach()
             except BaseException:
                 await self._feed.close()
                 raise
@@ -243,7 +243,7 @@ class Session:
         if not len(pcm):
             return
         now = self._clock.now()
-        pts = self.microphone.push(holder, len(pcm), now)
+        pts = self.microphone.place(holder, len(pcm), now)
         if pts is not None:
             self._interruption.hear(pcm, now)
             self._feed.mic(pts, pcm)

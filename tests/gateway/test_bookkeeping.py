@@ -22,14 +22,14 @@ from visavis.wire.media import VideoCodec
 def test_the_microphone_counts_samples() -> None:
     microphone = Microphone()
     microphone.take("a", 0.0)
-    assert [microphone.push("a", 320, 0.02 * i) for i in range(3)] == [0, 320, 640]
-    assert microphone.push("b", 320, 0.1) is None
+    assert [microphone.place("a", 320, 0.02 * i) for i in range(3)] == [0, 320, 640]
+    assert microphone.place("b", 320, 0.1) is None
 
 
 def test_the_microphone_is_taken_until_it_is_given_back() -> None:
     microphone = Microphone()
     microphone.take("a", 0.0)
-    microphone.push("a", 320, 1.0)
+    microphone.place("a", 320, 1.0)
     with pytest.raises(MicrophoneTakenError):
         microphone.take("b", 1.0 + STALE_S - 0.1)
     microphone.release("b")
@@ -42,24 +42,24 @@ def test_a_speaker_that_went_without_a_word_is_replaced() -> None:
     microphone = Microphone()
     microphone.take("a", 0.0)
     assert microphone.take("b", STALE_S) == "a"
-    assert microphone.push("a", 320, STALE_S) is None
+    assert microphone.place("a", 320, STALE_S) is None
 
 
 def test_media_time_goes_on_with_the_next_speaker() -> None:
     microphone = Microphone()
     microphone.take("a", 0.0)
-    microphone.push("a", 320, 0.0)
+    microphone.place("a", 320, 0.0)
     microphone.release("a")
     microphone.take("b", 9.0)
-    assert microphone.push("b", 320, 9.0) == 320
+    assert microphone.place("b", 320, 9.0) == 320
 
 
 def test_sound_that_runs_ahead_of_time_is_dropped() -> None:
     microphone = Microphone()
     microphone.take("a", 0.0)
-    used = [microphone.push("a", 16_000, 0.0) for _ in range(10)]
+    used = [microphone.place("a", 16_000, 0.0) for _ in range(10)]
     assert sum(pts is not None for pts in used) == AHEAD_S + 1
-    assert microphone.push("a", 16_000, 5.0) is not None
+    assert microphone.place("a", 16_000, 5.0) is not None
 
 
 def test_when_a_sample_arrived() -> None:
@@ -67,7 +67,7 @@ def test_when_a_sample_arrived() -> None:
     assert microphone.arrival_s(0) is None
     microphone.take("a", 0.0)
     for i in range(5):
-        microphone.push("a", 320, 10 + i)
+        microphone.place("a", 320, 10 + i)
     assert microphone.arrival_s(320) == 10
     assert microphone.arrival_s(321) == 11
     assert microphone.arrival_s(99_999) == 14

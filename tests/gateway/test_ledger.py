@@ -161,8 +161,8 @@ def test_our_own_clock_needs_no_reading() -> None:
 
 def test_another_clock_is_placed_by_the_quickest_of_its_readings() -> None:
     clocks = HostClocks(OURS)
-    clocks.read(THEIRS, 70.0, 10.0, 10.5)  # there for up to half a second
-    clocks.read(THEIRS, 72.001, 12.0, 12.002)
+    clocks.note(THEIRS, 70.0, 10.0, 10.5)  # there for up to half a second
+    clocks.note(THEIRS, 72.001, 12.0, 12.002)
     offset = clocks.offset(THEIRS)
     assert offset is not None and offset.error_s == pytest.approx(0.001)
     assert clocks.local_s(Stamp("a.b", 72_501_000_000, THEIRS)) == pytest.approx(12.501)
@@ -170,16 +170,16 @@ def test_another_clock_is_placed_by_the_quickest_of_its_readings() -> None:
 
 def test_old_readings_are_forgotten() -> None:
     clocks = HostClocks(OURS)
-    clocks.read(THEIRS, 0.0, 100.0, 100.0)
+    clocks.note(THEIRS, 0.0, 100.0, 100.0)
     for second in range(10):
-        clocks.read(THEIRS, second, 101.0 + second, 101.1 + second)
+        clocks.note(THEIRS, second, 101.0 + second, 101.1 + second)
     offset = clocks.offset(THEIRS)
     assert offset is not None and offset.offset_s == pytest.approx(101.05)
 
 
 def test_a_service_that_does_not_tell_its_clock_is_not_placed() -> None:
     clocks = HostClocks(OURS)
-    clocks.read(0, 1.0, 2.0, 2.0)
+    clocks.note(0, 1.0, 2.0, 2.0)
     assert clocks.offset(0) is None
 
 
@@ -253,7 +253,7 @@ def test_gaps_in_the_voice_are_counted_for_their_turn() -> None:
 
 def test_stamps_of_another_machine_tell_how_far_they_may_be_wrong() -> None:
     clocks = HostClocks(OURS)
-    clocks.read(THEIRS, 500.0, 1.0, 1.004)
+    clocks.note(THEIRS, 500.0, 1.0, 1.004)
     watch = Stopwatch("s", clocks)
     watch.asked(2.0)
     watch.opened(1, "text", 2.0, held=False)

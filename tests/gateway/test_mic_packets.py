@@ -62,7 +62,7 @@ class Way:
     def receive(self, arrived: Any) -> None:
         _, frame = self._packets.add(arrived)
         for decoded in self._decoder.decode(frame) if frame else []:
-            self.pcm = np.concatenate([self.pcm, *self._sound.push(decoded)])
+            self.pcm = np.concatenate([self.pcm, *self._sound.decoded(decoded)])
 
     @property
     def vad_frames(self) -> int:

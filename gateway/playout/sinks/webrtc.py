@@ -197,7 +197,7 @@ class Peer:
         sound = MicSound()
         try:
             while True:
-                for pcm in sound.push(await track.recv()):
+                for pcm in sound.decoded(await track.recv()):
                     self._on_mic(pcm)
         except MediaStreamError:
             log.debug("peer %s: the microphone ended", self.id)
