@@ -57,7 +57,7 @@ class Listener(Outbox[ServerEvent]):
     def __init__(self) -> None:
         super().__init__(QUEUE_LIMIT)
 
-    def push(self, event: ServerEvent) -> None:
+    def tell(self, event: ServerEvent) -> None:
         """Add an event, in place of the oldest if the queue is full."""
         if self.full:
             self._waiting.popleft()
@@ -80,7 +80,7 @@ class EventHub:
         """A new listener, which first gets `greeting`. After `close` it gets nothing else."""
         listener = Listener()
         for event in greeting:
-            listener.push(event)
+            listener.tell(event)
         if self._closed:
             listener.close()
         else:
@@ -93,7 +93,7 @@ class EventHub:
 
     def publish(self, event: ServerEvent) -> None:
         for listener in self._listeners:
-            listener.push(event)
+            listener.tell(event)
 
     def close(self) -> None:
         self._closed = True

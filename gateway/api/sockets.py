@@ -56,7 +56,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
                 return
             answer = await _obey(session, gateway, message.get("text"))
             if answer is not None:
-                listener.push(answer)
+                listener.tell(answer)
 
     try:
         await _first_of(send(), receive())

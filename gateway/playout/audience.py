@@ -70,7 +70,10 @@ class Seats:
 
 
 class Audience:
-    """One session's sinks; `add` them. on_codecs: the codecs that they need have changed."""
+    """Hands what leaves to all sinks of one session, and knows which codecs they need.
+
+    `add` them. on_codecs: called when those codecs have changed.
+    """
 
     def __init__(self, max_viewers: int, on_codecs: Callable[[set[VideoCodec]], None]) -> None:
         self.seats = Seats(max_viewers)

@@ -114,7 +114,7 @@ class PictureLane:
             kept.append(picture)
         self._truncate(kept)
 
-    def push(self, picture: Picture) -> None:
+    def queue(self, picture: Picture) -> None:
         """Queue a picture, or drop it and all up to the next key frame.
 
         A hole in the stream is as good as a drop: viewers keep the last good picture.

@@ -33,7 +33,9 @@ class VoiceResampler:
             else soxr.ResampleStream(sample_rate_hz, RATE_HZ, 1, dtype="int16", quality="HQ")
         )
 
-    def push(self, pts: int, pcm: NDArray[np.int16], *, last: bool = False) -> NDArray[np.int16]:
+    def resample(
+        self, pts: int, pcm: NDArray[np.int16], *, last: bool = False
+    ) -> NDArray[np.int16]:
         """Samples at 48 kHz that are known so far. pcm: [N] int16 at the voice's rate.
 
         pts: where `pcm` begins, in samples of the turn's voice. What is missing before

@@ -60,7 +60,7 @@ class Avatar:
 
 
 class Catalog:
-    """Asks any replica that answers: all of a service list the same."""
+    """Lists and makes voices and avatars: asks any replica, for all of a service know the same."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

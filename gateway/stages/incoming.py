@@ -94,7 +94,7 @@ def played(turn: Turn, samples: int) -> tuple[int, int] | None:
 
 
 class Incoming:
-    """One session's: notes what comes where it belongs, and tells what follows.
+    """Notes what comes for one session where it belongs, and tells what follows.
 
     microphone: tells when a sample of it came.
     """
@@ -138,7 +138,7 @@ class Incoming:
         if chunk.sample_rate_hz != turn.resampler.sample_rate_hz:
             log.warning("voice: a chunk of another rate than its turn's is dropped")
             return []
-        pcm = turn.resampler.push(chunk.place.pts, chunk.pcm, last=last)
+        pcm = turn.resampler.resample(chunk.place.pts, chunk.pcm, last=last)
         self._playout.push_voice(turn.number, pcm, last=last)
         self._stopwatch.voice(chunk, now)
         seconds = len(chunk.pcm) / chunk.sample_rate_hz

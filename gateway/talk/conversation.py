@@ -35,7 +35,7 @@ _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "spea
 
 
 class Conversation:
-    """One session's turns; owns the record of each.
+    """Decides who speaks in one session and which answer counts; owns the record of each turn.
 
     answer_timeout_s: a turn that makes no progress for so long has failed.
     """
@@ -128,7 +128,7 @@ class Conversation:
             return []
         if doubt.phase is DoubtPhase.DISMISSED:
             return []
-        turn.stop()
+        turn.stand_still()
         doubt.sounds_like_a_voice()
         return self._settle([PauseTurn(turn.number)])
 
@@ -228,7 +228,7 @@ class Conversation:
     def started(self, number: int) -> list[Action]:
         """The turn's first sample is leaving."""
         turn = self._current(number)
-        if turn is None or not turn.start():
+        if turn is None or not turn.start_speaking():
             return []
         return self._settle([Emit(turn.tell("speaking"))])
 

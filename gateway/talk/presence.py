@@ -14,7 +14,7 @@ RETRY_S = 2.0
 
 
 class Presence:
-    """Gives the stages back once nobody has been there for `release_s`; takes them on return.
+    """Gives a session's stages back once nobody was there for `release_s`; takes them on return.
 
     connected: whether somebody is there now. recorded: whether what happens is kept for later.
     answering: whether a turn is open. leave: called before the stages are given back. refused:

@@ -158,7 +158,7 @@ def test_a_voice_keeps_its_length_and_pitch(rate_hz: int) -> None:
     step = rate_hz // 10
     out = np.concatenate(
         [
-            resampler.push(pts, voice[pts : pts + step], last=pts + step >= rate_hz)
+            resampler.resample(pts, voice[pts : pts + step], last=pts + step >= rate_hz)
             for pts in range(0, rate_hz, step)
         ]
     )
@@ -169,18 +169,18 @@ def test_a_voice_keeps_its_length_and_pitch(rate_hz: int) -> None:
 
 def test_a_hole_in_the_voice_becomes_silence() -> None:
     resampler = VoiceResampler(48_000)
-    first = resampler.push(0, np.full(100, 7, np.int16))
-    second = resampler.push(150, np.full(100, 9, np.int16))
+    first = resampler.resample(0, np.full(100, 7, np.int16))
+    second = resampler.resample(150, np.full(100, 9, np.int16))
     assert second.tolist() == [0] * 50 + [9] * 100
-    again = resampler.push(200, np.full(100, 5, np.int16))
+    again = resampler.resample(200, np.full(100, 5, np.int16))
     assert again.tolist() == [5] * 50
     assert len(first) == 100 and resampler.missing_samples == 50
 
 
 def test_a_hole_without_end_is_cut() -> None:
     resampler = VoiceResampler(48_000)
-    assert len(resampler.push(10**9, np.ones(10, np.int16))) == 48_010
-    assert len(resampler.push(10**9 + 10, np.ones(10, np.int16))) == 10
+    assert len(resampler.resample(10**9, np.ones(10, np.int16))) == 48_010
+    assert len(resampler.resample(10**9 + 10, np.ones(10, np.int16))) == 10
 
 
 def test_opus_packets_follow_each_other() -> None:

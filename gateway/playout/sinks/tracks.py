@@ -44,7 +44,7 @@ class PassTrack(MediaStreamTrack):
         self.left: int | None = None
         """Media time of the newest packet that has left; None while one may be leaving."""
 
-    def push(self, packet: Any, *, keyframe: bool = True) -> None:
+    def queue(self, packet: Any, *, keyframe: bool = True) -> None:
         """Queue one packet. Never waits."""
         if self.readyState != "live" or (self._needs_keyframe and not keyframe):
             return
@@ -82,7 +82,7 @@ class PassTrack(MediaStreamTrack):
 
 
 class MediaClock:
-    """Where one peer's media time lies on the wall clock. Set by its first report, for good."""
+    """Says where a peer's media time lies on the wall clock: the first report says."""
 
     def __init__(self) -> None:
         self._zero_ntp: int | None = None
@@ -98,7 +98,7 @@ class MediaClock:
 
 
 class TrackReports:
-    """One track's reports. Its RTP time is its media time, from an origin that aiortc draws."""
+    """Corrects a track's reports. Its RTP time is media time, from an origin that aiortc draws."""
 
     def __init__(self, clock: MediaClock, rate_hz: int) -> None:
         self._clock = clock

@@ -52,7 +52,7 @@ _MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 
 
 class Peer:
-    """One browser's connection to a session.
+    """One browser that watches a session, and may speak in it, over WebRTC.
 
     on_mic: gets the speaker's sound, [N] int16 at 16 kHz.
     on_keyframe: the browser has lost the picture, or is new.
@@ -114,7 +114,7 @@ class Peer:
     def push_sound(self, packet: Any) -> None:
         """One Opus packet in session media time."""
         if self.connected:
-            self._sound.push(packet)
+            self._sound.queue(packet)
 
     def silence(self) -> None:
         """The voice was cut off: sound that has not gone out yet must not."""
@@ -127,7 +127,7 @@ class Peer:
         packet: Any = av.Packet(released.picture.payload)
         packet.pts = released.time
         packet.time_base = VIDEO_TIME_BASE
-        self._pictures.push(packet, keyframe=released.picture.keyframe)
+        self._pictures.queue(packet, keyframe=released.picture.keyframe)
 
     async def close(self) -> None:
         """Close the connection and end all tasks of it. May be called again."""
@@ -218,7 +218,7 @@ class Peer:
 
 
 class Peers:
-    """All browsers of one session: sound is encoded once for them. A sink.
+    """Connects the browsers of one session; sound is encoded once for them. A sink.
 
     on_keyframe: somebody cannot decode before the next one.
     changed: called when somebody has come or gone.
@@ -253,7 +253,7 @@ class Peers:
     def __contains__(self, peer_id: str) -> bool:
         return peer_id in self._peers
 
-    async def add(
+    async def connect(
         self,
         sdp: str,
         kind: str,
@@ -296,7 +296,7 @@ class Peers:
         self._changed()
         return answer
 
-    async def remove(self, peer_id: str) -> None:
+    async def disconnect(self, peer_id: str) -> None:
         """Raises UnknownNameError."""
         peer = self._peers.get(peer_id)
         if peer is None:
