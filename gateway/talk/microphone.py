@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gateway import metrics
 from visavis.serving.aiortc_private import payload_of
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError, VisavisError
 
 RATE_HZ = 16_000
 CHUNK_LIMIT_BYTES = 2 * RATE_HZ
@@ -35,7 +35,7 @@ _SEQUENCES = 1 << 16
 LONGEST_GAP_S = 1.0
 
 
-class MicrophoneTakenError(Exception):
+class MicrophoneTakenError(VisavisError):
     """Another client speaks in this session."""
 
 
