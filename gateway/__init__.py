@@ -11,5 +11,6 @@ In reading order, first the folders:
 `static`: the page.
 
 `settings`: what can be set, and what may not be exposed.
+`background`: tasks on the side of a session, none of which fails unseen.
 `metrics`: every metric, with the buckets of each.
 """

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 
 from gateway.answers.cache import AnswerCache, Speaker
+from gateway.background import Background
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
 from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
-from gateway.talk.background import Background
 from gateway.talk.turn import Turn
 from visavis.serving.errors import VisavisError
 

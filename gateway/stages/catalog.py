@@ -120,7 +120,7 @@ class Catalog:
         language = tag.split("-")[0].lower()
         for service in ("asr", "tts"):
             replicas = self._registry.replicas(service)
-            known = {name for s in replicas if s.status for name in s.status.languages}
+            known = {name for s in replicas for name in s.languages}
             if known:  # else none is there that could be asked, and the leases will tell
                 _known("language", language, sorted(known))
 

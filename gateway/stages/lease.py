@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 
 from gateway import metrics
+from gateway.background import Background
 from gateway.stages.registry import Registry
-from gateway.talk.background import Background
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import (
     AtCapacityError,

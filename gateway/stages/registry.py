@@ -39,19 +39,26 @@ _STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class EngineState:
+    """One network of a replica, and where it runs. detail: why not as asked for; "": it does."""
+
+    model: str
+    file: str
+    backend: str
+    device: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """A replica and what it last said of itself; status None: it did not answer."""
+    """A replica and what it last said of itself. healthy: it answers."""
 
     replica: Replica
-    status: control_pb2.ServiceStatus | None = None
-
-    @property
-    def healthy(self) -> bool:
-        return self.status is not None
-
-    @property
-    def free_slots(self) -> int:
-        return self.status.free_slots if self.status is not None else 0
+    healthy: bool = False
+    slots: int = 0
+    free_slots: int = 0
+    languages: tuple[str, ...] = ()
+    engines: tuple[EngineState, ...] = ()
 
 
 class Registry:
@@ -118,7 +125,7 @@ class Registry:
     def returned(self, replica: Replica) -> None:
         """A lease on this replica was given back."""
         state = self._states.get(replica.instance)
-        if state is not None and state.status is not None:
+        if state is not None and state.healthy:
             self._count_slots(state, +1)
 
     def stub(self, replica: Replica) -> Any:
@@ -140,9 +147,8 @@ class Registry:
 
     def lost(self, replica: Replica) -> None:
         """A lease on this replica died: it is not chosen before it answers again."""
-        state = self._states.get(replica.instance)
-        if state is not None:
-            self._states[replica.instance] = replace(state, status=None)
+        if replica.instance in self._states:
+            self._states[replica.instance] = ReplicaState(replica)
 
     async def refresh(self) -> None:
         """Ask the bus who is there, and each one how loaded it is."""
@@ -158,12 +164,11 @@ class Registry:
             # A replica too busy to be found in time, or behind a bus that is restarting, is
             # still there if it answers itself.
             known = {r.replica.instance: r.replica for r in self._states.values()}
-            asked = list((known | found).values())
-            statuses = await asyncio.gather(*(self._status(r) for r in asked))
+            states = await asyncio.gather(*map(self._ask, (known | found).values()))
             self._states = {
-                r.instance: ReplicaState(r, status)
-                for r, status in zip(asked, statuses, strict=True)
-                if status is not None or r.instance in found
+                state.replica.instance: state
+                for state in states
+                if state.healthy or state.replica.instance in found
             }
         await self._close_unused()
 
@@ -186,15 +191,12 @@ class Registry:
 
     def _count_slots(self, state: ReplicaState, change: int) -> None:
         """Estimate free slots until the replica tells them itself."""
-        assert state.status is not None
-        status = control_pb2.ServiceStatus()
-        status.CopyFrom(state.status)
-        status.free_slots = min(status.slots, max(0, status.free_slots + change))
-        self._states[state.replica.instance] = replace(state, status=status)
+        free = min(state.slots, max(0, state.free_slots + change))
+        self._states[state.replica.instance] = replace(state, free_slots=free)
 
-    async def _status(self, replica: Replica) -> control_pb2.ServiceStatus | None:
+    async def _ask(self, replica: Replica) -> ReplicaState:
         if replica.service not in _STUBS:
-            return None
+            return ReplicaState(replica)
         sent_s = self._clock.now()
         try:
             answer = await self.stub(replica).GetStatus(
@@ -202,14 +204,24 @@ class Registry:
             )
         except grpc.aio.AioRpcError as error:
             log.warning("registry: %s: %s", replica.instance, error.details())
-            return None
+            return ReplicaState(replica)
         inner = getattr(answer, "service", answer)
         status: control_pb2.ServiceStatus = (
             inner if isinstance(inner, control_pb2.ServiceStatus) else answer
         )
         reading_s = status.clock.monotonic_ns / 1e9
         self.clocks.note(status.clock.clock, reading_s, sent_s, self._clock.now())
-        return status
+        engines = (
+            EngineState(e.bundle, e.file, e.backend, e.device, e.detail) for e in status.engines
+        )
+        return ReplicaState(
+            replica,
+            True,
+            status.slots,
+            status.free_slots,
+            tuple(status.languages),
+            tuple(engines),
+        )
 
     async def _close_unused(self) -> None:
         used = {s.replica.grpc_address for s in self._states.values()}

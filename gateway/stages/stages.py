@@ -10,12 +10,12 @@ from typing import Any
 
 from gateway import metrics
 from gateway.api.events import SessionEvent
+from gateway.background import Background
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
 from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.registry import SERVICES, Registry
 from gateway.talk.actions import Action, Message
-from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.serving.errors import VisavisError

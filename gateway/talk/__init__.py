@@ -12,5 +12,4 @@
 `interruption`: what becomes of the voice then, and how long that took.
 `microphone`: who holds it, and RTP packets as plain sound.
 `presence`: whether anybody is there; else the session holds no slot of any stage.
-`background`: tasks on the side, none of which fails unseen.
 """

@@ -18,6 +18,7 @@ from gateway.answers.cache import AnswerCache, Speaker
 from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
+from gateway.background import Background
 from gateway.ledger.records import Records
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.audience import Audience
@@ -33,7 +34,6 @@ from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
 from gateway.talk import actions, speculation
-from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation, State
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
