@@ -1,0 +1,16 @@
+"""The public side: visitors come in over HTTP, WebRTC and WebSockets, faces answer them.
+
+In reading order, first the folders:
+
+`api`: the doors, and who may pass.
+`talk`: who speaks, which answer counts, what was heard: one session.
+`stages`: the four services as one session sees them.
+`playout`: sound and pictures leave by one clock.
+`answers`: what can be said without a language model.
+`ledger`: where a turn's time went.
+`static`: the page.
+
+`settings`: what can be set, and what may not be exposed.
+`background`: tasks on the side of a session, none of which fails unseen.
+`metrics`: every metric, with the buckets of each.
+"""

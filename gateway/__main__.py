@@ -7,8 +7,7 @@ import sys
 
 import uvicorn
 
-from gateway.api.app import create_app
-from gateway.api.server import server_config
+from gateway.api.app import create_app, server_config
 from gateway.settings import GatewaySettings, check_exposure
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.logs import configure_logging

@@ -1,1 +1,8 @@
-"""Answers that need no language model: configured ones, welcome phrases, learned ones."""
+"""What can be said without a language model.
+
+`book`: the answers that an operator has written down.
+`questions`: when two questions are the same one.
+`cache`: finds an answer, in the book or learned before.
+`answering`: begins each answer of a session, from there or with the language model.
+`prerender`: has replicas make the sound before anybody waits for it.
+"""

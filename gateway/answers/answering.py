@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 
 from gateway.answers.cache import AnswerCache, Speaker
+from gateway.background import Background
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
 from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
-from gateway.talk.background import Background
 from gateway.talk.turn import Turn
 from visavis.serving.errors import VisavisError
 
@@ -20,8 +20,10 @@ SETTLE_S = 0.4
 
 
 class Answering:
-    """Begins each answer. A known one goes out as tokens, as if the language model had written
-    it: voice, face, captions, history and interruption are those of any other turn.
+    """Begins each answer of one session: a known one at once, any other with the language model.
+
+    The former goes out as tokens, as if the language model had written it: voice, face, captions,
+    history and interruption are those of any other turn.
 
     Call `speak_as` first. welcome: what is said first, once somebody watches; "": nothing.
     """
@@ -45,14 +47,14 @@ class Answering:
         """Whose answers are wanted from now on."""
         self._speaker = speaker
 
-    async def begin(self, turn: Turn, action: BeginAnswer) -> None:
+    async def answer(self, turn: Turn, action: BeginAnswer) -> None:
         """Let the turn be answered. Raises StageLostError."""
         said = [message for message in action.messages if message.role != "system"]
         question, opening = said[-1].content, len(said) == 1
         hit = self._cache.find(question, self._speaker, opening=opening)
         if hit is not None:
             turn.source = "cache"
-            self._feed.answer(turn.number, hit.answer)
+            self._feed.send_answer(turn.number, hit.answer)
             return
         if opening and self._cache.learns:
             turn.lesson = (question, self._speaker)
@@ -62,7 +64,7 @@ class Answering:
     def greet(self, turn: Turn, text: str) -> None:
         """Say what nobody asked for."""
         turn.source = "welcome"
-        self._feed.answer(turn.number, text)
+        self._feed.send_answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:
         """Let the language model read what the visitor says, while they say it."""
@@ -74,14 +76,17 @@ class Answering:
         answer = turn.text.strip()
         if turn.lesson is not None and action.outcome == "finished" and answer:
             question, speaker = turn.lesson
-            self._background.start(self._learn(question, answer, speaker))
+            self._background.run(self._learn(question, answer, speaker))
 
     async def _learn(self, question: str, answer: str, speaker: Speaker) -> None:
         await self._cache.learn(question, answer, speaker)
 
 
 class WelcomeCue:
-    """Pure; times in seconds of any clock. text: "" for a session without a welcome."""
+    """Says when a session greets whoever comes. Pure; times in seconds of any clock.
+
+    text: "" for a session without a welcome.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -90,7 +90,10 @@ class LearnedLimits:
 
 
 class LearnedAnswers:
-    """The last answers that were learned. Bounded; forgets in time. Times in seconds since 1970."""
+    """Remembers the last answers of the language model. Bounded; forgets in time.
+
+    Times in seconds since 1970.
+    """
 
     def __init__(self, limits: LearnedLimits) -> None:
         self.evictions = self.expirations = 0
@@ -168,7 +171,7 @@ class LearnedAnswers:
 
 
 class AnswerCache:
-    """One for all sessions: that is its use, and why learning is off unless asked for.
+    """Finds answers for all sessions of a gateway: that is its use, and why it learns only if told.
 
     `open` it, `close` it.
     """

@@ -5,45 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
-
-import grpc.aio
 
 from gateway.answers.cache import AnswerCache
-from gateway.stages.registry import Registry
+from gateway.stages.phrases import Phrases, Prerendered
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import StageLostError
 from visavis.serving.supervision import Keeper
-from visavis.v1 import tts_pb2
 
 log = logging.getLogger(__name__)
 
 REVIEW_S = 2.0
-# Four thousand characters are five minutes of speech, half a minute of work on one core.
-PRERENDER_TIMEOUT_S = 180.0
-LIST_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Prerendered:
-    """One text on one replica. error: why it could not be made; "": it was."""
-
-    replica: str
-    text: str
-    phrases: int = 0
-    made: int = 0
-    evicted: int = 0
-    error: str = ""
 
 
 class Prerenderer:
-    """`start` it, `close` it. Between, replicas that are new are made ready in the background.
+    """Makes replicas that are new ready in the background, between `start` and `close`.
 
     busy: a conversation needs the voices more.
     """
 
-    def __init__(self, registry: Registry, answers: AnswerCache, busy: Callable[[], bool]) -> None:
-        self._registry = registry
+    def __init__(self, phrases: Phrases, answers: AnswerCache, busy: Callable[[], bool]) -> None:
+        self.phrases = phrases
+        """What the replicas have ready."""
         self._answers = answers
         self._busy = busy
         self._ready: dict[str, str] = {}
@@ -51,14 +33,12 @@ class Prerenderer:
         self._keeper = Keeper("prerender", self._keep_ready)
 
     def start(self) -> None:
+        """Begin to work in the background."""
         self._keeper.start()
 
     async def close(self) -> None:
+        """End the work in the background."""
         await self._keeper.close()
-
-    def replicas(self) -> list[Replica]:
-        """The tts replicas that answer."""
-        return [s.replica for s in self._registry.replicas("tts") if s.healthy]
 
     async def make(
         self,
@@ -69,60 +49,18 @@ class Prerenderer:
         style: str = "",
     ) -> AsyncIterator[Prerendered]:
         """Texts with their languages, each on each replica. Raises StageLostError without any."""
-        replicas = self.replicas()
+        replicas = self.phrases.replicas()
         if not replicas:
             raise StageLostError("tts: no replica is running")
         for language, text in texts:
-            config = tts_pb2.SynthesisConfig(
-                language=language, voice=voice, speed=speed, style=style
-            )
             for replica in replicas:
-                yield await self._make(replica, text, config)
-
-    async def kept(self) -> dict[str, tts_pb2.ListPhrasesResponse]:
-        """What each replica keeps, by its name; those that do not answer are left out."""
-        request = tts_pb2.ListPhrasesRequest()
-        found = {}
-        for replica in self.replicas():
-            try:
-                stub = self._registry.stub(replica)
-                found[replica.instance] = await stub.ListPhrases(request, timeout=LIST_TIMEOUT_S)
-            except grpc.aio.AioRpcError as error:
-                log.warning("phrases of %s: %s", replica.instance, error.details())
-        return found
-
-    async def clear(self) -> int:
-        """Have every replica forget its phrases; how many there were.
-
-        They are not made again by themselves: `visavis cache warm` does, and a new replica.
-        """
-        removed = 0
-        for replica in self.replicas():
-            try:
-                stub = self._registry.stub(replica)
-                answer = await stub.ClearPhrases(
-                    tts_pb2.ClearPhrasesRequest(), timeout=LIST_TIMEOUT_S
+                yield await self.phrases.make(
+                    replica, language, text, voice=voice, speed=speed, style=style
                 )
-                removed += answer.removed
-            except grpc.aio.AioRpcError as error:
-                log.warning("phrases of %s: %s", replica.instance, error.details())
-        return removed
-
-    async def _make(
-        self, replica: Replica, text: str, config: tts_pb2.SynthesisConfig
-    ) -> Prerendered:
-        request = tts_pb2.PrerenderRequest(config=config, text=text)
-        try:
-            stub = self._registry.stub(replica)
-            made = await stub.Prerender(request, timeout=PRERENDER_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            reason = error.details() or error.code().name
-            return Prerendered(replica.instance, text, error=reason)
-        return Prerendered(replica.instance, text, made.phrases, made.made, made.evicted)
 
     async def _keep_ready(self) -> None:
         while True:
-            book, replicas = self._answers.book, self.replicas()
+            book, replicas = self._answers.book, self.phrases.replicas()
             known = {replica.instance for replica in replicas}
             self._ready = {name: made for name, made in self._ready.items() if name in known}
             for replica in replicas:
@@ -137,8 +75,7 @@ class Prerenderer:
             # they do next sets no event here.
             while self._busy():  # noqa: ASYNC110
                 await asyncio.sleep(REVIEW_S)
-            plainly = tts_pb2.SynthesisConfig(language=language, speed=1.0)
-            done = await self._make(replica, text, plainly)
+            done = await self.phrases.make(replica, language, text)
             if done.error:
                 log.warning("prerender on %s: %s", replica.instance, done.error)
         log.info("%d texts are prerendered on %s", len(texts), replica.instance)

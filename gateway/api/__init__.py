@@ -1,0 +1,17 @@
+"""The doors: HTTP, two WebSockets for each session, and who may pass.
+
+`app`: wires the parts together, and says how they are served.
+`access`: the API key, foreign pages, bodies that are too large.
+`state`: what the routes work on, and how they get at it.
+`choices`: what a client may ask for, one validator for each option.
+`schemas`: bodies of requests and answers.
+`events`: what goes over the socket of events, both ways.
+`problems`: errors as HTTP answers, in one table.
+`routes_sessions`: sessions, text, interruption, turns.
+`routes_media`: WebRTC and recordings.
+`routes_catalog`: voices and avatars.
+`routes_cache`: what can be said without a language model.
+`routes_operation`: services, metrics, health.
+`hub`: a session's events on their way to everybody who listens.
+`sockets`: the two WebSockets, events and media.
+"""

@@ -13,16 +13,33 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.settings import GatewaySettings
 
-# ------------------------------------------------------------ limits
-# No request's body may be larger than its path allows, however it is sent.
-
 JSON_LIMIT_BYTES = 1_000_000
 # Field names and boundaries around a photo.
 FORM_EXTRA_BYTES = 100_000
 
+# The page must load before it can ask for the key, and probes carry none.
+_OPEN_PATHS = ("/", "/healthz", "/readyz", "/docs", "/openapi.json")
+_OPEN_PREFIXES = ("/static/", "/docs/")
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+
+SUBPROTOCOL = "visavis"
+"""The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
+
+_BEARER = "bearer."
+# An address is kept in the logs of servers and proxies on the way: no key may stand in it.
+_KEY_PARAMETER = "api_key"
+
+_HOW_TO_SEND_IT = (
+    "send it as `Authorization: Bearer KEY`, or for a WebSocket offer the subprotocols "
+    f"`{SUBPROTOCOL}` and `{_BEARER}KEY`"
+)
+
+Refusal: TypeAlias = tuple[int, str, str]
+"""HTTP status, code, message."""
+
 
 class BodyLimit:
-    """ASGI middleware: answers 413 as soon as more has come than is allowed."""
+    """ASGI middleware: answers 413 as soon as more has come than a path allows, however sent."""
 
     def __init__(self, app: ASGIApp, upload_path: str, upload_limit_bytes: int) -> None:
         self._app = app
@@ -49,33 +66,8 @@ class BodyLimit:
         await self._app(scope, counted, send)
 
 
-# ------------------------------------------------------------ access
-# Who may talk to the gateway: the API key, and no foreign web page.
-#
-# The key never stands in an address: servers and proxies on the way keep those in their logs.
-
-# The page must load before it can ask for the key, and probes carry none.
-_OPEN_PATHS = ("/", "/healthz", "/readyz", "/docs", "/openapi.json")
-_OPEN_PREFIXES = ("/static/", "/docs/")
-_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
-
-SUBPROTOCOL = "visavis"
-"""The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
-
-_BEARER = "bearer."
-_KEY_PARAMETER = "api_key"
-
-_HOW_TO_SEND_IT = (
-    "send it as `Authorization: Bearer KEY`, or for a WebSocket offer the subprotocols "
-    f"`{SUBPROTOCOL}` and `{_BEARER}KEY`"
-)
-
-Refusal: TypeAlias = tuple[int, str, str]
-"""HTTP status, code, message."""
-
-
 class AccessControl:
-    """ASGI middleware.
+    """ASGI middleware: lets in whoever has the API key, and no foreign web page.
 
     With a key set, `/v1` and `/metrics` want `Authorization: Bearer KEY`. A browser cannot set
     headers of a WebSocket: it offers the subprotocols `visavis` and `bearer.KEY`, the key

@@ -1,17 +1,21 @@
-"""The gateway's web application: wires the parts together."""
+"""The gateway's web application: wires the parts together, and how it is served."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import swagger_ui_bundle
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.staticfiles import StaticFiles
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
@@ -25,9 +29,11 @@ from gateway.api import (
     sockets,
 )
 from gateway.api.access import AccessControl, BodyLimit
+from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
 from gateway.api.state import Gateway
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
+from gateway.stages.phrases import Phrases
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
 from visavis.bundles.store.catalogue import cache_root
@@ -37,6 +43,9 @@ from visavis.wire.bus import Bus
 
 _STATIC = Path(__file__).parents[1] / "static"
 _BUS_WAIT_S = 30.0
+_DRAIN_S = 3
+# A client that vanished without a word holds its session's slots until that is noticed.
+_PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 
 _DESCRIPTION = """
 Speak or type to a face, and it answers with voice and lips in step.
@@ -68,7 +77,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         registry = Registry(bus)
         answers = _answers(settings)
         sessions = Sessions(bus, registry, settings, answers)
-        prerenderer = Prerenderer(registry, answers, lambda: sessions.busy)
+        prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
         app.state.gateway = Gateway(
             settings, bus, registry, Catalog(registry), sessions, answers, prerenderer
         )
@@ -150,3 +159,39 @@ def _add_pages(app: FastAPI) -> None:
     vendor = Path(swagger_ui_bundle.__file__).parent / "vendor"
     app.mount("/docs", StaticFiles(directory=next(vendor.glob("swagger-ui-*"))))
     app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False))
+
+
+class _Sockets(WebSocketsSansIOProtocol):
+    """A handshake that was answered with an HTTP error is complete.
+
+    uvicorn takes it for one that the application forgot, and logs each as an error of it.
+    """
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            self.handshake_complete = True
+
+
+def server_config(
+    app: FastAPI, *, host: str = "127.0.0.1", port: int = 0, drain_s: int = _DRAIN_S
+) -> uvicorn.Config:
+    """Of the gateway's web server. drain_s: for requests that run when it is told to stop.
+
+    To be made once logging is set up.
+    """
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        # At DEBUG it writes down the headers of every handshake, and so the key.
+        log_level=max(logging.INFO, logging.getLogger().getEffectiveLevel()),
+        access_log=False,
+        ws=_Sockets,
+        ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
+        ws_per_message_deflate=False,
+        ws_ping_interval=_PING_EVERY_S,
+        ws_ping_timeout=_PING_TIMEOUT_S,
+        timeout_graceful_shutdown=drain_s,
+    )

@@ -10,10 +10,9 @@ from typing import Generic, Self, TypeVar
 
 from gateway.api.events import ServerEvent
 
-# ------------------------------------------------------------ outbox
-# What waits for one client, in order; nobody waits for a client that is slow.
-
 T = TypeVar("T")
+
+QUEUE_LIMIT = 500
 
 
 class Outbox(Generic[T]):
@@ -52,19 +51,13 @@ class Outbox(Generic[T]):
         return self._waiting.popleft()
 
 
-# ------------------------------------------------------------ hub
-# A session's events to everybody who listens; nobody waits for a slow one.
-
-QUEUE_LIMIT = 500
-
-
 class Listener(Outbox[ServerEvent]):
     """One client's events. The oldest are lost when it does not read."""
 
     def __init__(self) -> None:
         super().__init__(QUEUE_LIMIT)
 
-    def push(self, event: ServerEvent) -> None:
+    def tell(self, event: ServerEvent) -> None:
         """Add an event, in place of the oldest if the queue is full."""
         if self.full:
             self._waiting.popleft()
@@ -73,7 +66,7 @@ class Listener(Outbox[ServerEvent]):
 
 
 class EventHub:
-    """Fan-out of one session's events."""
+    """Tells everybody who listens what happens in one session."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
@@ -87,7 +80,7 @@ class EventHub:
         """A new listener, which first gets `greeting`. After `close` it gets nothing else."""
         listener = Listener()
         for event in greeting:
-            listener.push(event)
+            listener.tell(event)
         if self._closed:
             listener.close()
         else:
@@ -100,7 +93,7 @@ class EventHub:
 
     def publish(self, event: ServerEvent) -> None:
         for listener in self._listeners:
-            listener.push(event)
+            listener.tell(event)
 
     def close(self) -> None:
         self._closed = True

@@ -62,7 +62,6 @@ def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
 def install(app: FastAPI) -> None:
     """Have every error answered as `Problem`."""
     app.add_exception_handler(VisavisError, _ours)
-    app.add_exception_handler(MicrophoneTakenError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _unexpected)

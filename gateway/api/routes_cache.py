@@ -68,19 +68,8 @@ async def show(gateway: TheGateway) -> CacheInfo:
 
 
 async def _phrases(gateway: Gateway) -> list[PhrasesInfo]:
-    return [
-        PhrasesInfo(
-            replica=replica,
-            entries=len(kept.phrases),
-            seconds=round(sum(phrase.seconds for phrase in kept.phrases), 2),
-            bytes=kept.bytes,
-            limit_bytes=kept.limit_bytes,
-            hits=kept.hits,
-            misses=kept.misses,
-            evictions=kept.evictions,
-        )
-        for replica, kept in (await gateway.prerenderer.kept()).items()
-    ]
+    kept = await gateway.prerenderer.phrases.kept()
+    return [PhrasesInfo(replica=name, **dataclasses.asdict(told)) for name, told in kept.items()]
 
 
 @router.post(
@@ -111,7 +100,7 @@ async def warm(gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
             + (f" in {body.language!r}" if language else "")
             + "; give the gateway a file with --answers"
         )
-    if not gateway.prerenderer.replicas():
+    if not gateway.prerenderer.phrases.replicas():
         raise StageLostError("tts: no replica is running")
     lines = _lines(gateway.prerenderer, texts, body)
     return StreamingResponse(lines, media_type="application/x-ndjson")
@@ -120,7 +109,7 @@ async def warm(gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
 async def _lines(
     prerenderer: Prerenderer, texts: Sequence[tuple[str, str]], wanted: WarmRequest
 ) -> AsyncIterator[str]:
-    total = len(texts) * len(prerenderer.replicas())
+    total = len(texts) * len(prerenderer.phrases.replicas())
     done = 0
     async for ready in prerenderer.make(
         texts, voice=wanted.voice, speed=wanted.speed, style=wanted.style
@@ -136,5 +125,5 @@ async def clear(
 ) -> CacheCleared:
     """Forget learned answers, prerendered sound, or both. Configured answers stay."""
     learned = await gateway.answers.forget_learned() if what != "phrases" else 0
-    phrases = await gateway.prerenderer.clear() if what != "learned" else 0
+    phrases = await gateway.prerenderer.phrases.clear() if what != "learned" else 0
     return CacheCleared(learned=learned, phrases=phrases)

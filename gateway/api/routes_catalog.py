@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
@@ -16,7 +17,6 @@ from gateway.api.problems import TooLargeError, responses
 from gateway.api.schemas import AvatarInfo, AvatarList, VoiceInfo, VoiceList
 from gateway.api.state import TheGateway
 from visavis.serving.errors import InvalidInputError
-from visavis.v1 import face_pb2
 
 router = APIRouter(prefix="/v1", tags=["voices and avatars"])
 
@@ -55,37 +55,15 @@ async def voices(
     language: Annotated[AnyLanguage, Query(description="BCP 47; empty: all")] = "",
 ) -> VoiceList:
     """Voices to choose from."""
-    return VoiceList(
-        voices=[
-            VoiceInfo(
-                name=v.name,
-                languages=list(v.languages),
-                gender=v.gender,
-                sample_rate_hz=v.sample_rate_hz,
-                licence=v.licence,
-                description=v.description,
-                controls=list(v.controls),
-                styles=list(v.styles),
-            )
-            for v in await gateway.catalog.voices(language)
-        ]
-    )
-
-
-def _info(avatar: face_pb2.Avatar) -> AvatarInfo:
-    return AvatarInfo(
-        name=avatar.name,
-        width=avatar.width,
-        height=avatar.height,
-        builtin=avatar.builtin,
-        licence=avatar.licence,
-    )
+    known = await gateway.catalog.voices(language)
+    return VoiceList(voices=[VoiceInfo(**asdict(voice)) for voice in known])
 
 
 @router.get("/avatars", responses=responses(503))
 async def avatars(gateway: TheGateway) -> AvatarList:
     """Avatars to choose from; the first one is the default."""
-    return AvatarList(avatars=[_info(a) for a in await gateway.catalog.avatars()])
+    known = await gateway.catalog.avatars()
+    return AvatarList(avatars=[AvatarInfo(**asdict(avatar)) for avatar in known])
 
 
 @router.post(
@@ -108,7 +86,8 @@ async def create_avatar(request: Request, gateway: TheGateway) -> AvatarInfo:
             raise TooLargeError(f"photo: larger than {limit_bytes / 1e6:g} MB")
         if not image:
             raise InvalidInputError("photo: the file is empty")
-        return _info(await _while_wanted(request, gateway.catalog.create_avatar(name, image)))
+        avatar = await _while_wanted(request, gateway.catalog.create_avatar(name, image))
+        return AvatarInfo(**asdict(avatar))
 
 
 class _InMemory(MultiPartParser):

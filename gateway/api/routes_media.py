@@ -28,7 +28,7 @@ async def connect(session: TheSession, body: Offer) -> Answer:
     if body.role == "speaker":
         await session.take_microphone(peer_id)
     try:
-        sdp, kind = await session.peers.add(
+        sdp, kind = await session.peers.connect(
             body.sdp,
             body.type,
             body.role,
@@ -45,7 +45,7 @@ async def connect(session: TheSession, body: Offer) -> Answer:
 @router.delete("/webrtc/{peer_id}", status_code=204, responses=responses(404))
 async def disconnect(session: TheSession, peer_id: str) -> Response:
     """Close one connection."""
-    await session.peers.remove(peer_id)
+    await session.peers.disconnect(peer_id)
     return Response(status_code=204)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import REGISTRY
@@ -16,22 +18,17 @@ router = APIRouter(tags=["operation"])
 
 
 def _info(state: ReplicaState) -> ReplicaInfo:
-    replica, status = state.replica, state.status
+    replica = state.replica
     return ReplicaInfo(
         service=replica.service,
         instance=replica.instance,
         version=replica.version,
         address=replica.grpc_address,
         healthy=state.healthy,
-        slots=status.slots if status else 0,
+        slots=state.slots,
         free_slots=state.free_slots,
-        languages=list(status.languages) if status else [],
-        engines=[
-            EngineInfo(
-                model=e.bundle, file=e.file, backend=e.backend, device=e.device, detail=e.detail
-            )
-            for e in (status.engines if status else ())
-        ],
+        languages=list(state.languages),
+        engines=[EngineInfo(**asdict(engine)) for engine in state.engines],
     )
 
 

@@ -73,6 +73,8 @@ class SessionInfo(BaseModel):
 
 
 class SessionList(BaseModel):
+    """All open sessions."""
+
     sessions: list[SessionInfo]
 
 
@@ -85,21 +87,29 @@ class Offer(Body):
 
 
 class Answer(BaseModel):
+    """The SDP answer, and the name of the connection."""
+
     sdp: str
     type: str
     peer_id: str
 
 
 class TextRequest(Body):
+    """What the visitor types."""
+
     text: TypedText
     style: StyleName = Field("", description="Of this answer alone; empty: the session's")
 
 
 class TurnNumber(BaseModel):
+    """Which turn it became."""
+
     turn: int
 
 
 class RecordingRequest(Body):
+    """What is to be recorded."""
+
     scope: Scope = Field(
         Scope.SESSION,
         description="turn: the next turn, first picture to last; session: until it is stopped",
@@ -107,6 +117,8 @@ class RecordingRequest(Body):
 
 
 class RecordingInfo(BaseModel):
+    """How a recording stands."""
+
     scope: Scope
     state: Phase
     turn: int | None = Field(description="The turn that is recorded, for scope turn")
@@ -115,6 +127,8 @@ class RecordingInfo(BaseModel):
 
 
 class VoiceInfo(BaseModel):
+    """One voice to choose."""
+
     name: str
     languages: list[str]
     gender: str
@@ -126,10 +140,14 @@ class VoiceInfo(BaseModel):
 
 
 class VoiceList(BaseModel):
+    """Voices to choose from."""
+
     voices: list[VoiceInfo]
 
 
 class AvatarInfo(BaseModel):
+    """One face to choose."""
+
     name: str
     width: int
     height: int
@@ -138,10 +156,14 @@ class AvatarInfo(BaseModel):
 
 
 class AvatarList(BaseModel):
+    """Faces to choose from; the first one is the default."""
+
     avatars: list[AvatarInfo]
 
 
 class EngineInfo(BaseModel):
+    """One network of a replica, and where it runs."""
+
     model: str
     file: str = Field("", description="The weights' file as its makers call it, where it is known")
     backend: str
@@ -150,6 +172,8 @@ class EngineInfo(BaseModel):
 
 
 class ReplicaInfo(BaseModel):
+    """One replica of a service: its health and capacity."""
+
     service: str
     instance: str
     version: str
@@ -162,6 +186,8 @@ class ReplicaInfo(BaseModel):
 
 
 class ServiceList(BaseModel):
+    """Every replica that is known."""
+
     services: list[ReplicaInfo]
 
 
@@ -224,6 +250,8 @@ class WarmRequest(Body):
 
 
 class CacheCleared(BaseModel):
+    """How many of each were forgotten."""
+
     learned: int
     phrases: int
 
@@ -236,6 +264,8 @@ class Target(BaseModel):
 
 
 class ErrorBody(BaseModel):
+    """What is wrong."""
+
     code: str = Field(description="For programs")
     message: str = Field(description="For people: what is wrong, and what to do")
 

@@ -24,7 +24,7 @@ from gateway.api.events import (
 from gateway.api.problems import code_of
 from gateway.api.routes_sessions import change_session
 from gateway.api.state import Gateway, gateway_of
-from gateway.talk.microphone import MicrophoneTakenError, pcm_of_message
+from gateway.talk.microphone import pcm_of_message
 from gateway.talk.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
 
@@ -56,7 +56,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
                 return
             answer = await _obey(session, gateway, message.get("text"))
             if answer is not None:
-                listener.push(answer)
+                listener.tell(answer)
 
     try:
         await _first_of(send(), receive())
@@ -83,7 +83,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
         if role == "speaker":
             await session.take_microphone(holder)
         viewer = session.broadcast.join()
-    except (VisavisError, MicrophoneTakenError) as error:
+    except VisavisError as error:
         await _refuse(socket, error)
         return
 

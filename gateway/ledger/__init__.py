@@ -1,0 +1,7 @@
+"""Where a turn's time went.
+
+`stopwatch`: notes what happens in a session's newest turn, and measures it.
+`ledger`: the moments of one turn.
+`spans`: those as pieces of work, and what was nobody's work.
+`records`: what clients are shown of the last turns.
+"""

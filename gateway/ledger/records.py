@@ -9,7 +9,7 @@ from gateway.talk.turn import Life, Source, Turn, Turns
 
 
 class TurnRecord(BaseModel):
-    """One exchange."""
+    """What was asked and answered in one turn, and how it ended."""
 
     turn: int
     state: Life = "opened"
@@ -81,7 +81,7 @@ def record_of(turn: Turn) -> TurnRecord:
 
 
 class Records:
-    """A session's last turns, as clients are shown them."""
+    """Shows clients a session's last turns."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

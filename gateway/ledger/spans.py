@@ -1,4 +1,17 @@
-"""A turn's ledger as spans of work, and what of its latency is nobody's work: overhead."""
+"""A turn's ledger as spans of work, and what of its latency is nobody's work: overhead.
+
+A span tells what a stage did with its first or its last chunk:
+
+    transfer  a chunk travels to the stage
+    wait      the stage waits for what is not made yet, or for the visitor
+    queue     all that it needs is there, but its engine is busy
+    compute   its engine works
+
+Overhead = voice to voice - endpoint wait - model compute on the critical path. Speculation lets
+models work while the end of speech is still being judged, so both are taken as the time that is
+covered by either: the rest is queues, transfers, waiting for a tick of the pacing clock, and the
+time lost between processes.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +21,6 @@ from dataclasses import dataclass, replace
 from gateway.api.events import ChunkOrder, Span, SpanKind, SpanStage
 from gateway.ledger.ledger import Ledger, Mark, milliseconds
 from gateway.playout.pacing import TICK_S
-
-# ------------------------------------------------------------ spans
-# A turn's ledger as spans: what each stage did with its first and its last chunk.
-#
-# transfer  a chunk travels to the stage
-# wait      the stage waits for what is not made yet, or for the visitor
-# queue     all that it needs is there, but its engine is busy
-# compute   its engine works
 
 # A shorter wait or queue is none.
 _SHORTEST_S = 0.00005
@@ -112,14 +117,7 @@ def _without_late_picture(ledger: Ledger) -> Ledger:
     return replace(ledger, marks={**ledger.marks, Mark.FIRST_PICTURE: started})
 
 
-# ------------------------------------------------------------ critical path
-# What of a turn's latency is nobody's work: overhead.
-#
-# overhead = voice to voice - endpoint wait - model compute on the critical path
-#
-# Speculation lets models work while the end of speech is still being judged, so both are
-# taken as the time that is covered by either: the rest is queues, transfers, waiting for a
-# tick of the pacing clock, and the time lost between processes.
+# ------------------------------------------------------------ overhead
 
 # The wait for the visitor to have finished, and work without which nothing is heard. Until the
 # words of the first phrase are all there it is the language model that works.

@@ -18,7 +18,10 @@ _SAYS_ALL = (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
 
 
 class Stopwatch:
-    """All times in seconds of the monotonic clock, passed in."""
+    """Notes when what happened in one session's newest turn, and measures it.
+
+    All times in seconds of the monotonic clock, passed in.
+    """
 
     def __init__(self, session: str, clocks: HostClocks) -> None:
         self._session = session

@@ -1,0 +1,8 @@
+"""Sound and pictures leave by one clock.
+
+`pacing`: media time, and the loop that calls each tick of 20 ms.
+`playout`: releases a turn's voice and pictures together.
+`pictures`: encoded pictures of one codec, and when a key frame is due.
+`sound`: a voice at 48 kHz, quieter, remembered, encoded.
+`audience`: everybody that a tick goes to; `sinks` are the ways to them.
+"""

@@ -1,4 +1,4 @@
-"""A session's media time and the one loop that paces it."""
+"""A session's media time, which counts from its start, and the one loop that paces it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from fractions import Fraction
 
 from gateway import metrics
 from visavis.wire.clock import Clock
-
-# ------------------------------------------------------------ timeline
-# Units of the session's media time: what listeners hear and see counts from its start.
 
 RATE_HZ = 48_000
 """Sound that leaves the gateway."""
@@ -30,6 +27,9 @@ VIDEO_TIME_BASE = Fraction(1, VIDEO_HZ)
 # the session's time begins here so that no timestamp is ever negative.
 ORIGIN_SAMPLES = 4800
 
+# After a longer stop (a suspended laptop) the past is not caught up with.
+MAX_LAG_S = 0.5
+
 
 def to_video_clock(samples: int) -> int:
     """Media time in samples -> in ticks of the picture clock."""
@@ -41,15 +41,11 @@ def to_samples(video_ticks: int) -> int:
     return video_ticks * RATE_HZ // VIDEO_HZ
 
 
-# ------------------------------------------------------------ pacer
-# The one pacing loop of a session: calls the tick at start + n x 20 ms, without drift.
-
-# After a longer stop (a suspended laptop) the past is not caught up with.
-MAX_LAG_S = 0.5
-
-
 async def pace(tick: Callable[[], None], clock: Clock) -> None:
-    """Run for ever. A late tick is followed by the next at its own time, not 20 ms later."""
+    """Call `tick` at start + n x 20 ms, for ever.
+
+    A late tick is followed by the next at its own time, not 20 ms later.
+    """
     deadline = clock.now()
     while True:
         tick()

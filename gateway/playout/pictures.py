@@ -1,6 +1,4 @@
-"""The queue of one codec's encoded pictures in front of the viewers, and when a key frame is
-due.
-"""
+"""Encoded pictures in front of the viewers: when each leaves, and when a key frame is due."""
 
 from __future__ import annotations
 
@@ -11,46 +9,13 @@ from dataclasses import dataclass, field
 from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES, to_video_clock
 from visavis.wire.media import VideoCodec
 
-# ------------------------------------------------------------ keyframes
-# How often a key frame is asked for: many viewers may miss the same one.
-
-INTERVAL_S = 0.4
-
-
-class KeyframeThrottle:
-    """Pure: time comes as an argument. What was refused is not forgotten: ask for `refused` again.
-
-    Somebody who came just after a key frame has not seen it.
-    """
-
-    def __init__(self) -> None:
-        self.refused: set[VideoCodec] = set()
-        self._asked_at_s: dict[VideoCodec, float] = {}
-
-    def allows(self, codec: VideoCodec, now: float) -> bool:
-        """Whether to ask now; if so, it counts as asked."""
-        last = self._asked_at_s.get(codec)
-        if last is not None and now - last < INTERVAL_S:
-            self.refused.add(codec)
-            return False
-        self.refused.discard(codec)
-        self._asked_at_s[codec] = now
-        return True
-
-
-# ------------------------------------------------------------ pictures
-# The queue of one codec's encoded pictures in front of the viewers.
-#
-# Pictures of a codec are one stream: each is decoded on top of those before it. So late
-# pictures are dropped where a later one that is due stands on its own. Where none does, they
-# are released at their own place in media time, several at once: viewers decode them, and see
-# the newest. After a stall the picture is thus back with the sound within 200 ms.
-
 # Four seconds: the one that the face may run ahead, and a stall of three.
 QUEUE_LIMIT = 100
 # Late pictures that leave in one tick: a full queue in 180 ms, and no viewer's own queue
 # (gateway/playout/sinks/webrtc.py) is flooded.
 BURST = 12
+# Key frames of one codec are asked for no faster.
+_KEYFRAME_INTERVAL_S = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +63,13 @@ class TurnTime:
 
 @dataclass(slots=True)
 class PictureLane:
-    """FIFO of one codec."""
+    """Holds the pictures of one codec until they are due, and says when a key frame is.
+
+    They are one stream: each is decoded on top of those before it. So late pictures are dropped
+    where a later one that is due stands on its own. Where none does, they are released at their
+    own place in media time, several at once: viewers decode them, and see the newest. After a
+    stall the picture is thus back with the sound within 200 ms.
+    """
 
     codec: VideoCodec
     dropped: int = 0
@@ -143,7 +114,7 @@ class PictureLane:
             kept.append(picture)
         self._truncate(kept)
 
-    def push(self, picture: Picture) -> None:
+    def queue(self, picture: Picture) -> None:
         """Queue a picture, or drop it and all up to the next key frame.
 
         A hole in the stream is as good as a drop: viewers keep the last good picture.
@@ -243,3 +214,25 @@ def _due(picture: Picture, turn: TurnTime) -> int:
     if picture.live or picture.turn != turn.turn:
         return sys.maxsize
     return turn.start_samples + picture.index * RATE_HZ // picture.fps
+
+
+class KeyframeThrottle:
+    """Says how often a key frame is asked for: many viewers may miss the same one.
+
+    What was refused is not forgotten, for somebody who came just after a key frame has not seen
+    it: ask for `refused` again. Pure: time comes as an argument.
+    """
+
+    def __init__(self) -> None:
+        self.refused: set[VideoCodec] = set()
+        self._asked_at_s: dict[VideoCodec, float] = {}
+
+    def allows(self, codec: VideoCodec, now: float) -> bool:
+        """Whether to ask now; if so, it counts as asked."""
+        last = self._asked_at_s.get(codec)
+        if last is not None and now - last < _KEYFRAME_INTERVAL_S:
+            self.refused.add(codec)
+            return False
+        self.refused.discard(codec)
+        self._asked_at_s[codec] = now
+        return True

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gateway.playout.pacing import ORIGIN_SAMPLES, RATE_HZ, TICK_S, TICK_SAMPLES
 from gateway.playout.pictures import Picture, PictureLane, ReleasedPicture, TurnTime
-from gateway.playout.recent_sound import Fader, Recall
+from gateway.playout.sound import Fader, Recall
 from visavis.wire.media import VideoCodec
 
 # A face that is quick draws its first picture in 10 ms; for a slow one the voice does not wait.
@@ -45,6 +45,8 @@ DUCKED_GAIN = 0.4
 
 
 class PlayoutEvent(StrEnum):
+    """What happens to a turn's voice in a tick."""
+
     STARTED = "started"
     """The turn's first sample is in this tick."""
     FINISHED = "finished"
@@ -128,7 +130,7 @@ class _Turn:
 
 
 class Playout:
-    """One session's playout."""
+    """Releases the sound and the pictures of one session, 20 ms with each tick."""
 
     def __init__(self) -> None:
         self.underruns = 0
@@ -271,9 +273,10 @@ class Playout:
         turn.voice_complete = last
 
     def push_picture(self, picture: Picture) -> None:
+        """One of a turn or an idle one, in the order in which they were encoded."""
         lane = self._lanes.get(picture.codec)
         if lane is not None:
-            lane.push(picture)
+            lane.queue(picture)
 
     def tick(self) -> Tick:
         """Release the next 20 ms."""

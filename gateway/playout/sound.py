@@ -1,7 +1,8 @@
-"""Sound encoders: Opus for WebRTC, AAC for mp4; and the way from a voice's rate to 48 kHz."""
+"""A voice on its way out: at 48 kHz, quieter, remembered, and as Opus (WebRTC) or AAC (mp4)."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,7 +33,9 @@ class VoiceResampler:
             else soxr.ResampleStream(sample_rate_hz, RATE_HZ, 1, dtype="int16", quality="HQ")
         )
 
-    def push(self, pts: int, pcm: NDArray[np.int16], *, last: bool = False) -> NDArray[np.int16]:
+    def resample(
+        self, pts: int, pcm: NDArray[np.int16], *, last: bool = False
+    ) -> NDArray[np.int16]:
         """Samples at 48 kHz that are known so far. pcm: [N] int16 at the voice's rate.
 
         pts: where `pcm` begins, in samples of the turn's voice. What is missing before
@@ -50,6 +53,56 @@ class VoiceResampler:
             return pcm
         resampled = self._stream.resample_chunk(np.ascontiguousarray(pcm), last=last)
         return cast(NDArray[np.int16], resampled)
+
+
+class Fader:
+    """The loudness of a voice on its way out: a gain that moves to its goal without a click."""
+
+    def __init__(self) -> None:
+        self.goal = 1.0
+        self._gain = 1.0
+
+    def jump(self, gain: float) -> None:
+        """Have this gain now: where silence was, there is nothing to click."""
+        self._gain = gain
+
+    def apply(self, pcm: NDArray[np.int16]) -> NDArray[np.int16]:
+        """pcm: [N] int16."""
+        if self._gain == self.goal == 1.0 or not len(pcm):
+            return pcm
+        ramp = np.linspace(self._gain, self.goal, len(pcm), dtype=np.float32)
+        self._gain = self.goal
+        return (pcm * ramp).astype(np.int16)
+
+
+class Recall:
+    """What was heard or played a moment ago: the newest `limit_samples` of a sound."""
+
+    def __init__(self, limit_samples: int) -> None:
+        self._limit = limit_samples
+        self._pieces: deque[NDArray[np.int16]] = deque()
+        self._samples = 0
+
+    def add(self, pcm: NDArray[np.int16]) -> None:
+        """pcm: [N] int16, after what came before."""
+        self._pieces.append(pcm)
+        self._samples += len(pcm)
+        while self._samples - len(self._pieces[0]) >= self._limit:
+            self._samples -= len(self._pieces.popleft())
+
+    def take(self, count: int) -> NDArray[np.int16]:
+        """The newest `count` samples, or as many as there are, removed."""
+        kept = np.concatenate(self._pieces) if self._pieces else np.zeros(0, np.int16)
+        count = min(count, len(kept))
+        self._pieces = deque([kept[: len(kept) - count]])
+        self._samples = len(kept) - count
+        return kept[len(kept) - count :]
+
+    def whole(self) -> NDArray[np.int16] | None:
+        """[limit_samples] int16; None while there is less."""
+        if self._samples < self._limit:
+            return None
+        return np.concatenate(self._pieces)[-self._limit :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,10 @@
+"""The four services as one session sees them: replicas, leases, the bus. Protobuf stops here.
+
+`registry`: which replicas there are, how loaded, how their clocks stand to ours.
+`lease`: a slot of one service, held by a stream that comes back when it dies.
+`stages`: a session's four leases, what is said over them and what is heard.
+`bus_feed`: what a session reads from the bus and writes to it.
+`incoming`: chunks from the bus on their way into the pure parts.
+`catalog`: voices and avatars.
+`phrases`: the sound that replicas keep of texts which will be said.
+"""

@@ -25,7 +25,7 @@ OUTBOX_LIMIT = 512
 
 
 class BusFeed:
-    """Subscriptions and publications of one session.
+    """Reads one session's chunks from the bus, and writes what it has to say, in order.
 
     handlers: what is called with each decoded chunk of a kind.
     """
@@ -74,13 +74,13 @@ class BusFeed:
         self._put(Kind.TURN, TurnChunk(Place(self._session, turn, 0, 0), reason, held, style))
         self._clock_seq = 0
 
-    def mic(self, pts: int, pcm: NDArray[np.int16]) -> None:
+    def send_mic(self, pts: int, pcm: NDArray[np.int16]) -> None:
         """Microphone sound. pcm: [N] int16 at 16 kHz, at most one second."""
         place = Place(self._session, 0, self._mic_seq, pts)
         self._mic_seq += 1
         self._put(Kind.MIC, PcmChunk(place, MIC_RATE_HZ, pcm))
 
-    def clock(
+    def send_clock(
         self, turn: int, played_samples: int, sample_rate_hz: int, *, paused: bool = False
     ) -> None:
         """So much of the turn's voice has been heard, and it goes on or stands still."""
@@ -88,7 +88,7 @@ class BusFeed:
         self._clock_seq += 1
         self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused))
 
-    def answer(self, turn: int, text: str) -> None:
+    def send_answer(self, turn: int, text: str) -> None:
         """A whole answer that needs no language model: it goes where that one's tokens go."""
         place = Place(self._session, turn, 0, 0, last=True)
         self._put(Kind.TOKENS, TokenChunk(place, text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc.aio
@@ -33,26 +34,63 @@ _ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """One voice. languages: BCP 47; controls: what of its speech can be set; styles: by name."""
+
+    name: str
+    languages: list[str]
+    gender: str
+    sample_rate_hz: int
+    licence: str
+    description: str
+    controls: list[str]
+    styles: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Avatar:
+    """One face, `width` x `height` pixels. builtin: it ships with the product."""
+
+    name: str
+    width: int
+    height: int
+    builtin: bool
+    licence: str
+
+
 class Catalog:
-    """Asks any replica that answers: all of a service list the same."""
+    """Lists and makes voices and avatars: asks any replica, for all of a service know the same."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self.uploads = CallLimit(UPLOADS_AT_ONCE, "uploads")
         """Each holds its photo in memory."""
 
-    async def voices(self, language: str = "") -> Sequence[tts_pb2.Voice]:
-        """Raises StageLostError where no tts runs."""
+    async def voices(self, language: str = "") -> list[Voice]:
+        """Of one language, "": all. Raises StageLostError where no tts runs."""
         request = tts_pb2.ListVoicesRequest(language=language)
         answer: tts_pb2.ListVoicesResponse = await self._call("tts", "ListVoices", request)
-        return answer.voices
+        return [
+            Voice(
+                name=voice.name,
+                languages=list(voice.languages),
+                gender=voice.gender,
+                sample_rate_hz=voice.sample_rate_hz,
+                licence=voice.licence,
+                description=voice.description,
+                controls=list(voice.controls),
+                styles=list(voice.styles),
+            )
+            for voice in answer.voices
+        ]
 
-    async def avatars(self) -> Sequence[face_pb2.Avatar]:
-        """Raises StageLostError where no face runs."""
+    async def avatars(self) -> list[Avatar]:
+        """The first one is the default. Raises StageLostError where no face runs."""
         answer: face_pb2.ListAvatarsResponse = await self._call(
             "face", "ListAvatars", face_pb2.ListAvatarsRequest()
         )
-        return answer.avatars
+        return [_avatar_of(avatar) for avatar in answer.avatars]
 
     async def portrait(self, name: str) -> bytes:
         """JPEG. Raises UnknownNameError."""
@@ -60,15 +98,13 @@ class Catalog:
         answer: face_pb2.AvatarPortrait = await self._call("face", "GetAvatarPortrait", request)
         return answer.jpeg
 
-    async def create_avatar(self, name: str, image: bytes) -> face_pb2.Avatar:
+    async def create_avatar(self, name: str, image: bytes) -> Avatar:
         """Raises InvalidInputError with the reason why a picture will not do; AlreadyExistsError,
         AtCapacityError.
         """
         request = face_pb2.CreateAvatarRequest(name=name, image=image)
-        avatar: face_pb2.Avatar = await self._call(
-            "face", "CreateAvatar", request, timeout_s=CREATE_TIMEOUT_S
-        )
-        return avatar
+        made = await self._call("face", "CreateAvatar", request, timeout_s=CREATE_TIMEOUT_S)
+        return _avatar_of(made)
 
     async def delete_avatar(self, name: str) -> None:
         """Raises UnknownNameError, OutOfOrderError for one that ships with the product."""
@@ -84,7 +120,7 @@ class Catalog:
         language = tag.split("-")[0].lower()
         for service in ("asr", "tts"):
             replicas = self._registry.replicas(service)
-            known = {name for s in replicas if s.status for name in s.status.languages}
+            known = {name for s in replicas for name in s.languages}
             if known:  # else none is there that could be asked, and the leases will tell
                 _known("language", language, sorted(known))
 
@@ -108,6 +144,10 @@ class Catalog:
         except grpc.aio.AioRpcError as error:
             kind = _ERRORS.get(error.code(), StageLostError)
             raise kind(error.details() or f"{service}: {error.code().name}") from None
+
+
+def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:
+    return Avatar(avatar.name, avatar.width, avatar.height, avatar.builtin, avatar.licence)
 
 
 def _known(what: str, name: str, names: Sequence[str]) -> None:

@@ -14,7 +14,6 @@ from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import Microphone
-from gateway.talk.speech_over import DoubtPhase
 from gateway.talk.turn import Turn
 from gateway.talk.words import is_misheard_hum
 from visavis.wire.media import PcmChunk, TokenChunk, TranscriptChunk, TranscriptEvent, VideoChunk
@@ -32,7 +31,7 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
     """What follows from an event in the visitor's speech."""
     utterance, text = chunk.utterance, chunk.text
     doubt = conversation.doubt
-    if doubt is not None and doubt.utterance == utterance and doubt.phase is not DoubtPhase.AFTER:
+    if doubt is not None and doubt.utterance == utterance and doubt.over_answer:
         text = HUM if _is_hum(chunk) else text
     match chunk.event:
         case TranscriptEvent.SPEECH_STARTED:
@@ -95,7 +94,7 @@ def played(turn: Turn, samples: int) -> tuple[int, int] | None:
 
 
 class Incoming:
-    """One session's: notes what comes where it belongs, and tells what follows.
+    """Notes what comes for one session where it belongs, and tells what follows.
 
     microphone: tells when a sample of it came.
     """
@@ -119,7 +118,7 @@ class Incoming:
         end_s = self._microphone.arrival_s(chunk.speech_end_samples)
         self._stopwatch.heard(chunk, end_s or now)
         if chunk.event is TranscriptEvent.SPEECH_STARTED:
-            self._interruption.begin(self._microphone.arrival_s(chunk.place.pts), now)
+            self._interruption.speech_began(self._microphone.arrival_s(chunk.place.pts), now)
         actions = heard(self._conversation, chunk, now)
         return [*actions, *self._interruption.judge(self._conversation, now)]
 
@@ -139,7 +138,7 @@ class Incoming:
         if chunk.sample_rate_hz != turn.resampler.sample_rate_hz:
             log.warning("voice: a chunk of another rate than its turn's is dropped")
             return []
-        pcm = turn.resampler.push(chunk.place.pts, chunk.pcm, last=last)
+        pcm = turn.resampler.resample(chunk.place.pts, chunk.pcm, last=last)
         self._playout.push_voice(turn.number, pcm, last=last)
         self._stopwatch.voice(chunk, now)
         seconds = len(chunk.pcm) / chunk.sample_rate_hz

@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 
 from gateway import metrics
+from gateway.background import Background
 from gateway.stages.registry import Registry
-from gateway.talk.background import Background
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import (
     AtCapacityError,
@@ -83,8 +83,8 @@ class StageLease:
         """Replica that serves the session; None while there is none."""
         return self._replica.instance if self._replica and self._ready.is_set() else None
 
-    async def open(self) -> None:
-        """Attach, also anew after `close`.
+    async def attach(self) -> None:
+        """Take a slot, also anew after `release`.
 
         Raises AtCapacityError, InvalidInputError, UnknownNameError or StageLostError.
         """
@@ -135,8 +135,8 @@ class StageLease:
         else:
             self._outdated = True
 
-    async def close(self) -> None:
-        """Give the slot back. `open` takes one again."""
+    async def release(self) -> None:
+        """Give the slot back. `attach` takes one again."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.cancel()

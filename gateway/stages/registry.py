@@ -21,66 +21,14 @@ from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock, clock_id
 from visavis.wire.media import Stamp
 
-# ------------------------------------------------------------ host clocks
-# Where the monotonic clocks of other machines stand against ours.
-#
-# Services on this machine share our clock. The others tell theirs with each status that they
-# give: sent, read there, received. The reading lies between the two, so half of the round trip
-# is the error; of the last readings the quickest counts (the clock filter of NTP, RFC 5905,
-# section 10).
-
-# Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
-_KEPT_READINGS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Offset:
-    """What has to be added to a remote clock to have ours, and by how much it may be wrong."""
-
-    offset_s: float
-    error_s: float
-
-
-class HostClocks:
-    """Offsets by clock, as named in stamps. Pure: all times are passed in."""
-
-    def __init__(self, own: int | None = None) -> None:
-        self._own = clock_id() if own is None else own
-        self._readings: dict[int, deque[Offset]] = {}
-
-    def read(self, clock: int, reading_s: float, sent_s: float, received_s: float) -> None:
-        """A clock said `reading_s` between two moments of ours."""
-        if clock in (0, self._own):
-            return
-        middle_s, error_s = (sent_s + received_s) / 2, (received_s - sent_s) / 2
-        readings = self._readings.setdefault(clock, deque(maxlen=_KEPT_READINGS))
-        readings.append(Offset(middle_s - reading_s, error_s))
-
-    def offset(self, clock: int) -> Offset | None:
-        """None where nothing is known of a clock."""
-        if clock == self._own:
-            return Offset(0.0, 0.0)
-        readings = self._readings.get(clock)
-        return min(readings, key=lambda offset: offset.error_s) if readings else None
-
-    def local_s(self, stamp: Stamp) -> float | None:
-        """When a stamp was made, on our clock."""
-        offset = self.offset(stamp.clock)
-        return None if offset is None else stamp.monotonic_ns / 1e9 + offset.offset_s
-
-
-# ------------------------------------------------------------ registry
-# Which replicas of each service exist, how loaded they are, and the channels to them.
-#
-# The one thing that sessions share.
-
 log = logging.getLogger(__name__)
 
 SERVICES = ("asr", "llm", "tts", "face")
 REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
 BUS_TIMEOUT_S = 1.0
-
+# Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
+_KEPT_READINGS = 8
 
 _STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
     "asr": asr_pb2_grpc.SpeechRecognitionStub,
@@ -91,23 +39,33 @@ _STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class EngineState:
+    """One network of a replica, and where it runs. detail: why not as asked for; "": it does."""
+
+    model: str
+    file: str
+    backend: str
+    device: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """A replica and what it last said of itself; status None: it did not answer."""
+    """A replica and what it last said of itself. healthy: it answers."""
 
     replica: Replica
-    status: control_pb2.ServiceStatus | None = None
-
-    @property
-    def healthy(self) -> bool:
-        return self.status is not None
-
-    @property
-    def free_slots(self) -> int:
-        return self.status.free_slots if self.status is not None else 0
+    healthy: bool = False
+    slots: int = 0
+    free_slots: int = 0
+    languages: tuple[str, ...] = ()
+    engines: tuple[EngineState, ...] = ()
 
 
 class Registry:
-    """Keeps an eye on all replicas. `start` it, `close` it."""
+    """Finds and chooses replicas, and has the channels to them: the one thing that sessions share.
+
+    `start` it, `close` it.
+    """
 
     def __init__(self, bus: Bus, *, refresh_s: float = REFRESH_S) -> None:
         self._bus = bus
@@ -167,7 +125,7 @@ class Registry:
     def returned(self, replica: Replica) -> None:
         """A lease on this replica was given back."""
         state = self._states.get(replica.instance)
-        if state is not None and state.status is not None:
+        if state is not None and state.healthy:
             self._count_slots(state, +1)
 
     def stub(self, replica: Replica) -> Any:
@@ -189,9 +147,8 @@ class Registry:
 
     def lost(self, replica: Replica) -> None:
         """A lease on this replica died: it is not chosen before it answers again."""
-        state = self._states.get(replica.instance)
-        if state is not None:
-            self._states[replica.instance] = replace(state, status=None)
+        if replica.instance in self._states:
+            self._states[replica.instance] = ReplicaState(replica)
 
     async def refresh(self) -> None:
         """Ask the bus who is there, and each one how loaded it is."""
@@ -207,12 +164,11 @@ class Registry:
             # A replica too busy to be found in time, or behind a bus that is restarting, is
             # still there if it answers itself.
             known = {r.replica.instance: r.replica for r in self._states.values()}
-            asked = list((known | found).values())
-            statuses = await asyncio.gather(*(self._status(r) for r in asked))
+            states = await asyncio.gather(*map(self._ask, (known | found).values()))
             self._states = {
-                r.instance: ReplicaState(r, status)
-                for r, status in zip(asked, statuses, strict=True)
-                if status is not None or r.instance in found
+                state.replica.instance: state
+                for state in states
+                if state.healthy or state.replica.instance in found
             }
         await self._close_unused()
 
@@ -235,15 +191,12 @@ class Registry:
 
     def _count_slots(self, state: ReplicaState, change: int) -> None:
         """Estimate free slots until the replica tells them itself."""
-        assert state.status is not None
-        status = control_pb2.ServiceStatus()
-        status.CopyFrom(state.status)
-        status.free_slots = min(status.slots, max(0, status.free_slots + change))
-        self._states[state.replica.instance] = replace(state, status=status)
+        free = min(state.slots, max(0, state.free_slots + change))
+        self._states[state.replica.instance] = replace(state, free_slots=free)
 
-    async def _status(self, replica: Replica) -> control_pb2.ServiceStatus | None:
+    async def _ask(self, replica: Replica) -> ReplicaState:
         if replica.service not in _STUBS:
-            return None
+            return ReplicaState(replica)
         sent_s = self._clock.now()
         try:
             answer = await self.stub(replica).GetStatus(
@@ -251,14 +204,24 @@ class Registry:
             )
         except grpc.aio.AioRpcError as error:
             log.warning("registry: %s: %s", replica.instance, error.details())
-            return None
+            return ReplicaState(replica)
         inner = getattr(answer, "service", answer)
         status: control_pb2.ServiceStatus = (
             inner if isinstance(inner, control_pb2.ServiceStatus) else answer
         )
         reading_s = status.clock.monotonic_ns / 1e9
-        self.clocks.read(status.clock.clock, reading_s, sent_s, self._clock.now())
-        return status
+        self.clocks.note(status.clock.clock, reading_s, sent_s, self._clock.now())
+        engines = (
+            EngineState(e.bundle, e.file, e.backend, e.device, e.detail) for e in status.engines
+        )
+        return ReplicaState(
+            replica,
+            True,
+            status.slots,
+            status.free_slots,
+            tuple(status.languages),
+            tuple(engines),
+        )
 
     async def _close_unused(self) -> None:
         used = {s.replica.grpc_address for s in self._states.values()}
@@ -269,3 +232,45 @@ class Registry:
         while True:
             await asyncio.sleep(self._refresh_s)
             await self.refresh()
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """What has to be added to a remote clock to have ours, and by how much it may be wrong."""
+
+    offset_s: float
+    error_s: float
+
+
+class HostClocks:
+    """Where the monotonic clocks of other machines stand against ours, by clock as stamps name it.
+
+    Services on this machine share our clock. The others tell theirs with each status that they
+    give: sent, read there, received. The reading lies between the two, so half of the round trip
+    is the error; of the last readings the quickest counts (the clock filter of NTP, RFC 5905,
+    section 10). Pure: all times are passed in.
+    """
+
+    def __init__(self, own: int | None = None) -> None:
+        self._own = clock_id() if own is None else own
+        self._readings: dict[int, deque[Offset]] = {}
+
+    def note(self, clock: int, reading_s: float, sent_s: float, received_s: float) -> None:
+        """A clock said `reading_s` between two moments of ours."""
+        if clock in (0, self._own):
+            return
+        middle_s, error_s = (sent_s + received_s) / 2, (received_s - sent_s) / 2
+        readings = self._readings.setdefault(clock, deque(maxlen=_KEPT_READINGS))
+        readings.append(Offset(middle_s - reading_s, error_s))
+
+    def offset(self, clock: int) -> Offset | None:
+        """None where nothing is known of a clock."""
+        if clock == self._own:
+            return Offset(0.0, 0.0)
+        readings = self._readings.get(clock)
+        return min(readings, key=lambda offset: offset.error_s) if readings else None
+
+    def local_s(self, stamp: Stamp) -> float | None:
+        """When a stamp was made, on our clock."""
+        offset = self.offset(stamp.clock)
+        return None if offset is None else stamp.monotonic_ns / 1e9 + offset.offset_s

@@ -10,12 +10,12 @@ from typing import Any
 
 from gateway import metrics
 from gateway.api.events import SessionEvent
+from gateway.background import Background
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
 from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.registry import SERVICES, Registry
 from gateway.talk.actions import Action, Message
-from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.serving.errors import VisavisError
@@ -23,7 +23,7 @@ from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
 from visavis.wire.clock import Clock
 from visavis.wire.media import VideoCodec
 
-# ------------------------------------------------------------ stages
+log = logging.getLogger(__name__)
 
 _ROLES = {
     "system": llm_pb2.Message.SYSTEM,
@@ -48,7 +48,7 @@ class Options:
 
 
 class Stages:
-    """asr, llm, tts and face of one session."""
+    """Holds a lease on asr, llm, tts and face for one session, and says to each what it needs."""
 
     def __init__(
         self,
@@ -81,25 +81,25 @@ class Stages:
         """Replica that serves each stage."""
         return {name: lease.instance for name, lease in self._leases.items()}
 
-    async def open(self) -> None:
-        """Attach to all four, or to none and raise the first error. Also anew after `close`."""
+    async def attach(self) -> None:
+        """Attach to all four, or to none and raise the first error. Also anew after `release`."""
         self.attached, self._face_stale = True, False
         try:
             results = await asyncio.gather(
-                *(lease.open() for lease in self._leases.values()), return_exceptions=True
+                *(lease.attach() for lease in self._leases.values()), return_exceptions=True
             )
         except BaseException:
-            await self.close()
+            await self.release()
             raise
         errors = [r for r in results if isinstance(r, BaseException)]
         if errors:
-            await self.close()
+            await self.release()
             raise next((e for e in errors if isinstance(e, VisavisError)), errors[0])
 
-    async def close(self) -> None:
+    async def release(self) -> None:
         """Give all slots back."""
         self.attached = False
-        await asyncio.gather(*(lease.close() for lease in self._leases.values()))
+        await asyncio.gather(*(lease.release() for lease in self._leases.values()))
 
     async def begin_answer(self, turn: int, messages: Iterable[Message]) -> None:
         """Let the language model answer. Raises StageLostError."""
@@ -190,14 +190,11 @@ def _codec(codec: VideoCodec) -> Any:
     return int(codec)
 
 
-# ------------------------------------------------------------ stage news
-# What a session's stages tell over their leases: turns that end or fail, replicas that go.
-
-log = logging.getLogger(__name__)
-
-
 class StageNews:
-    """Listens to the leases of one session. perform: carries out what follows."""
+    """Tells the conversation what stages say over their leases: turns that fail, replicas that go.
+
+    perform: carries out what follows.
+    """
 
     def __init__(
         self,

@@ -1,0 +1,15 @@
+"""Who speaks, which answer counts, what was heard: one session.
+
+`sessions`: all that are open, made, found and ended.
+`session`: one of them; carries out what is decided, on bus, stages, viewers.
+`conversation`: the turn state machine, pure: events in, actions out.
+`actions`: what it may ask for.
+`turn`: the one record of an answer on its way.
+`history`: the conversation as the language model reads it, and how much of an answer was heard.
+`words`: what spoken words amount to: the same question, a listener's "uh-huh", our own words.
+`speculation`: how many answers are prepared before anybody has asked.
+`speech_over`: echo, cough or interruption: what a sound over an answer is.
+`interruption`: what becomes of the voice then, and how long that took.
+`microphone`: who holds it, and RTP packets as plain sound.
+`presence`: whether anybody is there; else the session holds no slot of any stage.
+"""

@@ -26,7 +26,7 @@ from gateway.talk.actions import (
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
-from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Sound, Verdict
+from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Phase, Turn, Turns
 from gateway.talk.words import same_question, words_to_read
 
@@ -35,7 +35,7 @@ _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "spea
 
 
 class Conversation:
-    """One session's turns; owns the record of each.
+    """Decides who speaks in one session and which answer counts; owns the record of each turn.
 
     answer_timeout_s: a turn that makes no progress for so long has failed.
     """
@@ -115,7 +115,7 @@ class Conversation:
         turn = self._turn
         if turn is not None and turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
-        self._doubts.begin(utterance, now, turn)
+        self._doubts.speech_began(utterance, now, turn)
         if turn is None or turn.phase is Phase.STOPPED:
             return self._settle([])
         speaks = turn.phase is Phase.SPEAKING
@@ -128,20 +128,16 @@ class Conversation:
             return []
         if doubt.phase is DoubtPhase.DISMISSED:
             return []
-        turn.stop()
-        doubt.sound = Sound.MIXED if doubt.echo else doubt.sound
+        turn.stand_still()
+        doubt.sounds_like_a_voice()
         return self._settle([PauseTurn(turn.number)])
 
-    def dismiss(self, now: float, *, echo: bool = False) -> list[Action]:
-        """What sounds over the answer is no word, or our own (and may hold a voice later on)."""
+    def echo_heard(self, now: float) -> list[Action]:
+        """What sounds over the answer is our own voice; a visitor's may be in it later on."""
         doubt = self.doubt
-        if doubt is None or doubt.phase is DoubtPhase.DISMISSED or (echo and doubt.echo):
+        if doubt is None or doubt.phase is DoubtPhase.DISMISSED or doubt.echo:
             return []
-        if echo:
-            doubt.sound = Sound.OURS
-        else:
-            doubt.sound = Sound.MIXED if doubt.echo else doubt.sound
-            doubt.phase = DoubtPhase.DISMISSED
+        doubt.sounds_like_us()
         return self._settle(self._resume(now))
 
     def partial(self, utterance: int, text: str) -> list[Action]:
@@ -232,7 +228,7 @@ class Conversation:
     def started(self, number: int) -> list[Action]:
         """The turn's first sample is leaving."""
         turn = self._current(number)
-        if turn is None or not turn.start():
+        if turn is None or not turn.start_speaking():
             return []
         return self._settle([Emit(turn.tell("speaking"))])
 

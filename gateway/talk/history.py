@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from gateway.talk.actions import Message
 
-# ------------------------------------------------------------ persona
-# The system message: who the face is, and in which language it answers.
+# Older exchanges are beyond any token budget that answers in real time.
+LIMIT = 100
 
 # Small models follow an instruction best in the language that they are to answer in.
 _ANSWER_IN = {
@@ -23,6 +23,59 @@ _ANSWER_IN = {
     "ja": "日本語で答えてください。",
     "ko": "한국어로 대답하세요.",
 }
+
+# Seconds that a character takes where the voice has not told yet: about 15 letters or
+# 4.5 Chinese characters a second, as measured on ordinary read speech.
+_LETTER_S = 1 / 15
+_IDEOGRAPH_S = 1 / 4.5
+# The very end of a word can be missing and the word is heard.
+_TOLERANCE_S = 0.03
+
+
+class History:
+    """Keeps what visitor and face have said, in order, for the next prompt."""
+
+    def __init__(self, persona: str) -> None:
+        self.persona = persona
+        self._said: deque[Message] = deque(maxlen=LIMIT)
+
+    def visitor(self, text: str) -> None:
+        self._said.append(Message("user", text))
+
+    def face(self, text: str) -> None:
+        if text:
+            self._said.append(Message("assistant", text))
+
+    def forget_unanswered(self) -> None:
+        """Drop what the visitor said last and was not answered."""
+        while self._said and self._said[-1].role == "user":
+            self._said.pop()
+
+    def supersede(self) -> None:
+        """The visitor types on without an answer: keep the newest of what was not answered.
+
+        That may be the first half of what comes now. All of it would make each text that
+        follows quickly dearer than the one before, and bury the last one under the others.
+        """
+        while len(self._said) > 1 and self._said[-2].role == self._said[-1].role == "user":
+            del self._said[-2]
+
+    def prompt(self, text: str) -> tuple[Message, ...]:
+        """Messages for an answer to `text`. The history itself does not change.
+
+        Utterances of one side that follow each other become one message: a visitor who
+        goes on before the answer came has asked one longer question.
+        """
+        merged: list[Message] = []
+        for said in (*self._said, Message("user", text)):
+            if merged and merged[-1].role == said.role:
+                said = Message(said.role, f"{merged.pop().content} {said.content}")
+            merged.append(said)
+        while merged[0].role == "assistant":
+            # Its question has fallen out of the window.
+            merged.pop(0)
+        system = [Message("system", self.persona)] if self.persona else []
+        return (*system, *merged)
 
 
 def system_message(persona: str, language: str) -> str:
@@ -37,15 +90,7 @@ def system_message(persona: str, language: str) -> str:
     return " ".join(part for part in (persona.strip(), sentence) if part)
 
 
-# ------------------------------------------------------------ heard
-# How much of an answer's text has been heard when it is cut off.
-
-# Seconds that a character takes where the voice has not told yet: about 15 letters or
-# 4.5 Chinese characters a second, as measured on ordinary read speech.
-_LETTER_S = 1 / 15
-_IDEOGRAPH_S = 1 / 4.5
-# The very end of a word can be missing and the word is heard.
-_TOLERANCE_S = 0.03
+# ------------------------------------------------------------ how much of an answer was heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,56 +169,3 @@ def _within_word(text: str, position: int) -> bool:
     return not (
         before.isspace() or after.isspace() or _is_ideograph(before) or _is_ideograph(after)
     )
-
-
-# ------------------------------------------------------------ history
-# What has been said so far, as the language model reads it: only what was heard counts.
-
-# Older exchanges are beyond any token budget that answers in real time.
-LIMIT = 100
-
-
-class History:
-    """Visitor's and face's utterances in order."""
-
-    def __init__(self, persona: str) -> None:
-        self.persona = persona
-        self._said: deque[Message] = deque(maxlen=LIMIT)
-
-    def visitor(self, text: str) -> None:
-        self._said.append(Message("user", text))
-
-    def face(self, text: str) -> None:
-        if text:
-            self._said.append(Message("assistant", text))
-
-    def forget_unanswered(self) -> None:
-        """Drop what the visitor said last and was not answered."""
-        while self._said and self._said[-1].role == "user":
-            self._said.pop()
-
-    def supersede(self) -> None:
-        """The visitor types on without an answer: keep the newest of what was not answered.
-
-        That may be the first half of what comes now. All of it would make each text that
-        follows quickly dearer than the one before, and bury the last one under the others.
-        """
-        while len(self._said) > 1 and self._said[-2].role == self._said[-1].role == "user":
-            del self._said[-2]
-
-    def prompt(self, text: str) -> tuple[Message, ...]:
-        """Messages for an answer to `text`. The history itself does not change.
-
-        Utterances of one side that follow each other become one message: a visitor who
-        goes on before the answer came has asked one longer question.
-        """
-        merged: list[Message] = []
-        for said in (*self._said, Message("user", text)):
-            if merged and merged[-1].role == said.role:
-                said = Message(said.role, f"{merged.pop().content} {said.content}")
-            merged.append(said)
-        while merged[0].role == "assistant":
-            # Its question has fallen out of the window.
-            merged.pop(0)
-        system = [Message("system", self.persona)] if self.persona else []
-        return (*system, *merged)

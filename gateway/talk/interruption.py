@@ -14,17 +14,15 @@ from gateway.talk.actions import Action, DuckTurn, PauseTurn, Reason, ResumeTurn
 from gateway.talk.conversation import Conversation
 from gateway.talk.speech_over import BargeIn, Verdict
 
-# Speech over an answer: quieter, silent, or on again; and how long the silence took to come.
-#
-# Carries out on the playout what the turn state machine decides, and tells it what the judge of the
-# microphone's sound finds. Time comes as an argument.
-
 # Speech that began longer ago than this was told about late, and not judged late.
 _OLDEST_ONSET_S = 1.0
 
 
 class Interruption:
-    """One session's."""
+    """Carries out on the playout what the turn state machine decides about speech over an answer.
+
+    Tells it in turn what the judge of the microphone's sound finds. Time comes as an argument.
+    """
 
     def __init__(self, session: str, playout: Playout, judge: BargeIn) -> None:
         """session: the name that exemplars bear."""
@@ -43,10 +41,10 @@ class Interruption:
         """Sound of the microphone. pcm: [N] int16, N > 0."""
         self._judge.hear(pcm, now)
 
-    def begin(self, onset_s: float | None, now: float) -> None:
+    def speech_began(self, onset_s: float | None, now: float) -> None:
         """Speech has been detected, whose first sample reached us at `onset_s`."""
         self._onset_s = now if onset_s is None else max(onset_s, now - _OLDEST_ONSET_S)
-        self._judge.begin(self._onset_s)
+        self._judge.speech_began(self._onset_s)
 
     def tick(
         self, pcm: NDArray[np.int16], conversation: Conversation, now: float
@@ -60,14 +58,14 @@ class Interruption:
         """What follows from the sound over the answer, if there is any."""
         doubt = conversation.doubt
         if doubt is None:
-            self._judge.end()
+            self._judge.speech_known()
             return ()
         verdict = self._judge.verdict(now)
         if doubt.echo and doubt.utterance != self._echoed:
             self._echoed = doubt.utterance
             metrics.echo_suppressed.inc()
         if verdict is Verdict.ECHO:
-            return conversation.dismiss(now, echo=True)
+            return conversation.echo_heard(now)
         return conversation.voice_persists() if verdict is Verdict.VOICE else ()
 
     def carry_out(self, action: DuckTurn | PauseTurn | ResumeTurn, now: float) -> None:

@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 
 from gateway import metrics
 from visavis.serving.aiortc_private import payload_of
-from visavis.serving.errors import InvalidInputError
-
-# ------------------------------------------------------------ microphone
-# A session's microphone: who holds it, and when each of its samples arrived.
+from visavis.serving.errors import InvalidInputError, VisavisError
 
 RATE_HZ = 16_000
 CHUNK_LIMIT_BYTES = 2 * RATE_HZ
@@ -29,13 +26,21 @@ AHEAD_S = 3.0
 # Chunks of 10 ms: a minute.
 _REMEMBERED = 6000
 
+# Further back or ahead than this a packet is neither late nor the first after a loss: its sender
+# counts anew (RFC 3550, appendix A.1).
+_MOST_MISORDERED = 100
+_MOST_LOST = 3000
+_SEQUENCES = 1 << 16
+# Longer gaps are pauses of a sender that has nothing to say; recognition counts them by itself.
+LONGEST_GAP_S = 1.0
 
-class MicrophoneTakenError(Exception):
+
+class MicrophoneTakenError(VisavisError):
     """Another client speaks in this session."""
 
 
 class Microphone:
-    """Bookkeeping of one session's speaker. Pure: time comes as an argument."""
+    """Says whose sound counts, and when each sample of it came. Pure: time comes as an argument."""
 
     def __init__(self) -> None:
         self.dropped_samples = 0
@@ -67,7 +72,7 @@ class Microphone:
         if self._holder == holder:
             self._holder = None
 
-    def push(self, holder: str, samples: int, now: float) -> int | None:
+    def place(self, holder: str, samples: int, now: float) -> int | None:
         """Media time of a chunk of `samples`; None if it is not to be used.
 
         A client that sends faster than real time is cut to real time.
@@ -107,25 +112,17 @@ def pcm_of_message(payload: bytes) -> NDArray[np.int16]:
     return np.frombuffer(payload, dtype="<i2").astype(np.int16, copy=False)
 
 
-# ------------------------------------------------------------ mic packets
-# A browser's microphone from RTP packets to sound for recognition, with nothing held back.
-#
-# aiortc receives as a player does: it waits for packets that may still come, so that they play
-# evenly. Nobody plays a microphone here, and each millisecond of it is heard as a longer wait for
-# the answer. A packet is therefore handed on as it comes in; what has not come by then is lost, and
-# sounds as silence of its own length, so that sound and clock stay together.
-
-# Further back or ahead than this a packet is neither late nor the first after a loss: its sender
-# counts anew (RFC 3550, appendix A.1).
-_MOST_MISORDERED = 100
-_MOST_LOST = 3000
-_SEQUENCES = 1 << 16
-# Longer gaps are pauses of a sender that has nothing to say; recognition counts them by itself.
-LONGEST_GAP_S = 1.0
+# ------------------------------------------------------------ from RTP packets to sound
 
 
 class MicPackets:
-    """Stands in for aiortc's jitter buffer: each packet leaves as it comes, or never."""
+    """Stands in for aiortc's jitter buffer: each packet leaves as it comes, or never.
+
+    aiortc receives as a player does: it waits for packets that may still come, so that they play
+    evenly. Nobody plays a microphone here, and each millisecond of it is heard as a longer wait
+    for the answer. What has not come in time is lost, and sounds as silence of its own length, so
+    that sound and clock stay together (`MicSound`).
+    """
 
     def __init__(self) -> None:
         self._source: int | None = None
@@ -157,7 +154,7 @@ class MicSound:
         self._resampler = av.AudioResampler("s16", "mono", RATE_HZ)
         self._next_pts: int | None = None
 
-    def push(self, frame: av.AudioFrame) -> list[NDArray[np.int16]]:
+    def decoded(self, frame: av.AudioFrame) -> list[NDArray[np.int16]]:
         """Pieces [N] int16 at 16 kHz, N about as long as the frame. frame.pts: in its samples."""
         frames = [frame]
         if frame.pts is not None:

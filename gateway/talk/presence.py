@@ -14,7 +14,7 @@ RETRY_S = 2.0
 
 
 class Presence:
-    """Gives the stages back once nobody has been there for `release_s`; takes them on return.
+    """Gives a session's stages back once nobody was there for `release_s`; takes them on return.
 
     connected: whether somebody is there now. recorded: whether what happens is kept for later.
     answering: whether a turn is open. leave: called before the stages are given back. refused:
@@ -69,7 +69,7 @@ class Presence:
             if self._closed:
                 raise UnknownNameError("session: it has ended")
             if not self._stages.attached:
-                await self._stages.open()
+                await self._stages.attach()
 
     async def watch(self) -> None:
         """Run for as long as the session lives."""
@@ -95,7 +95,7 @@ class Presence:
         """Give the stages back, for good."""
         self._closed = True
         async with self._changing:
-            await self._stages.close()
+            await self._stages.release()
 
     async def _release(self) -> None:
         async with self._changing:
@@ -103,4 +103,4 @@ class Presence:
             if not self._stages.attached or awaited or self.idle_s() <= self._release_s:
                 return
             self._leave()
-            await self._stages.close()
+            await self._stages.release()

@@ -18,6 +18,7 @@ from gateway.answers.cache import AnswerCache, Speaker
 from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
+from gateway.background import Background
 from gateway.ledger.records import Records
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.audience import Audience
@@ -33,7 +34,6 @@ from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
 from gateway.talk import actions, speculation
-from gateway.talk.background import Background
 from gateway.talk.conversation import Conversation, State
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
@@ -54,7 +54,7 @@ CHECK_TICKS = 25
 
 
 class Session:
-    """Open it, use it, close it. `failed` is set if it cannot go on."""
+    """One visitor's talk with a face. Open it, use it, close it."""
 
     def __init__(
         self,
@@ -111,18 +111,7 @@ class Session:
         self._keyframes = KeyframeThrottle()
         self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
         self.answering.speak_as(Speaker(persona, options.language))
-        self.presence = Presence(
-            self.stages,
-            self._clock,
-            settings.idle_release_s,
-            connected=lambda: bool(self._hub.listeners) or self.audience.attending,
-            recorded=lambda: self.recordings.watched,
-            answering=lambda: self._conversation.turn is not None,
-            leave=self._left_alone,
-            refused=lambda error: self._emit(
-                ErrorEvent(code=code_of(error)[1], message=str(error))
-            ),
-        )
+        self.presence = self._presence(settings)
 
     def _add_sinks(self, settings: GatewaySettings) -> None:
         """All that sound and pictures go to."""
@@ -136,6 +125,20 @@ class Session:
         for sink in (self.peers, self.broadcast, self.recordings):
             self.audience.add(sink)
 
+    def _presence(self, settings: GatewaySettings) -> Presence:
+        return Presence(
+            self.stages,
+            self._clock,
+            settings.idle_release_s,
+            connected=lambda: bool(self._hub.listeners) or self.audience.attending,
+            recorded=lambda: self.recordings.watched,
+            answering=lambda: self._conversation.turn is not None,
+            leave=self._left_alone,
+            refused=lambda error: self._emit(
+                ErrorEvent(code=code_of(error)[1], message=str(error))
+            ),
+        )
+
     # ------------------------------------------------------------ life
 
     async def open(self) -> None:
@@ -143,7 +146,7 @@ class Session:
         with log_context(session=self.id):
             try:
                 await self._feed.open()
-                await self.stages.open()
+                await self.stages.attach()
             except BaseException:
                 await self._feed.close()
                 raise
@@ -233,7 +236,7 @@ class Session:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""
         stale = self.microphone.take(holder, self._clock.now())
         if stale is not None and stale in self.peers:
-            await self.peers.remove(stale)
+            await self.peers.disconnect(stale)
 
     def release_microphone(self, holder: str) -> None:
         self.microphone.release(holder)
@@ -243,15 +246,15 @@ class Session:
         if not len(pcm):
             return
         now = self._clock.now()
-        pts = self.microphone.push(holder, len(pcm), now)
+        pts = self.microphone.place(holder, len(pcm), now)
         if pts is not None:
             self._interruption.hear(pcm, now)
-            self._feed.mic(pts, pcm)
+            self._feed.send_mic(pts, pcm)
 
     def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer needs one; asked of the face at most every 0.4 s."""
         if self._keyframes.allows(codec, self._clock.now()):
-            self._background.start(self.stages.request_keyframe(codec))
+            self._background.run(self.stages.request_keyframe(codec))
 
     # ------------------------------------------------------------ what the bus brings
 
@@ -275,7 +278,7 @@ class Session:
         if picture is None or self._conversation.turn is None or not self.recordings.waits:
             return
         if picture.live and picture.codec is VideoCodec.H264:
-            self._background.start(self.stages.request_keyframe(picture.codec))
+            self._background.run(self.stages.request_keyframe(picture.codec))
 
     # ------------------------------------------------------------ the pacing clock
 
@@ -318,7 +321,7 @@ class Session:
         turn = self._conversation.turn
         heard = None if turn is None else played(turn, self._playout.played_samples)
         if turn is not None and heard is not None:
-            self._feed.clock(turn.number, *heard, paused=self._playout.paused)
+            self._feed.send_clock(turn.number, *heard, paused=self._playout.paused)
 
     def _check(self, now: float) -> None:
         self._perform(self._conversation.check(now))
@@ -334,12 +337,12 @@ class Session:
                     self._announce(action, style if action.opens else "")
                 case actions.BeginAnswer():
                     if (turn := self._conversation.turns.find(action.turn)) is not None:
-                        self._background.start(self._begin(turn, action))
+                        self._background.run(self._begin(turn, action))
                 case actions.ReadAhead():
-                    self._background.start(self.answering.read_ahead(action))
+                    self._background.run(self.answering.read_ahead(action))
                 case actions.ConfirmTurn():
                     self._playout.confirm(action.turn)
-                    self._feed.clock(action.turn, 0, RATE_HZ)
+                    self._feed.send_clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     self._interruption.carry_out(action, self._clock.now())
@@ -365,7 +368,7 @@ class Session:
         if self._conversation.turn is not turn:
             return  # superseded before its stage was asked
         try:
-            await self.answering.begin(turn, action)
+            await self.answering.answer(turn, action)
         except VisavisError as error:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)
@@ -395,7 +398,7 @@ class Session:
 
     def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
         self._playout.set_codecs(codecs)
-        self._background.start(self.stages.set_codecs(sorted(codecs)))
+        self._background.run(self.stages.set_codecs(sorted(codecs)))
 
     def _recording_failed(self, message: str) -> None:
         self._emit(ErrorEvent(code="recording_failed", message=message))

@@ -23,7 +23,7 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class Sessions:
-    """Owns every session. `start` it, `close` it."""
+    """Owns every session; those that nobody uses expire between `start` and `close`."""
 
     def __init__(
         self, bus: Bus, registry: Registry, settings: GatewaySettings, answers: AnswerCache

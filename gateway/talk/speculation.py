@@ -15,7 +15,9 @@ from gateway.talk.actions import Action, AnnounceTurn, CloseTurn, ConfirmTurn
 
 @dataclass(frozen=True, slots=True)
 class SpeculationLimits:
-    """above: probability of having finished from which an answer is prepared.
+    """How much may be prepared for nothing.
+
+    above: probability of having finished from which an answer is prepared.
 
     per_utterance: answers prepared for one utterance.
     discarded_share: of the last `window` bets at most so many may be lost, 0 to 1; counted once
@@ -29,7 +31,7 @@ class SpeculationLimits:
 
 
 class Speculation:
-    """One session's bets. Pure."""
+    """Says whether an answer is worth preparing, by how earlier bets came out. Pure."""
 
     def __init__(self, limits: SpeculationLimits | None = None) -> None:
         self._limits = limits or SpeculationLimits()

@@ -1,4 +1,18 @@
-"""Somebody speaks over an answer: echo, cough or interruption, and what is done about it."""
+"""Somebody speaks over an answer: echo, cough or interruption? What says so, and when.
+
+A cough or a knock that the VAD took for a voice is over within a fifth of a second; speech goes
+on. So the answer gets quieter at once, and stops only where the sound lasts (`BargeIn`). The words
+that are understood later decide whether it goes on (`Doubts`).
+
+Loudspeakers leak into cheap microphones, and where the browser's echo cancellation fails the
+avatar would interrupt itself. What was played a moment ago is compared with what is heard, band
+by band (`EchoGuard`): an echo is a delayed, coloured, weaker copy. Somebody who speaks over it
+makes the microphone louder than the copy explains (double talk; compare Duttweiler, "A
+twelve-channel digital echo canceler", IEEE Trans. Comm. 26, 1978, whose detector also compares
+levels).
+
+Pure: sound, words and time come as arguments, times in seconds of any clock.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +24,265 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.playout.recent_sound import Recall
+from gateway.playout.sound import Recall
 from gateway.talk.turn import Turn
 from gateway.talk.words import asks, is_backchannel, is_echo, without_echo
 
-# ------------------------------------------------------------ echo
-# Is it our own voice that the microphone hears?
-#
-# Loudspeakers leak into cheap microphones, and where the browser's echo cancellation fails the
-# avatar would interrupt itself. What was played a moment ago is compared with what is heard, band
-# by band: an echo is a delayed, coloured, weaker copy. Somebody who speaks over it makes the
-# microphone louder than the copy explains (double talk; compare Duttweiler, "A twelve-channel
-# digital echo canceler", IEEE Trans. Comm. 26, 1978, whose detector also compares levels).
-#
-# Pure: sound in, opinion out. Time is counted in frames of 10 ms.
+# What sounds like a voice and holds no word for so long is none.
+WORDLESS_S = 2.0
+# The longest that our own voice takes out of the loudspeaker and back into the microphone.
+ECHO_TAIL_S = 1.0
+
+# A stop consonant is a silence of up to so long in the middle of speech.
+_CLOSURE_S = 0.08
+# Of the loudest that was heard since the sound began: -12 dB.
+_STILL_THERE = 0.25
+# Of 10 ms each: longer than a sound is judged.
+_REMEMBERED_CHUNKS = 512
+# How often, and on how much sound, a voice is looked for in an echo.
+_ECHO_EVERY_S = 0.06
+_NEWEST_S = 0.2
+_LOOKS = 2
+
+
+class Verdict(Enum):
+    """What to make of a sound over the answer, and then of its words."""
+
+    OPEN = auto()
+    """Too early to say, or it has gone: go on, quieter."""
+    VOICE = auto()
+    """It lasts, or somebody wants something: fall silent."""
+    ECHO = auto()
+    """It is our own voice."""
+    ASSENT = auto()
+    """A listener's word: go on."""
+
+
+# ------------------------------------------------------------ what the sound says
+
+
+@dataclass(slots=True)
+class _Sound:
+    """The sound that is being judged."""
+
+    onset_s: float
+    """When its first sample reached us."""
+    judged_at_s: float = float("-inf")
+    echo: bool = False
+    doubts: int = 0
+
+    def judged(self, *, echo: bool) -> None:
+        """What was heard as an echo stays one until several looks in a row find more in it."""
+        self.doubts = 0 if echo else self.doubts + 1
+        self.echo = echo or (self.echo and self.doubts < _LOOKS)
+
+
+class BargeIn:
+    """Judges a sound over an answer before a word of it is known: is it a voice, and does it last?
+
+    after_s: how long a sound lasts before it stops the answer.
+    """
+
+    def __init__(self, after_s: float = 0.2) -> None:
+        self._after_s = after_s
+        self._levels: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED_CHUNKS)
+        self._echo = EchoGuard()
+        self._sound: _Sound | None = None
+
+    def hear(self, pcm: NDArray[np.int16], now: float) -> None:
+        """Sound of the microphone has come in. pcm: [N] int16, N > 0."""
+        self._echo.hear(pcm)
+        # Each packet of the microphone comes by here: one product, no passes over temporaries.
+        sound = pcm.astype(np.float32)
+        self._levels.append((now, math.sqrt(float(sound @ sound) / len(sound))))
+
+    def play(self, pcm: NDArray[np.int16]) -> None:
+        """What leaves now. pcm: [N] int16 at 48 kHz."""
+        self._echo.play(pcm)
+
+    def speech_began(self, onset_s: float) -> None:
+        """The VAD marks speech over the answer, whose first sample reached us at `onset_s`."""
+        self._sound = _Sound(onset_s)
+
+    def speech_known(self) -> None:
+        """It is known what the sound was."""
+        self._sound = None
+
+    def verdict(self, now: float) -> Verdict:
+        """On the sound that has begun, as far as it goes."""
+        sound = self._sound
+        if sound is None:
+            return Verdict.OPEN
+        if now - sound.judged_at_s >= _ECHO_EVERY_S:
+            sound.judged_at_s = now
+            likeness = self._echo.likeness(min(_NEWEST_S, now - sound.onset_s))
+            sound.judged(echo=likeness is not None and likeness.is_echo)
+        if sound.echo:
+            return Verdict.ECHO
+        enough_s = sound.onset_s + self._after_s
+        if now < enough_s - 1e-6:
+            return Verdict.OPEN
+        # Where the VAD told late, a short word may be over by now: what was there in time counts.
+        lasts = self._lasts(sound.onset_s, enough_s) or self._lasts(sound.onset_s, now)
+        return Verdict.VOICE if lasts else Verdict.OPEN
+
+    def _lasts(self, onset_s: float, now: float) -> bool:
+        """Whether the sound is still there at `now`, which may be past."""
+        since = [(at_s, level) for at_s, level in self._levels if onset_s <= at_s <= now + 1e-6]
+        newest = [level for at_s, level in since if at_s > now - _CLOSURE_S]
+        if not newest:
+            # The microphone says nothing at all: believe the VAD.
+            return True
+        return max(newest) >= _STILL_THERE * max(level for _, level in since)
+
+
+# ------------------------------------------------------------ what the words say
+
+
+class DoubtPhase(Enum):
+    """What an utterance over an answer is, so far as is known."""
+
+    OPEN = auto()
+    """Nobody can say yet."""
+    AFTER = auto()
+    """The answer was over before it began: only its echo can be nothing."""
+    DISMISSED = auto()
+    """Only words can still make it an interruption."""
+    ENDED = auto()
+    """Its words have ended the answer; more of them may come."""
+
+
+class Whose(Enum):
+    """Whose voice it sounds like."""
+
+    THEIRS = auto()
+    MIXED = auto()
+    """It began as our own; a visitor's is heard over it."""
+    OURS = auto()
+
+
+@dataclass(slots=True)
+class Doubt:
+    """An utterance that began while an answer was heard, or just after it: what is it?"""
+
+    utterance: int
+    since_s: float
+    said: str = ""
+    """The answer, where it is over."""
+    phase: DoubtPhase = DoubtPhase.OPEN
+    whose: Whose = Whose.THEIRS
+    worded: bool = False
+    """Something was understood of it."""
+
+    @property
+    def echo(self) -> bool:
+        """What is heard of it is our own voice."""
+        return self.whose is Whose.OURS
+
+    @property
+    def over_answer(self) -> bool:
+        """It began while the answer was still heard."""
+        return self.phase is not DoubtPhase.AFTER
+
+    def sounds_like_us(self) -> None:
+        """It is our own voice; a visitor's may be heard over it later on."""
+        self.whose = Whose.OURS
+
+    def sounds_like_a_voice(self) -> None:
+        """Somebody speaks, if only into our own voice."""
+        self.whose = Whose.MIXED if self.echo else self.whose
+
+    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
+        """What its words amount to, as far as they go. turn: the answer, if it is not over."""
+        said = turn.heard() if turn is not None else self.said
+        if self.over_answer and is_backchannel(text, complete=complete, asked=asks(said)):
+            return Verdict.ASSENT
+        if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
+            return Verdict.ECHO
+        return Verdict.VOICE
+
+    def words_of_visitor(self, text: str, turn: Turn | None) -> str:
+        """`text` without our own words, where the visitor spoke into our echo."""
+        return without_echo(text, self.said_by(turn)) if self.whose is Whose.MIXED else text
+
+    def said_by(self, turn: Turn | None) -> str:
+        """What we have said, and are about to: the clock of the voice is that of its leaving."""
+        if turn is None:
+            return self.said
+        heard = turn.heard()
+        return " ".join((heard, *turn.text[len(heard) :].split()[:2]))
+
+
+class Doubts:
+    """Follows the utterances of a session: which one is in doubt, and what came of it."""
+
+    def __init__(self) -> None:
+        self._latest: Doubt | None = None
+        self._said = ("", 0.0)
+        """The newest answer that was heard to its end, and until when it may echo."""
+
+    @property
+    def current(self) -> Doubt | None:
+        """The utterance that may be an interruption, until that is known."""
+        latest = self._latest
+        return None if latest is None or latest.phase is DoubtPhase.ENDED else latest
+
+    def speech_began(self, utterance: int, now: float, turn: Turn | None) -> None:
+        """An utterance begins, over the answer `turn` if there is one."""
+        said, until_s = self._said
+        if turn is not None:
+            self._latest = Doubt(utterance, now)
+        elif now < until_s:
+            self._latest = Doubt(utterance, now, said, DoubtPhase.AFTER)
+        else:
+            self.resolve()
+
+    def resolve(self) -> None:
+        """It is known what the utterance was, or will never be."""
+        if self.current is not None:
+            self._latest = None
+
+    def answer_over(self, text: str, now: float) -> None:
+        """An answer was heard to its end."""
+        self._said = (text, now + ECHO_TAIL_S)
+        if self.current is not None:
+            self.current.said = text
+
+    def turn_ended(self, turn: Turn | None) -> None:
+        """An answer ends before its end, if there is one."""
+        if self.current is not None:
+            self.current.said, self.current.phase = self.current.said_by(turn), DoubtPhase.ENDED
+
+    def own_words(self, utterance: int, text: str, turn: Turn | None) -> str:
+        """What of `text` the visitor has said."""
+        doubt = self._latest
+        if doubt is not None and doubt.utterance == utterance:
+            text = doubt.words_of_visitor(text, None if doubt.phase is DoubtPhase.ENDED else turn)
+        return text.strip()
+
+    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
+        """What words amount to: where nothing is in doubt, somebody wants something."""
+        doubt = self.current
+        return Verdict.VOICE if doubt is None else doubt.judge(text, turn, complete=complete)
+
+    def understood(self, utterance: int, text: str, verdict: Verdict) -> None:
+        """Note what was judged: what else is said in the same breath shows in its words."""
+        doubt = self.current
+        if doubt is None:
+            return
+        if doubt.utterance == utterance and text:
+            doubt.worded = True
+        if verdict is Verdict.ASSENT:
+            doubt.phase = DoubtPhase.DISMISSED
+        elif verdict is Verdict.ECHO:
+            doubt.sounds_like_us()
+
+
+# ------------------------------------------------------------ whether it is our own voice
 
 FRAME_S = 0.01
+# At 16 kHz; the playout's is three times as long. Both have spectral lines each 100 Hz.
 MIC_FRAME_SAMPLES = 160
-"""At 16 kHz; the playout's is three times as long. Both have spectral lines each 100 Hz."""
 _BAND_EDGES_HZ = (200, 400, 600, 900, 1200, 1600, 2100, 2800, 3800)
 _LINE_HZ = 100
 WINDOW_FRAMES = 100
@@ -62,7 +317,10 @@ class Likeness:
 
 
 class EchoGuard:
-    """One session's ears for its own voice. Sound is only kept until somebody asks."""
+    """Says how far what the microphone hears is a copy of what was played in the last second.
+
+    Sound is only kept until somebody asks.
+    """
 
     def __init__(self) -> None:
         mic = (WINDOW_FRAMES + _SMOOTH_FRAMES) * MIC_FRAME_SAMPLES
@@ -144,247 +402,3 @@ def _excess_db(heard: NDArray[np.float32], copy: NDArray[np.float32], newest: in
     expected = float(np.sum(np.square(copy[-newest:] * gains)))
     found = float(np.sum(np.square(heard[-newest:])))
     return float(10 * np.log10((found + 1.0) / (expected + 1.0)))
-
-
-# ------------------------------------------------------------ barge in
-# Is somebody speaking over the answer? What the microphone's level says before any word is known.
-#
-# A cough or a knock that the VAD took for a voice is over within a fifth of a second; speech goes
-# on. So the answer gets quieter at once, and stops only where the sound lasts. The words that are
-# understood later decide whether it goes on.
-#
-# Pure: time comes as an argument.
-
-# A stop consonant is a silence of up to so long in the middle of speech.
-_CLOSURE_S = 0.08
-# Of the loudest that was heard since the sound began: -12 dB.
-_STILL_THERE = 0.25
-# Of 10 ms each: longer than a sound is judged.
-_REMEMBERED_CHUNKS = 512
-# How often, and on how much sound, a voice is looked for in an echo.
-_ECHO_EVERY_S = 0.06
-_NEWEST_S = 0.2
-_LOOKS = 2
-
-
-class Verdict(Enum):
-    """What to make of a sound over the answer, and then of its words."""
-
-    OPEN = auto()
-    """Too early to say, or it has gone: go on, quieter."""
-    VOICE = auto()
-    """It lasts, or somebody wants something: fall silent."""
-    ECHO = auto()
-    """It is our own voice."""
-    ASSENT = auto()
-    """A listener's word: go on."""
-
-
-@dataclass(slots=True)
-class _Sound:
-    """The sound that is being judged."""
-
-    onset_s: float
-    """When its first sample reached us."""
-    judged_at_s: float = float("-inf")
-    echo: bool = False
-    doubts: int = 0
-
-    def judged(self, *, echo: bool) -> None:
-        """What was heard as an echo stays one until several looks in a row find more in it."""
-        self.doubts = 0 if echo else self.doubts + 1
-        self.echo = echo or (self.echo and self.doubts < _LOOKS)
-
-
-class BargeIn:
-    """One session's judge. after_s: how long a sound lasts before it stops the answer."""
-
-    def __init__(self, after_s: float = 0.2) -> None:
-        self._after_s = after_s
-        self._levels: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED_CHUNKS)
-        self._echo = EchoGuard()
-        self._sound: _Sound | None = None
-
-    def hear(self, pcm: NDArray[np.int16], now: float) -> None:
-        """Sound of the microphone has come in. pcm: [N] int16, N > 0."""
-        self._echo.hear(pcm)
-        # Each packet of the microphone comes by here: one product, no passes over temporaries.
-        sound = pcm.astype(np.float32)
-        self._levels.append((now, math.sqrt(float(sound @ sound) / len(sound))))
-
-    def play(self, pcm: NDArray[np.int16]) -> None:
-        """What leaves now. pcm: [N] int16 at 48 kHz."""
-        self._echo.play(pcm)
-
-    def begin(self, onset_s: float) -> None:
-        """The VAD marks speech over the answer, whose first sample reached us at `onset_s`."""
-        self._sound = _Sound(onset_s)
-
-    def end(self) -> None:
-        """It is known what the sound was."""
-        self._sound = None
-
-    def verdict(self, now: float) -> Verdict:
-        """On the sound that has begun, as far as it goes."""
-        sound = self._sound
-        if sound is None:
-            return Verdict.OPEN
-        if now - sound.judged_at_s >= _ECHO_EVERY_S:
-            sound.judged_at_s = now
-            likeness = self._echo.likeness(min(_NEWEST_S, now - sound.onset_s))
-            sound.judged(echo=likeness is not None and likeness.is_echo)
-        if sound.echo:
-            return Verdict.ECHO
-        enough_s = sound.onset_s + self._after_s
-        if now < enough_s - 1e-6:
-            return Verdict.OPEN
-        # Where the VAD told late, a short word may be over by now: what was there in time counts.
-        lasts = self._lasts(sound.onset_s, enough_s) or self._lasts(sound.onset_s, now)
-        return Verdict.VOICE if lasts else Verdict.OPEN
-
-    def _lasts(self, onset_s: float, now: float) -> bool:
-        """Whether the sound is still there at `now`, which may be past."""
-        since = [(at_s, level) for at_s, level in self._levels if onset_s <= at_s <= now + 1e-6]
-        newest = [level for at_s, level in since if at_s > now - _CLOSURE_S]
-        if not newest:
-            # The microphone says nothing at all: believe the VAD.
-            return True
-        return max(newest) >= _STILL_THERE * max(level for _, level in since)
-
-
-# ------------------------------------------------------------ doubts
-# Which utterance may be an interruption now, what it amounts to, and which words are a visitor's.
-#
-# Pure; times in seconds of any clock.
-
-# What sounds like a voice and holds no word for so long is none.
-WORDLESS_S = 2.0
-# The longest that our own voice takes out of the loudspeaker and back into the microphone.
-ECHO_TAIL_S = 1.0
-
-
-class DoubtPhase(Enum):
-    """What an utterance over an answer is, so far as is known."""
-
-    OPEN = auto()
-    """Nobody can say yet."""
-    AFTER = auto()
-    """The answer was over before it began: only its echo can be nothing."""
-    DISMISSED = auto()
-    """Only words can still make it an interruption."""
-    ENDED = auto()
-    """Its words have ended the answer; more of them may come."""
-
-
-class Sound(Enum):
-    """Whose voice it sounds like."""
-
-    THEIRS = auto()
-    MIXED = auto()
-    """It began as our own; a visitor's is heard over it."""
-    OURS = auto()
-
-
-@dataclass(slots=True)
-class Doubt:
-    """An utterance that began while an answer was heard, or just after it: what is it?"""
-
-    utterance: int
-    since_s: float
-    said: str = ""
-    """The answer, where it is over."""
-    phase: DoubtPhase = DoubtPhase.OPEN
-    sound: Sound = Sound.THEIRS
-    worded: bool = False
-    """Something was understood of it."""
-
-    @property
-    def echo(self) -> bool:
-        """What is heard of it is our own voice."""
-        return self.sound is Sound.OURS
-
-    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
-        """What its words amount to, as far as they go. turn: the answer, if it is not over."""
-        said = turn.heard() if turn is not None else self.said
-        after = self.phase is DoubtPhase.AFTER
-        if not after and is_backchannel(text, complete=complete, asked=asks(said)):
-            return Verdict.ASSENT
-        if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
-            return Verdict.ECHO
-        return Verdict.VOICE
-
-    def words_of_visitor(self, text: str, turn: Turn | None) -> str:
-        """`text` without our own words, where the visitor spoke into our echo."""
-        return without_echo(text, self.said_by(turn)) if self.sound is Sound.MIXED else text
-
-    def said_by(self, turn: Turn | None) -> str:
-        """What we have said, and are about to: the clock of the voice is that of its leaving."""
-        if turn is None:
-            return self.said
-        heard = turn.heard()
-        return " ".join((heard, *turn.text[len(heard) :].split()[:2]))
-
-
-class Doubts:
-    """One session's."""
-
-    def __init__(self) -> None:
-        self._latest: Doubt | None = None
-        self._said = ("", 0.0)
-        """The newest answer that was heard to its end, and until when it may echo."""
-
-    @property
-    def current(self) -> Doubt | None:
-        """The utterance that may be an interruption, until that is known."""
-        latest = self._latest
-        return None if latest is None or latest.phase is DoubtPhase.ENDED else latest
-
-    def begin(self, utterance: int, now: float, turn: Turn | None) -> None:
-        """An utterance begins, over the answer `turn` if there is one."""
-        said, until_s = self._said
-        if turn is not None:
-            self._latest = Doubt(utterance, now)
-        elif now < until_s:
-            self._latest = Doubt(utterance, now, said, DoubtPhase.AFTER)
-        else:
-            self.resolve()
-
-    def resolve(self) -> None:
-        """It is known what the utterance was, or will never be."""
-        if self.current is not None:
-            self._latest = None
-
-    def answer_over(self, text: str, now: float) -> None:
-        """An answer was heard to its end."""
-        self._said = (text, now + ECHO_TAIL_S)
-        if self.current is not None:
-            self.current.said = text
-
-    def turn_ended(self, turn: Turn | None) -> None:
-        """An answer ends before its end, if there is one."""
-        if self.current is not None:
-            self.current.said, self.current.phase = self.current.said_by(turn), DoubtPhase.ENDED
-
-    def own_words(self, utterance: int, text: str, turn: Turn | None) -> str:
-        """What of `text` the visitor has said."""
-        doubt = self._latest
-        if doubt is not None and doubt.utterance == utterance:
-            text = doubt.words_of_visitor(text, None if doubt.phase is DoubtPhase.ENDED else turn)
-        return text.strip()
-
-    def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
-        """What words amount to: where nothing is in doubt, somebody wants something."""
-        doubt = self.current
-        return Verdict.VOICE if doubt is None else doubt.judge(text, turn, complete=complete)
-
-    def understood(self, utterance: int, text: str, verdict: Verdict) -> None:
-        """Note what was judged: what else is said in the same breath shows in its words."""
-        doubt = self.current
-        if doubt is None:
-            return
-        if doubt.utterance == utterance and text:
-            doubt.worded = True
-        if verdict is Verdict.ASSENT:
-            doubt.phase = DoubtPhase.DISMISSED
-        elif verdict is Verdict.ECHO:
-            doubt.sound = Sound.OURS

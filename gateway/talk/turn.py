@@ -21,11 +21,6 @@ from gateway.playout.sound import VoiceResampler
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
 from visavis.styles import CaptionText
 
-# One record of a turn: the conversation owns it and alone changes its phase; others read it.
-#
-# What the voice of a turn is on its way out is playout's (`playout.py`), what took how long the
-# stopwatch's (`ledger.py`).
-
 KEPT_TURNS = 100
 # Discarded ones that a stage may still report on.
 _KEPT_DISCARDED = 32
@@ -51,7 +46,11 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Turn:
-    """The answer that is being prepared or spoken, or that was."""
+    """The one record of an answer that is being prepared or spoken, or that was.
+
+    The conversation owns it and alone changes its phase; others read it. What its voice is on its
+    way out is playout's (`playout.py`), what took how long the stopwatch's (`ledger.py`).
+    """
 
     number: int
     question: str
@@ -93,7 +92,7 @@ class Turn:
         """The visitor has asked for it."""
         self.phase, self.progress_at_s = Phase.THINKING, now
 
-    def start(self) -> bool:
+    def start_speaking(self) -> bool:
         """Its first sample leaves; False where one has left before."""
         if Phase.SPEAKING in (self.phase, self._stopped_in):
             return False
@@ -103,13 +102,13 @@ class Turn:
             self.phase = Phase.SPEAKING
         return True
 
-    def stop(self) -> None:
-        """Stand still."""
+    def stand_still(self) -> None:
+        """Wait, until it is known what whoever speaks over it wants."""
         if self.phase is not Phase.STOPPED:
             self._stopped_in, self.phase = self.phase, Phase.STOPPED
 
     def go_on(self, now: float) -> None:
-        """Undo `stop`, if it was stopped."""
+        """Undo `stand_still`, if it was stopped."""
         if self.phase is Phase.STOPPED:
             self.phase, self._stopped_in = self._stopped_in, Phase.THINKING
         self.progress_at_s = now
@@ -186,7 +185,7 @@ class Turn:
 
 
 class Turns:
-    """The last turns of a session."""
+    """Keeps the last turns of a session, and the last that were prepared for nothing."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, Turn] = OrderedDict()

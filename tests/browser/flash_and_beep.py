@@ -86,12 +86,13 @@ class SignalFace(FaceDouble):
     late: ClassVar[tuple[int, float]] = (-1, 0.0)
     """From this picture on all are held up for so many seconds, and come at once then."""
 
-    async def work(self, session: str) -> None:
+    async def work(self, session: str, listening: asyncio.Event) -> None:
         self._codecs[session] = [VideoCodec.H264]
         self._keyframe[session] = True
         encoders: dict[VideoCodec, PictureEncoder] = {}
         seq = 0
         async with self.bus.subscribe(session, Kind.VOICE, limit=256) as voices:
+            listening.set()
             while True:
                 chunk = await _next(voices)
                 if chunk is None:

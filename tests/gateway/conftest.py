@@ -12,8 +12,7 @@ import pytest
 import pytest_asyncio
 import uvicorn
 
-from gateway.api.app import create_app
-from gateway.api.server import server_config
+from gateway.api.app import create_app, server_config
 from gateway.api.state import Gateway
 from gateway.settings import GatewaySettings
 from tests.gateway.doubles import Doubles

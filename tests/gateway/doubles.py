@@ -130,8 +130,9 @@ class Double:
     def register(self, server: grpc.aio.Server) -> None:
         raise NotImplementedError
 
-    async def work(self, session: str) -> None:
-        """What the stage does while it is attached."""
+    async def work(self, session: str, listening: asyncio.Event) -> None:
+        """What the stage does while it is attached; it is ready once it is `listening`."""
+        listening.set()
         await asyncio.Event().wait()
 
     async def request(self, session: str, request: Any) -> None:
@@ -165,8 +166,10 @@ class Double:
         await self.script.may_attach.wait()
         self.leases += 1
         self.seen.attached[self.name] = self.seen.attached.get(self.name, 0) + 1
-        worker = asyncio.create_task(self.work(config.session))
+        listening = asyncio.Event()
+        worker = asyncio.create_task(self.work(config.session, listening))
         try:
+            await listening.wait()
             yield control_pb2.AttachEvent(ready=control_pb2.AttachReady(instance=self.instance))
             async for request in requests:
                 self.seen.requests.append((self.name, request))
@@ -194,7 +197,7 @@ def _wrap(config: Any) -> _Config:
 class AsrDouble(Double, asr_pb2_grpc.SpeechRecognitionServicer):
     name = "asr"
 
-    async def work(self, session: str) -> None:
+    async def work(self, session: str, listening: asyncio.Event) -> None:
         """Loud sound is speech; 100 ms of silence end it."""
         seq, utterance, silent = 0, 0, -1
 
@@ -206,6 +209,7 @@ class AsrDouble(Double, asr_pb2_grpc.SpeechRecognitionServicer):
             seq += 1
 
         async with self.bus.subscribe(session, Kind.MIC) as sounds:
+            listening.set()
             async for chunk in sounds:
                 assert isinstance(chunk, PcmChunk)
                 pts = chunk.place.pts + len(chunk.pcm)
@@ -253,8 +257,9 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
     def register(self, server: grpc.aio.Server) -> None:
         tts_pb2_grpc.add_SpeechSynthesisServicer_to_server(self, server)
 
-    async def work(self, session: str) -> None:
+    async def work(self, session: str, listening: asyncio.Event) -> None:
         async with self.bus.subscribe(session, Kind.TOKENS) as tokens:
+            listening.set()
             async for chunk in tokens:
                 if chunk.place.last and self.name not in self.script.silent:
                     await self._speak(session, chunk.place.turn)
@@ -315,7 +320,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         if request.WhichOneof("request") == "codecs":
             self._codecs[session] = [VideoCodec(c) for c in request.codecs.codecs]
 
-    async def work(self, session: str) -> None:
+    async def work(self, session: str, listening: asyncio.Event) -> None:
         self._codecs[session] = [VideoCodec.H264]
         self._keyframe[session] = True
         encoders: dict[VideoCodec, PictureEncoder] = {}
@@ -343,6 +348,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
                 )
 
         async with self.bus.subscribe(session, Kind.VOICE) as voices:
+            listening.set()
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(1 / FPS):

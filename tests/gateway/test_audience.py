@@ -94,7 +94,7 @@ async def test_a_browser_that_is_answered_while_the_session_ends_is_not_left_con
     await browser.setLocalDescription(await browser.createOffer())
     audience, offer = watched.audience, browser.localDescription
     answering = asyncio.create_task(
-        watched.browsers.add(
+        watched.browsers.connect(
             offer.sdp,
             offer.type,
             "viewer",

@@ -24,7 +24,7 @@ def heard(
         now = index * CHUNK_S
         judge.hear(np.full(320, round(level * 10_000), np.int16), now)
         if index == onset + told_after:
-            judge.begin(onset * CHUNK_S)
+            judge.speech_began(onset * CHUNK_S)
         verdicts.append(judge.verdict(now))
     return verdicts
 
@@ -67,10 +67,10 @@ def test_a_loud_past_is_not_counted() -> None:
 
 def test_without_a_microphone_the_vad_is_believed() -> None:
     judge = BargeIn(after_s=0.2)
-    judge.begin(1.0)
+    judge.speech_began(1.0)
     assert judge.verdict(1.1) is Verdict.OPEN
     assert judge.verdict(1.2) is Verdict.VOICE
-    judge.end()
+    judge.speech_known()
     assert judge.verdict(9.0) is Verdict.OPEN
 
 
@@ -103,7 +103,7 @@ class Scene:
                 self.interruption.carry_out(action, self.now)
 
     def speech(self, onset_s: float) -> None:
-        self.interruption.begin(onset_s, self.now)
+        self.interruption.speech_began(onset_s, self.now)
         self.perform(self.talk.speech_started(1, self.now))
 
 

@@ -16,7 +16,8 @@ from gateway.talk.actions import (
 )
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
-from gateway.talk.turn import LONGEST_RETURN_S, WORDLESS_S
+from gateway.talk.speech_over import WORDLESS_S
+from gateway.talk.turn import LONGEST_RETURN_S
 from tests.gateway.test_conversation import of, prompt
 from visavis.wire.media import Place, TranscriptChunk
 from visavis.wire.media import TranscriptEvent as Event

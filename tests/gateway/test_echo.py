@@ -88,7 +88,7 @@ def test_one_odd_look_does_not_make_an_echo_a_voice(monkeypatch: pytest.MonkeyPa
         EchoGuard, "likeness", lambda *_: Likeness(0.9 if looks.pop(0) else 0.1, 0.0, 0.1)
     )
     judge, verdicts = BargeIn(0.18), []
-    judge.begin(0.0)
+    judge.speech_began(0.0)
     for index in range(8):
         judge.hear(np.full(320, 1000, np.int16), 0.2 + 0.06 * index)
         verdicts.append(judge.verdict(0.2 + 0.06 * index))
@@ -127,7 +127,7 @@ class Room:
             sound = mic[320 * tick : 320 * (tick + 1)]
             self.interruption.hear(np.clip(sound, -32768, 32767).astype(np.int16), self.now)
             if tick == round((speech_at_s + 0.1) / TICK_S):
-                self.interruption.begin(speech_at_s, self.now)
+                self.interruption.speech_began(speech_at_s, self.now)
                 self.perform(self.talk.speech_started(1, self.now))
                 self.perform(self.interruption.judge(self.talk, self.now))
             out = self.playout.tick()
@@ -175,7 +175,7 @@ def test_the_tail_of_an_answer_is_not_answered(answer: np.ndarray) -> None:
     talk.token(1, "It was the best of times, it was the worst.", last=True, now=0)
     talk.finished(1, 10.0)
     talk.speech_started(1, 10.3)
-    talk.dismiss(10.4, echo=True)
+    talk.echo_heard(10.4)
     assert talk.paused(1, "was the worst", 0.9, 10.5) == []
     talk.final(1, "was the worst", 11)
     assert talk.turn is None

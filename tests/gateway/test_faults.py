@@ -11,6 +11,7 @@ import httpx
 import psutil
 import pytest
 
+from gateway.stages import registry
 from tests.full_disk import limited_files
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
@@ -242,8 +243,13 @@ async def refused(http: httpx.AsyncClient, part: str, why: str) -> None:
 
 
 async def test_without_a_bus_nobody_is_let_in(
-    http: httpx.AsyncClient, client: GatewayClient, doubles: Doubles, rig: Rig
+    monkeypatch: pytest.MonkeyPatch,
+    http: httpx.AsyncClient,
+    client: GatewayClient,
+    doubles: Doubles,
+    rig: Rig,
 ) -> None:
+    monkeypatch.setattr(registry, "BUS_TIMEOUT_S", 0.3)
     nats = psutil.Process(rig.nats.process.pid)
     nats.suspend()
     try:

@@ -1,4 +1,4 @@
-"""Spans, overhead and other machines' clocks: all pure, all times made up."""
+"""Stages, spans, overhead, other machines' clocks and records: all pure, all times made up."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import pytest
 
 from gateway.api.events import LatencyEvent, Origin
 from gateway.ledger.ledger import Ledger, Mark
+from gateway.ledger.records import Records
 from gateway.ledger.spans import covered_s, overhead_s, spans_of
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.playout import Playout, PlayoutEvent, Tick
 from gateway.stages.registry import HostClocks
+from gateway.talk.conversation import Conversation
+from gateway.talk.history import SpokenMark
+from gateway.talk.turn import KEPT_TURNS
 from tests.fakes import MetricGrowth
 from visavis.wire.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
 
@@ -161,8 +165,8 @@ def test_our_own_clock_needs_no_reading() -> None:
 
 def test_another_clock_is_placed_by_the_quickest_of_its_readings() -> None:
     clocks = HostClocks(OURS)
-    clocks.read(THEIRS, 70.0, 10.0, 10.5)  # there for up to half a second
-    clocks.read(THEIRS, 72.001, 12.0, 12.002)
+    clocks.note(THEIRS, 70.0, 10.0, 10.5)  # there for up to half a second
+    clocks.note(THEIRS, 72.001, 12.0, 12.002)
     offset = clocks.offset(THEIRS)
     assert offset is not None and offset.error_s == pytest.approx(0.001)
     assert clocks.local_s(Stamp("a.b", 72_501_000_000, THEIRS)) == pytest.approx(12.501)
@@ -170,16 +174,16 @@ def test_another_clock_is_placed_by_the_quickest_of_its_readings() -> None:
 
 def test_old_readings_are_forgotten() -> None:
     clocks = HostClocks(OURS)
-    clocks.read(THEIRS, 0.0, 100.0, 100.0)
+    clocks.note(THEIRS, 0.0, 100.0, 100.0)
     for second in range(10):
-        clocks.read(THEIRS, second, 101.0 + second, 101.1 + second)
+        clocks.note(THEIRS, second, 101.0 + second, 101.1 + second)
     offset = clocks.offset(THEIRS)
     assert offset is not None and offset.offset_s == pytest.approx(101.05)
 
 
 def test_a_service_that_does_not_tell_its_clock_is_not_placed() -> None:
     clocks = HostClocks(OURS)
-    clocks.read(0, 1.0, 2.0, 2.0)
+    clocks.note(0, 1.0, 2.0, 2.0)
     assert clocks.offset(0) is None
 
 
@@ -253,7 +257,7 @@ def test_gaps_in_the_voice_are_counted_for_their_turn() -> None:
 
 def test_stamps_of_another_machine_tell_how_far_they_may_be_wrong() -> None:
     clocks = HostClocks(OURS)
-    clocks.read(THEIRS, 500.0, 1.0, 1.004)
+    clocks.note(THEIRS, 500.0, 1.0, 1.004)
     watch = Stopwatch("s", clocks)
     watch.asked(2.0)
     watch.opened(1, "text", 2.0, held=False)
@@ -273,3 +277,79 @@ def test_what_is_measured_names_session_and_turn() -> None:
     watch.opened(7, "text", 1.0, held=False)
     watch.tick(tick((PlayoutEvent.STARTED, 7)), Playout(), 1.234)
     assert grown.value == 1
+
+
+# ------------------------------------------------------------ stages and records
+
+
+def moments(**marks: float) -> Ledger:
+    made = Ledger(1, "speech")
+    for name, at in marks.items():
+        made.mark(Mark(name), at)
+    return made
+
+
+def test_a_stage_lasts_from_what_it_waits_for_to_what_it_gives() -> None:
+    made = moments(
+        asked=10.0, opened=10.1, understood=10.3, first_token=10.2, first_voice=10.25,
+        first_picture=10.26, started=10.32,
+    )  # fmt: skip
+    stages = {s.name: (s.start_ms, s.end_ms) for s in made.stages()}
+    assert stages == {
+        "asr": (0.0, 300.0),
+        "llm": (100.0, 200.0),
+        "tts": (200.0, 250.0),
+        "face": (250.0, 260.0),
+        "playout": (300.0, 320.0),
+    }
+    assert made.since_asked(Mark.STARTED) == pytest.approx(0.32)
+
+
+def test_playout_waits_for_the_later_of_words_and_voice() -> None:
+    made = moments(asked=1.0, understood=1.1, first_voice=1.3, started=1.35)
+    assert [(s.name, s.start_ms) for s in made.stages()] == [("asr", 0.0), ("playout", 300.0)]
+
+
+def test_a_moment_comes_once() -> None:
+    made = moments(asked=1.0)
+    assert made.mark(Mark.STARTED, 2.0) and not made.mark(Mark.STARTED, 3.0)
+    assert made.since_asked(Mark.STARTED) == 1.0
+
+
+def test_an_incomplete_turn_shows_what_there_was() -> None:
+    assert Ledger(1, "text").stages() == []
+    assert [s.name for s in moments(asked=1.0, opened=1.0, first_token=2.0).stages()] == ["llm"]
+
+
+def test_records_follow_the_conversation() -> None:
+    talk = Conversation()
+    records = Records(talk.turns)
+    talk.paused(1, "What", 0.9, 0)
+    talk.token(1, "It ", last=False, now=0)
+    assert records.get(1) is None and records.all() == [], "nobody was told of it"
+    held = talk.turns.find(1)
+    assert held is not None
+    held.stage_seconds["llm"] = {"total": 0.5}
+    talk.final(1, "What?", 0)
+    talk.token(1, "[sad] is.", last=True, now=0)
+    record = records.get(1)
+    assert record is not None
+    assert (record.state, record.transcript, record.answer_complete) == ("opened", "What?", True)
+    assert record.stage_seconds == {"llm": {"total": 0.5}}
+    talk.voice(1, 1.0, [SpokenMark(2, 0.5), SpokenMark(6, 1.0)], last=True, now=0)
+    talk.started(1)
+    talk.played(1, 0.6, 1)
+    talk.submit_text("Hi.", 2)
+    record = records.get(1)
+    assert record is not None
+    assert (record.state, record.reason, record.heard) == ("interrupted", "text", "It")
+    assert record.answer.split() == ["It", "is."]
+    assert [record.turn for record in records.all()] == [1, 2]
+
+
+def test_old_records_are_forgotten() -> None:
+    talk = Conversation()
+    for _ in range(KEPT_TURNS + 2):
+        talk.submit_text("Hi.", 0)
+    records = Records(talk.turns)
+    assert records.get(2) is None and len(records.all()) == KEPT_TURNS

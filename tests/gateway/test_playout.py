@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gateway.playout.pacing import ORIGIN_SAMPLES, TICK_SAMPLES, to_video_clock
-from gateway.playout.pictures import BURST, QUEUE_LIMIT, Picture
+from gateway.playout.pictures import BURST, QUEUE_LIMIT, KeyframeThrottle, Picture
 from gateway.playout.playout import FADE_SAMPLES, Playout, PlayoutEvent, Tick
 from visavis.wire.media import VideoCodec
 
@@ -396,3 +396,18 @@ def test_another_face_starts_with_a_key_frame() -> None:
     target.restart_stream()
     target.push_picture(idle())
     assert shown(run(target, 1)) == []
+
+
+def test_key_frames_are_asked_for_now_and_then() -> None:
+    throttle = KeyframeThrottle()
+    asked = [throttle.allows(VideoCodec.H264, 0.1 * i) for i in range(9)]
+    assert [i for i, yes in enumerate(asked) if yes] == [0, 4, 8]
+    assert throttle.allows(VideoCodec.VP8, 0.1)
+
+
+def test_a_key_frame_that_was_refused_is_still_wanted() -> None:
+    throttle = KeyframeThrottle()
+    assert throttle.allows(VideoCodec.H264, 0.0) and not throttle.refused
+    assert not throttle.allows(VideoCodec.H264, 0.1)
+    assert throttle.refused == {VideoCodec.H264}
+    assert throttle.allows(VideoCodec.H264, 0.5) and not throttle.refused

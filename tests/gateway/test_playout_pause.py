@@ -12,7 +12,7 @@ from gateway.playout.playout import (
     RESUME_GRID_SAMPLES,
     Playout,
 )
-from gateway.playout.recent_sound import Recall
+from gateway.playout.sound import Recall
 from tests.gateway.test_playout import H264, events, idle, playout, run, shown, synced
 
 

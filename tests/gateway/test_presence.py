@@ -12,6 +12,7 @@ import websockets
 from aiortc import RTCConfiguration, RTCPeerConnection
 
 from gateway.playout.sinks import webrtc
+from gateway.talk import presence
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
@@ -68,8 +69,12 @@ async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again
 
 
 async def test_a_return_without_a_free_slot_is_told(
-    client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
+    monkeypatch: pytest.MonkeyPatch,
+    client: GatewayClient,
+    http: httpx.AsyncClient,
+    doubles: Doubles,
 ) -> None:
+    monkeypatch.setattr(presence, "RETRY_S", 0.2)
     doubles.script.slots = 1
     session = await new_session(http)
     path = f"/v1/sessions/{session}"

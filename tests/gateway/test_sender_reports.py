@@ -12,8 +12,7 @@ from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtcpSenderInfo, RtcpSrPacket
 
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
-from gateway.playout.sinks.sender_reports import MediaClock, TrackReports
-from gateway.playout.sinks.webrtc import PassTrack, report_media_time
+from gateway.playout.sinks.tracks import MediaClock, PassTrack, TrackReports, report_media_time
 
 SECOND = 1 << 32
 BEGIN = 3_900_000_000 * SECOND
@@ -83,7 +82,7 @@ async def test_reports_are_corrected_on_their_way_out() -> None:
 
     sender._send_rtcp = note
     report_media_time(sender, track, TrackReports(MediaClock(), RATE_HZ))
-    track.push(SimpleNamespace(pts=4800))
+    track.queue(SimpleNamespace(pts=4800))
     await track.recv()
     await sender._send_rtcp([RtcpSrPacket(1, info(RATE_HZ, 0.1, 0.0))])
     assert not sent, "the packet may not have left"

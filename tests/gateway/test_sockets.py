@@ -14,6 +14,7 @@ import pytest_asyncio
 import websockets
 
 from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
+from gateway.playout.sinks import broadcast
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
@@ -186,8 +187,9 @@ async def test_sound_faster_than_time_is_cut(
 
 
 async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
-    client: GatewayClient, session: str, gateway: RunningGateway
+    monkeypatch: pytest.MonkeyPatch, session: str, gateway: RunningGateway
 ) -> None:
+    monkeypatch.setattr(broadcast, "QUEUE_LIMIT", 60)
     viewers = gateway.inside.sessions.get(session).broadcast
     slow, fast = viewers.join(), viewers.join()
     received: list[bytes] = []

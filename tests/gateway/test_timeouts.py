@@ -7,6 +7,7 @@ import asyncio
 import httpx
 import pytest
 
+from gateway.talk import sessions
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
@@ -15,6 +16,12 @@ from visavis.tools.client import GatewayClient
 
 SETTINGS = {"session_idle_s": 1.0, "answer_timeout_s": 0.4}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(autouse=True)
+def sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the next look at all sessions."""
+    monkeypatch.setattr(sessions, "SWEEP_S", 0.1)
 
 
 async def test_a_session_that_nobody_uses_ends(http: httpx.AsyncClient, doubles: Doubles) -> None:

@@ -23,7 +23,8 @@ from aiortc import (
 from aiortc.jitterbuffer import JitterBuffer
 
 from gateway.__main__ import main
-from gateway.playout.sinks.webrtc import PassTrack, asking_for_short_packets
+from gateway.playout.sinks.tracks import PassTrack
+from gateway.playout.sinks.webrtc import asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
@@ -241,8 +242,8 @@ async def test_an_aiortc_that_has_changed_inside_is_told_before_anybody_is_serve
 async def test_sound_that_waits_for_a_slow_connection_is_dropped_with_its_turn() -> None:
     track = PassTrack("audio", lambda: None)
     for index in range(5):
-        track.push(SimpleNamespace(pts=index))
+        track.queue(SimpleNamespace(pts=index))
     track.drop_waiting()
-    track.push(SimpleNamespace(pts=99))
+    track.queue(SimpleNamespace(pts=99))
     assert (await track.recv()).pts == 99
     assert track.dropped == 5

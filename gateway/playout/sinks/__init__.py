@@ -1,0 +1,8 @@
+"""Where sound and pictures go, each in its own format.
+
+`webrtc`: browsers, whose microphone comes back.
+`tracks`: packets on their way to one of them, and which sound belongs to which picture.
+`broadcast`: viewers on a WebSocket.
+`fmp4`: the fragments of mp4 that they get.
+`recording`: files.
+"""

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from gateway import metrics
 from gateway.api.hub import Outbox
+from gateway.playout.audience import Seats
 from gateway.playout.playout import Tick
-from gateway.playout.sinks.base import Seats
 from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment
 from gateway.playout.sound import AacEncoder
 from visavis.wire.media import VideoCodec
@@ -21,15 +21,15 @@ QUEUE_LIMIT = 220
 
 
 class Viewer(Outbox[bytes]):
-    """One client's fragments. All that waits is lost when it does not keep up."""
+    """One client's way out of the muxer. All that waits is lost when it does not keep up."""
 
     def __init__(self) -> None:
         super().__init__(QUEUE_LIMIT)
         self.init_version = 0
         self.started = False
 
-    def push(self, payload: bytes) -> bool:
-        """False, and everything that waits is dropped, if the queue is full."""
+    def queue(self, payload: bytes) -> bool:
+        """Add a fragment. False, and everything that waits is dropped, if the queue is full."""
         if self.full:
             self.dropped += len(self._waiting) + 1
             self._waiting.clear()
@@ -131,7 +131,7 @@ class Broadcast:
             delivered = True
             if fragment.keyframe and not fragment.sound and viewer.init_version != self._version:
                 viewer.init_version = self._version
-                delivered = viewer.push(self._init)
-            if not (delivered and viewer.push(fragment.payload)):
+                delivered = viewer.queue(self._init)
+            if not (delivered and viewer.queue(fragment.payload)):
                 metrics.viewer_drops.labels("websocket").inc()
                 self._request_keyframe(VideoCodec.H264)

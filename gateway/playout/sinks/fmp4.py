@@ -1,4 +1,4 @@
-"""Fragmented mp4 of H.264 and AAC: one muxer for live viewers and for recordings."""
+"""Fragmented mp4 of H.264 and AAC for live viewers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,157 @@ from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.sound import AacPacket
 
-# ------------------------------------------------------------ boxes
-# Boxes of the ISO base media file format (ISO/IEC 14496-12, -14 and -15).
-#
-# Each function returns the bytes of one box, named after it.
+VIDEO_TRACK = 1
+SOUND_TRACK = 2
+
+_START_CODE = re.compile(rb"\x00\x00\x00?\x01")
+
+_SPS, _PPS, _DELIMITER = 7, 8, 9
 
 _MATRIX = struct.pack(">9I", 0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One moof and mdat. `time`: where it begins, in seconds of the muxer's time."""
+
+    payload: bytes
+    keyframe: bool
+    sound: bool
+    time_s: float
+
+
+class Muxer:
+    """Turns released pictures and sound packets into fragments; times of both are media time.
+
+    Pictures are passed through as the face encoded them. A picture's fragment is complete when
+    the next one tells how long it was shown.
+    """
+
+    def __init__(self) -> None:
+        self.sets: ParameterSets | None = None
+        self.width = 0
+        self.height = 0
+        self._sequence = 0
+        self._pending: tuple[int, bytes, bool] | None = None
+        self.parameters_changed = False
+
+    def picture(self, released: ReleasedPicture) -> Fragment | None:
+        """The fragment of the picture before this one, if there was one.
+
+        parameters_changed is True if viewers need a new init segment from this picture on.
+        """
+        picture = released.picture
+        units = split_units(picture.payload)
+        self.parameters_changed = False
+        if picture.keyframe:
+            found = parameter_sets(units)
+            if found is not None and found != self.sets:
+                self.parameters_changed = True
+                self.sets, self.width, self.height = found, picture.width, picture.height
+        done = self._flush(released.time)
+        self._pending = (released.time, length_prefixed(units, self.sets), picture.keyframe)
+        return done
+
+    def sound(self, packet: AacPacket) -> Fragment:
+        """Fragment of one packet."""
+        time = packet.time_samples
+        sample = Sample(packet.payload, packet.duration_samples)
+        payload = fragment_box(self._next(), SOUND_TRACK, time, [sample])
+        return Fragment(payload, True, True, time / RATE_HZ)
+
+    def _flush(self, until: int) -> Fragment | None:
+        if self._pending is None:
+            return None
+        time, payload, keyframe = self._pending
+        self._pending = None
+        sample = Sample(payload, max(1, until - time), keyframe)
+        fragment = fragment_box(self._next(), VIDEO_TRACK, time, [sample])
+        return Fragment(fragment, keyframe, False, time / VIDEO_HZ)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+
+def init_segment(sets: ParameterSets, width: int, height: int, sound_config: bytes) -> bytes:
+    """ftyp and moov."""
+    video = box(
+        "trak",
+        tkhd(VIDEO_TRACK, volume=0, width=width, height=height),
+        box(
+            "mdia",
+            mdhd(VIDEO_HZ),
+            hdlr("vide", "face"),
+            box(
+                "minf",
+                full_box("vmhd", 0, 1, bytes(8)),
+                dinf(),
+                stbl(avc1(width, height, sets.sps, sets.pps)),
+            ),
+        ),
+    )
+    sound = box(
+        "trak",
+        tkhd(SOUND_TRACK, volume=0x0100, width=0, height=0),
+        box(
+            "mdia",
+            mdhd(RATE_HZ),
+            hdlr("soun", "voice"),
+            box(
+                "minf",
+                full_box("smhd", 0, 0, bytes(4)),
+                dinf(),
+                stbl(mp4a(RATE_HZ, 1, sound_config)),
+            ),
+        ),
+    )
+    extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
+    return ftyp() + box("moov", mvhd(), video, sound, extends)
+
+
+# ------------------------------------------------------------ H.264
+# Byte streams (ITU-T H.264 Annex B) as mp4 wants them.
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSets:
+    """What a decoder must know before the first picture."""
+
+    sps: bytes
+    pps: bytes
+
+
+def split_units(payload: bytes) -> list[bytes]:
+    """NAL units of an Annex B access unit, without start codes."""
+    units = _START_CODE.split(payload)[1:]
+    # Zero bytes may pad a unit before the next start code.
+    return [unit.rstrip(b"\0") for unit in units if unit]
+
+
+def parameter_sets(units: list[bytes]) -> ParameterSets | None:
+    """Those of a key frame; None where it carries none."""
+    sps = next((u for u in units if u[0] & 0x1F == _SPS), None)
+    pps = next((u for u in units if u[0] & 0x1F == _PPS), None)
+    return ParameterSets(sps, pps) if sps and pps and len(sps) >= 4 else None
+
+
+def length_prefixed(units: list[bytes], known: ParameterSets | None) -> bytes:
+    """The access unit with a length before each NAL unit, as in an mp4 sample.
+
+    Parameter sets that stand in the file's header already are left out.
+    """
+    out = []
+    for unit in units:
+        kind = unit[0] & 0x1F
+        if kind == _DELIMITER or (known and unit in (known.sps, known.pps)):
+            continue
+        out.append(struct.pack(">I", len(unit)) + unit)
+    return b"".join(out)
+
+
+# ------------------------------------------------------------ boxes
+# Of the ISO base media file format (ISO/IEC 14496-12, -14 and -15), each function named after one.
 
 
 def box(kind: str, *content: bytes) -> bytes:
@@ -151,155 +296,3 @@ def fragment_box(
 
     offset = len(moof(0)) + 8
     return moof(offset) + box("mdat", *(s.payload for s in samples))
-
-
-# ------------------------------------------------------------ h264
-# H.264 byte streams (ITU-T H.264 Annex B) as mp4 wants them.
-
-_START_CODE = re.compile(rb"\x00\x00\x00?\x01")
-
-_SPS, _PPS, _DELIMITER = 7, 8, 9
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterSets:
-    """What a decoder must know before the first picture."""
-
-    sps: bytes
-    pps: bytes
-
-
-def split_units(payload: bytes) -> list[bytes]:
-    """NAL units of an Annex B access unit, without start codes."""
-    units = _START_CODE.split(payload)[1:]
-    # Zero bytes may pad a unit before the next start code.
-    return [unit.rstrip(b"\0") for unit in units if unit]
-
-
-def parameter_sets(units: list[bytes]) -> ParameterSets | None:
-    """Those of a key frame; None where it carries none."""
-    sps = next((u for u in units if u[0] & 0x1F == _SPS), None)
-    pps = next((u for u in units if u[0] & 0x1F == _PPS), None)
-    return ParameterSets(sps, pps) if sps and pps and len(sps) >= 4 else None
-
-
-def length_prefixed(units: list[bytes], known: ParameterSets | None) -> bytes:
-    """The access unit with a length before each NAL unit, as in an mp4 sample.
-
-    Parameter sets that stand in the file's header already are left out.
-    """
-    out = []
-    for unit in units:
-        kind = unit[0] & 0x1F
-        if kind == _DELIMITER or (known and unit in (known.sps, known.pps)):
-            continue
-        out.append(struct.pack(">I", len(unit)) + unit)
-    return b"".join(out)
-
-
-# ------------------------------------------------------------ fmp4
-# Fragmented mp4 of H.264 and AAC for live viewers.
-#
-# Pictures are passed through as the face encoded them. A picture's fragment is complete
-# when the next one tells how long it was shown.
-
-VIDEO_TRACK = 1
-SOUND_TRACK = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """One moof and mdat. `time`: where it begins, in seconds of the muxer's time."""
-
-    payload: bytes
-    keyframe: bool
-    sound: bool
-    time_s: float
-
-
-def init_segment(sets: ParameterSets, width: int, height: int, sound_config: bytes) -> bytes:
-    """ftyp and moov."""
-    video = box(
-        "trak",
-        tkhd(VIDEO_TRACK, volume=0, width=width, height=height),
-        box(
-            "mdia",
-            mdhd(VIDEO_HZ),
-            hdlr("vide", "face"),
-            box(
-                "minf",
-                full_box("vmhd", 0, 1, bytes(8)),
-                dinf(),
-                stbl(avc1(width, height, sets.sps, sets.pps)),
-            ),
-        ),
-    )
-    sound = box(
-        "trak",
-        tkhd(SOUND_TRACK, volume=0x0100, width=0, height=0),
-        box(
-            "mdia",
-            mdhd(RATE_HZ),
-            hdlr("soun", "voice"),
-            box(
-                "minf",
-                full_box("smhd", 0, 0, bytes(4)),
-                dinf(),
-                stbl(mp4a(RATE_HZ, 1, sound_config)),
-            ),
-        ),
-    )
-    extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
-    return ftyp() + box("moov", mvhd(), video, sound, extends)
-
-
-class Muxer:
-    """Turns released pictures and sound packets into fragments.
-
-    Times of both are session media time.
-    """
-
-    def __init__(self) -> None:
-        self.sets: ParameterSets | None = None
-        self.width = 0
-        self.height = 0
-        self._sequence = 0
-        self._pending: tuple[int, bytes, bool] | None = None
-        self.parameters_changed = False
-
-    def picture(self, released: ReleasedPicture) -> Fragment | None:
-        """The fragment of the picture before this one, if there was one.
-
-        parameters_changed is True if viewers need a new init segment from this picture on.
-        """
-        picture = released.picture
-        units = split_units(picture.payload)
-        self.parameters_changed = False
-        if picture.keyframe:
-            found = parameter_sets(units)
-            if found is not None and found != self.sets:
-                self.parameters_changed = True
-                self.sets, self.width, self.height = found, picture.width, picture.height
-        done = self._flush(released.time)
-        self._pending = (released.time, length_prefixed(units, self.sets), picture.keyframe)
-        return done
-
-    def sound(self, packet: AacPacket) -> Fragment:
-        """Fragment of one packet."""
-        time = packet.time_samples
-        sample = Sample(packet.payload, packet.duration_samples)
-        payload = fragment_box(self._next(), SOUND_TRACK, time, [sample])
-        return Fragment(payload, True, True, time / RATE_HZ)
-
-    def _flush(self, until: int) -> Fragment | None:
-        if self._pending is None:
-            return None
-        time, payload, keyframe = self._pending
-        self._pending = None
-        sample = Sample(payload, max(1, until - time), keyframe)
-        fragment = fragment_box(self._next(), VIDEO_TRACK, time, [sample])
-        return Fragment(fragment, keyframe, False, time / VIDEO_HZ)
-
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence

@@ -37,11 +37,15 @@ DEFAULT_LIMIT_S = 2 * 3600.0
 
 
 class Scope(StrEnum):
+    """What is recorded: the next turn, or all from now on."""
+
     TURN = "turn"
     SESSION = "session"
 
 
 class Phase(StrEnum):
+    """Where a recording stands."""
+
     ARMED = "armed"
     """Waiting for the turn or for a key frame."""
     RECORDING = "recording"
@@ -211,7 +215,7 @@ class Recording:
 
 
 class Recordings:
-    """One session's: one at a time, which ticks go into. A sink.
+    """Keeps one session's recordings, one at a time. A sink.
 
     folder: where its own folder is made; None: among the machine's temporary ones.
     on_keyframe: it cannot begin before the next one. changed: one has begun or ended.

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
 import av
 import numpy as np
 from aiortc import (
-    MediaStreamTrack,
     RTCConfiguration,
     RTCIceServer,
     RTCPeerConnection,
@@ -28,11 +26,11 @@ from aiortc.stats import RTCTransportStats
 from numpy.typing import NDArray
 
 from gateway import metrics
+from gateway.playout.audience import Seats
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ, VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import Tick
-from gateway.playout.sinks.base import Seats
-from gateway.playout.sinks.sender_reports import MediaClock, TrackReports
+from gateway.playout.sinks.tracks import MediaClock, PassTrack, TrackReports, report_media_time
 from gateway.playout.sound import OpusEncoder
 from gateway.talk.microphone import MicPackets, MicSound
 from visavis.serving import aiortc_private
@@ -49,68 +47,12 @@ CONNECT_TIMEOUT_S = 20.0
 # nothing for so long is not there now; its connection is kept, for it may come back.
 SILENT_S = 12.0
 _LOOK_EVERY_S = 2.0
-# Half a second waits for a slow connection, then it loses up to the next key frame.
-SOUND_LIMIT = 25
-PICTURE_LIMIT = 25
 
 _MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 
 
-class PassTrack(MediaStreamTrack):
-    """Hands encoded packets to the RTP sender; bounded, and whole up to the next key frame."""
-
-    def __init__(self, kind: Literal["audio", "video"], on_drop: Callable[[], None]) -> None:
-        super().__init__()
-        self.kind = kind
-        self.dropped = 0
-        self._on_drop = on_drop
-        self._needs_keyframe = kind == "video"
-        self._limit = PICTURE_LIMIT if kind == "video" else SOUND_LIMIT
-        self._packets: deque[Any] = deque()
-        self._arrived = asyncio.Event()
-        self._taken: int | None = None
-        self.left: int | None = None
-        """Media time of the newest packet that has left; None while one may be leaving."""
-
-    def push(self, packet: Any, *, keyframe: bool = True) -> None:
-        """Queue one packet. Never waits."""
-        if self.readyState != "live" or (self._needs_keyframe and not keyframe):
-            return
-        if len(self._packets) >= self._limit:
-            self.dropped += len(self._packets)
-            self._packets.clear()
-            self._needs_keyframe = self.kind == "video"
-            self._on_drop()
-            if self._needs_keyframe and not keyframe:
-                return
-        self._needs_keyframe = False
-        self._packets.append(packet)
-        self._arrived.set()
-
-    def drop_waiting(self) -> None:
-        """What waits is void: a slow connection must not play it after the fact."""
-        self.dropped += len(self._packets)
-        self._packets.clear()
-
-    async def recv(self) -> Any:
-        """Next packet, once there is one; the one before has left."""
-        self.left = self._taken
-        while not self._packets:
-            if self.readyState != "live":
-                raise MediaStreamError
-            self._arrived.clear()
-            await self._arrived.wait()
-        packet = self._packets.popleft()
-        self.left, self._taken = None, packet.pts
-        return packet
-
-    def stop(self) -> None:
-        super().stop()
-        self._arrived.set()
-
-
 class Peer:
-    """One browser's connection to a session.
+    """One browser that watches a session, and may speak in it, over WebRTC.
 
     on_mic: gets the speaker's sound, [N] int16 at 16 kHz.
     on_keyframe: the browser has lost the picture, or is new.
@@ -172,7 +114,7 @@ class Peer:
     def push_sound(self, packet: Any) -> None:
         """One Opus packet in session media time."""
         if self.connected:
-            self._sound.push(packet)
+            self._sound.queue(packet)
 
     def silence(self) -> None:
         """The voice was cut off: sound that has not gone out yet must not."""
@@ -185,7 +127,7 @@ class Peer:
         packet: Any = av.Packet(released.picture.payload)
         packet.pts = released.time
         packet.time_base = VIDEO_TIME_BASE
-        self._pictures.push(packet, keyframe=released.picture.keyframe)
+        self._pictures.queue(packet, keyframe=released.picture.keyframe)
 
     async def close(self) -> None:
         """Close the connection and end all tasks of it. May be called again."""
@@ -255,7 +197,7 @@ class Peer:
         sound = MicSound()
         try:
             while True:
-                for pcm in sound.push(await track.recv()):
+                for pcm in sound.decoded(await track.recv()):
                     self._on_mic(pcm)
         except MediaStreamError:
             log.debug("peer %s: the microphone ended", self.id)
@@ -276,7 +218,7 @@ class Peer:
 
 
 class Peers:
-    """All browsers of one session: sound is encoded once for them. A sink.
+    """Connects the browsers of one session; sound is encoded once for them. A sink.
 
     on_keyframe: somebody cannot decode before the next one.
     changed: called when somebody has come or gone.
@@ -311,7 +253,7 @@ class Peers:
     def __contains__(self, peer_id: str) -> bool:
         return peer_id in self._peers
 
-    async def add(
+    async def connect(
         self,
         sdp: str,
         kind: str,
@@ -354,7 +296,7 @@ class Peers:
         self._changed()
         return answer
 
-    async def remove(self, peer_id: str) -> None:
+    async def disconnect(self, peer_id: str) -> None:
         """Raises UnknownNameError."""
         peer = self._peers.get(peer_id)
         if peer is None:
@@ -386,11 +328,6 @@ class Peers:
             if isinstance(error, BaseException):
                 log.error("a viewer did not close in order", exc_info=error)
         self._opus = None
-
-
-def report_media_time(sender: RTCRtpSender, track: PassTrack, reports: TrackReports) -> None:
-    """Correct the sender's reports on their way out."""
-    aiortc_private.correct_reports(sender, lambda info: reports.correct(info, track.left))
 
 
 def _preferred_codecs() -> list[Any]:

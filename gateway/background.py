@@ -13,13 +13,16 @@ log = logging.getLogger(__name__)
 
 
 class Background:
-    """failed: set when a task raised what nobody foresaw; its session is then of no use."""
+    """Keeps the tasks of a session that nobody awaits.
+
+    failed: set when one raised what nobody foresaw; the session is then of no use.
+    """
 
     def __init__(self) -> None:
         self.failed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` on the side. An error of ours in it is logged and no reason to fail."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -37,6 +40,7 @@ class Background:
         task.add_done_callback(self._lost)
 
     async def close(self) -> None:
+        """End all of them."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

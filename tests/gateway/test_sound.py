@@ -1,4 +1,4 @@
-"""Silence is encoded once and sent again; what is said after it sounds as if it had not been."""
+"""A voice on its way out: its length, pitch and holes, what is encoded of it and of silence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gateway.playout import sound
-from gateway.playout.sound import OpusEncoder
+from gateway.playout.sound import AAC_FRAME_SAMPLES, AacEncoder, OpusEncoder, VoiceResampler
+from tests.gateway.media import tone
 
 TICK = 960
 
@@ -69,3 +70,42 @@ def test_silence_is_sent_again_and_speech_after_it_is_not_harmed(
         return float(np.sqrt(np.mean((late - wanted) ** 2)))
 
     assert miss(ours) < 1.05 * miss(theirs) + 1e-4
+
+
+def test_aac_packets_follow_each_other() -> None:
+    encoder = AacEncoder(10_000)
+    packets = [p for _ in range(9) for p in encoder.encode(tone(1000))]
+    assert packets[0].time_samples == 10_000 - AAC_FRAME_SAMPLES
+    assert set(np.diff([p.time_samples for p in packets])) == {AAC_FRAME_SAMPLES}
+    assert encoder.config.hex() == "1188"  # AAC-LC, 48 kHz, mono
+
+
+@pytest.mark.parametrize("rate_hz", [8_000, 16_000, 22_050, 24_000, 48_000])
+def test_a_voice_keeps_its_length_and_pitch(rate_hz: int) -> None:
+    resampler, voice = VoiceResampler(rate_hz), tone(rate_hz, rate_hz=rate_hz)
+    step = rate_hz // 10
+    out = np.concatenate(
+        [
+            resampler.resample(pts, voice[pts : pts + step], last=pts + step >= rate_hz)
+            for pts in range(0, rate_hz, step)
+        ]
+    )
+    assert len(out) == pytest.approx(48_000, abs=1)
+    peak_hz = np.argmax(np.abs(np.fft.rfft(out[:47_000]))) * 48_000 / 47_000
+    assert peak_hz == pytest.approx(440, abs=2)
+
+
+def test_a_hole_in_the_voice_becomes_silence() -> None:
+    resampler = VoiceResampler(48_000)
+    first = resampler.resample(0, np.full(100, 7, np.int16))
+    second = resampler.resample(150, np.full(100, 9, np.int16))
+    assert second.tolist() == [0] * 50 + [9] * 100
+    again = resampler.resample(200, np.full(100, 5, np.int16))
+    assert again.tolist() == [5] * 50
+    assert len(first) == 100 and resampler.missing_samples == 50
+
+
+def test_a_hole_without_end_is_cut() -> None:
+    resampler = VoiceResampler(48_000)
+    assert len(resampler.resample(10**9, np.ones(10, np.int16))) == 48_010
+    assert len(resampler.resample(10**9 + 10, np.ones(10, np.int16))) == 10

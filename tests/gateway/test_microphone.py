@@ -1,4 +1,4 @@
-"""The microphone's packets: how long their sound waits, and what a bad network leaves of it."""
+"""The microphone: who holds it, how long its sound waits, what a bad network leaves of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from gateway import metrics
 from gateway.playout.sound import OpusEncoder
-from gateway.talk.microphone import RATE_HZ, MicPackets, MicSound
+from gateway.talk.microphone import (
+    AHEAD_S,
+    RATE_HZ,
+    STALE_S,
+    MicPackets,
+    Microphone,
+    MicrophoneTakenError,
+    MicSound,
+)
 from services.asr.hearing.detectors import FRAME_SAMPLES
 from tests.gateway.media import tone
 
@@ -62,7 +70,7 @@ class Way:
     def receive(self, arrived: Any) -> None:
         _, frame = self._packets.add(arrived)
         for decoded in self._decoder.decode(frame) if frame else []:
-            self.pcm = np.concatenate([self.pcm, *self._sound.push(decoded)])
+            self.pcm = np.concatenate([self.pcm, *self._sound.decoded(decoded)])
 
     @property
     def vad_frames(self) -> int:
@@ -148,3 +156,60 @@ def test_a_packet_without_sound_does_not_end_the_stream(payloads: list[bytes]) -
     way.receive(packet(b"", 1))
     way.arrive(2)
     assert len(way.pcm) == 3 * PACKET_SAMPLES - RATE_HZ // 1000
+
+
+# ------------------------------------------------------------ who holds it
+
+
+def test_the_microphone_counts_samples() -> None:
+    microphone = Microphone()
+    microphone.take("a", 0.0)
+    assert [microphone.place("a", 320, 0.02 * i) for i in range(3)] == [0, 320, 640]
+    assert microphone.place("b", 320, 0.1) is None
+
+
+def test_the_microphone_is_taken_until_it_is_given_back() -> None:
+    microphone = Microphone()
+    microphone.take("a", 0.0)
+    microphone.place("a", 320, 1.0)
+    with pytest.raises(MicrophoneTakenError):
+        microphone.take("b", 1.0 + STALE_S - 0.1)
+    microphone.release("b")
+    assert microphone.holder == "a"
+    microphone.release("a")
+    assert microphone.take("b", 1.1) is None
+
+
+def test_a_speaker_that_went_without_a_word_is_replaced() -> None:
+    microphone = Microphone()
+    microphone.take("a", 0.0)
+    assert microphone.take("b", STALE_S) == "a"
+    assert microphone.place("a", 320, STALE_S) is None
+
+
+def test_media_time_goes_on_with_the_next_speaker() -> None:
+    microphone = Microphone()
+    microphone.take("a", 0.0)
+    microphone.place("a", 320, 0.0)
+    microphone.release("a")
+    microphone.take("b", 9.0)
+    assert microphone.place("b", 320, 9.0) == 320
+
+
+def test_sound_that_runs_ahead_of_time_is_dropped() -> None:
+    microphone = Microphone()
+    microphone.take("a", 0.0)
+    used = [microphone.place("a", 16_000, 0.0) for _ in range(10)]
+    assert sum(pts is not None for pts in used) == AHEAD_S + 1
+    assert microphone.place("a", 16_000, 5.0) is not None
+
+
+def test_when_a_sample_arrived() -> None:
+    microphone = Microphone()
+    assert microphone.arrival_s(0) is None
+    microphone.take("a", 0.0)
+    for i in range(5):
+        microphone.place("a", 320, 10 + i)
+    assert microphone.arrival_s(320) == 10
+    assert microphone.arrival_s(321) == 11
+    assert microphone.arrival_s(99_999) == 14

@@ -1,10 +1,10 @@
-"""What of an answer counts as heard."""
+"""What the language model is told, and what of an answer counts as heard."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.talk.history import SpokenMark, heard_text, word_start_s
+from gateway.talk.history import SpokenMark, heard_text, system_message, word_start_s
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,10 @@ def test_the_word_that_is_being_spoken() -> None:
     assert word_start_s(WORDS, 1.0) == 0.5
     assert word_start_s(WORDS, 2.6) is None
     assert word_start_s([], 1.0) is None
+
+
+def test_the_answer_is_in_the_session_s_language() -> None:
+    assert system_message("Be kind.", "en-GB") == "Be kind. Answer in English."
+    assert system_message("", "zh") == ""
+    assert system_message("Be kind.", "xx") == "Be kind."
+    assert system_message("友好。", "zh-CN") == "友好。 请用简体中文回答。"
