@@ -21,10 +21,9 @@ from visavis.bundles.making import (
     to_toml,
     write_bundle,
 )
-from visavis.bundles.store import State, bundle_path, load_manifest, pull, verify
-from visavis.bundles.store.recipe import recipes_of
+from visavis.bundles.store import State, bundle_path, load_manifest, pull, recipes_of, verify
+from visavis.bundles.store.lookup import kept_on_cpu
 from visavis.engine import open_engine
-from visavis.engine.bundles import kept_on_cpu
 from visavis.serving.errors import (
     AlreadyExistsError,
     InvalidInputError,

@@ -21,7 +21,7 @@ from tests.asr.test_whisper_rebuild import tiny_weights, write_model
 from tests.makers import seeded
 from tests.makers.compiling import compile_plans
 from tests.parity import Parity
-from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.formats.safetensors import write_safetensors
 from visavis.bundles.making import BundleOrder
 from visavis.bundles.store import load_manifest, profile

@@ -23,8 +23,8 @@ from services.asr.hearing.detectors import (
 from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.transcript import Transcriber, Transcript, join
 from services.asr.hearing.whisper import Whisper
+from visavis.bundles.store.lookup import maker_of
 from visavis.engine import Engine, EngineLane, EngineState, joined_state
-from visavis.engine.bundles import maker_of
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
 
 # ------------------------------------------------------------ recognizer

@@ -15,8 +15,8 @@ from services.tts.voices.kokoro import KokoroVoice, read_styles
 from services.tts.voices.mandarin import MandarinVoice
 from services.tts.voices.piper import PiperConfig, PiperVoice
 from visavis.bundles.store import BundleManifest, bundle_path, load_manifest
+from visavis.bundles.store.lookup import maker_of
 from visavis.engine import Engine, open_engine
-from visavis.engine.bundles import maker_of
 from visavis.serving.errors import SettingsError
 
 # ------------------------------------------------------------ own voices

@@ -15,6 +15,7 @@ from visavis.bundles.store.choice import settled_profile
 from visavis.bundles.store.download import PullProgress, SilentProgress
 from visavis.bundles.store.installed import Standing, State, inspect, verify_files
 from visavis.bundles.store.manifest import BundleManifest
+from visavis.bundles.store.recipe import PlanRecipe
 from visavis.serving.errors import ModelStoreError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "load_manifest",
     "profile",
     "pull",
+    "recipes_of",
     "verify",
 ]
 
@@ -72,6 +74,14 @@ def load_manifest(
 ) -> BundleManifest:
     """The manifest of `name`; ModelStoreError with near names if it is unknown."""
     return (catalog or default_catalog(model_dir)).manifest(name)
+
+
+def recipes_of(name: str, model_dir: Path | None = None) -> list[PlanRecipe]:
+    """The recipes in the manifest of `name`; empty where nothing of it runs on a GPU.
+
+    Raises ModelStoreError if there is no such bundle.
+    """
+    return list(load_manifest(name, model_dir).plans)
 
 
 def profile(

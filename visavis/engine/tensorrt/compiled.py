@@ -163,7 +163,7 @@ class CompiledEngine(Engine):
         check_device_name(self.device)
         if self.device == "cpu":
             raise EngineLoadError(f"device: {self.backend} runs on cuda:N, not on cpu")
-        sources = sources_of(self.model, self._options)
+        sources = sources_of(self.model, self._options.plans)
         with ExitStack() as undo:
             for name, source in sources.items():
                 plan = TensorRTEngine(

@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from visavis.bundles.compile.float_graphs import float_graph
+from visavis.bundles.store import recipes_of
 from visavis.bundles.store.recipe import PlanRecipe
 from visavis.engine import open_engine
 from visavis.serving.errors import PlanError
@@ -115,9 +117,6 @@ def _smart_turn(_: Path) -> Iterator[Tensors]:
 
 
 def _plan_graph(bundle: str, bundle_dir: Path, plan: str) -> onnx.ModelProto:
-    from visavis.bundles.compile.graphs import float_graph
-    from visavis.bundles.store.recipe import recipes_of
-
     (recipe,) = [recipe for recipe in recipes_of(bundle) if recipe.name == plan]
     return float_graph(bundle_dir, recipe)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from visavis.bundles.store import default_catalog
-from visavis.bundles.store.catalogue import pullable_catalog
+from visavis.bundles.store.catalogue import default_catalog, pullable_catalog
 from visavis.serving.errors import ModelStoreError
 
 
