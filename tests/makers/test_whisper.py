@@ -160,8 +160,8 @@ def test_the_service_hears_with_it_under_any_name(
     make(transformers_folder(tmp_path / "hf", "english"))
     folders = {
         "ear": tmp_path / "models" / "ear",
-        "silero-vad": tmp_path,
-        "smart-turn": tmp_path,
+        "silero-vad": tmp_path / "silero-vad",
+        "smart-turn": tmp_path / "smart-turn",
     }
     hearing = Hearing(folders, open_engine, "en")
     assert isinstance(hearing._transcriber("ear"), Whisper)

@@ -27,6 +27,8 @@ from visavis.serving.errors import EngineLoadError
 
 
 class Backend(Protocol):
+    """Makes an engine, not yet loaded."""
+
     def __call__(
         self, model: Path, *, device: str, threads: int, options: EngineOptions
     ) -> Engine: ...

@@ -22,7 +22,9 @@ class DeviceTensor(Protocol):
     """An output that stayed where it was made; see `Engine.infer_resident`."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """As of an array."""
+        ...
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -34,7 +36,9 @@ class DeviceTensor(Protocol):
         """A part without gaps, as in `mel[:, 10:20]`. Raises InvalidInputError for others."""
         ...
 
-    def to_host(self) -> NDArray[Any]: ...
+    def to_host(self) -> NDArray[Any]:
+        """A copy in host memory, the caller's own."""
+        ...
 
 
 Resident = NDArray[Any] | DeviceTensor
@@ -102,14 +106,17 @@ class Engine(ABC):
 
     @property
     def inputs(self) -> Mapping[str, TensorSpec]:
+        """By name. Raises EngineError before `load`."""
         return self._loaded()[0]
 
     @property
     def outputs(self) -> Mapping[str, TensorSpec]:
+        """By name. Raises EngineError before `load`."""
         return self._loaded()[1]
 
     @property
     def state(self) -> EngineState:
+        """Where it runs now."""
         return EngineState(self.backend, self.device)
 
     def load(self) -> None:

@@ -54,7 +54,7 @@ def own_voices(names: str, model_dir: Path | None = None) -> list[OwnVoice]:
 def _own_voice(name: str, model_dir: Path | None) -> OwnVoice:
     bundle, _, chosen = name.partition(":")
     manifest = load_manifest(bundle, model_dir)
-    if any(step.name == "kokoro" for step in manifest.prepare):
+    if manifest.family == "kokoro":
         return _kokoro_voice(manifest, chosen, bundle_path(bundle, model_dir))
     folder = bundle_path(name, model_dir)
     if maker_of(folder) != "piper":
