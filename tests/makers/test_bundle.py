@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from visavis.bundles.compile.survey import requests_of
 from visavis.bundles.formats.onnx_graph import GraphBuilder
+from visavis.bundles.formats.toml_text import to_toml
 from visavis.bundles.making import (
     BundleFacts,
     BundleOrder,
     plan,
     remove_bundle,
-    to_toml,
     write_bundle,
 )
 from visavis.bundles.store import State, bundle_path, load_manifest, pull, recipes_of, verify

@@ -2,6 +2,19 @@
 
 A bundle is a folder of files that one model needs. `bundle_path(name)` says where a
 pulled one lies; `pull(names)` brings it; `verify(names)` reads every file again.
+
+`manifest`: the schema of `bundle.toml`.
+`recipe`: its part about plans: graph, passes, precisions and shapes.
+`catalogue`: which bundles and profiles exist, and where pulled ones live.
+`choice`: which bundle a profile takes where it wants one of several.
+`lookup`: what a manifest says, found by where the bundle or a file of it lies.
+`installed`: what is on this machine, and how a bundle is put in its place.
+`puller`: brings bundles onto this machine.
+`build`: makes one bundle in a folder of its own.
+`download`: resumable downloads, and what a pull reports.
+`sources`: where archives come from.
+`reach`: whether addresses answer.
+`web`: the HTTP client: the user's own pip configuration, certificates, proxy.
 """
 
 from __future__ import annotations

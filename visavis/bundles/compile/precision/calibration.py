@@ -1,4 +1,9 @@
-"""Real inputs by which the ranges of INT8 activations are found, run through ONNX Runtime."""
+"""Real inputs by which the ranges of INT8 activations are found, run through ONNX Runtime.
+
+Sound and sentences were recorded once (`training/calibration`) and lie in sets/: phoneme ids of
+sentences, log-mel of speech. What a network further on is given is computed from them with the
+bundle's own networks in 32 bits, and so fits the weights that are there.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +22,6 @@ from visavis.bundles.store.recipe import PlanRecipe
 from visavis.engine import open_engine
 from visavis.serving.errors import PlanError
 
-# ------------------------------------------------------------ running
-# Run a graph that is in memory on ONNX Runtime, on the CPU.
-
 Tensors = dict[str, NDArray[Any]]
 
 
@@ -33,13 +35,6 @@ def run_float(model: onnx.ModelProto, inputs: Iterable[Tensors]) -> Iterator[Ten
                 wanted = {name: value for name, value in tensors.items() if name in engine.inputs}
                 yield engine.infer(wanted)
 
-
-# ------------------------------------------------------------ calibration
-# Real inputs by which the ranges of INT8 activations are found.
-#
-# Sound and sentences were recorded once (`training/calibration`) and lie in sets/: phoneme ids of
-# sentences, log-mel of speech. What a network further on is given is computed from them with the
-# bundle's own networks in 32 bits, and so fits the weights that are there.
 
 SETS = Path(__file__).parent / "sets"
 
