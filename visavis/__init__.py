@@ -1,0 +1,11 @@
+"""What the services and the gateway stand on, the bundles of weights, and the tools.
+
+`wire`: chunks and the bus that carries them (`v1` is generated from the protos).
+`serving`: what every serving process stands on.
+`engine`: one network on one device behind one interface.
+`bundles`: weights, where they come from and what is made of them.
+`tools`: the command line, benchmarks, the one-machine stack.
+`styles`: how something is said, and its tags in an answer's text.
+`mp4`: a video file of pictures that are already encoded and sound.
+`whole_file`: files that are there whole or not at all.
+"""

@@ -27,8 +27,8 @@ from services.asr.session import (
 from services.asr.settings import AsrSettings
 from services.asr.sound import resample
 from visavis.bundles.store import bundle_path, profile
+from visavis.bundles.store.lookup import maker_of
 from visavis.engine import EngineState
-from visavis.engine.bundles import maker_of
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, OutOfOrderError, SettingsError
 from visavis.serving.lease import (

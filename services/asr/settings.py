@@ -8,7 +8,7 @@ from pydantic import Field
 
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from services.asr.turns.endpointing import EndpointRules
-from visavis.engine.settings import EngineSettings
+from visavis.bundles.engine_settings import EngineSettings
 
 _DEFAULTS = EndpointRules()
 _FRAME_MS = FRAME_SAMPLES * 1000 // SAMPLE_RATE_HZ

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from visavis.engine.settings import EngineSettings
+from visavis.bundles.engine_settings import EngineSettings
 
 
 class FaceSettings(EngineSettings):

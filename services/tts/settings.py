@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from visavis.engine.settings import EngineSettings
+from visavis.bundles.engine_settings import EngineSettings
 
 
 class TtsSettings(EngineSettings):

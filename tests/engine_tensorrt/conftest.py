@@ -73,7 +73,6 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     def open_plan(plan: str = "scaling", **options: Any) -> TensorRTEngine:
         path = tmp_path / f"{plan}.plan"
         path.write_bytes(plan.encode())
-        clock = options.pop("clock", None)
         engine = TensorRTEngine(
             path,
             device=options.pop("device", "cuda:0"),
@@ -81,7 +80,6 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
             trt=trt,
             binding=options.pop("binding", RecordedBinding(device)),
             unloader=options.pop("unloader", None),
-            clock=clock,
             options=EngineOptions(**options),
         )
         engines.append(engine)

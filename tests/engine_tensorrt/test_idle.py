@@ -9,7 +9,7 @@ from visavis.engine.tensorrt.engine import IdleUnloader
 
 def test_an_unused_plan_is_unloaded_and_comes_back(bench: Bench) -> None:
     clock = ManualClock()
-    engine = bench.open(idle_unload_s=60.0, clock=clock, unloader=IdleUnloader(clock))
+    engine = bench.open(idle_unload_s=60.0, unloader=IdleUnloader(clock))
     engine.load()
     engine.infer(x_of(2))
     clock.advance(59)
@@ -25,7 +25,7 @@ def test_an_unused_plan_is_unloaded_and_comes_back(bench: Bench) -> None:
 
 def test_tensors_that_are_held_outlive_their_plan(bench: Bench) -> None:
     clock = ManualClock()
-    engine = bench.open(idle_unload_s=1.0, clock=clock, unloader=IdleUnloader(clock))
+    engine = bench.open(idle_unload_s=1.0, unloader=IdleUnloader(clock))
     engine.load()
     tensor = engine.infer_resident(x_of(2), ["y"])["y"]
     clock.advance(5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.gpus import why_no_gpu
+from visavis.bundles.compile.sources import bundle_plans
 from visavis.engine import EngineOptions, ladder, open_engine
 from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.engine.ladder import LadderEngine, Rung, rungs_for
@@ -233,6 +235,9 @@ GPUS = [
 ]
 
 
+COMPILED = EngineOptions(plans=bundle_plans)
+
+
 class Binding:
     name = "double"
 
@@ -277,13 +282,13 @@ def test_without_a_gpu_a_voice_speaks_on_the_cpu_and_says_so(
 ) -> None:
     model = bundle("fastspeech2-mbmelgan-zh") / "vocoder.onnx"
     mel = {"mel": np.zeros((1, 20, 80), np.float32)}
-    with open_engine(model, device="cuda:0") as engine:
+    with open_engine(model, device="cuda:0", options=COMPILED) as engine:
         assert engine.infer(mel)["voice"].shape == (1, 6000)
         assert (engine.state.backend, engine.state.device) == ("onnxruntime", "cpu")
         assert "no usable CUDA device" in engine.state.detail
         assert "onnxruntime-gpu" in engine.state.detail
     with pytest.raises(EngineLoadError, match="nothing is left"):
-        open_engine(model, device="cuda:0", options=EngineOptions(require_device=True)).load()
+        open_engine(model, device="cuda:0", options=replace(COMPILED, require_device=True)).load()
 
 
 def test_what_is_never_compiled_stays_on_the_cpu_and_steps_down_from_nothing(
@@ -294,4 +299,4 @@ def test_what_is_never_compiled_stays_on_the_cpu_and_steps_down_from_nothing(
     with open_engine(model, device="cuda:1", options=EngineOptions(require_device=True)) as engine:
         assert (engine.state.device, engine.state.detail) == ("cpu", "")
     with pytest.raises(EngineLoadError, match=r"silero_vad\.onnx is never compiled"):
-        open_engine(model, backend="tensorrt", device="cuda:1").load()
+        open_engine(model, backend="tensorrt", device="cuda:1", options=COMPILED).load()

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from services.asr.hearing import moonshine, whisper
-from visavis.bundles.store.recipe import PlanRecipe, recipes_of
+from visavis.bundles.store import recipes_of
+from visavis.bundles.store.recipe import PlanRecipe
 from visavis.engine.base import Engine, Resident, Tensors, TensorSpec
 
 Bundle = Callable[[str], Path]

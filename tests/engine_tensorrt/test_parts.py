@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.whisper import Whisper
 from tests.asr.test_transcripts import sound
-from visavis.bundles.compile.graphs import float_graph
-from visavis.bundles.store.recipe import recipes_of
+from visavis.bundles.compile.float_graphs import float_graph
+from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, Resident, Tensors, open_engine
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.engine.tensorrt.compiled import Arrangement, arrange

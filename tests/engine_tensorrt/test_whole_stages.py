@@ -6,6 +6,7 @@ The doubles prove the bookkeeping: buffers, shapes, tensors that stay. Not a GPU
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from tests.asr.test_transcripts import sound
 from tests.engine_tensorrt.onnx_network import network_of, ranges_of
 from tests.engine_tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine_tensorrt.recorded_trt import RecordedTrt
-from visavis.bundles.compile.graphs import float_graph
-from visavis.bundles.store.recipe import recipes_of
+from visavis.bundles.compile.float_graphs import float_graph
+from visavis.bundles.compile.sources import BundlePlan, bundle_plans
+from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, open_engine
 from visavis.engine.base import EngineOptions
-from visavis.engine.tensorrt import engine, messages, source
+from visavis.engine.tensorrt import engine, messages
 from visavis.engine.tensorrt.compiled import CompiledEngine
 
 Bundle = Callable[[str], Path]
@@ -40,7 +42,7 @@ def open_compiled(bundle: Bundle, device: RecordedDevice, monkeypatch: pytest.Mo
     """A file of a bundle through the whole backend, with doubles in the place of plan and GPU."""
     trt = RecordedTrt(device, {})
 
-    def read(plan: source.BundlePlan, _trt: Any, _info: Any) -> bytes:
+    def read(plan: BundlePlan, _trt: Any, _info: Any) -> bytes:
         return str(plan.request).encode()
 
     def open_file(name: str, file: str) -> CompiledEngine:
@@ -50,11 +52,13 @@ def open_compiled(bundle: Bundle, device: RecordedDevice, monkeypatch: pytest.Mo
                 graph = float_graph(bundle(name), recipe)
                 trt.plans[key] = network_of(graph.SerializeToString(), ranges_of(recipe.profiles))
         return CompiledEngine(
-            bundle(name) / file, device="cuda:0", options=EngineOptions(precision="fp32")
+            bundle(name) / file,
+            device="cuda:0",
+            options=EngineOptions(plans=partial(bundle_plans, precision="fp32")),
         )
 
     monkeypatch.setattr(messages, "_relays", {})
-    monkeypatch.setattr(source.BundlePlan, "read", read)
+    monkeypatch.setattr(BundlePlan, "read", read)
     monkeypatch.setattr(engine, "import_trt", lambda backend: trt)
     monkeypatch.setattr(
         engine, "open_device", lambda wanted, binding: RecordedBinding(device).open(device.info)

@@ -19,7 +19,7 @@ from services.face.lips.audio_to_face import (
 )
 from services.face.lips.visemes import JAW, LIP_COEFFICIENTS
 from tests.face.fake_studio import LoudnessNetwork
-from visavis.bundles.store.recipe import recipes_of
+from visavis.bundles.store import recipes_of
 from visavis.engine import Tensors, open_engine
 from visavis.serving.errors import EngineError, InvalidInputError
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from visavis.bundles.compile.sources import bundle_plans
 from visavis.engine import EngineOptions, open_engine
 from visavis.engine.ladder import LadderEngine
 from visavis.engine.tensorrt.compiled import CompiledEngine
@@ -20,7 +21,7 @@ MEL = {"mel": np.zeros((1, 120, 80), np.float32)}
 @pytest.fixture
 def vocoder(bundle: Callable[[str], Path], flavour: str) -> LadderEngine:
     model = bundle("fastspeech2-mbmelgan-zh") / "vocoder.onnx"
-    engine = open_engine(model, device="cuda:0")
+    engine = open_engine(model, device="cuda:0", options=EngineOptions(plans=bundle_plans))
     assert isinstance(engine, LadderEngine)
     return engine
 
@@ -86,5 +87,6 @@ def test_a_wrong_device_is_refused_with_those_that_are_there(
 
 def test_require_device_never_ends_on_the_cpu(bundle: Callable[[str], Path], flavour: str) -> None:
     model = bundle("fastspeech2-mbmelgan-zh") / "vocoder.onnx"
-    with open_engine(model, device="cuda:0", options=EngineOptions(require_device=True)) as engine:
+    options = EngineOptions(plans=bundle_plans, require_device=True)
+    with open_engine(model, device="cuda:0", options=options) as engine:
         assert engine.state.device == "cuda:0"

@@ -13,16 +13,17 @@ import pytest
 
 from tests.gpu.figures import Figures
 from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.freshness import PlanRequest
-from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.compile.sources import BundlePlan
+from visavis.bundles.store import recipes_of
 from visavis.bundles.store.catalogue import pullable_catalog
-from visavis.bundles.store.recipe import PlanRecipe, recipes_of
+from visavis.bundles.store.recipe import PlanRecipe
 from visavis.engine import EngineOptions
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.engine.tensorrt.buffers import CudaTensor
 from visavis.engine.tensorrt.device import CudaDevice
 from visavis.engine.tensorrt.engine import TensorRTEngine
-from visavis.engine.tensorrt.source import BundlePlan
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.plan_bench import bench_engine, dummy_inputs
 from visavis.wire.clock import MonotonicClock

@@ -13,8 +13,10 @@ from services.asr.hearing.moonshine import Moonshine
 from services.tts.synthesizer import Synthesizer
 from services.tts.voices.opening import open_synthesizer
 from tests.asr.test_transcripts import sound
-from visavis.engine import open_engine
+from visavis.bundles.compile.sources import bundle_plans
+from visavis.engine import EngineOptions, open_engine
 
+COMPILED = EngineOptions(plans=bundle_plans)
 TEXTS = {"en": "The quick brown fox jumps over the lazy dog.", "zh": "今天天气很好，我们去公园。"}
 
 
@@ -24,8 +26,8 @@ def test_moonshine_writes_the_same(bundle: Callable[[str], Path], flavour: str) 
     texts = []
     for device in ("cpu", "cuda:0"):
         with (
-            open_engine(folder / "encoder.onnx", device=device) as encoder,
-            open_engine(folder / "decoder.onnx", device=device) as decoder,
+            open_engine(folder / "encoder.onnx", device=device, options=COMPILED) as encoder,
+            open_engine(folder / "decoder.onnx", device=device, options=COMPILED) as decoder,
         ):
             if device != "cpu":
                 assert encoder.state.backend == decoder.state.backend == flavour
@@ -42,7 +44,7 @@ def test_both_voices_sound_the_same(bundle: Callable[[str], Path], flavour: str)
         pieces = synthesizer.speak(TEXTS[language], language=language)
         return np.concatenate([piece.mel for piece in pieces])
 
-    on_gpu = partial(open_engine, device="cuda:0")
+    on_gpu = partial(open_engine, device="cuda:0", options=COMPILED)
     with open_synthesizer() as cpu, open_synthesizer(open_engine=on_gpu) as gpu:
         for voice in ("hibari-en", "fastspeech2-mbmelgan-zh"):
             state = gpu.state(voice)

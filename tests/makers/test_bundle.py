@@ -13,18 +13,17 @@ from typer.testing import CliRunner
 
 from visavis.bundles.compile.survey import requests_of
 from visavis.bundles.formats.onnx_graph import GraphBuilder
+from visavis.bundles.formats.toml_text import to_toml
 from visavis.bundles.making import (
     BundleFacts,
     BundleOrder,
     plan,
     remove_bundle,
-    to_toml,
     write_bundle,
 )
-from visavis.bundles.store import State, bundle_path, load_manifest, pull, verify
-from visavis.bundles.store.recipe import recipes_of
+from visavis.bundles.store import State, bundle_path, load_manifest, pull, recipes_of, verify
+from visavis.bundles.store.lookup import kept_on_cpu
 from visavis.engine import open_engine
-from visavis.engine.bundles import kept_on_cpu
 from visavis.serving.errors import (
     AlreadyExistsError,
     InvalidInputError,

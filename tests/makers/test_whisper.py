@@ -21,7 +21,7 @@ from tests.asr.test_whisper_rebuild import tiny_weights, write_model
 from tests.makers import seeded
 from tests.makers.compiling import compile_plans
 from tests.parity import Parity
-from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.formats.safetensors import write_safetensors
 from visavis.bundles.making import BundleOrder
 from visavis.bundles.store import load_manifest, profile
@@ -160,8 +160,8 @@ def test_the_service_hears_with_it_under_any_name(
     make(transformers_folder(tmp_path / "hf", "english"))
     folders = {
         "ear": tmp_path / "models" / "ear",
-        "silero-vad": tmp_path,
-        "smart-turn": tmp_path,
+        "silero-vad": tmp_path / "silero-vad",
+        "smart-turn": tmp_path / "smart-turn",
     }
     hearing = Hearing(folders, open_engine, "en")
     assert isinstance(hearing._transcriber("ear"), Whisper)

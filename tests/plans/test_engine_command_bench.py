@@ -15,10 +15,10 @@ from tests.fakes import ManualClock
 from tests.plans.compiling import rtx
 from tests.plans.small_graphs import profile, recipe
 from tests.plans.small_store import Engine as RunCommand
+from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.compile.targets import PORTABLE
 from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
-from visavis.engine.tensorrt.source import BundlePlan
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.charts import draw_plan_bench
 from visavis.tools.cli import engine_bench

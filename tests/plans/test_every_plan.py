@@ -18,12 +18,14 @@ import pytest
 from tests.plans.compiling import rtx
 from visavis.bundles.compile.builder import PlanBuilder
 from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.freshness import PlanRequest
-from visavis.bundles.compile.graphs import float_graph, in_precision
+from visavis.bundles.compile.graphs import in_precision
 from visavis.bundles.compile.survey import Checked, check_plans, every_request
 from visavis.bundles.compile.targets import PORTABLE
+from visavis.bundles.store import recipes_of
 from visavis.bundles.store.catalogue import pullable_catalog
-from visavis.bundles.store.recipe import PlanRecipe, Precision, recipes_of
+from visavis.bundles.store.recipe import PlanRecipe, Precision
 
 CATALOG = pullable_catalog()
 PLANS = [(name, recipe) for name in CATALOG.names for recipe in recipes_of(name)]

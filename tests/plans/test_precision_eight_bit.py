@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from visavis.bundles.compile.precision import calibration_for, to_int8
 from visavis.bundles.compile.precision.calibration import Tensors, recorded, run_float
-from visavis.bundles.store.recipe import PlanRecipe, recipes_of
+from visavis.bundles.store import recipes_of
+from visavis.bundles.store.recipe import PlanRecipe
 from visavis.serving.errors import PlanCancelledError, PlanError
 
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from visavis.bundles.compile.findings import findings_path, read_findings
 from visavis.bundles.compile.graphs import graph_for
 from visavis.bundles.compile.precision.calibration import Tensors, run_float
-from visavis.bundles.store import bundle_path
-from visavis.bundles.store.recipe import Precision, recipes_of
+from visavis.bundles.store import bundle_path, recipes_of
+from visavis.bundles.store.recipe import Precision
 from visavis.engine import open_engine
 from visavis.serving.errors import InvalidInputError, PlanError
 from visavis.tools.cli.main import app

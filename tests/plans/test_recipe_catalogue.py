@@ -8,8 +8,8 @@ import pytest
 
 from visavis.bundles.compile.graphs import graph_for
 from visavis.bundles.compile.surgery.passes import PASSES
+from visavis.bundles.store import recipes_of
 from visavis.bundles.store.catalogue import pullable_catalog
-from visavis.bundles.store.recipe import recipes_of
 from visavis.serving.errors import InvalidInputError, PlanError
 
 CATALOG = pullable_catalog()

@@ -19,9 +19,9 @@ from services.tts.voices.english import EnglishVoice
 from tests.parity import Parity
 from tests.plans.graph_runs import GraphEngine, Tensors, model_of
 from tests.plans.speech import sound
-from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.surgery.passes import apply_passes
-from visavis.bundles.store.recipe import recipes_of
+from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, open_engine
 from visavis.engine.tensorrt.compiled import arrange
 from visavis.serving.errors import PlanError

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.gpus import why_no_backend, why_no_gpu
+from visavis.bundles.compile.sources import bundle_plans
 from visavis.bundles.store.recipe import PlanRecipe, ProfileSpec, ShapeRange
 from visavis.engine import Engine, EngineLane, EngineOptions, TensorSpec, open_engine
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
@@ -31,7 +32,7 @@ RECIPE = PlanRecipe(
         ProfileSpec(name="batch", shapes={"x": ShapeRange(min=(1, 3), opt=(2, 3), max=(8, 3))}),
     ),
 )
-OPTIONS = EngineOptions(precision="fp32", recipes=(RECIPE,))
+OPTIONS = EngineOptions(plans=partial(bundle_plans, precision="fp32", recipes=(RECIPE,)))
 
 Opener = partial[Engine]
 

@@ -39,7 +39,7 @@ class Loading:
 
 async def test_a_service_that_is_told_to_end_stops_loading() -> None:
     service, stop = Loading(), asyncio.Event()
-    task = asyncio.create_task(runtime._loaded(service, stop))
+    task = asyncio.create_task(runtime._loaded(service, None, stop))
     await service.begun.wait()
     stop.set()
     assert await task is False
@@ -52,7 +52,7 @@ async def test_a_load_that_fails_is_told() -> None:
             raise ValueError("no such file")
 
     with pytest.raises(ValueError, match="no such file"):
-        await runtime._loaded(Failing(), asyncio.Event())
+        await runtime._loaded(Failing(), None, asyncio.Event())
 
 
 async def test_without_a_bus_nobody_is_told() -> None:

@@ -88,6 +88,7 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "name": kept,
             "version": "1",
             "task": "tts",
+            "family": "kokoro",
             "summary": "random",
             "languages": ["en"],
             "licence": "none",

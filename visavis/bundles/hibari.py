@@ -1,4 +1,10 @@
-"""Hibari, the English voice: its durations made an output, and its graph cut for TensorRT."""
+"""Hibari, the English voice: its durations made an output, and its graph cut for TensorRT.
+
+hibari.onnx rounds the durations inside, right before its length regulator; here that tensor becomes
+an output, and nothing else of the graph changes. How many frames the network makes is decided by
+these durations. TensorRT sizes its buffers before it runs, so that the repetition of every
+phoneme's state happens on the host (`numpy.repeat`), between two graphs.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +16,6 @@ from onnx import TensorProto, helper
 
 from visavis.bundles.compile.surgery.editing import GraphEditor, described, expect
 from visavis.serving.errors import ModelStoreError, PlanError
-
-# ------------------------------------------------------------ hibari
-# Makes the English voice tell how long each phoneme lasts.
-#
-# hibari.onnx rounds the durations inside, right before its length regulator; here that tensor
-# becomes an output. Nothing else of the graph changes.
 
 SOURCE = "hibari.onnx"
 TARGET = "hibari-durations.onnx"
@@ -63,13 +63,6 @@ def durations_tensor(graph: onnx.GraphProto, source: str) -> str:
             tensor = following[0].output[0]
     raise ModelStoreError(f"{source} has no length regulator where one is expected: wrong version?")
 
-
-# ------------------------------------------------------------ length regulator
-# Hibari, cut at its length regulator.
-#
-# How many frames the network makes is decided by durations that it computes itself. TensorRT sizes
-# its buffers before it runs, so that the repetition of every phoneme's state happens on the host
-# (`numpy.repeat`), between two graphs.
 
 TEXT_STATES = ("text_states", "prosody_states")
 """[1, channels, L]: one column per phoneme; the voice takes them as [1, channels, U] by unit."""

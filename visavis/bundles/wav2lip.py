@@ -1,4 +1,11 @@
-"""Wav2Lip's generator, which paints mouths from a voice, as a bundle from its published weights."""
+"""Wav2Lip's generator, which paints mouths from a voice, as a bundle from its published weights.
+
+Architecture: Prajwal, Mukhopadhyay, Namboodiri and Jawahar, "A Lip Sync Expert Is All You Need
+for Speech to Lip Generation In the Wild" (2020), in the widths of the published checkpoints. A
+face encoder, an audio encoder, and a decoder that grows the sound's 512 numbers back to a picture
+and takes in what the face encoder had at each size. Batch normalisation is folded into the
+convolutions before it.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +21,6 @@ from numpy.typing import NDArray
 from visavis.bundles.formats.onnx_graph import GraphBuilder
 from visavis.bundles.formats.weights import Checked, read_weights, state_dict
 from visavis.bundles.making import BundleFacts, BundleOrder, Say, plan, write_bundle
-
-# ------------------------------------------------------------ wav2lip graph
-# The generator of Wav2Lip as an ONNX graph, from its published weights.
-#
-# Architecture: Prajwal, Mukhopadhyay, Namboodiri and Jawahar, "A Lip Sync Expert Is All You Need
-# for Speech to Lip Generation In the Wild" (2020), in the widths of the published checkpoints. A
-# face encoder, an audio encoder, and a decoder that grows the sound's 512 numbers back to a picture
-# and takes in what the face encoder had at each size. Batch normalisation is folded into the
-# convolutions before it.
 
 FACE_SIZE = 96
 """Pixels on each side of what goes in and comes out."""
@@ -197,9 +195,6 @@ def folded(weights: Checked, layer: Layer) -> tuple[NDArray[np.float32], NDArray
 def _exact(weights: Checked, name: str, *shape: int) -> NDArray[np.float64]:
     return np.asarray(weights.take(name, *shape), np.float64)
 
-
-# ------------------------------------------------------------ wav2lip
-# A bundle out of a checkpoint of Wav2Lip: the generator that paints mouths from a voice.
 
 GRAPH = "wav2lip.onnx"
 _LARGEST_BATCH, _USUAL_BATCH = 32, 1

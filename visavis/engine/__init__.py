@@ -1,7 +1,13 @@
 """Engines: one network on one device behind one interface.
 
-Backends are imported only when asked for, so that a host without a GPU never
-imports TensorRT.
+Backends are imported only when asked for, so that a host without a GPU never imports TensorRT.
+
+`base`: what every engine is: named tensors in, named tensors out.
+`lane`: a worker thread in front of engine work.
+`onnxruntime`: the backend for a CPU, and the second best on a GPU.
+`eight_bit_products`: what ONNX Runtime is told so that 8-bit products are exact everywhere.
+`ladder`: steps down in plain sight when a place is lost.
+`tensorrt`: compiled plans on a GPU.
 """
 
 from __future__ import annotations
@@ -27,6 +33,8 @@ from visavis.serving.errors import EngineLoadError
 
 
 class Backend(Protocol):
+    """Makes an engine, not yet loaded."""
+
     def __call__(
         self, model: Path, *, device: str, threads: int, options: EngineOptions
     ) -> Engine: ...

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from visavis.serving.errors import EngineError, InvalidInputError
 
 if TYPE_CHECKING:
-    from visavis.bundles.store.recipe import PlanRecipe
-
-
-# ------------------------------------------------------------ base
+    from visavis.engine.tensorrt.source import PlanFinder
 
 
 class DeviceTensor(Protocol):
     """An output that stayed where it was made; see `Engine.infer_resident`."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """As of an array."""
+        ...
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -37,7 +36,9 @@ class DeviceTensor(Protocol):
         """A part without gaps, as in `mel[:, 10:20]`. Raises InvalidInputError for others."""
         ...
 
-    def to_host(self) -> NDArray[Any]: ...
+    def to_host(self) -> NDArray[Any]:
+        """A copy in host memory, the caller's own."""
+        ...
 
 
 Resident = NDArray[Any] | DeviceTensor
@@ -105,14 +106,17 @@ class Engine(ABC):
 
     @property
     def inputs(self) -> Mapping[str, TensorSpec]:
+        """By name. Raises EngineError before `load`."""
         return self._loaded()[0]
 
     @property
     def outputs(self) -> Mapping[str, TensorSpec]:
+        """By name. Raises EngineError before `load`."""
         return self._loaded()[1]
 
     @property
     def state(self) -> EngineState:
+        """Where it runs now."""
         return EngineState(self.backend, self.device)
 
     def load(self) -> None:
@@ -195,20 +199,15 @@ def host_array(tensor: Resident) -> NDArray[Any]:
     return tensor if isinstance(tensor, np.ndarray) else tensor.to_host()
 
 
-# ------------------------------------------------------------ options
-# How engines are to be run, beyond the device: what the services' settings say.
-
-
 @dataclass(frozen=True)
 class EngineOptions:
-    """Of compiled plans, but for `require_device`."""
+    """How an engine is run, beyond the device."""
 
+    plans: PlanFinder | None = None
+    """Where compiled plans of a model come from; None: only `.plan` files run on TensorRT."""
     require_device: bool = False
     """Fail rather than step down from the GPU to the CPU."""
-    precision: Literal["auto", "fp32", "fp16", "int8"] = "auto"
-    """auto: 16 bits where the recipe offers them."""
     cuda_graphs: bool = True
+    """Replay plans of frequent shapes as CUDA graphs."""
     idle_unload_s: float = 0.0
     """Unused for so long, a plan leaves the GPU until it is needed again; 0: it stays."""
-    recipes: Sequence[PlanRecipe] = ()
-    """Of a model that is in no bundle."""

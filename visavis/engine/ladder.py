@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from visavis.bundles.store.lookup import kept_on_cpu
 from visavis.engine.base import Engine, EngineOptions, EngineState, Resident, Tensors, TensorSpec
-from visavis.engine.bundles import kept_on_cpu
 from visavis.serving import metrics
 from visavis.serving.errors import EngineError, EngineLoadError, UnfitShapeError
 

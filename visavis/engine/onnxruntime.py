@@ -28,6 +28,8 @@ _FATAL = 4  # of onnxruntime's levels of logging
 
 
 class OnnxRuntimeEngine(Engine):
+    """A network in ONNX Runtime, on the CPU or, by its CUDA provider, on a GPU."""
+
     backend = "onnxruntime"
 
     def __init__(self, model: Path, *, device: str, threads: int) -> None:

@@ -1,6 +1,4 @@
-"""Services and replicas by the NATS micro protocol: how one tells that it is there, how
-others find it.
-"""
+"""Services and replicas by the NATS micro protocol: one tells that it is there, others find it."""
 
 from __future__ import annotations
 
@@ -23,14 +21,15 @@ from visavis.serving.errors import BusError
 from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
 
-# ------------------------------------------------------------ discovery
-# Finds the replicas of every service by the NATS micro protocol.
-
 log = logging.getLogger(__name__)
 
 # Name of a service in the micro protocol is this and its short name.
 MICRO_PREFIX = "visavis-"
 _INFO_SUBJECT = "$SRV.INFO"
+
+REFRESH_S = 2.0
+"""How old the told device may be: an engine can step down at any time."""
+_STOP_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +106,11 @@ def parse_info(payload: bytes) -> Replica | None:
         return None
 
 
-# ------------------------------------------------------------ registration
-# A service's entry in the NATS micro protocol: where it is, and where its networks run now.
-
-REFRESH_S = 2.0
-"""How old the told device may be: an engine can step down at any time."""
-_STOP_TIMEOUT_S = 2.0
-
-
 class Registration:
-    """Answers $SRV.PING and $SRV.INFO; the gateway finds replicas by them."""
+    """A service's entry: where it is, and where its networks run now.
+
+    Answers $SRV.PING and $SRV.INFO; the gateway finds replicas by them.
+    """
 
     def __init__(
         self,
@@ -141,6 +135,7 @@ class Registration:
         self._telling = Keeper("registration", self._keep_telling)
 
     async def start(self) -> None:
+        """Answer from now on, and keep what is told of the networks fresh."""
         self._metadata.update(placement(self._states(), self._wanted_device))
         self._micro = await nats.micro.add_service(
             self._bus.client,

@@ -27,6 +27,7 @@ class Heartbeat:
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Beat as a process that is starting."""
         if self._fd is not None:
             os.set_inheritable(self._fd, False)
             os.set_blocking(self._fd, False)
@@ -38,6 +39,7 @@ class Heartbeat:
         self._give()
 
     async def close(self) -> None:
+        """Fall silent; the process is about to end."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)

@@ -32,11 +32,14 @@ def context_fields() -> dict[str, str | int]:
 
 
 class JsonFormatter(logging.Formatter):
+    """Each record as one line of JSON: time, level, service, logger, context, message."""
+
     def __init__(self, service: str) -> None:
         super().__init__()
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
         entry: dict[str, str | int] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

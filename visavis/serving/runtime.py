@@ -110,44 +110,23 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         # Where all parts start together, the bus may be up a little later.
         bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
     service = service_factory(settings, bus, instance)
-    server = grpc.aio.server(
-        interceptors=[ErrorInterceptor()],
-        options=[
-            *MESSAGE_LIMITS,
-            *KEEPALIVE_ALLOWED,
-            ("grpc.so_reuseport", 0),
-        ],
-    )
     health_servicer = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
-    grpc_names = list(service.register(server))
-    reflection.enable_server_reflection(
-        [*grpc_names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
-    )
+    server, grpc_names = _make_server(service, health_servicer)
     port = _bind(server, settings)
     await _set_health(health_servicer, grpc_names, serving=False)
     await server.start()
     registration: Registration | None = None
     try:
-        reporting = asyncio.create_task(report_starting(bus, name))
-        try:
-            if not await _loaded(service, stop):
-                return
-        finally:
-            reporting.cancel()
-            await asyncio.gather(reporting, return_exceptions=True)
+        if not await _loaded(service, bus, stop):
+            return
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
-        reach = settings.advertise or settings.host
         if bus is not None:
-            addresses = {"grpc": f"{reach}:{port}"}
-            if metrics_port is not None:
-                addresses["metrics"] = f"{reach}:{metrics_port}"
             registration = Registration(
                 bus,
                 name,
                 instance=instance,
-                addresses=addresses,
+                addresses=_addresses(settings, port, metrics_port),
                 states=lambda: service.engine_states,
                 wanted_device=settings.device,
             )
@@ -167,8 +146,25 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         await heartbeat.close()
 
 
-async def _loaded(service: Service, stop: asyncio.Event) -> bool:
-    """Load `service`; False if the process was told to end before that was done."""
+def _make_server(
+    service: Service, health_servicer: health.aio.HealthServicer
+) -> tuple[grpc.aio.Server, list[str]]:
+    """The server with everything that it answers, and the names of the service's own part."""
+    server = grpc.aio.server(
+        interceptors=[ErrorInterceptor()],
+        options=[*MESSAGE_LIMITS, *KEEPALIVE_ALLOWED, ("grpc.so_reuseport", 0)],
+    )
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    grpc_names = list(service.register(server))
+    reflection.enable_server_reflection(
+        [*grpc_names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
+    )
+    return server, grpc_names
+
+
+async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event) -> bool:
+    """Load `service`, telling what is done; False if the process was told to end before that."""
+    reporting = asyncio.create_task(report_starting(bus, service.name))
     loading, stopping = asyncio.create_task(service.load()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -176,9 +172,19 @@ async def _loaded(service: Service, stop: asyncio.Event) -> bool:
             loading.result()
         return loading.done()
     finally:
-        loading.cancel()
-        stopping.cancel()
-        await asyncio.gather(loading, stopping, return_exceptions=True)
+        tasks = (loading, stopping, reporting)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _addresses(settings: ServiceSettings, port: int, metrics_port: int | None) -> dict[str, str]:
+    """Where others reach this process, by kind."""
+    reach = settings.advertise or settings.host
+    addresses = {"grpc": f"{reach}:{port}"}
+    if metrics_port is not None:
+        addresses["metrics"] = f"{reach}:{metrics_port}"
+    return addresses
 
 
 def _bind(server: grpc.aio.Server, settings: ServiceSettings) -> int:

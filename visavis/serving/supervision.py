@@ -35,6 +35,7 @@ class Keeper:
         return self._task is not None
 
     def start(self) -> None:
+        """Begin the work, in a task of its own."""
         self._task = asyncio.create_task(self._keep(), name=self._name)
 
     async def close(self) -> None:

@@ -1,0 +1,8 @@
+"""What stages say to each other, and how it gets there.
+
+`subjects`: every NATS subject, and the kinds of chunks.
+`media`: the chunks, as plain values and as bytes.
+`fields`: how a dataclass's fields travel in its protobuf message.
+`clock`: the only place where the platform reads the time.
+`bus`: typed, sequenced, bounded chunks over core NATS.
+"""

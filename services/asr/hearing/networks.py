@@ -23,8 +23,8 @@ from services.asr.hearing.detectors import (
 from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.transcript import Transcriber, Transcript, join
 from services.asr.hearing.whisper import Whisper
+from visavis.bundles.store.lookup import family_of, task_of
 from visavis.engine import Engine, EngineLane, EngineState, joined_state
-from visavis.engine.bundles import maker_of
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
 
 log = logging.getLogger(__name__)
@@ -117,19 +117,15 @@ class _Bundles:
 
     @classmethod
     def of(cls, bundles: Mapping[str, Path]) -> _Bundles:
-        names = list(bundles)
-        ears = tuple(name for name in names if _is_ear(name, bundles[name]))
-        vad = next((name for name in names if name.startswith("silero")), "")
-        turn = next((name for name in names if name.startswith("smart-turn")), "")
+        tasks = {name: task_of(folder) for name, folder in bundles.items()}
+        ears = tuple(name for name, task in tasks.items() if task == "asr")
+        vad = next((name for name, task in tasks.items() if task == "vad"), "")
+        turn = next((name for name, task in tasks.items() if task == "turn"), "")
         if not (vad and turn and ears):
             raise EngineLoadError(
-                f"profile: {', '.join(names)} lacks a VAD, a turn detector or a recogniser"
+                f"profile: {', '.join(bundles)} lacks a VAD, a turn detector or a recogniser"
             )
         return cls(vad, turn, ears)
-
-
-def _is_ear(name: str, folder: Path) -> bool:
-    return name.startswith(("moonshine", "whisper")) or maker_of(folder) == "whisper"
 
 
 class Hearing:
@@ -279,8 +275,7 @@ class Hearing:
         tokenizer = Tokenizer.from_file(str(self._paths[bundle] / "tokenizer.json"))
         encoder = self._engine(bundle, "encoder.onnx")
         decoder = self._engine(bundle, "decoder.onnx")
-        own = maker_of(self._paths[bundle]) == "whisper"
-        kind = Moonshine if bundle.startswith("moonshine") and not own else Whisper
+        kind = Moonshine if family_of(self._paths[bundle]) == "moonshine" else Whisper
         return kind(encoder, decoder, tokenizer)
 
     async def _warm(self) -> None:

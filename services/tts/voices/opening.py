@@ -17,8 +17,8 @@ from services.tts.voices.kokoro import KokoroVoice, read_styles
 from services.tts.voices.mandarin import MandarinVoice
 from services.tts.voices.piper import PiperConfig, PiperVoice
 from visavis.bundles.store import BundleManifest, bundle_path, load_manifest
+from visavis.bundles.store.lookup import maker_of
 from visavis.engine import Engine, open_engine
-from visavis.engine.bundles import maker_of
 from visavis.serving.errors import SettingsError
 
 _LANGUAGE = "en"
@@ -53,7 +53,7 @@ def own_voices(names: str, model_dir: Path | None = None) -> list[OwnVoice]:
 def _own_voice(name: str, model_dir: Path | None) -> OwnVoice:
     bundle, _, chosen = name.partition(":")
     manifest = load_manifest(bundle, model_dir)
-    if any(step.name == "kokoro" for step in manifest.prepare):
+    if manifest.family == "kokoro":
         return _kokoro_voice(manifest, chosen, bundle_path(bundle, model_dir))
     folder = bundle_path(name, model_dir)
     if maker_of(folder) != "piper":

@@ -15,6 +15,7 @@ from visavis.bundles.store.installed import RECORD_NAME
 from visavis.bundles.store.recipe import PlanRecipe, Precision
 
 _GRAPH_CODE = (
+    "compile/float_graphs.py",
     "compile/graphs.py",
     "compile/precision",
     "compile/surgery",

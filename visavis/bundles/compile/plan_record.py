@@ -1,4 +1,8 @@
-"""What is known of a compiled plan, and the sidecar file that keeps it beside the plan."""
+"""What is known of a compiled plan, and the sidecar file that keeps it beside the plan.
+
+The sidecar says what it was compiled from, for what, and its digest. Nothing here needs onnx or a
+compiler.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from visavis.bundles.store.recipe import Precision, ProfileSpec
-
-# ------------------------------------------------------------ plan facts
-# What is known of a compiled network. Nothing here needs onnx or a compiler.
 
 COMPILER_REVISION = 1
 """Raise it when the same graph would now be compiled otherwise: cached plans are then stale."""
@@ -49,10 +50,6 @@ class PlanMemory:
     activation_bytes: int = 0
     """Of the hungriest profile, per execution context."""
     scratch_bytes: int = 0
-
-
-# ------------------------------------------------------------ plan record
-# The sidecar of a cached plan: what it was compiled from, for what, and its digest.
 
 
 @dataclass(frozen=True)

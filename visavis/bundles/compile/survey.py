@@ -1,4 +1,7 @@
-"""Which plans there are to build, and all of them compiled as a check that loads none."""
+"""Which plans there are to build, and all of them compiled as a check that loads none.
+
+Bundles, their recipes and precisions, narrowed by name; `visavis engine check` shows the survey.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,6 @@ from visavis.bundles.compile.freshness import PlanRequest
 from visavis.bundles.store import bundle_path, default_catalog, load_manifest
 from visavis.bundles.store.recipe import PlanRecipe, Precision, ProfileSpec
 from visavis.serving.errors import ModelStoreError, PlanCancelledError, PlanError, VisavisError
-
-# ------------------------------------------------------------ requests
-# Which plans there are to build: bundles, their recipes and precisions, narrowed by name.
 
 
 def requests_of(
@@ -93,10 +93,6 @@ def _unknown_plan(bundle: str, name: str, recipes: Iterable[PlanRecipe]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
     return f"bundle {bundle} has no plan {name!r}; {hint}"
-
-
-# ------------------------------------------------------------ survey
-# Compile every plan there is, load none: what `visavis engine check` shows.
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,25 @@
-"""The block types of GGUF weights that are read or written here: Q5_0, Q8_0, Q4_1, IQ4_NL."""
+"""The block types of GGUF weights that are read or written here: Q5_0, Q8_0, Q4_1, IQ4_NL.
+
+Blocks hold 32 weights: of five, eight or four bits each times the block's scale, Q4_1's with a
+least value, IQ4_NL's each one of sixteen uneven steps. Layouts are ggml's
+(github.com/ggml-org/ggml, ggml-common.h). Its own Python library takes ten times as long for the
+same numbers; the tests hold these functions against it.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-# ------------------------------------------------------------ q5 0
-# Q5_0: blocks of 32 weights of five bits each, times the block's scale; read, or made Q8_0.
-#
-# Layouts are ggml's (github.com/ggml-org/ggml, ggml-common.h). Its own Python library takes ten
-# times as long for the same numbers; the tests hold these functions against it.
-
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
+BLOCK_WEIGHTS = 32
+Q4_1_BYTES = 20
+IQ4_NL_BYTES = 18
 Q5_0_BYTES = 22
 Q8_0_BYTES = 34
+_LARGEST_CODE = 127  # of Q8_0
 
 
 def dequantize_q5_0(blocks: Bytes) -> Floats:
@@ -44,13 +48,6 @@ def _codes_q5_0(blocks: Bytes) -> NDArray[np.int8]:
     return signed
 
 
-# ------------------------------------------------------------ q8 0
-# Q8_0: blocks of 32 weights of eight bits each, times the block's scale; written.
-
-
-_LARGEST_CODE = 127
-
-
 def quantize_q8_0(weights: Floats) -> Bytes:
     """weights: [n, 32] float32 -> [n, 34] uint8. The largest of a block errs by 1/254 at most."""
     largest = np.abs(weights).max(axis=1, keepdims=True)
@@ -64,12 +61,6 @@ def quantize_q8_0(weights: Floats) -> Bytes:
     return blocks
 
 
-# ------------------------------------------------------------ q4 1
-# Q4_1: blocks of 32 weights of four bits each, with a scale and a least value; read.
-
-Q4_1_BYTES = 20
-
-
 def dequantize_q4_1(blocks: Bytes) -> Floats:
     """blocks: [n, 20] uint8 (half float scale, half float least value, nibbles) -> [n, 32]."""
     halves = np.ascontiguousarray(blocks[:, :4]).view(np.float16).astype(np.float32)
@@ -78,15 +69,8 @@ def dequantize_q4_1(blocks: Bytes) -> Floats:
     return weights
 
 
-# ------------------------------------------------------------ iq4 nl
-# IQ4_NL: blocks of 32 weights, each one of sixteen uneven steps of the block's scale.
-#
-# The steps lie densely about zero, where most weights are: of Qwen2.5-Coder's weights they leave
-# half of the squared error of sixteen even ones (Q4_0), at the same size and speed. Steps and
-# layout are ggml's (ggml-common.h).
-
-BLOCK_WEIGHTS = 32
-IQ4_NL_BYTES = 18
+# IQ4_NL's steps lie densely about zero, where most weights are: of Qwen2.5-Coder's weights they
+# leave half of the squared error of sixteen even ones (Q4_0), at the same size and speed.
 STEPS = np.array(
     (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), np.int8
 )

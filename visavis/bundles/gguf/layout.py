@@ -1,4 +1,11 @@
-"""Which weights of a language model a CPU reads faster in another type, and a file written so."""
+"""Which weights of a language model a CPU reads faster in another type, and a file written so.
+
+Where the columns of a model are no multiple of 256, published files hold Q5_0 or Q4_1, slow types
+on a CPU. What follows was measured (docs/language-models.md has the figures): in the two wide
+matrices of a layer of Q5_0 sixteen uneven steps lose little and gain most; the rest becomes Q8_0,
+which holds every weight of Q5_0 exactly, and those of Q4_1 to a hundredth of their step. Other
+types stay: other steps in place of Q4_1's sixteen lose too much, and six bits are fast enough.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +21,7 @@ import numpy as np
 
 from visavis.bundles.compile.build_progress import Cancelled, stop_if
 from visavis.bundles.gguf import block_types
-from visavis.bundles.gguf.block_types import Bytes
+from visavis.bundles.gguf.block_types import BLOCK_WEIGHTS, Bytes
 from visavis.bundles.gguf.header import (
     GgufError,
     GgufHeader,
@@ -23,15 +30,6 @@ from visavis.bundles.gguf.header import (
     padding,
     size_of,
 )
-
-# ------------------------------------------------------------ cpu layout
-# Which weights of a language model a CPU reads faster in another type: pure, by the header.
-#
-# Where the columns of a model are no multiple of 256, published files hold Q5_0 or Q4_1, slow types
-# on a CPU. What follows was measured (docs/language-models.md has the figures): in the two wide
-# matrices of a layer of Q5_0 sixteen uneven steps lose little and gain most; the rest becomes Q8_0,
-# which holds every weight of Q5_0 exactly, and those of Q4_1 to a hundredth of their step. Other
-# types stay: other steps in place of Q4_1's sixteen lose too much, and six bits are fast enough.
 
 
 class GgmlType(IntEnum):
@@ -47,7 +45,6 @@ LAYOUT_REVISION = 2
 """Part of a prepared file's name: raised when the same source would give another file."""
 # llama.cpp interleaves the weights of so many rows.
 _ROWS_AT_ONCE = 8
-_BLOCK_WEIGHTS = 32
 # What is multiplied with, in every architecture that names its parts so.
 _WIDE = re.compile(r"blk\.\d+\.ffn_(gate|up)\.weight")
 _OTHERS = re.compile(r"blk\.\d+\.(attn_(q|k|v|qkv|output)|ffn_down)\.weight|output\.weight")
@@ -69,11 +66,8 @@ def _fits(tensor: TensorInfo) -> bool:
     if tensor.type not in (GgmlType.Q5_0, GgmlType.Q4_1) or len(tensor.shape) != 2:
         return False
     columns, rows = tensor.shape
-    return columns % _BLOCK_WEIGHTS == 0 and rows % _ROWS_AT_ONCE == 0
+    return columns % BLOCK_WEIGHTS == 0 and rows % _ROWS_AT_ONCE == 0
 
-
-# ------------------------------------------------------------ rewrite
-# Writes a GGUF file anew with some of its weights in other types.
 
 # Weights that are worked on at once: with all that is made of them they stay in the processor's
 # second cache, and a cancel is seen within some milliseconds.
@@ -171,7 +165,7 @@ def _jobs(header: GgufHeader, types: Mapping[str, GgmlType], file_bytes: int) ->
         size = end_of[tensor.offset] - tensor.offset
         becomes, becomes_bytes = tensor.type, size
         if tensor.name in types:
-            blocks = size_of(tensor.shape) // _BLOCK_WEIGHTS
+            blocks = size_of(tensor.shape) // BLOCK_WEIGHTS
             becomes = types[tensor.name]
             conversion = _CONVERSIONS[tensor.type, becomes]
             size = blocks * conversion.source_block_bytes
@@ -187,7 +181,7 @@ def _laid_out(source: BufferedReader, job: _Job) -> Iterator[tuple[int, bytes]]:
     block_bytes = conversion.source_block_bytes
     left = job.source_bytes
     while left:
-        content = _read(source, min(_CHUNK_WEIGHTS // _BLOCK_WEIGHTS * block_bytes, left))
+        content = _read(source, min(_CHUNK_WEIGHTS // BLOCK_WEIGHTS * block_bytes, left))
         left -= len(content)
         blocks = np.frombuffer(content, np.uint8).reshape(-1, block_bytes)
         yield len(content), conversion.convert(blocks).tobytes()

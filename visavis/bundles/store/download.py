@@ -21,12 +21,9 @@ from visavis.bundles.store.sources.remote import Remote
 from visavis.bundles.store.web import Web, retryable
 from visavis.serving.errors import ModelStoreError
 
-# ------------------------------------------------------------ progress
-# What a pull reports while it works. The command line draws it; a library caller may ignore it.
-
 
 class PullProgress(Protocol):
-    """Calls come from several threads."""
+    """What a pull reports while it works, from several threads; the command line draws it."""
 
     def transferred(self, task: str, done_bytes: int, total_bytes: int | None) -> None:
         """`task` has `done_bytes` of `total_bytes` (None: the server does not say)."""
@@ -56,9 +53,6 @@ class SilentProgress:
     def say(self, text: str) -> None:
         del text
 
-
-# ------------------------------------------------------------ download
-# Resumable downloads into the cache.
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 

@@ -1,5 +1,5 @@
-"""What is on this machine: the record beside each pulled bundle, and how one is put in its
-place.
+"""What is on this machine: the record beside each pulled bundle, whether it still holds, and how
+a bundle is put in its place: by one writer at a time, and whole or not at all.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from visavis.bundles.store.manifest import BundleManifest
 from visavis.serving.errors import ModelStoreError
-
-# ------------------------------------------------------------ installed
-# What is on this machine: the record beside each pulled bundle, and whether it still holds.
 
 RECORD_NAME = "bundle.lock.json"
 
@@ -174,10 +171,6 @@ def _read_record(folder: Path) -> BundleRecord | None:
         return BundleRecord.model_validate_json((folder / RECORD_NAME).read_bytes())
     except (OSError, ValidationError):
         return None
-
-
-# ------------------------------------------------------------ placement
-# Putting a bundle in its place: one writer at a time, and whole or not at all.
 
 
 @contextmanager

@@ -280,6 +280,8 @@ class BundleManifest(_Strict):
     name: BundleName
     version: Text
     task: Task
+    family: Annotated[str, Field(pattern=r"^[a-z0-9-]*$")] = ""
+    """Which networks do the task, where several kinds can; a made bundle is of its maker's."""
     summary: Text
     formerly: tuple[BundleName, ...] = ()
     """Names that the same files were pulled under by earlier versions."""

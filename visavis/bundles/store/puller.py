@@ -50,12 +50,9 @@ from visavis.bundles.store.sources.resolver import Resolver
 from visavis.bundles.store.web import Patience, PipSettings, Web, open_client
 from visavis.serving.errors import ModelStoreError
 
-# ------------------------------------------------------------ prepare
-# Steps that run once after a pull, each in a module of its own that is imported only then.
-#
-# A module offers `prepare(bundle_dir, progress) -> list[str]`: it reads the bundle's files,
-# writes new ones beside them, calls `progress(text, fraction)` and returns the names written.
-
+# Each step is a module of its own that is imported only when it is due, and offers
+# `prepare(bundle_dir, progress) -> list[str]`: it reads the bundle's files, writes new ones beside
+# them, calls `progress(text, fraction)` and returns the names written.
 STEPS = {
     "hibari": "visavis.bundles.hibari",
     "kokoro": "visavis.bundles.kokoro",
@@ -84,8 +81,6 @@ def run_prepare_step(
     except Exception as error:
         raise ModelStoreError(f"the prepare step {name} failed: {error!r}") from error
 
-
-# ------------------------------------------------------------ store
 
 # Archives hold more than the members that we take.
 _ARCHIVE_SLACK_BYTES = 64 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -91,8 +91,8 @@ class PlanRecipe(_Strict):
     graph: str
     """The ONNX file in the bundle's folder."""
     rebuild: str = ""
-    """A builder of visavis.bundles.compile.graphs that makes the float graph from the bundle's
-    weights, where `graph` is a quantised copy of them."""
+    """A builder of visavis.bundles.compile.float_graphs that makes the float graph from the
+    bundle's weights, where `graph` is a quantised copy of them."""
     passes: tuple[str, ...] = ()
     """Names of visavis.bundles.compile.surgery.passes.PASSES, in order."""
     precisions: Annotated[tuple[Precision, ...], Field(min_length=1)] = ("fp32", "fp16")
@@ -140,17 +140,6 @@ class PlanRecipe(_Strict):
             for profile, problem in zip(self.profiles, problems, strict=True)
         )
         raise InvalidInputError(f"plan {self.name}: no profile takes this request ({told})")
-
-
-def recipes_of(bundle_name: str, model_dir: Path | None = None) -> list[PlanRecipe]:
-    """The recipes in the manifest of `bundle_name`; empty where nothing of it runs on a GPU.
-
-    Raises ModelStoreError if there is no such bundle.
-    """
-    # The manifest's schema contains the recipes, so it cannot be imported while they are defined.
-    from visavis.bundles.store import load_manifest
-
-    return list(load_manifest(bundle_name, model_dir).plans)
 
 
 def _expanded(pattern: str) -> Iterator[str]:

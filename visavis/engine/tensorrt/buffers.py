@@ -1,4 +1,9 @@
-"""Memory of tensors on both sides of the bus, and outputs that stay on the device."""
+"""Memory of tensors on both sides of the bus, and outputs that stay on the device.
+
+A tensor's memory is kept and grown, never shrunk: its address changes only when it becomes larger
+than ever before, which warming up with the largest shapes makes the exception. Outputs that stay
+can be the input of the next engine there.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +19,16 @@ from numpy.typing import NDArray
 from visavis.engine.tensorrt.device import CudaDevice, CudaError, PinnedMemory
 from visavis.serving.errors import EngineError, InvalidInputError
 
-# ------------------------------------------------------------ buffers
-# Memory of one tensor on both sides of the bus, kept and grown, never shrunk.
-#
-# A tensor's address therefore changes only when it becomes larger than ever before,
-# which warming up with the largest shapes makes the exception.
-
 log = logging.getLogger(__name__)
 
 # A tensor without elements still needs an address that is not null.
 _LEAST_BYTES = 256
+_LEAST_OUTPUT_BYTES = 4096
+_BLOCKS_KEPT = 64
 
 
 def bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """What an array of that shape and type takes."""
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
 
 
@@ -155,14 +157,6 @@ def output_allocator(trt: Any, buffer: TensorBuffer) -> Any:
             self.shape = tuple(shape)
 
     return GrowingOutput()
-
-
-# ------------------------------------------------------------ resident
-# Outputs that stay on the device, to be the input of the next engine there.
-
-
-_LEAST_OUTPUT_BYTES = 4096
-_BLOCKS_KEPT = 64
 
 
 class ResidentPool:

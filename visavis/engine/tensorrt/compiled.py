@@ -1,4 +1,9 @@
-"""The compiled networks of one model file: whole, or in parts behind the inputs of the whole."""
+"""The backends `tensorrt` and `tensorrt_rtx`: a model by its plans, one or several.
+
+TensorRT takes neither branches nor lengths that are computed on the way, so some networks are
+compiled in parts; what happens between these happens here, behind the inputs and outputs of the
+whole.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,6 @@ from visavis.engine.tensorrt.selection import check_device_name
 from visavis.engine.tensorrt.source import sources_of
 from visavis.serving.errors import EngineLoadError
 
-# ------------------------------------------------------------ parts
-# Networks that are compiled in parts, behind the inputs and outputs that they have as a whole.
-#
-# TensorRT takes neither branches nor lengths that are computed on the way, so some graphs
-# become two plans; what happens between them happens here.
-
 Specs = dict[str, TensorSpec]
 
 
@@ -32,7 +31,9 @@ class Arrangement(Protocol):
     inputs: Specs
     outputs: Specs
 
-    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]: ...
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        """Outputs for `inputs`; those named in `resident` stay on the device."""
+        ...
 
 
 class Whole:
@@ -125,10 +126,6 @@ def _fetched(tensor: DeviceTensor) -> Resident:
     return tensor.to_host()
 
 
-# ------------------------------------------------------------ compiled
-# The backends `tensorrt` and `tensorrt_rtx`: a model by its plans, one or several.
-
-
 class CompiledEngine(Engine):
     """A model of a bundle, or a `.plan` file, on a GPU. Its plans are loaded together."""
 
@@ -139,11 +136,10 @@ class CompiledEngine(Engine):
         model: Path,
         *,
         device: str,
-        threads: int = 1,
         backend: str = "tensorrt",
         options: EngineOptions | None = None,
     ) -> None:
-        super().__init__(model, device=device, threads=threads)
+        super().__init__(model, device=device, threads=1)
         self.backend = backend
         self._options = options or EngineOptions()
         self._plans: dict[str, TensorRTEngine] = {}
@@ -163,7 +159,7 @@ class CompiledEngine(Engine):
         check_device_name(self.device)
         if self.device == "cpu":
             raise EngineLoadError(f"device: {self.backend} runs on cuda:N, not on cpu")
-        sources = sources_of(self.model, self._options)
+        sources = sources_of(self.model, self._options.plans)
         with ExitStack() as undo:
             for name, source in sources.items():
                 plan = TensorRTEngine(

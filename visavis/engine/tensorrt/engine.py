@@ -25,26 +25,28 @@ from visavis.serving import metrics
 from visavis.serving.errors import EngineError, EngineLoadError, UnfitShapeError
 from visavis.wire.clock import Clock, MonotonicClock
 
-# ------------------------------------------------------------ idle
-# Unloads engines that nobody has used for long enough. One thread, only while there are any.
+log = logging.getLogger(__name__)
 
 
 class Unloadable(Protocol):
+    """What leaves the GPU while nobody uses it."""
+
     def unload_idle(self, now_s: float) -> float:
         """Unload if idle; seconds until it makes sense to ask again."""
         ...
 
 
 class IdleUnloader:
-    """Asks the engines that it watches, in a thread of its own."""
+    """Unloads the engines that nobody has used for long enough. One thread, while there are any."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or MonotonicClock()
+        self.clock = clock or MonotonicClock()
         self._engines: weakref.WeakSet[Unloadable] = weakref.WeakSet()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def watch(self, engine: Unloadable) -> None:
+        """Ask `engine` from now on, for as long as it lives or until `forget`."""
         with self._changed:
             self._engines.add(engine)
             self._changed.notify()
@@ -53,13 +55,14 @@ class IdleUnloader:
                 self._thread.start()
 
     def forget(self, engine: Unloadable) -> None:
+        """Ask `engine` no more; harmless where it is not watched."""
         with self._changed:
             self._engines.discard(engine)
             self._changed.notify()
 
     def ask_all(self) -> float | None:
         """Unload what is idle; seconds until the next may be, None where nothing is watched."""
-        now_s = self._clock.now()
+        now_s = self.clock.now()
         return min((engine.unload_idle(now_s) for engine in list(self._engines)), default=None)
 
     def _loop(self) -> None:
@@ -78,17 +81,12 @@ def shared_unloader() -> IdleUnloader:
     return IdleUnloader()
 
 
-# ------------------------------------------------------------ engine
-# The TensorRT backend: one plan on one GPU, with its own context, stream and buffers.
-
-log = logging.getLogger(__name__)
-
-
 class TensorRTEngine(Engine):
-    """One plan. A failed run leaves it broken: it answers with an error until loaded anew.
+    """One plan on one GPU, with its own context, stream and buffers.
 
+    A failed run leaves it broken: it answers with an error until loaded anew.
     `trt`: the module tensorrt or tensorrt_rtx, None to import what `backend` names;
-    `binding`: None for the first that is installed. `threads` means nothing on a GPU.
+    `binding`: None for the first that is installed; `unloader`: None for the process's own.
     """
 
     keeps_tensors = True
@@ -98,23 +96,20 @@ class TensorRTEngine(Engine):
         model: Path,
         *,
         device: str,
-        threads: int = 1,
         source: PlanSource,
         backend: str = "tensorrt",
         trt: Any = None,
         binding: CudaBinding | None = None,
         options: EngineOptions | None = None,
-        clock: Clock | None = None,
         unloader: IdleUnloader | None = None,
     ) -> None:
-        super().__init__(model, device=device, threads=threads)
+        super().__init__(model, device=device, threads=1)
         self.backend = backend
         self._trt = trt
         self._binding = binding
         self._source = source
         self._options = options or EngineOptions()
-        self._clock = clock or MonotonicClock()
-        self._unloader = unloader
+        self._unloader = unloader or shared_unloader()
         self._cuda: CudaDevice | None = None
         self._runner: PlanRunner | None = None
         self._broken = ""
@@ -159,7 +154,6 @@ class TensorRTEngine(Engine):
         with self._lock:
             plan = self._start()
         if self._options.idle_unload_s > 0:
-            self._unloader = self._unloader or shared_unloader()
             self._unloader.watch(self)
         return plan.inputs, plan.outputs
 
@@ -171,8 +165,7 @@ class TensorRTEngine(Engine):
         return self._run(inputs, resident)
 
     def _close(self) -> None:
-        if self._unloader is not None:
-            self._unloader.forget(self)
+        self._unloader.forget(self)
         with self._lock:
             self._stop()
             self._broken = ""
@@ -193,7 +186,7 @@ class TensorRTEngine(Engine):
                 # The bindings turn C++ exceptions into RuntimeError and MemoryError.
                 self._broken = f"{type(error).__name__}: {error}"
                 raise EngineError(f"{self._source.name}: {error}") from error
-            self._used_s = self._clock.now()
+            self._used_s = self._unloader.clock.now()
             self._observe(self._runner.times)
             return outputs
 
@@ -216,7 +209,7 @@ class TensorRTEngine(Engine):
                 raise
             raise EngineLoadError(f"{self._source.name}: {error}") from error
         self._trt, self._cuda, self._runner, self._broken = trt, cuda, runner, ""
-        self._used_s = self._clock.now()
+        self._used_s = self._unloader.clock.now()
         self._report(runner.memory())
         return plan
 

@@ -1,4 +1,10 @@
-"""Where time goes on a device: named ranges for Nsight Systems, CUDA events around a run."""
+"""Where time goes on a device: named ranges for Nsight Systems, CUDA events around a run.
+
+Ranges are there where the `nvtx` package is installed; they show a running service's queue, copies
+and inference on one timeline:
+
+    nsys profile -t cuda,nvtx -o tts python -m services.tts --device cuda:0
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from visavis.engine.tensorrt.device import CudaDevice
-
-# ------------------------------------------------------------ nvtx
-# Named ranges for Nsight Systems, where the `nvtx` package is installed; nothing elsewhere.
-#
-# See a running service's queue, copies and inference on one timeline:
-#
-# nsys profile -t cuda,nvtx -o tts python -m services.tts --device cuda:0
 
 
 def _import() -> Any | None:
@@ -42,12 +41,9 @@ def start(name: str) -> Any:
 
 
 def end(range_: Any) -> None:
+    """End what `start` began, in any thread."""
     if _nvtx is not None and range_ is not None:
         _nvtx.end_range(range_)
-
-
-# ------------------------------------------------------------ timing
-# Where one run's time went on the device, by CUDA events on the run's own stream.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ class RunTimes:
 
 
 class RunTimer:
-    """Four events around copy in, inference and copy out."""
+    """Four CUDA events around copy in, inference and copy out, on the run's own stream."""
 
     def __init__(self, device: CudaDevice, stream: int) -> None:
         self._device = device
@@ -69,6 +65,7 @@ class RunTimer:
         self._marked = 0
 
     def start(self) -> None:
+        """A run begins: what is enqueued next is its copy in."""
         self._marked = 0
         self.mark()
 
@@ -83,5 +80,6 @@ class RunTimer:
         return RunTimes(*(self._device.elapsed_s(start, end) for start, end in pairs))
 
     def close(self) -> None:
+        """Destroy the events."""
         while self._events:
             self._device.destroy_event(self._events.pop())

@@ -14,13 +14,13 @@ from rich.text import Text
 from visavis.bundles.compile.build_progress import Cancelled
 from visavis.bundles.compile.builder import PlanBuilder
 from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.freshness import PlanRequest
-from visavis.bundles.compile.graphs import float_graph
+from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.compile.targets import Target
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.engine.tensorrt.selection import NoDeviceError
-from visavis.engine.tensorrt.source import BundlePlan
 from visavis.serving.errors import PlanError
 from visavis.tools.charts import draw_plan_bench
 from visavis.tools.cli.engine_build import (

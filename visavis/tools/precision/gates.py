@@ -17,9 +17,9 @@ from onnx import TensorProto, helper
 from visavis.bundles.compile.findings import Finding
 from visavis.bundles.compile.graphs import graph_for
 from visavis.bundles.compile.precision.calibration import recorded, run_float
-from visavis.bundles.store import bundle_path
+from visavis.bundles.store import bundle_path, recipes_of
 from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, FileRecord
-from visavis.bundles.store.recipe import PlanRecipe, Precision, recipes_of
+from visavis.bundles.store.recipe import PlanRecipe, Precision
 from visavis.serving.errors import PlanError
 from visavis.tools.bench.word_errors import count_errors
 from visavis.tools.precision.assembled import assembled

@@ -1,4 +1,9 @@
-"""Lower precisions, written into the graph: FP16 by casts, INT8 by calibrated Q/DQ pairs."""
+"""Lower precisions, written into the graph.
+
+`half`: FP16 by casts.
+`eight_bit`: INT8 by calibrated pairs of QuantizeLinear and DequantizeLinear.
+`calibration`: real inputs by which the ranges of INT8 activations are found.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Real inputs by which the ranges of INT8 activations are found, run through ONNX Runtime."""
+"""Real inputs by which the ranges of INT8 activations are found, run through ONNX Runtime.
+
+Sound and sentences were recorded once (`training/calibration`) and lie in sets/: phoneme ids of
+sentences, log-mel of speech. What a network further on is given is computed from them with the
+bundle's own networks in 32 bits, and so fits the weights that are there.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,11 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from visavis.bundles.compile.float_graphs import float_graph
+from visavis.bundles.store import recipes_of
 from visavis.bundles.store.recipe import PlanRecipe
 from visavis.engine import open_engine
 from visavis.serving.errors import PlanError
-
-# ------------------------------------------------------------ running
-# Run a graph that is in memory on ONNX Runtime, on the CPU.
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -31,13 +35,6 @@ def run_float(model: onnx.ModelProto, inputs: Iterable[Tensors]) -> Iterator[Ten
                 wanted = {name: value for name, value in tensors.items() if name in engine.inputs}
                 yield engine.infer(wanted)
 
-
-# ------------------------------------------------------------ calibration
-# Real inputs by which the ranges of INT8 activations are found.
-#
-# Sound and sentences were recorded once (`training/calibration`) and lie in sets/: phoneme ids of
-# sentences, log-mel of speech. What a network further on is given is computed from them with the
-# bundle's own networks in 32 bits, and so fits the weights that are there.
 
 SETS = Path(__file__).parent / "sets"
 
@@ -115,9 +112,6 @@ def _smart_turn(_: Path) -> Iterator[Tensors]:
 
 
 def _plan_graph(bundle: str, bundle_dir: Path, plan: str) -> onnx.ModelProto:
-    from visavis.bundles.compile.graphs import float_graph
-    from visavis.bundles.store.recipe import recipes_of
-
     (recipe,) = [recipe for recipe in recipes_of(bundle) if recipe.name == plan]
     return float_graph(bundle_dir, recipe)
 

@@ -1,4 +1,11 @@
-"""FP16 by casts in the graph: TensorRT 11 computes in the types that the ONNX graph declares."""
+"""FP16 by casts in the graph: TensorRT 11 computes in the types that the ONNX graph declares.
+
+Every operator belongs to one of three kinds, as in mixed-precision training (Micikevicius et al.
+2018, arXiv:1710.03740). Products of matrices and convolutions are computed in 16 bits. Sums over
+many numbers, exponentials and normalisations stay in 32. All others follow: 16 bits where all
+that they read has 16, so that no cast stands where nothing is gained, and 32 where one input is
+finer, so that nothing is lost either.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +19,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from visavis.bundles.compile.build_progress import Cancelled, stop_if
 from visavis.serving.errors import PlanError
-
-# ------------------------------------------------------------ tensor types
-# Which tensors of a graph hold 32-bit floats.
 
 
 def graph_with_types(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -57,15 +61,6 @@ def float_tensors(model: onnx.ModelProto) -> frozenset[str]:
                 raise PlanError(f"the type of {name} ({node.op_type}) cannot be told")
     return frozenset(name for name, kind in types.items() if kind == TensorProto.FLOAT)
 
-
-# ------------------------------------------------------------ half
-# FP16 by casts in the graph: TensorRT 11 computes in the types that the ONNX graph declares.
-#
-# Every operator belongs to one of three kinds, as in mixed-precision training (Micikevicius et al.
-# 2018, arXiv:1710.03740). Products of matrices and convolutions are computed in 16 bits. Sums over
-# many numbers, exponentials and normalisations stay in 32. All others follow: 16 bits where all
-# that they read has 16, so that no cast stands where nothing is gained, and 32 where one input is
-# finer, so that nothing is lost either.
 
 HEAVY = frozenset(
     {"Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "PRelu", "RNN"}

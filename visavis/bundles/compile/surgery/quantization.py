@@ -1,4 +1,8 @@
-"""Quantised products and weights back to floats; INT8 for TensorRT is made anew from those."""
+"""Quantised products and weights back to floats; INT8 for TensorRT is made anew from those.
+
+Three habits of quantisers, none of which TensorRT parses: weights that a graph unpacks itself,
+products on integers that are quantised while running, weights and activations rounded by Q/DQ.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,9 @@ from onnx.reference import ReferenceEvaluator
 from visavis.bundles.compile.surgery.editing import GraphEditor, expect
 from visavis.serving.errors import PlanError
 
-# ------------------------------------------------------------ constant weights
-# Weights that a graph unpacks itself, unpacked beforehand.
-#
 # Quantisers that know no integer convolution keep its weight in 8 bits and write `Cast -> Mul ->
 # Add` behind it. TensorRT takes such a constant for a quantised tensor and misses its
 # DequantizeLinear.
-
 _OPERATORS = ("Cast", "Mul", "Add", "Sub")
 
 
@@ -37,13 +37,11 @@ def fold_constant_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return editor.finish()
 
 
-# ------------------------------------------------------------ dynamic quantization
-# Products on integers that are quantised while running, back to products on floats.
-#
 # `DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul` computes (x W) with x rounded to 8 bits by
 # its own range. TensorRT takes none of these operators. The weights are put back on their own scale
 # and the activations are no longer rounded at all, so the result differs from the quantised graph's
 # by that graph's rounding, and is nearer to the network that was quantised.
+
 
 _FLOAT_OPERATORS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 
@@ -111,11 +109,8 @@ def _dequantised_weight(
     return np.asarray(folded, np.float32)
 
 
-# ------------------------------------------------------------ static quantization
-# Quantised weights and rounded activations (Q/DQ) back to floats.
-#
-# Other quantisers give biases 32-bit DequantizeLinear nodes and zero points, which TensorRT does
-# not parse; INT8 is made anew from the float graph, in the form that it takes.
+# Q/DQ: other quantisers give biases 32-bit DequantizeLinear nodes and zero points, which TensorRT
+# does not parse; INT8 is made anew from the float graph, in the form that it takes.
 
 # They only move numbers, so it is the same whether they are dequantised before or after.
 _MOVERS = ("Gather", "Transpose", "Reshape", "Identity")

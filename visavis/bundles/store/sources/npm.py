@@ -1,4 +1,7 @@
-"""Find a package's tarball on the npm registry that the user's configuration names."""
+"""Find a package's tarball on the npm registry that the user's configuration names.
+
+Which registry, with which token: as npm itself would ask.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,6 @@ from visavis.bundles.store.sources.pypi import without_password
 from visavis.bundles.store.sources.remote import Digest, Remote
 from visavis.bundles.store.web import Web
 from visavis.serving.errors import ModelStoreError
-
-# ------------------------------------------------------------ npm settings
-# The user's own npm configuration: which registry, with which token.
 
 _PROBE = "pkg:npm/npm@1.0.0"
 PUBLIC_REGISTRY = str(get_download_url(_PROBE)).partition("npm/-/")[0]
@@ -108,8 +108,6 @@ def _ask_npm() -> str | None:
     answer = shown.stdout.strip()
     return answer if answer.startswith("http") else None
 
-
-# ------------------------------------------------------------ npm
 
 _ABBREVIATED = "application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8"
 

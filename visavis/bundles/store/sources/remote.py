@@ -1,4 +1,7 @@
-"""What a source resolves to: an address that a file can be downloaded from."""
+"""What a source resolves to: an address that a file can be downloaded from.
+
+For a file of a model hub it is told here; the hub's address is never written, only asked for.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,6 @@ from urllib.parse import quote
 
 from visavis.bundles.store.manifest import Archive
 from visavis.serving.errors import ModelStoreError
-
-# ------------------------------------------------------------ remote
-# What a source resolves to.
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,6 @@ class LocalFile:
     """Already on this machine; it is read where it lies and never deleted."""
 
     path: Path
-
-
-# ------------------------------------------------------------ huggingface
-# A file of a model hub repository. The hub's address is never written here.
 
 
 def resolve(archive: Archive) -> Remote:

@@ -1,15 +1,17 @@
-"""Settings of the services that run engines."""
+"""Settings of the services that run the networks of bundles."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import CliImplicitFlag
 
+from visavis.bundles.store.lookup import kept_on_cpu
 from visavis.engine import Engine, EngineOptions, open_engine
-from visavis.engine.bundles import kept_on_cpu
+from visavis.engine.tensorrt.source import PlanSource
 from visavis.serving.settings import ServiceSettings
 
 
@@ -39,9 +41,16 @@ class EngineSettings(ServiceSettings):
 
         Raises EngineLoadError for a device that is not there.
         """
+
+        # Compiling needs much that a host without a GPU never does: it is imported when it is due.
+        def plans(compiled: Path) -> Mapping[str, PlanSource]:
+            from visavis.bundles.compile.sources import bundle_plans
+
+            return bundle_plans(compiled, precision=self.precision)
+
         options = EngineOptions(
+            plans=plans,
             require_device=self.require_device,
-            precision=self.precision,
             cuda_graphs=self.cuda_graphs,
             idle_unload_s=self.idle_unload_s,
         )
