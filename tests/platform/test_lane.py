@@ -147,7 +147,11 @@ async def test_lane_runs_on_one_other_thread() -> None:
 async def test_the_most_urgent_goes_first_and_what_nobody_awaits_is_not_done() -> None:
     done: list[str] = []
     async with lane_of() as lane, held(lane) as let_go:
-        urgencies = {"partial": Urgency(2, key="s"), "pause": Urgency(1), "final": Urgency(0)}
+        urgencies = {
+            "partial": Urgency(2, key="s", supersedes="s"),
+            "pause": Urgency(1),
+            "final": Urgency(0),
+        }
         asked = {
             name: asyncio.create_task(lane.run(done.append, name, urgency=urgency))
             for name, urgency in urgencies.items()

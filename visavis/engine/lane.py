@@ -91,8 +91,8 @@ class EngineLane:
     async def run(self, work: Callable[[*Ts], T], *args: *Ts, urgency: Urgency = _AT_ONCE) -> T:
         """Result of work(*args), or what it raises. Cancelled, it is not begun any more.
 
-        Raises AtCapacityError where too many requests wait, SupersededError where a newer one with
-        the same key came, EngineError where the lane is closed.
+        Raises AtCapacityError where too many requests wait, SupersededError where a newer one took
+        its place, EngineError where the lane is closed.
         """
 
         def alone(_: Sequence[None]) -> list[T]:
@@ -145,12 +145,6 @@ class EngineLane:
         """Work that answers up to `largest` requests in one run, in their order."""
         return SharedRuns(self, work, Sharing(largest, gather_s))
 
-    def supersede(self, key: Hashable) -> None:
-        """Whoever waits under this key gets SupersededError; what has begun goes on."""
-        with self._changed:
-            gone = self._queue.supersede(key)
-        self._refuse(gone, SupersededError(f"{self.name}: a newer request took its place"))
-
     def close(self) -> None:
         """Finish what has begun; who waits gets EngineError. Blocks until the thread is free."""
         with self._changed:
@@ -170,8 +164,8 @@ class EngineLane:
         needed: bool = False,
     ) -> asyncio.Future[Any]:
         """The answer to come. Raises AtCapacityError or EngineError."""
-        if urgency.key is not None:
-            self.supersede(urgency.key)
+        if urgency.supersedes is not None:
+            self._supersede(urgency.supersedes)
         loop = asyncio.get_running_loop()
         asked = _Asked(run, ask, loop.create_future(), loop, needed)
         with self._changed:
@@ -197,6 +191,12 @@ class EngineLane:
             if waited:
                 profiling.end(asked.queued)
 
+    def _supersede(self, key: Hashable) -> None:
+        """Whoever waits under this key is told so; what has begun goes on."""
+        with self._changed:
+            gone = self._queue.supersede(key)
+        self._refuse(gone, SupersededError(f"{self.name}: a newer request took its place"))
+
     def _refuse(self, places: Sequence[Waiting[_Asked]], error: VisavisError) -> None:
         for place in places:
             profiling.end(place.item.queued)
@@ -217,7 +217,6 @@ class EngineLane:
             wanted = [place.item for place in run if place.item.wanted]
             if wanted:
                 _work_off(wanted)
-            del run, wanted  # not to be kept while the thread sleeps
 
     def _next_run(self) -> list[Waiting[_Asked]] | None:
         with self._changed:

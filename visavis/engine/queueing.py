@@ -29,8 +29,9 @@ class Urgency:
     """When the answer is needed, on the lane's clock; None: at once, so that those who ask so are
     served in the order in which they ask."""
     key: Hashable | None = None
-    """Of requests with the same key only the newest counts: it takes the place of one that waits.
-    None: this one always counts."""
+    """Under which a newer request may supersede it while it waits; None: it always counts."""
+    supersedes: Hashable | None = None
+    """What waits under this key leaves the queue."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +85,7 @@ class DeadlineQueue(Generic[Item]):
         sharing: Sharing | None = None,
         always: bool = False,
     ) -> Waiting[Item]:
-        """Queue a request. Whoever gives a key calls `supersede` with it before.
+        """Queue a request; what it supersedes is taken out by `supersede`, before.
 
         `always`: take it even where the queue is full. Raises AtCapacityError where it is.
         """
