@@ -21,6 +21,7 @@ from services.asr.stream import Listener
 from services.asr.turns.endpointing import EndpointRules
 from services.asr.utterance import Heard, Judge, Output, Purpose, Transcribe
 from visavis.serving import metrics
+from visavis.serving.errors import AtCapacityError, SupersededError
 from visavis.wire.bus import Bus, Subscription
 from visavis.wire.clock import Clock
 from visavis.wire.media import PcmChunk, Place, Stamp, TranscriptChunk, TranscriptEvent, WordTime
@@ -193,7 +194,15 @@ class ListeningSession:
                 end_of_turn, cost_s = await self._hearing.end_of_turn(work.pcm)
                 await self._take(self._listener.judged(work, end_of_turn, cost_s))
                 return
-            text, cost_s = await self._hearing.transcribe(work.pcm, work.language, work.draft)
+            try:
+                text, cost_s = await self._hearing.transcribe(
+                    work.pcm, work.language, work.draft, work.urgency
+                )
+            except (SupersededError, AtCapacityError):
+                if not work.purpose.is_look:
+                    raise
+                self._listener.passed_over(work)
+                return
             if work.purpose is Purpose.PARTIAL:
                 metrics.asr_partial_seconds.observe(cost_s, metrics.exemplar())
             elif work.purpose is Purpose.PAUSE:

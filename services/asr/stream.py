@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES, quietest
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ, WINDOW_SAMPLES
-from services.asr.hearing.transcript import Transcript
+from services.asr.hearing.transcript import Order, Transcript
 from services.asr.sound import QuietFrames, Tape
 from services.asr.turns.completeness import finished_odds, fused
 from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
 from services.asr.turns.wording import FEWEST_HEAD_SAMPLES, FEWEST_TAIL_SAMPLES, PartialText
 from services.asr.utterance import Heard, Judge, Output, Purpose, Transcribe, Utterance
+from visavis.engine import Urgency
 from visavis.wire.media import TranscriptEvent
 
 # The VAD notices a beginning late; soft first consonants lie before it.
@@ -48,7 +49,8 @@ _JUDGED_SILENCE = np.zeros(SAMPLE_RATE_HZ // 6, np.float32)
 class Listener:
     """What one session's sound comes to: utterances, pauses, texts and ends of turn.
 
-    Feed frames with `hear_frame`, results with `transcribed` and `judged`; end with `finish`.
+    Feed frames with `hear_frame`, results with `transcribed`, `passed_over` and `judged`; end with
+    `finish`.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class Listener:
         self._current: Utterance | None = None
         self._count = 0
         self._transcribing = 0
+        self._looks = object()
+        """Of this listener's looks only the newest counts, and none after the speech itself."""
 
     @property
     def idle(self) -> bool:
@@ -102,7 +106,7 @@ class Listener:
             utterance.settle_pauses.discard(work.pause)
             utterance.settle(text)
             return []
-        if work.purpose in (Purpose.PARTIAL, Purpose.HEAD):
+        if work.purpose.is_look:
             return self._take_look(utterance, work, text, cost_s)
         if work.pause != utterance.pause or not (
             utterance.paused or utterance.ended_at is not None
@@ -112,6 +116,13 @@ class Listener:
         if utterance.ended_at is not None:
             return self._finalise(utterance)
         return self._weigh_pause(utterance)
+
+    def passed_over(self, work: Transcribe) -> None:
+        """A look that was not taken, as there was something more urgent: there will be others."""
+        self._transcribing -= 1
+        utterance = self._utterances.get(work.utterance)
+        if utterance is not None:
+            utterance.next_partial = self._tape.end + _PARTIAL_EVERY_SAMPLES
 
     def judged(self, work: Judge, end_of_turn: float, cost_s: float) -> list[Output]:
         """The turn detector's answer to `work`, and how long it computed."""
@@ -279,7 +290,7 @@ class Listener:
         self, utterance: Utterance, purpose: Purpose, end: int | None = None
     ) -> Transcribe:
         self._transcribing += 1
-        look = purpose in (Purpose.PARTIAL, Purpose.HEAD)
+        look = purpose.is_look
         start = utterance.partial.start if look else utterance.piece_start
         return Transcribe(
             utterance.number,
@@ -289,7 +300,16 @@ class Listener:
             start,
             utterance.language,
             utterance.partial.draft if look else utterance.draft(),
+            self._urgency(utterance, purpose),
         )
+
+    def _urgency(self, utterance: Utterance, purpose: Purpose) -> Urgency:
+        if purpose.is_look:
+            return Urgency(Order.PARTIAL, key=self._looks, supersedes=self._looks)
+        # A piece left behind is a part of the final text: what follows must not overtake it.
+        final = purpose is Purpose.SETTLE or utterance.ended_at is not None
+        order = Order.FINAL if final and not utterance.settle_pauses else Order.PAUSE
+        return Urgency(order, supersedes=self._looks)
 
     def _ask_detector(self, utterance: Utterance) -> Judge:
         # What was said before this utterance is not its intonation.

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.asr.hearing.transcript import Segment, Transcript, join
 from services.asr.turns.wording import PartialText, after
+from visavis.engine import Urgency
 from visavis.wire.media import TranscriptEvent
 
 
@@ -23,6 +24,11 @@ class Purpose(Enum):
     SETTLE = auto()
     """A piece of a long utterance that is left behind."""
 
+    @property
+    def is_look(self) -> bool:
+        """Worth nothing once there is something newer."""
+        return self in (Purpose.PARTIAL, Purpose.HEAD)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transcribe:
@@ -34,8 +40,9 @@ class Transcribe:
     pcm: NDArray[np.float32]
     start_samples: int
     language: str
-    draft: str = ""
+    draft: str
     """What the text will probably begin with: found right, it costs next to nothing."""
+    urgency: Urgency
 
     @property
     def end_samples(self) -> int:

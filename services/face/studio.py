@@ -70,7 +70,7 @@ class Studio:
         await self._hearing_lane.run(self._lips.load)
         self._network = AudioToFace(self._lips)
         stream = AudioToFaceStream(self._network, 16_000)
-        await self._hearing_lane.run(stream.hear, np.zeros(1600, np.int16), last=True)
+        await self._hearing_lane.run(partial(stream.hear, np.zeros(1600, np.int16), last=True))
         await self._engine.load()
         for lane in self._lanes:
             painter = await self._painter(self._settings.avatar)

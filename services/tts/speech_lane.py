@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import cast
 
 from services.tts.phrase_cache import PhraseCache
@@ -13,7 +13,7 @@ from services.tts.sound import SAMPLE_RATE_HZ
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import Answer, SpeechPiece, Synthesizer
 from services.tts.text.chunker import Phrase
-from visavis.engine import EngineLane, EngineState
+from visavis.engine import EngineLane, EngineState, Urgency
 from visavis.serving import metrics
 from visavis.wire.clock import Clock
 from visavis.wire.media import Stamp
@@ -71,6 +71,12 @@ class TurnLedger:
             self.first_voice = now
             self.stamps = (*self.stamps, self._voice_made.renamed("tts.first_finished"))
 
+    def heard_out_s(self) -> float:
+        """When all that was made so far has been heard, if it is played as soon as it is made."""
+        if self.first_voice is None:
+            return self.phrase_at
+        return self.first_voice + self.produced_samples / SAMPLE_RATE_HZ
+
     def take_stamps(self) -> tuple[Stamp, ...]:
         """Stamps that no chunk has carried yet."""
         stamps, self.stamps = self.stamps, ()
@@ -93,8 +99,19 @@ class TurnLedger:
 # The synthesizer behind its lane: phrases in, speech out; the event loop never blocks.
 
 
+class Order(IntEnum):
+    """Classes of the lane: what goes before what, whoever it is for."""
+
+    FIRST_PHRASE = 0
+    """The visitor waits in silence."""
+    LATER_PHRASE = 1
+    """Among these whoever runs out of voice first."""
+    AHEAD = 2
+    """Made before it is asked for."""
+
+
 class SpeechLane:
-    """One synthesizer for all sessions. Pieces of several answers take turns on it."""
+    """One synthesizer for all sessions: each piece of an answer is asked for, and awaited."""
 
     def __init__(self, synthesizer: Synthesizer, lane: EngineLane) -> None:
         self._synthesizer = synthesizer
@@ -117,14 +134,21 @@ class SpeechLane:
         Raises InvalidInputError or UnknownNameError for bad options, EngineError.
         """
         answer = self._synthesizer.answer(options)
+        order = Order.FIRST_PHRASE
+
+        def urgency() -> Urgency:
+            return Urgency(order, ledger.heard_out_s())
+
         async for phrase in phrases:
             ledger.phrase_begins()
-            work = functools.partial(_timed, answer, phrase, ledger)
-            stream = cast(AsyncGenerator[SpeechPiece, None], self._lane.stream(work))
+            items = self._lane.stream(_timed, answer, phrase, ledger, urgency=urgency)
+            stream = cast(AsyncGenerator[SpeechPiece, None], items)
             async with contextlib.aclosing(stream) as pieces:
                 async for piece in pieces:
                     ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
                     yield piece
+            if ledger.first_voice is not None:
+                order = Order.LATER_PHRASE
         for piece in answer.finish():
             ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
             yield piece
@@ -142,7 +166,10 @@ class SpeechLane:
         async for phrase in phrases:
             count += 1
             new = False
-            async for _block in self._lane.stream(answer.prerender, phrase):
+            blocks = self._lane.stream(
+                answer.prerender, phrase, urgency=lambda: Urgency(Order.AHEAD)
+            )
+            async for _block in blocks:
                 new = True
             made += new
         return count, made

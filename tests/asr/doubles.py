@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from services.asr.hearing.detectors import FRAME_SAMPLES, VadState
 from services.asr.hearing.networks import Ear, Languages
 from services.asr.hearing.transcript import Segment, Transcript
-from visavis.engine import EngineState
+from visavis.engine import EngineState, Urgency
 
 SPEECH = 0.5
 """Amplitude of what the fake VAD takes for speech."""
@@ -79,7 +79,11 @@ class FakeHearing:
         return self.answer, 0.0
 
     async def transcribe(
-        self, pcm: NDArray[np.float32], language: str, draft: str = ""
+        self,
+        pcm: NDArray[np.float32],
+        language: str,
+        draft: str = "",
+        urgency: Urgency | None = None,
     ) -> tuple[Transcript, float]:
         self.asked.set()
         await self.hold.wait()

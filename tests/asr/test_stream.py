@@ -6,7 +6,7 @@ import numpy as np
 
 from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from services.asr.hearing.transcript import Segment, Transcript
+from services.asr.hearing.transcript import Order, Segment, Transcript
 from services.asr.stream import Listener
 from services.asr.turns.endpointing import EndpointRules
 from services.asr.turns.wording import WINDOW_SAMPLES
@@ -332,3 +332,31 @@ def test_the_language_changes_with_the_next_utterance() -> None:
     finals = [event for event in desk.events if event.event is Event.FINAL]
     assert [final.language for final in finals] == ["en", "zh"]
     assert [final.utterance for final in finals] == [1, 2]
+
+
+def test_a_pause_supersedes_a_look_that_waits_and_the_next_look_comes_later() -> None:
+    desk = Desk(interim=True)
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([quiet(10), loud(20), quiet(8)]))
+    look = next(work for work in desk.asked if isinstance(work, Transcribe))
+    pause = [work for work in desk.asked if isinstance(work, Transcribe)][-1]
+    assert (look.purpose, look.urgency.priority) == (Purpose.PARTIAL, Order.PARTIAL)
+    assert (pause.purpose, pause.urgency.priority) == (Purpose.PAUSE, Order.PAUSE)
+    assert pause.urgency.supersedes == look.urgency.key is not None
+    assert pause.urgency.key is None, "what a final text is made of is never superseded"
+    desk.listener.passed_over(look)
+    desk.waiting.remove(look)
+    while desk.waiting:
+        desk.answer()
+    desk.feed(loud(30))
+    looks = [w for w in desk.asked if isinstance(w, Transcribe) and w.purpose is Purpose.PARTIAL]
+    assert len(looks) == 2 and looks[1].urgency.key == look.urgency.key
+
+
+def test_the_text_of_speech_that_was_cut_off_goes_first() -> None:
+    desk = Desk()
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([quiet(10), loud(20)]))
+    desk.take(desk.listener.finish())
+    work = desk.asked[-1]
+    assert isinstance(work, Transcribe) and work.urgency.priority == Order.FINAL

@@ -15,7 +15,6 @@ from services.face.avatar.store import AvatarStore
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.engine import Wav2LipEngine
 from visavis.engine import Engine, Tensors, TensorSpec
-from visavis.wire.clock import MonotonicClock
 
 Arrays = NDArray[np.float32]
 _REAL = np.dtype(np.float32)
@@ -59,7 +58,7 @@ def wav2lip_engine(network: Engine, avatar_dir: Path) -> Wav2LipEngine:
         raise AssertionError("no avatar is made here")
 
     avatars = WarpEngine(AvatarStore(avatar_dir, no_uploads), "")
-    return Wav2LipEngine(avatars, "fake-wav2lip", network, MonotonicClock())
+    return Wav2LipEngine(avatars, "fake-wav2lip", network)
 
 
 @contextlib.asynccontextmanager

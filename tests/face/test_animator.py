@@ -277,6 +277,18 @@ def test_credit_keeps_the_lead_over_the_clock() -> None:
     assert 0.9 < max(viewer.lead) <= 1.0
 
 
+def test_a_frame_says_when_it_is_due() -> None:
+    animator = Animator(seed=1)
+    live = animator.next_frame(10.0)
+    assert live is not None and live.due_s == 10.0
+    animator.speak(1, lips_of(mel_chunks(SENTENCE)), 10.02)
+    first = [frame for frame in (animator.next_frame(10.03) for _ in range(3)) if frame]
+    assert [frame.due_s for frame in first] == pytest.approx([10.03, 10.07, 10.11])
+    animator.played(1, 0.2, 10.5)
+    frame = animator.next_frame(10.52)
+    assert frame is not None and frame.due_s == pytest.approx(10.5 + frame.index / FPS - 0.2)
+
+
 def test_no_live_frame_comes_between_spoken_ones_that_are_not_shown_yet() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)

@@ -27,7 +27,6 @@ from tests.face.test_servicer_studio import WORD, decoded
 from tests.serving import served
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 from visavis.v1 import face_pb2
-from visavis.wire.clock import MonotonicClock
 
 
 def posed(**coefficients: float) -> dict[str, float]:
@@ -125,7 +124,7 @@ def engine(folder: Path, poser: FakePoser, decomposer: FakeDecomposer | None = N
     own.write_bytes(png(character()))
     store = CharacterStore(folder / "characters", own, "CC0")
     networks = CharacterNetworks(decomposer or FakeDecomposer(), poser)
-    return Tha3Engine(store, "", "fake-tha3", networks, MonotonicClock())
+    return Tha3Engine(store, "", "fake-tha3", networks)
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import threading
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.draw.animator import Frame
 from services.face.draw.pose import FacePose
-from services.face.engines.batching import BatchRunner
 from services.face.engines.wav2lip.engine import PhotographedAvatar, PhotographRenderer
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import SILENCE, MelEar, MelTrack, silent_window
@@ -26,7 +26,6 @@ from tests.face.fake_mouths import Arrays, FakeWav2Lip, loaded, pass_through
 from tests.face.portraits import default_avatar
 from visavis.engine import EngineLane
 from visavis.serving.errors import EngineError, EngineLoadError
-from visavis.wire.clock import MonotonicClock
 
 SWAY = FacePose(yaw=0.12, pitch=0.06, roll=-0.05, blink_left=0.6, gaze_x=0.3, breath=0.5)
 
@@ -214,13 +213,11 @@ async def mouths_of(network: FakeWav2Lip, largest: int = 4) -> AsyncIterator[Mou
     """Of one session, with a black mouth at rest."""
     network.load()
     lane = EngineLane("test")
-    runner = BatchRunner(MouthNetwork(network).draw, lane, MonotonicClock(), largest=largest)
-    runner.start()
+    runs = lane.shared(MouthNetwork(network).draw, largest=largest)
     face = np.zeros((6, 96, 96), np.float32)
-    mouths = Mouths(runner, face, np.zeros((96, 96, 3), np.float32))
+    mouths = Mouths(runs, face, np.zeros((96, 96, 3), np.float32))
     yield mouths
     mouths.close()
-    await runner.close()
     lane.close()
 
 
@@ -265,13 +262,22 @@ async def test_sessions_share_runs(tmp_path: Path) -> None:
 
 
 async def test_frames_that_came_too_late_are_not_drawn() -> None:
-    network = FakeWav2Lip(by_number)
+    allowed = threading.Semaphore(1)
+
+    def draw(mel: Arrays, face: Arrays) -> Arrays:
+        assert allowed.acquire(timeout=10)
+        return by_number(mel, face)
+
+    network = FakeWav2Lip(draw)
     async with mouths_of(network, largest=2) as mouths:
         sound = Known(200)
         for index in (0, 100, 101, 102):
             seen = await brightness(mouths, spoken(index, sound))
+            allowed.release(2 if index == 0 else 1)
         assert seen == pytest.approx(1.02, abs=1e-6)
-    assert sum(network.batches) <= 10, "the rest of the first eight was never drawn"
+        drawn = sum(network.batches)
+        allowed.release(10)
+    assert drawn <= 10, "the rest of the first eight was never drawn"
 
 
 async def test_the_mouth_eases_from_one_turn_to_the_next() -> None:

@@ -1,8 +1,5 @@
 """The conformance suite that every engine backend must pass."""
 
-import asyncio
-import threading
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.gpus import why_no_backend, why_no_gpu
 from visavis.bundles.compile.sources import bundle_plans
 from visavis.bundles.store.recipe import PlanRecipe, ProfileSpec, ShapeRange
-from visavis.engine import Engine, EngineLane, EngineOptions, TensorSpec, open_engine
+from visavis.engine import Engine, EngineOptions, TensorSpec, open_engine
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 PLACES = (
@@ -200,51 +197,3 @@ def test_eight_bit_products_are_exact_on_every_processor(
 def test_unknown_backend_lists_what_exists(model: Path) -> None:
     with pytest.raises(EngineLoadError, match="onnxruntime"):
         open_engine(model, backend="abacus")
-
-
-async def test_lane_runs_on_one_other_thread() -> None:
-    lane = EngineLane("t")
-    threads = await asyncio.gather(*(lane.run(threading.get_ident) for _ in range(5)))
-    lane.close()
-    assert len(set(threads)) == 1
-    assert threads[0] != threading.get_ident()
-
-
-async def test_lane_lets_others_in_between_two_items() -> None:
-    order: list[str] = []
-
-    def count(name: str, items: int) -> Iterator[int]:
-        for i in range(items):
-            order.append(f"{name}{i}")
-            yield i
-
-    lane = EngineLane("t")
-
-    async def consume(name: str) -> list[int]:
-        return [i async for i in lane.stream(count, name, 3)]
-
-    assert await asyncio.gather(consume("a"), consume("b")) == [[0, 1, 2], [0, 1, 2]]
-    lane.close()
-    assert order.index("b0") < order.index("a2")
-
-
-async def test_leaving_a_stream_early_closes_the_generator() -> None:
-    closed = threading.Event()
-
-    def endless() -> Iterator[int]:
-        try:
-            while True:
-                yield 1
-        finally:
-            closed.set()
-
-    lane = EngineLane("t")
-    stream = lane.stream(endless)
-    async for _ in stream:
-        break
-    await stream.aclose()
-    await lane.run(lambda: None)
-    assert closed.is_set()
-    lane.close()
-    with pytest.raises(EngineError, match="closed"):
-        await lane.run(lambda: None)

@@ -28,7 +28,8 @@ from visavis.engine.base import (
     joined_state,
     on_host,
 )
-from visavis.engine.lane import EngineLane
+from visavis.engine.lane import EngineLane, SharedRuns
+from visavis.engine.queueing import Urgency
 from visavis.serving.errors import EngineLoadError
 
 
@@ -103,8 +104,10 @@ __all__ = [
     "EngineOptions",
     "EngineState",
     "Resident",
+    "SharedRuns",
     "TensorSpec",
     "Tensors",
+    "Urgency",
     "host_array",
     "joined_state",
     "on_host",

@@ -33,6 +33,10 @@ class AtCapacityError(VisavisError):
     """Every slot is taken: try another replica, or later."""
 
 
+class SupersededError(VisavisError):
+    """A newer request took this one's place before it was begun: nobody needs its answer."""
+
+
 class EngineError(VisavisError):
     """The engine failed while working."""
 
@@ -82,6 +86,7 @@ _STATUS: tuple[tuple[type[BaseException], grpc.StatusCode], ...] = (
     (AlreadyExistsError, grpc.StatusCode.ALREADY_EXISTS),
     (OutOfOrderError, grpc.StatusCode.FAILED_PRECONDITION),
     (AtCapacityError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (SupersededError, grpc.StatusCode.CANCELLED),
     (EngineError, grpc.StatusCode.UNAVAILABLE),
     (BusError, grpc.StatusCode.UNAVAILABLE),
     (StageLostError, grpc.StatusCode.UNAVAILABLE),

@@ -74,6 +74,9 @@ engine_queue_seconds = Histogram(
     ["lane"],
     buckets=(0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 1.0),
 )
+engine_queue_depth = Gauge(
+    "engine_queue_depth", "Requests that wait for an engine's thread.", ["lane"]
+)
 
 # Stages
 asr_final_seconds = Histogram(

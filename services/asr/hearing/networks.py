@@ -21,10 +21,10 @@ from services.asr.hearing.detectors import (
     VoiceDetector,
 )
 from services.asr.hearing.moonshine import Moonshine
-from services.asr.hearing.transcript import Transcriber, Transcript, join
+from services.asr.hearing.transcript import Order, Transcriber, Transcript, join
 from services.asr.hearing.whisper import Whisper
 from visavis.bundles.store.lookup import family_of, task_of
-from visavis.engine import Engine, EngineLane, EngineState, joined_state
+from visavis.engine import Engine, EngineLane, EngineState, Urgency, joined_state
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,9 @@ def recognize_piece(
 ) -> Transcript:
     """Transcript of one piece of pcm, [N] float32 at 16 kHz, timed from its first sample."""
     return transcriber.transcribe(pcm[span.start : span.end], language).shifted(span.start)
+
+
+_RECORDING = Urgency(Order.RECORDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +223,17 @@ class Hearing:
         return await self._lanes[self._names.turn].run(work)
 
     async def transcribe(
-        self, pcm: NDArray[np.float32], language: str, draft: str = ""
+        self,
+        pcm: NDArray[np.float32],
+        language: str,
+        draft: str = "",
+        urgency: Urgency = _RECORDING,
     ) -> tuple[Transcript, float]:
         """Text of pcm [N] float32 (one piece), and the seconds that it cost to compute.
 
-        draft: a guess at the text, which makes it cheaper.
+        draft: a guess at the text, which makes it cheaper; urgency: its class is one of `Order`.
+        Raises AtCapacityError where too many ask at once, SupersededError where a newer question
+        took its place.
         """
         code, ear = self.languages.resolve(language)
 
@@ -233,7 +242,7 @@ class Hearing:
             text = ear.transcriber.transcribe(pcm, code, draft)
             return text, time.monotonic() - started
 
-        return await self._lanes[ear.bundle].run(work)
+        return await self._lanes[ear.bundle].run(work, urgency=urgency)
 
     async def recognize(self, pcm: NDArray[np.float32], language: str) -> Transcript:
         """Text of a whole recording, pcm [N] float32 at 16 kHz of any length.
@@ -243,11 +252,13 @@ class Hearing:
         code, ear = self.languages.resolve(language)
         speech: list[float] = []
         blocks = speech_probabilities(pcm, self._voice_detector())
-        while block := await self._lanes[self._names.vad].run(next, blocks, None):
+        while block := await self._lanes[self._names.vad].run(
+            next, blocks, None, urgency=_RECORDING
+        ):
             speech += block
         lane = self._lanes[ear.bundle]
         parts = [
-            await lane.run(recognize_piece, pcm, span, ear.transcriber, code)
+            await lane.run(recognize_piece, pcm, span, ear.transcriber, code, urgency=_RECORDING)
             for span in pieces_of(pcm, speech)
         ]
         return join(parts, code)

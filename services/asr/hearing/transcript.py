@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +10,19 @@ from numpy.typing import NDArray
 
 # Languages that put no space between words; their pieces are joined without one.
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
+
+
+class Order(IntEnum):
+    """Classes of a recogniser's lane: what goes before what, whoever it is for."""
+
+    FINAL = 0
+    """The visitor has finished; what a final text is made of."""
+    PAUSE = 1
+    """The visitor may have finished."""
+    PARTIAL = 2
+    """A look at unfinished speech."""
+    RECORDING = 3
+    """Nobody speaks or waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True)

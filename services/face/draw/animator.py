@@ -53,6 +53,8 @@ class Frame:
     pose: FacePose
     sound: SoundTrack | None = None
     """The turn's sound, for pictures that are drawn from it."""
+    due_s: float | None = None
+    """When it is to be shown, on the clock of the animator's calls; None: now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,12 @@ class _Turn:
         if self.clock_s is None:
             return 0.0
         return self.clock_s + min(max(0.0, now_s - self.clock_at_s), _CLOCK_TRUST_S)
+
+    def due_s(self, time_s: float, now_s: float) -> float:
+        """When this time of the voice is heard; before the clock speaks, it may begin now."""
+        if self.clock_s is None:
+            return now_s + time_s
+        return self.clock_at_s + time_s - self.clock_s
 
 
 class Animator:
@@ -283,7 +291,13 @@ class Animator:
         end_s = turn.lips.end_s
         turn.ended = end_s is not None and turn.made >= self._frame_count(end_s)
         return self._shown(
-            pose, turn.number, index, live=False, last=turn.ended, sound=turn.lips.sound
+            pose,
+            turn.number,
+            index,
+            live=False,
+            last=turn.ended,
+            due_s=turn.due_s(time_s, now_s),
+            sound=turn.lips.sound,
         )
 
     def _live_frame(self, now_s: float) -> Frame | None:
@@ -299,12 +313,13 @@ class Animator:
             # Too late for these. The motion waits with them, so that nothing jumps.
             self.late += behind
             self._live_due += behind
+        due_s = self._live_since_s + self._live_due / self.fps
         self._live_due += 1
         self._speech += _SPEECH_FALL * (0 - self._speech)
         self._expressions.rest()
         pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
         index, self._live = self._live, self._live + 1
-        return self._shown(pose, 0, index, live=True, last=False)
+        return self._shown(pose, 0, index, live=True, last=False, due_s=due_s)
 
     # Poses
 
@@ -331,13 +346,14 @@ class Animator:
         *,
         live: bool,
         last: bool,
+        due_s: float,
         sound: SoundTrack | None = None,
     ) -> Frame:
         expression = self._expressions.offsets
         self._history.append(_Shown(turn, index, self._frame, self._speech, expression, pose))
         self._frame += 1
         restart, self._restart = self._restart, False
-        return Frame(turn, index, live, last, restart, FacePose.from_vector(pose), sound)
+        return Frame(turn, index, live, last, restart, FacePose.from_vector(pose), sound, due_s)
 
     def _stand_on(self, ground: int) -> None:
         """The lips follow a turn from here on, or rest (0): ease over from the last frame's."""

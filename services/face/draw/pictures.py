@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from services.face.draw.animator import Frame
 from services.face.draw.blendshapes import arkit_weights, head_rotation
-from visavis.engine import EngineLane
+from visavis.engine import EngineLane, Urgency
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import BlendshapeChunk, Place, Stamp, VideoChunk, VideoCodec
 from visavis.wire.subjects import Kind
@@ -134,7 +134,9 @@ class PictureMaker:
         keyframes = set(codecs) if restart else self._keyframes & set(codecs)
         self._keyframes -= keyframes
         draw = await self._painter.prepare(frame)
-        pictures, self.times = await self._lane.run(self._draw, draw, codecs, keyframes)
+        pictures, self.times = await self._lane.run(
+            self._draw, draw, codecs, keyframes, urgency=Urgency(deadline_s=frame.due_s)
+        )
         size = self._painter.size
         for codec, encoded in zip(codecs, pictures, strict=True):
             where = place(Kind.VIDEO, frame.last)
@@ -154,10 +156,10 @@ class PictureMaker:
         return chunks
 
     async def close(self) -> None:
-        """Free the encoders, behind whatever the lane still draws."""
+        """Free the encoders, once the lane has drawn what it is at."""
         self._on_close()
         self._painter.close()
-        await self._lane.run(self._close)
+        await self._lane.release(self._close)
 
     def _draw(
         self, draw: Draw, codecs: tuple[VideoCodec, ...], keyframes: set[VideoCodec]

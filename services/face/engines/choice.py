@@ -13,13 +13,12 @@ from services.face.engines.warp import WarpEngine
 from services.face.settings import FaceSettings
 from visavis.bundles.store import bundle_path, load_manifest
 from visavis.serving.errors import SettingsError
-from visavis.wire.clock import Clock, MonotonicClock
 
 _TASKS = {"wav2lip": "face_mouth", "tha3": "face_character"}
 """What a bundle must be for, by engine."""
 
 
-def open_face_engine(settings: FaceSettings, clock: Clock | None = None) -> FaceEngine:
+def open_face_engine(settings: FaceSettings) -> FaceEngine:
     """Nothing is loaded yet. SettingsError for a bundle that does not fit the engine.
 
     ModelStoreError for one that is not here.
@@ -32,17 +31,16 @@ def open_face_engine(settings: FaceSettings, clock: Clock | None = None) -> Face
             )
         return WarpEngine(_store(settings), settings.avatar)
     folder = _bundle(settings)
-    clock = clock or MonotonicClock()
     if settings.engine == "wav2lip":
         from services.face.engines.wav2lip.engine import Wav2LipEngine
 
         engine = settings.open_engine(folder / "wav2lip.onnx")
         avatars = WarpEngine(_store(settings), settings.avatar)
-        return Wav2LipEngine(avatars, settings.engine_bundle, engine, clock)
-    return _tha3(settings, folder, clock)
+        return Wav2LipEngine(avatars, settings.engine_bundle, engine)
+    return _tha3(settings, folder)
 
 
-def _tha3(settings: FaceSettings, folder: Path, clock: Clock) -> FaceEngine:
+def _tha3(settings: FaceSettings, folder: Path) -> FaceEngine:
     from services.face.engines.tha3.characters import CharacterStore
     from services.face.engines.tha3.engine import Tha3Engine
     from services.face.engines.tha3.network import CharacterNetworks
@@ -59,7 +57,7 @@ def _tha3(settings: FaceSettings, folder: Path, clock: Clock) -> FaceEngine:
         settings.open_engine(folder / "decomposer.onnx"),
         settings.open_engine(folder / "poser.onnx"),
     )
-    return Tha3Engine(store, settings.avatar, settings.engine_bundle, networks, clock)
+    return Tha3Engine(store, settings.avatar, settings.engine_bundle, networks)
 
 
 def default_avatar_dir() -> Path:

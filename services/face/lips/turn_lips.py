@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -129,6 +130,6 @@ class Hearing:
         if stream is None or sound is None:
             return
         if ear is not None:
-            ear.add(await self._lane.run(ear.features, pcm, last=last), last=last)
-        lips = await self._lane.run(stream.hear, pcm, last=last)
+            ear.add(await self._lane.run(partial(ear.features, pcm, last=last)), last=last)
+        lips = await self._lane.run(partial(stream.hear, pcm, last=last))
         sound.add(lips, end_s=stream.heard_s if last else None)

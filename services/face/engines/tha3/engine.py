@@ -15,7 +15,6 @@ from services.face.avatar.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.engines.base import AvatarInfo, Keep, NetworkState
-from services.face.engines.batching import BatchRunner
 from services.face.engines.tha3.characters import (
     UPLOADED_LICENCE,
     Character,
@@ -31,9 +30,8 @@ from services.face.engines.tha3.network import (
     character_pose,
 )
 from services.face.lips.sound_track import Ear
-from visavis.engine import EngineLane
-from visavis.serving.errors import EngineError
-from visavis.wire.clock import Clock
+from visavis.engine import EngineLane, SharedRuns, Urgency
+from visavis.serving.errors import AtCapacityError, EngineError
 
 log = logging.getLogger(__name__)
 
@@ -55,26 +53,26 @@ class Tha3Painter:
         character: Character,
         networks: CharacterNetworks,
         lane: EngineLane,
-        runner: BatchRunner[PoseAsk, Picture],
+        poses: SharedRuns[PoseAsk, Picture],
     ) -> None:
         self._character = character
         self._networks = networks
         self._lane = lane
-        self._runner = runner
-        self._owner = runner.new_owner()
+        self._poses = poses
         self._parted: Parted | None = None
         self._drawn: Picture | None = None
         self._failing = False
 
     async def prepare(self, frame: Frame) -> Draw:
         try:
+            urgency = Urgency(deadline_s=frame.due_s)
             if self._parted is None:
                 image = self._character.image()
-                self._parted = await self._lane.run(self._networks.part, image)
+                self._parted = await self._lane.run(self._networks.part, image, urgency=urgency)
             ask = PoseAsk(self._parted, character_pose(frame.pose))
-            self._drawn = await self._runner.ask(self._owner, ask)
+            self._drawn = await self._poses.ask(ask, urgency)
             self._failing = False
-        except EngineError as error:
+        except (EngineError, AtCapacityError) as error:
             if not self._failing:
                 log.warning("the character stands still: %s", error)
             self._failing = True
@@ -83,7 +81,7 @@ class Tha3Painter:
         return partial(shown, self._drawn)
 
     def close(self) -> None:
-        self._runner.drop(self._owner)
+        """Nothing is held that somebody else waits for."""
 
 
 class Tha3Engine:
@@ -98,16 +96,14 @@ class Tha3Engine:
         default: str,
         bundle: str,
         networks: CharacterNetworks,
-        clock: Clock,
     ) -> None:
         """`networks` are those of `bundle`, not loaded yet; `default`: the avatar that "" means."""
         self._store = store
         self._default = default
         self._bundle = bundle
         self._networks = networks
-        self._clock = clock
         self._lane = EngineLane("face-tha3")
-        self._runner: BatchRunner[PoseAsk, Picture] | None = None
+        self._poses: SharedRuns[PoseAsk, Picture] | None = None
 
     @property
     def states(self) -> Sequence[NetworkState]:
@@ -125,12 +121,9 @@ class Tha3Engine:
                 "but its lips are seldom seen; run it on a GPU"
             )
         largest = _LARGEST_ON_CPU if on_cpu else _LARGEST_ON_GPU
-        self._runner = BatchRunner(self._networks.draw, self._lane, self._clock, largest=largest)
-        self._runner.start()
+        self._poses = self._lane.shared(self._networks.draw, largest=largest)
 
     async def close(self) -> None:
-        if self._runner is not None:
-            await self._runner.close()
         self._lane.close()
         self._networks.close()
 
@@ -142,10 +135,10 @@ class Tha3Engine:
         return self._store.portrait(name, _portrait)
 
     def painter(self, name: str) -> Painter:
-        if self._runner is None:
+        if self._poses is None:
             raise EngineError("the networks of THA3 are not loaded")
         character = self._store.load(name or self._default)
-        return Tha3Painter(character, self._networks, self._lane, self._runner)
+        return Tha3Painter(character, self._networks, self._lane, self._poses)
 
     def check_new(self, name: str) -> None:
         self._store.check_new(name)

@@ -19,15 +19,13 @@ from services.face.draw.pictures import Draw, Painter
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
 from services.face.engines.base import AvatarInfo, Keep, NetworkState
-from services.face.engines.batching import BatchRunner
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import MelEar
 from services.face.engines.wav2lip.network import Mouth, MouthAsk, MouthNetwork, Mouths, silent_ask
 from services.face.lips.sound_track import Ear
-from visavis.engine import Engine, EngineLane
-from visavis.serving.errors import EngineError
-from visavis.wire.clock import Clock
+from visavis.engine import Engine, EngineLane, SharedRuns
+from visavis.serving.errors import AtCapacityError, EngineError
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +50,9 @@ class _Face:
 class Wav2LipPainter:
     """Draws one avatar for one session."""
 
-    def __init__(self, face: _Face, runner: BatchRunner[MouthAsk, Mouth]) -> None:
+    def __init__(self, face: _Face, network: SharedRuns[MouthAsk, Mouth]) -> None:
         self._face = face
-        self._runner = runner
+        self._network = network
         self._renderer = PhotographRenderer(face.avatar)
         self._mouths: Mouths | None = None
         self._painted: Mouth | None = None
@@ -66,7 +64,7 @@ class Wav2LipPainter:
     async def prepare(self, frame: Frame) -> Draw:
         if self._mouths is None:
             seen = self._face.crop.network_input()
-            self._mouths = Mouths(self._runner, seen, await self._rest(seen))
+            self._mouths = Mouths(self._network, seen, await self._rest(seen))
         return partial(self._draw, frame.pose, await self._mouths.of(frame))
 
     def close(self) -> None:
@@ -76,8 +74,8 @@ class Wav2LipPainter:
     async def _rest(self, seen: NDArray[np.float32]) -> Mouth:
         if self._face.rest is None:
             try:
-                self._face.rest = await self._runner.ask(self._runner.new_owner(), silent_ask(seen))
-            except EngineError as error:
+                self._face.rest = await self._network.ask(silent_ask(seen))
+            except (EngineError, AtCapacityError) as error:
                 log.warning("the mouth at rest is that of the portrait: %s", error)
                 return self._face.crop.reference
         return self._face.rest
@@ -96,14 +94,13 @@ class Wav2LipEngine:
     needs_voice = True
     reading = WarpEngine.reading
 
-    def __init__(self, avatars: WarpEngine, bundle: str, engine: Engine, clock: Clock) -> None:
+    def __init__(self, avatars: WarpEngine, bundle: str, engine: Engine) -> None:
         """`engine` holds the generator of `bundle` and is not loaded yet."""
         self._avatars = avatars
         self._bundle = bundle
         self._engine = engine
-        self._clock = clock
         self._lane = EngineLane("face-wav2lip")
-        self._runner: BatchRunner[MouthAsk, Mouth] | None = None
+        self._network: SharedRuns[MouthAsk, Mouth] | None = None
         self._faces: OrderedDict[str, _Face] = OrderedDict()
 
     @property
@@ -117,17 +114,10 @@ class Wav2LipEngine:
         network = MouthNetwork(self._engine)
         await self._lane.run(network.load)
         on_cpu = self._engine.state.device == "cpu"
-        self._runner = BatchRunner(
-            network.draw,
-            self._lane,
-            self._clock,
-            largest=_LARGEST_ON_CPU if on_cpu else _LARGEST_ON_GPU,
-        )
-        self._runner.start()
+        largest = _LARGEST_ON_CPU if on_cpu else _LARGEST_ON_GPU
+        self._network = self._lane.shared(network.draw, largest=largest)
 
     async def close(self) -> None:
-        if self._runner is not None:
-            await self._runner.close()
         self._lane.close()
         self._engine.close()
 
@@ -135,9 +125,9 @@ class Wav2LipEngine:
         return self._avatars.avatars()
 
     def painter(self, name: str) -> Painter:
-        if self._runner is None:
+        if self._network is None:
             raise EngineError("the network that draws mouths is not loaded")
-        return Wav2LipPainter(self._face(self._avatars.load_avatar(name)), self._runner)
+        return Wav2LipPainter(self._face(self._avatars.load_avatar(name)), self._network)
 
     def portrait(self, name: str) -> bytes:
         return self._avatars.portrait(name)

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from services.face.draw.animator import EASE_FRAMES, Frame
 from services.face.engines.base import load_network
-from services.face.engines.batching import BatchRunner
 from services.face.engines.wav2lip.face_crop import FACE_SIZE
 from services.face.engines.wav2lip.mel import N_MELS, WINDOW_HOPS, silent_window
 from services.face.lips.sound_track import SoundTrack
-from visavis.engine import Engine
-from visavis.serving.errors import EngineError
+from visavis.engine import Engine, SharedRuns, Urgency
+from visavis.serving.errors import AtCapacityError, EngineError
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +24,8 @@ AHEAD_FRAMES = 8
 """How many frames are asked for before they are due: 0.3 s of video fill a batch."""
 _ASK_AGAIN = 4
 """More are asked for when so few are left, so that they still go in batches."""
+_FRAME_S = 0.04
+"""How much later the next frame is due: near enough at any frame rate to put asks in order."""
 
 Mouth = NDArray[np.float32]
 """[96, 96, 3] RGB 0..1, the face as the network drew it."""
@@ -69,13 +70,12 @@ class Mouths:
     """
 
     def __init__(
-        self, runner: BatchRunner[MouthAsk, Mouth], face: NDArray[np.float32], rest: Mouth
+        self, network: SharedRuns[MouthAsk, Mouth], face: NDArray[np.float32], rest: Mouth
     ) -> None:
         """`face`: what the network is shown; `rest`: the mouth while nobody speaks."""
-        self._runner = runner
+        self._network = network
         self._face = face
         self._rest = rest
-        self._owner = runner.new_owner()
         self._sound: SoundTrack | None = None
         self._asked: dict[int, asyncio.Future[Mouth]] = {}
         self._shown = rest
@@ -109,10 +109,10 @@ class Mouths:
             # Frames were left out because they came too late: so would their mouths.
             self._skip_to(frame.index)
         try:
-            self._ask(frame.index, sound)
+            self._ask(frame, sound)
             answer = self._asked.pop(frame.index, None)
             mouth = self._shown if answer is None else await answer
-        except EngineError as error:
+        except (EngineError, AtCapacityError) as error:
             if not self._failing:
                 log.warning("the mouth stands still: %s", error)
             self._failing = True
@@ -120,8 +120,9 @@ class Mouths:
         self._failing = False
         return mouth
 
-    def _ask(self, index: int, sound: SoundTrack) -> None:
+    def _ask(self, frame: Frame, sound: SoundTrack) -> None:
         """Ask for this frame's, and for more while at it."""
+        index = frame.index
         if index in self._asked and len(self._asked) > _ASK_AGAIN:
             return
         for ahead in range(index, index + AHEAD_FRAMES):
@@ -130,16 +131,16 @@ class Mouths:
             window = sound.window(ahead)
             if window is None:
                 return
-            self._asked[ahead] = self._runner.ask(self._owner, MouthAsk(window, self._face))
+            later_s = (ahead - index) * _FRAME_S
+            due_s = None if frame.due_s is None else frame.due_s + later_s
+            ask = MouthAsk(window, self._face)
+            self._asked[ahead] = self._network.ask(ask, Urgency(deadline_s=due_s))
 
     def _skip_to(self, index: int) -> None:
-        self._runner.drop(self._owner)
-        gone = [k for k, answer in self._asked.items() if k < index or answer.cancelled()]
-        for k in gone:
+        for k in [k for k in self._asked if k < index]:
             self._asked.pop(k).cancel()
 
     def _forget(self) -> None:
-        self._runner.drop(self._owner)
         for answer in self._asked.values():
             answer.cancel()
         self._asked.clear()
