@@ -16,12 +16,7 @@ import grpc
 import grpc.aio
 
 from services.asr.hearing.networks import Hearing
-from services.asr.session import (
-    ListeningSession,
-    TranscribingSession,
-    chunk_of,
-    words_of,
-)
+from services.asr.session import ListeningSession, TranscribingSession, chunk_of, words_of
 from services.asr.settings import AsrSettings
 from services.asr.sound import resample
 from visavis.bundles.store import bundle_path, profile

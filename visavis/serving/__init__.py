@@ -1,0 +1,16 @@
+"""What every serving process stands on: how it starts, what it lends to sessions, how it fails.
+
+- `settings`: what a service is told by flags, environment and a TOML file, in this order.
+- `runtime`: runs one service: load, warm, serve, drain.
+- `starting`: what a service is busy with while it starts, told on the bus.
+- `discovery`: who serves what where, by the NATS micro protocol.
+- `heartbeat`: a process' sign of life to whoever started it.
+- `stage`: one session at one service: its epoch, the one turn at work, its Attach stream.
+- `lease`: slots, and the events of an Attach stream.
+- `supervision`: background work that cannot end unseen.
+- `errors`: what can go wrong, and the one table of gRPC status codes.
+- `interceptor`: around every call: errors become status codes, and the call is measured.
+- `metrics`: every metric of every process.
+- `logs`: one JSON object a line, with session and turn.
+- `aiortc_private`: the private parts of aiortc that are used, in one place.
+"""
