@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,7 @@ import grpc
 import grpc.aio
 
 from services.asr.hearing.networks import Hearing
-from services.asr.session import (
-    MIC_CHUNKS_WAITING,
-    Attachment,
-    ListeningSession,
-    chunk_of,
-    words_of,
-)
+from services.asr.session import ListeningSession, TranscribingSession, chunk_of, words_of
 from services.asr.settings import AsrSettings
 from services.asr.sound import resample
 from visavis.bundles.store import bundle_path, profile
@@ -31,19 +24,12 @@ from visavis.bundles.store.lookup import maker_of
 from visavis.engine import EngineState
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, OutOfOrderError, SettingsError
-from visavis.serving.lease import (
-    CallLimit,
-    EventStream,
-    SlotTable,
-    clock_reading,
-    need_bus,
-    read_config,
-)
+from visavis.serving.lease import CallLimit, read_config
+from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import Place, check_sample_rate, pcm_from_bytes
-from visavis.wire.subjects import Kind
 
 LONGEST_RECORDING_S = 600
 _CONTEXT = grpc.aio.ServicerContext[Any, Any]
@@ -114,10 +100,8 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
     ) -> None:
         self._hearing = hearing
         self._settings = settings
-        self._bus = bus
-        self._instance = instance
         self._clock = clock
-        self._slots = SlotTable(settings.slots)
+        self._leases = Leases(AsrService.name, instance, bus, settings.slots)
         # Recordings take no slot, but no more are held in memory than sessions.
         self._recordings = CallLimit(settings.slots, "recordings")
 
@@ -152,7 +136,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         first = await read_config(requests, "StreamingRecognize")
         rate = check_sample_rate(first.config.sample_rate_hz)
         session = self._session(first.config)
-        with self._slots.hold(f"stream-{secrets.token_hex(8)}"):
+        with self._leases.slots.hold(f"stream-{secrets.token_hex(8)}"):
             async with session:
                 reader = asyncio.create_task(_feed(requests, session, rate))
                 try:
@@ -169,49 +153,25 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         self, requests: AsyncIterator[asr_pb2.AsrAttachRequest], context: _CONTEXT
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
-        bus = need_bus(self._bus)
-        name = first.config.session
-        events = EventStream()
-        with self._slots.hold(name):
-            session = self._session(first.config.recognition)
+        with self._leases.attach(first.config.session) as stage:
+            listening = self._session(first.config.recognition)
 
             async def on_request(request: asr_pb2.AsrAttachRequest) -> None:
                 if request.WhichOneof("request") != "language":
                     raise OutOfOrderError("after the config only language may follow on Attach")
-                session.set_language(request.language)
+                listening.set_language(request.language)
 
-            microphone = bus.subscribe(name, Kind.MIC, limit=MIC_CHUNKS_WAITING)
-            async with session, microphone as mic:
-                await events.ready(self._instance)
-                attachment = Attachment(name, session, bus)
-                lease = events.serve(
-                    requests, on_request, attachment.listen(mic), attachment.tell()
-                )
-                async with contextlib.aclosing(lease) as stream:
-                    async for event in stream:
+            async with listening:
+                lease = stage.serve(TranscribingSession(stage, listening), requests, on_request)
+                async with contextlib.aclosing(lease) as events:
+                    async for event in events:
                         yield event
 
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _CONTEXT
     ) -> control_pb2.ServiceStatus:
-        return control_pb2.ServiceStatus(
-            service=AsrService.name,
-            instance=self._instance,
-            version=version("visavis"),
-            engines=[
-                control_pb2.EngineStatus(
-                    bundle=bundle,
-                    backend=state.backend,
-                    device=state.device,
-                    detail=state.detail,
-                )
-                for bundle, state in self.engine_states()
-            ],
-            slots=self._slots.slots,
-            free_slots=self._slots.free,
-            clock=clock_reading(),
-            languages=self._hearing.known_languages,
-        )
+        engines = [engine_status(bundle, state) for bundle, state in self.engine_states()]
+        return self._leases.status(engines, self._hearing.known_languages)
 
     def engine_states(self) -> list[tuple[str, EngineState]]:
         """Each bundle, and where its networks run."""

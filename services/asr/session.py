@@ -1,14 +1,16 @@
-"""An attached session: `mic` chunks of the bus in, through the networks, `transcript` chunks
-out.
+"""One session's sound on its way through the networks, and what an attached one says on the bus.
+
+Frames go to the VAD, the listener decides, and what it wants to know is asked of the other
+networks at the same time as the next frames are heard.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,25 +24,32 @@ from services.asr.turns.endpointing import EndpointRules
 from services.asr.utterance import Heard, Judge, Output, Purpose, Transcribe
 from visavis.serving import metrics
 from visavis.serving.errors import AtCapacityError, SupersededError
-from visavis.wire.bus import Bus, Subscription
+from visavis.serving.stage import Stage, StageWork, Turn
 from visavis.wire.clock import Clock
 from visavis.wire.media import PcmChunk, Place, Stamp, TranscriptChunk, TranscriptEvent, WordTime
 from visavis.wire.subjects import Kind
 
-# ------------------------------------------------------------ session
-# One stream of sound on its way through the networks.
-#
-# Frames go to the VAD, the listener decides, and what it wants to know is asked
-# of the other networks at the same time as the next frames are heard.
+log = logging.getLogger(__name__)
 
 _EVENTS_WAITING = 64
+# A second of 10 ms chunks and some: later sound is worth less than newer sound.
+_MIC_CHUNKS_WAITING = 128
 # Sound that comes faster than it was spoken (a file) waits for the networks;
 # live sound, which may come in bursts, does not.
 _LIVE_LEAD_S = 0.5
+# A microphone that falls silent without a word (muted, gone) must not leave an
+# utterance open: missing sound counts as silence.
+_PATIENCE_S = 0.3
+_LONGEST_GAP_SAMPLES = SAMPLE_RATE_HZ
+# The resampler holds back a few milliseconds.
+_RESAMPLER_SLACK_SAMPLES = SAMPLE_RATE_HZ // 20
 
 
 class ListeningSession:
-    """Async context manager: `hear` and `finish` on one side, `events` on the other."""
+    """Hears one stream of sound: `hear` and `finish` on one side, `events` on the other.
+
+    An async context manager: its end ends all work of the networks for it.
+    """
 
     def __init__(
         self,
@@ -213,21 +222,6 @@ class ListeningSession:
             await self._events.put(error)
 
 
-# ------------------------------------------------------------ attachment
-# An attached session: `mic` chunks of the bus in, `transcript` chunks out.
-
-log = logging.getLogger(__name__)
-
-# A second of 10 ms chunks and some: later sound is worth less than newer sound.
-MIC_CHUNKS_WAITING = 128
-# A microphone that falls silent without a word (muted, gone) must not leave an
-# utterance open: missing sound counts as silence.
-_PATIENCE_S = 0.3
-_LONGEST_GAP_SAMPLES = SAMPLE_RATE_HZ
-# The resampler holds back a few milliseconds.
-_RESAMPLER_SLACK_SAMPLES = SAMPLE_RATE_HZ // 20
-
-
 def words_of(segments: tuple[Segment, ...], offset_samples: int = 0) -> tuple[WordTime, ...]:
     """Segments at 16 kHz as times in milliseconds."""
 
@@ -256,23 +250,29 @@ def chunk_of(heard: Heard, place: Place, offset_samples: int = 0) -> TranscriptC
     )
 
 
-class Attachment:
-    """Two loops, `listen` and `tell`, over one ListeningSession."""
+class TranscribingSession(StageWork):
+    """One session's ears: `mic` in, through a ListeningSession, `transcript` out.
 
-    def __init__(self, name: str, listening: ListeningSession, bus: Bus) -> None:
-        """name: of the session, as in the subjects."""
-        self._name = name
+    It has no turns: what the visitor says belongs to none yet.
+    """
+
+    inputs = MappingProxyType({Kind.MIC: _MIC_CHUNKS_WAITING})
+
+    def __init__(self, stage: Stage[Turn], listening: ListeningSession) -> None:
+        self._stage = stage
         self._listening = listening
-        self._bus = bus
         self._offset_samples = 0
         self._synced = False
 
-    async def listen(self, mic: Subscription) -> None:
-        """Feed what the microphone sends, until cancelled."""
+    def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return [self._listen(), self._tell()]
+
+    async def _listen(self) -> None:
+        microphone = self._stage.chunks(Kind.MIC)
         while True:
             try:
                 async with asyncio.timeout(_PATIENCE_S):
-                    chunk = await anext(mic)
+                    chunk = await anext(microphone)
             except TimeoutError:
                 if not self._listening.idle:
                     await self._listening.hear_silence(int(_PATIENCE_S * SAMPLE_RATE_HZ))
@@ -286,15 +286,12 @@ class Attachment:
             await self._keep_time(chunk)
             await self._listening.hear(chunk.pcm, chunk.sample_rate_hz)
 
-    async def tell(self) -> None:
-        """Publish events as they come, until cancelled."""
-        seq = 0
+    async def _tell(self) -> None:
         async for heard in self._listening.events():
             at = heard.at_samples + self._offset_samples
-            place = Place(self._name, 0, seq, at, stamps=self._stamps(heard))
+            place = self._stage.place(0, Kind.TRANSCRIPT, at, stamps=self._stamps(heard))
             chunk = chunk_of(heard, place, self._offset_samples)
-            await self._bus.publish(Kind.TRANSCRIPT, chunk)
-            seq += 1
+            await self._stage.publish(Kind.TRANSCRIPT, chunk)
 
     def _stamps(self, heard: Heard) -> tuple[Stamp, ...]:
         """How the words came about, where the event has all of them; when it leaves."""

@@ -9,7 +9,6 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import grpc
@@ -18,21 +17,15 @@ import grpc.aio
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.pictures import Chunk, PictureMaker
-from services.face.engines.base import AvatarInfo, NetworkState
+from services.face.engines.base import AvatarInfo
 from services.face.lips.turn_lips import Hearing
 from services.face.session import FaceSession
 from services.face.settings import FaceSettings
 from services.face.studio import Studio, open_studio
 from visavis.engine import EngineState
 from visavis.serving.errors import InvalidInputError, OutOfOrderError
-from visavis.serving.lease import (
-    CallLimit,
-    EventStream,
-    SlotTable,
-    clock_reading,
-    need_bus,
-    read_config,
-)
+from visavis.serving.lease import CallLimit, read_config
+from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
@@ -96,6 +89,8 @@ class FaceService:
 
 
 class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
+    """What the proto's `FaceAnimation` says, over one studio."""
+
     def __init__(
         self,
         settings: FaceSettings,
@@ -106,10 +101,8 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     ) -> None:
         self._settings = settings
         self._studio = studio
-        self._bus = bus
-        self._instance = instance
         self._clock = clock
-        self._leases = SlotTable(settings.slots)
+        self._leases = Leases(FaceService.name, instance, bus, settings.slots)
         # Animate draws as fast as it can, so there are no more of it than slots, either.
         self._animations = CallLimit(settings.slots, "Animate calls")
         self._makings = CallLimit(_MAKINGS_AT_ONCE, "new avatars")
@@ -141,15 +134,11 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self, requests: AsyncIterator[face_pb2.FaceAttachRequest], context: _Context
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
-        bus = need_bus(self._bus)
         options = read_options(first.config.face)
-        events = EventStream()
-        with self._leases.hold(first.config.session):
+        with self._leases.attach(first.config.session) as stage:
             pictures = await self._pictures(options)
             session = FaceSession(
-                first.config.session,
-                bus=bus,
-                events=events,
+                stage,
                 animator=Animator(seed=options.seed, fps=FPS, lead_s=self._settings.lead_s),
                 pictures=pictures,
                 hearing=self._hearing(options),
@@ -161,12 +150,10 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                 _steer(session, request)
 
             try:
-                async with session.listening():
-                    await events.ready(self._instance)
-                    lease = events.serve(requests, on_request, *session.work())
-                    async with contextlib.aclosing(lease) as stream:
-                        async for event in stream:
-                            yield event
+                lease = stage.serve(session, requests, on_request)
+                async with contextlib.aclosing(lease) as events:
+                    async for event in events:
+                        yield event
             finally:
                 await pictures.close()
 
@@ -196,15 +183,10 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> face_pb2.FaceStatus:
-        status = control_pb2.ServiceStatus(
-            service=FaceService.name,
-            instance=self._instance,
-            version=version("visavis"),
-            engines=[_engine_status(network) for network in self._studio.networks],
-            slots=self._settings.slots,
-            free_slots=max(0, self._leases.free - self._animations.running),
-            clock=clock_reading(),
-            languages=FaceService.languages,
+        status = self._leases.status(
+            [engine_status(network.bundle, network.state) for network in self._studio.networks],
+            FaceService.languages,
+            free_slots=max(0, self._leases.slots.free - self._animations.running),
         )
         return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)
 
@@ -310,13 +292,6 @@ def _response(chunk: Chunk) -> face_pb2.AnimateResponse:
     if isinstance(chunk, VideoChunk):
         return face_pb2.AnimateResponse(video=chunk.to_message())
     return face_pb2.AnimateResponse(face=chunk.to_message())
-
-
-def _engine_status(network: NetworkState) -> control_pb2.EngineStatus:
-    state = network.state
-    return control_pb2.EngineStatus(
-        bundle=network.bundle, backend=state.backend, device=state.device, detail=state.detail
-    )
 
 
 def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:

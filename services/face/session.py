@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from services.face.draw.animator import Animator, Frame
@@ -14,11 +14,19 @@ from services.face.draw.pictures import DrawTimes, PictureMaker
 from services.face.lips.lips import LipTrack
 from services.face.lips.turn_lips import Hearing
 from visavis.serving import metrics
-from visavis.serving.errors import BusError, VisavisError
-from visavis.serving.lease import EventStream
-from visavis.wire.bus import Bus, Subscription
+from visavis.serving.errors import BusError
+from visavis.serving.stage import CHUNKS_WAITING, Stage, StageWork, Turn
 from visavis.wire.clock import Clock
-from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, Stamp, TurnChunk, VideoCodec
+from visavis.wire.media import (
+    Chunk,
+    ClockChunk,
+    MelChunk,
+    PcmChunk,
+    Place,
+    Stamp,
+    TurnChunk,
+    VideoCodec,
+)
 from visavis.wire.subjects import Kind
 
 log = logging.getLogger(__name__)
@@ -27,83 +35,76 @@ _VOICE_CHUNKS_WAITING = 256
 """5 s of 20 ms: the voice runs ahead while the first lips are worked out."""
 
 
-@dataclass
-class _Progress:
-    """What has been made of the turn that is spoken."""
+class ShownTurn(Turn):
+    """The pictures of one turn: how far they have come, and when."""
 
-    turn: int
-    began_s: float
-    stamps: tuple[Stamp, ...] = ()
-    heard_all: Stamp | None = None
-    """When the last of its sound came."""
-    frames: int = 0
-    first_frame_s: float | None = None
-    told: bool = False
+    def __init__(self, number: int, clock: Clock, stamps: tuple[Stamp, ...]) -> None:
+        """stamps: of the sound that began it, for the first picture to carry on."""
+        super().__init__(number)
+        self.stamps = stamps
+        self.heard_all: Stamp | None = None
+        """When the last of its sound came."""
+        self.frames = 0
+        self._clock = clock
+        self._began_s = clock.now()
+        self._first_frame_s: float | None = None
+
+    @property
+    def produced(self) -> int:
+        return self.frames
+
+    def seconds(self) -> dict[str, float]:
+        seconds = {"total": self._clock.now() - self._began_s}
+        if self._first_frame_s is not None:
+            seconds["first_frame"] = self._first_frame_s
+        return seconds
+
+    def count_frame(self) -> None:
+        """One more has been sent."""
+        self.frames += 1
+        if self._first_frame_s is None:
+            self._first_frame_s = self._clock.now() - self._began_s
 
 
-@dataclass
-class _Sequence:
-    """Numbers the chunks of one kind within a turn."""
+class FaceSession(StageWork):
+    """One session's face: `voice`, `mel` and `clock` in, pictures out, also while nobody speaks."""
 
-    turn: int = -1
-    next: int = 0
-    live: int = 0
-
-    def take(self, turn: int) -> int:
-        if turn == 0:
-            self.live += 1
-            return self.live - 1
-        if turn != self.turn:
-            self.turn, self.next = turn, 0
-        self.next += 1
-        return self.next - 1
-
-
-class FaceSession:
-    """Use `listening`, and run all of `work` inside it."""
+    inputs = MappingProxyType(
+        {
+            Kind.TURN: CHUNKS_WAITING,
+            Kind.CLOCK: CHUNKS_WAITING,
+            Kind.VOICE: _VOICE_CHUNKS_WAITING,
+            Kind.MEL: CHUNKS_WAITING,
+        }
+    )
 
     def __init__(
         self,
-        name: str,
+        stage: Stage[ShownTurn],
         *,
-        bus: Bus,
-        events: EventStream,
         animator: Animator,
         pictures: PictureMaker,
         hearing: Hearing,
         from_voice: bool,
         clock: Clock,
     ) -> None:
-        self._name = name
-        self._bus = bus
-        self._events = events
+        """from_voice: the voice moves the lips; of the mel only the style counts."""
+        self._stage = stage
         self._animator = animator
         self._pictures = pictures
         self._hearing = hearing
         self._from_voice = from_voice
         self._clock = clock
         self._news = asyncio.Event()
-        self._subscriptions: dict[Kind, Subscription] = {}
-        self._numbers = {Kind.VIDEO: _Sequence(), Kind.FACE: _Sequence()}
-        self._progress: _Progress | None = None
-        self._refused = 0
         self._bus_failed = False
 
-    @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
-        """Subscribed to what the session says of its turns, for as long as it lasts."""
-        kinds = [Kind.TURN, Kind.CLOCK, Kind.VOICE, Kind.MEL]
-        async with contextlib.AsyncExitStack() as stack:
-            for kind in kinds:
-                limit = _VOICE_CHUNKS_WAITING if kind is Kind.VOICE else 64
-                subscription = self._bus.subscribe(self._name, kind, limit=limit)
-                self._subscriptions[kind] = await stack.enter_async_context(subscription)
-            yield
-
-    def work(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """What has to run while the lease lasts."""
-        heard = (self._hear(Kind.VOICE), self._hear(Kind.MEL))
-        return [self._animate(), self._watch_turns(), self._watch_clock(), *heard]
+    def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return [
+            self._animate(),
+            self._follow_playback(),
+            self._hear(Kind.VOICE),
+            self._hear(Kind.MEL),
+        ]
 
     def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer has joined or lost a picture."""
@@ -115,20 +116,13 @@ class FaceSession:
 
     # What comes in
 
-    async def _watch_turns(self) -> None:
-        async for chunk in self._subscriptions[Kind.TURN]:
-            assert isinstance(chunk, TurnChunk)
-            turn = chunk.place.turn
-            for kind, subscription in self._subscriptions.items():
-                if kind is not Kind.TURN:
-                    subscription.advance(turn)
-            self._hearing.begin_turn(turn)
-            self._animator.advance(turn, self._clock.now(), held=chunk.held)
-            self._news.set()
-            await self._tell_finished(before=turn)
+    def announced(self, chunk: TurnChunk) -> None:
+        self._hearing.begin_turn(chunk.place.turn)
+        self._animator.advance(chunk.place.turn, self._clock.now(), held=chunk.held)
+        self._news.set()
 
-    async def _watch_clock(self) -> None:
-        async for chunk in self._subscriptions[Kind.CLOCK]:
+    async def _follow_playback(self) -> None:
+        async for chunk in self._stage.chunks(Kind.CLOCK):
             assert isinstance(chunk, ClockChunk)
             played_s = chunk.place.pts / chunk.sample_rate_hz
             turn, now = chunk.place.turn, self._clock.now()
@@ -136,49 +130,43 @@ class FaceSession:
             self._news.set()
 
     async def _hear(self, kind: Kind) -> None:
-        async for chunk in self._subscriptions[kind]:
+        async for chunk in self._stage.chunks(kind):
             turn = chunk.place.turn
-            if turn <= self._refused:
+            if not self._stage.wants(turn):
                 continue
             got = Stamp.now("face.first_got")
             try:
-                if isinstance(chunk, MelChunk):
-                    self._express(chunk)
-                    if self._from_voice:
-                        continue  # only how it is said
-                    lips = await self._hearing.mel(chunk)
-                else:
-                    assert isinstance(chunk, PcmChunk)
-                    lips = await self._hearing.voice(chunk)
-            except VisavisError as error:
+                lips = await self._lips(chunk)
+            except Exception as error:
                 await self._fail(turn, error)
                 continue
             if lips is not None:
                 await self._speak(turn, lips, (*chunk.place.stamps, got))
-                if chunk.place.last and self._progress is not None:
-                    self._progress.heard_all = got.renamed("face.last_got")
+                if chunk.place.last and self._stage.turn is not None:
+                    self._stage.turn.heard_all = got.renamed("face.last_got")
 
-    def _express(self, chunk: MelChunk) -> None:
+    async def _lips(self, chunk: Chunk) -> LipTrack | None:
+        """The lips of the chunk's turn; None where they do not come of chunks of its kind."""
+        if isinstance(chunk, PcmChunk):
+            return await self._hearing.voice(chunk)
+        assert isinstance(chunk, MelChunk)
         if len(chunk.mel):
             self._animator.express(chunk.place.turn, chunk.start_s, chunk.style)
+        return None if self._from_voice else await self._hearing.mel(chunk)
 
     async def _speak(self, turn: int, lips: LipTrack, stamps: tuple[Stamp, ...]) -> None:
-        now, ready = self._clock.now(), Stamp.now("face.first_ready")
-        fresh = turn > (self._progress.turn if self._progress else 0)
-        self._animator.speak_turn(turn, lips, now)
+        if turn > self._stage.begun:
+            ready = Stamp.now("face.first_ready")
+            await self._stage.begin_turn(ShownTurn(turn, self._clock, (*stamps, ready)))
+        self._animator.speak_turn(turn, lips, self._clock.now())
         self._news.set()
-        if fresh:
-            await self._tell_finished(before=turn)
-            self._progress = _Progress(turn, now, (*stamps, ready))
-            await self._events.turn_started(turn)
 
-    async def _fail(self, turn: int, error: VisavisError) -> None:
-        """The turn's input cannot be used. The face goes back to rest, the lease lives on."""
+    async def _fail(self, turn: int, error: Exception) -> None:
+        """The turn's input cannot be used. The face goes back to rest."""
         log.warning("turn %d: %s", turn, error)
-        self._refused = max(self._refused, turn)
         self._animator.abandon(turn)
         self._news.set()
-        await self._events.turn_failed(turn, error)
+        await self._stage.fail(turn, error)
 
     # What goes out
 
@@ -215,57 +203,37 @@ class FaceSession:
             return  # interrupted while it was drawn; the next frame stands on its own
         try:
             for kind, chunk in chunks:
-                await self._bus.publish(kind, chunk)
+                await self._stage.publish(kind, chunk)
         except BusError as error:
             # Media is worth nothing later: go on, and let the next frame stand on its own.
             log.warning("a frame was lost: %s", error)
             self._bus_failed = True
-        await self._note(frame)
+        turn = self._turn_of(frame)
+        if turn is not None:
+            turn.count_frame()
+            if frame.last:
+                await self._stage.finish(turn)
 
     def _place(self, frame: Frame, kind: Kind, last: bool) -> Place:
-        seq = self._numbers[kind].take(frame.turn)
         stamps = self._stamps(frame)
-        return Place(self._name, frame.turn, seq, frame.index, last=last, stamps=stamps)
+        return self._stage.place(frame.turn, kind, frame.index, last=last, stamps=stamps)
 
     def _stamps(self, frame: Frame) -> tuple[Stamp, ...]:
         """What a turn's first and last frames tell of their making."""
-        progress, times = self._progress, self._pictures.times
+        turn, times = self._turn_of(frame), self._pictures.times
         stamps: tuple[Stamp, ...] = ()
-        if frame.live or progress is None or progress.turn != frame.turn:
+        if turn is None:
             return stamps
-        if progress.frames == 0:
-            stamps = (*progress.stamps, *_work_on("first", times))
+        if turn.frames == 0:
+            stamps = (*turn.stamps, *_work_on("first", times))
         if frame.last:
-            got = (progress.heard_all,) if progress.heard_all else ()
+            got = (turn.heard_all,) if turn.heard_all else ()
             stamps = (*stamps, *got, *_work_on("last", times))
         return stamps
 
-    async def _note(self, frame: Frame) -> None:
-        progress = self._progress
-        if frame.live or progress is None or progress.turn != frame.turn:
-            return
-        progress.frames += 1
-        if progress.first_frame_s is None:
-            progress.first_frame_s = self._clock.now() - progress.began_s
-        if frame.last:
-            await self._tell(progress, cancelled=False)
-
-    async def _tell_finished(self, *, before: int) -> None:
-        """Report the turn at work as cancelled if a newer one has begun."""
-        progress = self._progress
-        if progress is not None and progress.turn < before:
-            await self._tell(progress, cancelled=True)
-
-    async def _tell(self, progress: _Progress, *, cancelled: bool) -> None:
-        if progress.told:
-            return
-        progress.told = True
-        seconds = {"total": self._clock.now() - progress.began_s}
-        if progress.first_frame_s is not None:
-            seconds["first_frame"] = progress.first_frame_s
-        await self._events.turn_finished(
-            progress.turn, seconds=seconds, produced=progress.frames, cancelled=cancelled
-        )
+    def _turn_of(self, frame: Frame) -> ShownTurn | None:
+        turn = self._stage.turn
+        return turn if turn is not None and turn.number == frame.turn else None
 
 
 def _work_on(chunk: str, times: DrawTimes) -> tuple[Stamp, ...]:

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import grpc
@@ -19,11 +18,12 @@ import grpc.aio
 from services.llm.backends.base import ChatMessage, Role, TextBackend
 from services.llm.backends.registry import open_backend
 from services.llm.generator import AnswerRequest, Generator
-from services.llm.session import Session
+from services.llm.session import AnsweringSession
 from services.llm.settings import LlmSettings
 from visavis.engine import EngineState
 from visavis.serving.errors import AtCapacityError, InvalidInputError, OutOfOrderError
-from visavis.serving.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
+from visavis.serving.lease import read_config
+from visavis.serving.stage import Leases, engine_status
 from visavis.serving.starting import tell_starting
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 from visavis.wire.bus import Bus
@@ -132,9 +132,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
     ) -> None:
         self._generator = generator
         self._backend = backend
-        self._bus = bus
-        self._instance = instance
-        self._leases = SlotTable(backend.slots)
+        self._leases = Leases(LlmService.name, instance, bus, backend.slots)
         self._slots = SlotPool(backend.slots)
         self._read_slots: set[int] = set()
 
@@ -160,17 +158,15 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self, requests: AsyncIterator[llm_pb2.LlmAttachRequest], context: _Context
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
-        bus = need_bus(self._bus)
         name = first.config.session
-        events = EventStream()
-        with self._leases.hold(name), self._slots.hold(name) as slot:
-            session = Session(name, slot, self._generator, bus, events)
+        with self._leases.attach(name) as stage, self._slots.hold(name) as slot:
+            session = AnsweringSession(stage, slot, self._generator, self.read_persona)
 
             async def on_request(request: llm_pb2.LlmAttachRequest) -> None:
                 match request.WhichOneof("request"):
                     case "begin":
                         begin = request.begin
-                        await session.begin(
+                        await session.answer(
                             begin.turn, lambda: read_request(begin.request, spoken=True)
                         )
                     case "read_ahead":
@@ -181,14 +177,9 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
                             "after the config only begin and read_ahead may follow on Attach"
                         )
 
-            async with session.listening():
-                await events.ready(self._instance)
-                lease = events.serve(
-                    requests, on_request, session.watch_turns(), self.read_persona(slot)
-                )
-                async with contextlib.aclosing(lease) as stream:
-                    async for event in stream:
-                        yield event
+            async with contextlib.aclosing(stage.serve(session, requests, on_request)) as events:
+                async for event in events:
+                    yield event
 
     async def read_persona(self, slot: int) -> None:
         """Let a slot that was never used read the persona before its first question."""
@@ -200,22 +191,11 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> control_pb2.ServiceStatus:
         backend = self._backend
-        return control_pb2.ServiceStatus(
-            service=LlmService.name,
-            instance=self._instance,
-            version=version("visavis"),
-            engines=[
-                control_pb2.EngineStatus(
-                    bundle=backend.model,
-                    backend=backend.name,
-                    device=backend.device,
-                    file=backend.file,
-                )
-            ],
-            slots=backend.slots,
+        state = EngineState(backend.name, backend.device)
+        return self._leases.status(
+            [engine_status(backend.model, state, file=backend.file)],
+            LlmService.languages,
             free_slots=self._slots.free,
-            clock=clock_reading(),
-            languages=LlmService.languages,
         )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import grpc
@@ -18,7 +17,7 @@ import numpy as np
 from services.tts.phrase_cache import KeptPhrase, PhraseCache
 from services.tts.phrase_feed import cut_phrases
 from services.tts.prosody import styles_within
-from services.tts.session import Session
+from services.tts.session import SpeakingSession
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
 from services.tts.speech_lane import SpeechLane, TurnLedger
@@ -28,7 +27,8 @@ from services.tts.voices.base import VOICES, VoiceInfo, voices_for
 from services.tts.voices.opening import open_synthesizer, own_voices
 from visavis.engine import EngineLane, EngineState
 from visavis.serving.errors import EngineError, OutOfOrderError, VisavisError
-from visavis.serving.lease import EventStream, SlotTable, clock_reading, need_bus, read_config
+from visavis.serving.lease import read_config
+from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
@@ -95,14 +95,14 @@ class TtsService:
 
 
 class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
+    """What the proto's `SpeechSynthesis` says, over one synthesizer."""
+
     def __init__(self, settings: TtsSettings, bus: Bus | None, instance: str, clock: Clock) -> None:
         self.speech: SpeechLane | None = None
         self.voices: tuple[VoiceInfo, ...] = VOICES
         self._settings = settings
-        self._bus = bus
-        self._instance = instance
         self._clock = clock
-        self._leases = SlotTable(settings.slots)
+        self._leases = Leases(TtsService.name, instance, bus, settings.slots)
 
     async def Synthesize(
         self, requests: AsyncIterator[tts_pb2.SynthesizeRequest], context: _Context
@@ -126,19 +126,10 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         self, requests: AsyncIterator[tts_pb2.TtsAttachRequest], context: _Context
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
-        bus = need_bus(self._bus)
-        name = first.config.session
         options = read_options(first.config.synthesis, self.voices)
-        events = EventStream()
-        with self._leases.hold(name):
-            session = Session(
-                name,
-                self._ready(),
-                bus,
-                events,
-                options,
-                lead_s=self._settings.lead_s,
-                clock=self._clock,
+        with self._leases.attach(first.config.session) as stage:
+            session = SpeakingSession(
+                stage, self._ready(), options, lead_s=self._settings.lead_s, clock=self._clock
             )
 
             async def on_request(request: tts_pb2.TtsAttachRequest) -> None:
@@ -146,18 +137,9 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
                     raise OutOfOrderError("after the config only synthesis may follow on Attach")
                 session.options = read_options(request.synthesis, self.voices)
 
-            async with session.listening():
-                await events.ready(self._instance)
-                lease = events.serve(
-                    requests,
-                    on_request,
-                    session.watch_turns(),
-                    session.watch_clock(),
-                    session.read_tokens(),
-                )
-                async with contextlib.aclosing(lease) as stream:
-                    async for event in stream:
-                        yield event
+            async with contextlib.aclosing(stage.serve(session, requests, on_request)) as events:
+                async for event in events:
+                    yield event
 
     async def ListVoices(
         self, request: tts_pb2.ListVoicesRequest, context: _Context
@@ -209,25 +191,8 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> control_pb2.ServiceStatus:
-        settings = self._settings
-        return control_pb2.ServiceStatus(
-            service=TtsService.name,
-            instance=self._instance,
-            version=version("visavis"),
-            engines=[
-                control_pb2.EngineStatus(
-                    bundle=bundle,
-                    backend=state.backend,
-                    device=state.device,
-                    detail=state.detail,
-                )
-                for bundle, state in self.engine_states()
-            ],
-            slots=settings.slots,
-            free_slots=self._leases.free,
-            clock=clock_reading(),
-            languages=TtsService.languages,
-        )
+        engines = [engine_status(bundle, state) for bundle, state in self.engine_states()]
+        return self._leases.status(engines, TtsService.languages)
 
     def engine_states(self) -> list[tuple[str, EngineState]]:
         """The bundles of the voices, and where their networks run."""

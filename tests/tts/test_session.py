@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from services.tts.session import Session
+from services.tts.session import SpeakingSession, SpokenTurn
 from services.tts.speech_lane import SpeechLane
 from services.tts.speech_options import SpeechOptions
 from tests.fakes import ManualClock
 from tests.tts.fakes import word_synthesizer
 from visavis.engine import EngineLane
 from visavis.serving.errors import EngineError
-from visavis.serving.lease import EventStream
+from visavis.serving.stage import Stage
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus, Subscription
 from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, TokenChunk, TurnChunk
@@ -26,7 +26,7 @@ LEAD_S = 2.0
 
 
 @dataclass
-class Stage:
+class Attached:
     """A session under test and what it publishes."""
 
     name: str
@@ -66,13 +66,13 @@ class Stage:
 
 
 @asynccontextmanager
-async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Stage]:
+async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Attached]:
     lane = EngineLane("test")
     synthesizer, _ = word_synthesizer(**options)
     events: asyncio.Queue[pb.AttachEvent] = asyncio.Queue()
-    stream = EventStream()
-    session = Session(
-        name, SpeechLane(synthesizer, lane), bus, stream, SpeechOptions().checked(),
+    stage = Stage[SpokenTurn](name, bus, "tts-test")
+    session = SpeakingSession(
+        stage, SpeechLane(synthesizer, lane), SpeechOptions().checked(),
         lead_s=LEAD_S, clock=ManualClock(),
     )  # fmt: skip
     open_side = asyncio.Event()
@@ -84,22 +84,17 @@ async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Stag
     async def ignore(_: object) -> None: ...
 
     async def collect() -> None:
-        work = (
-            session.watch_turns(),
-            session.watch_clock(),
-            session.read_tokens(),
-        )
-        async for event in stream.serve(requests(), ignore, *work):
+        async for event in stage.serve(session, requests(), ignore):
             await events.put(event)
 
     async with (
         bus.subscribe(name, Kind.VOICE, limit=500) as voice,
         bus.subscribe(name, Kind.MEL, limit=500) as mel,
-        session.listening(),
     ):
         task = asyncio.create_task(collect())
+        assert (await events.get()).HasField("ready")
         try:
-            yield Stage(name, bus, voice, mel, events)
+            yield Attached(name, bus, voice, mel, events)
         finally:
             open_side.set()
             await task

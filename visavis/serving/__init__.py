@@ -1,15 +1,16 @@
-"""What every serving process stands on.
+"""What every serving process stands on: how it starts, what it lends to sessions, how it fails.
 
-`settings`: flags, environment and file, in that order of precedence.
-`runtime`: runs one service: load, warm, serve, drain.
-`lease`: who holds a slot, and the life of one Attach stream.
-`discovery`: how a service tells that it is there, and how others find it.
-`errors`: typed errors, and the one table that maps them to gRPC status codes.
-`interceptor`: around every gRPC call: errors become status codes, the call is measured.
-`starting`: what a service is busy with while it starts.
-`heartbeat`: a process' sign of life to whoever started it.
-`supervision`: work that runs for as long as its process.
-`logs`: JSON logs that carry session and turn.
-`metrics`: every metric of platform and services, with its buckets.
-`aiortc_private`: what is used of aiortc without its being public.
+- `settings`: what a service is told by flags, environment and a TOML file, in this order.
+- `runtime`: runs one service: load, warm, serve, drain.
+- `starting`: what a service is busy with while it starts, told on the bus.
+- `discovery`: who serves what where, by the NATS micro protocol.
+- `heartbeat`: a process' sign of life to whoever started it.
+- `stage`: one session at one service: its epoch, the one turn at work, its Attach stream.
+- `lease`: slots, and the events of an Attach stream.
+- `supervision`: background work that cannot end unseen.
+- `errors`: what can go wrong, and the one table of gRPC status codes.
+- `interceptor`: around every call: errors become status codes, and the call is measured.
+- `metrics`: every metric of every process.
+- `logs`: one JSON object a line, with session and turn.
+- `aiortc_private`: the private parts of aiortc that are used, in one place.
 """

@@ -1,0 +1,239 @@
+"""A stage on a real bus: the epoch, the turn at work, its end, and the end of the lease."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from visavis.serving.errors import AtCapacityError, EngineError
+from visavis.serving.stage import ChunkNumbers, Leases, Stage, StageWork, Turn, TurnNumbers
+from visavis.v1 import control_pb2 as pb
+from visavis.wire.bus import Bus
+from visavis.wire.media import Place, TokenChunk, TurnChunk
+from visavis.wire.subjects import Kind
+
+
+class Told(Turn):
+    """A turn that counts the words of its text."""
+
+    words = 0
+
+    @property
+    def produced(self) -> int:
+        return self.words
+
+    def seconds(self) -> dict[str, float]:
+        return {"total": 1.0}
+
+
+class Reader(StageWork):
+    """Begins a turn with its first token: "wait" works for ever, "break" fails, the rest ends."""
+
+    inputs = MappingProxyType({Kind.TURN: 8, Kind.TOKENS: 8})
+
+    def __init__(self, stage: Stage[Told]) -> None:
+        self.stage = stage
+        self.came: list[tuple[int, str]] = []
+        self.taken: list[tuple[int, str]] = []
+        self.announced_turns: list[int] = []
+        self.at_work = 0
+        self.reading = asyncio.Event()
+        self.reading.set()
+
+    def announced(self, chunk: TurnChunk) -> None:
+        self.announced_turns.append(chunk.place.turn)
+
+    def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return [self._read()]
+
+    async def _read(self) -> None:
+        async for chunk in self.stage.chunks(Kind.TOKENS):
+            assert isinstance(chunk, TokenChunk)
+            self.came.append((chunk.place.turn, chunk.text))
+            if not self.stage.wants(chunk.place.turn):
+                continue
+            self.taken.append((chunk.place.turn, chunk.text))
+            turn, text = Told(chunk.place.turn), chunk.text
+            await self.stage.begin_turn(turn, lambda turn=turn, text=text: self._work(turn, text))
+            await self.reading.wait()
+
+    async def _work(self, turn: Told, text: str) -> None:
+        self.at_work += 1
+        try:
+            turn.words += 1
+            if text == "wait":
+                await asyncio.Event().wait()
+            if text == "break":
+                raise EngineError("no power")
+        finally:
+            self.at_work -= 1
+
+
+class Client:
+    """The gateway's side: says things on the bus, reads the lease's events."""
+
+    def __init__(self, name: str, bus: Bus, reader: Reader, events: Any) -> None:
+        self.reader = reader
+        self.events = events
+        self._name, self._bus = name, bus
+
+    async def say(self, turn: int, text: str) -> None:
+        await self._bus.publish(Kind.TOKENS, TokenChunk(Place(self._name, turn, 0, 0), text))
+
+    async def announce(self, turn: int) -> None:
+        await self._bus.publish(Kind.TURN, TurnChunk(Place(self._name, turn, 0, 0), "text"))
+
+    async def next_event(self) -> pb.AttachEvent:
+        event: pb.AttachEvent = await asyncio.wait_for(anext(self.events), 5)
+        return event
+
+    async def next_kinds(self, count: int) -> list[str | None]:
+        return [(await self.next_event()).WhichOneof("event") for _ in range(count)]
+
+
+async def silent() -> AsyncIterator[Any]:
+    """A client that asks for nothing and stays."""
+    await asyncio.Event().wait()
+    yield None
+
+
+async def refuse(_: Any) -> None:
+    raise AssertionError("nothing is asked")
+
+
+@contextlib.asynccontextmanager
+async def attached(leases: Leases, bus: Bus, name: str) -> AsyncIterator[Client]:
+    with leases.attach(name) as stage:
+        reader = Reader(stage)
+        async with contextlib.aclosing(stage.serve(reader, silent(), refuse)) as events:
+            client = Client(name, bus, reader, events)
+            assert (await client.next_event()).ready.instance == "test-1"
+            yield client
+
+
+async def until(condition: Any, *, within_s: float = 5.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110  # waits for what comes over the bus
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def leases(bus: Bus) -> Leases:
+    return Leases("test", "test-1", bus, 1)
+
+
+async def test_a_new_epoch_cancels_the_turn_and_drops_what_waits(bus: Bus, leases: Leases) -> None:
+    async with attached(leases, bus, "epoch") as client:
+        client.reader.reading.clear()
+        await client.announce(1)
+        await client.say(1, "wait")
+        assert (await client.next_event()).turn_started.turn == 1
+        await client.say(1, "stale")
+        await client.say(2, "next")
+        await client.announce(2)
+        finished = (await client.next_event()).turn_finished
+        assert (finished.turn, finished.cancelled, finished.produced) == (1, True, 1)
+        assert (client.reader.at_work, client.reader.stage.turn) == (0, None)
+        client.reader.reading.set()
+        assert await client.next_kinds(2) == ["turn_started", "turn_finished"]
+        assert client.reader.came == [(1, "wait"), (2, "next")]
+        assert client.reader.announced_turns == [1, 2]
+
+
+async def test_the_first_chunk_of_a_newer_turn_ends_the_older_unannounced(
+    bus: Bus, leases: Leases
+) -> None:
+    async with attached(leases, bus, "lost") as client:
+        await client.say(3, "wait")
+        await client.say(4, "wait")
+        assert await client.next_kinds(3) == ["turn_started", "turn_finished", "turn_started"]
+        await client.say(3, "late")
+        await client.announce(3)
+        await client.announce(5)
+        finished = (await client.next_event()).turn_finished
+        assert (finished.turn, finished.cancelled) == (4, True)
+        assert client.reader.announced_turns == [5]
+        assert client.reader.taken == [(3, "wait"), (4, "wait")]
+
+
+async def test_a_turn_that_fails_is_an_event_and_the_next_one_works(
+    bus: Bus, leases: Leases
+) -> None:
+    async with attached(leases, bus, "fails") as client:
+        await client.say(1, "break")
+        assert (await client.next_event()).turn_started.turn == 1
+        failed = (await client.next_event()).turn_failed
+        assert (failed.turn, failed.code, failed.message) == (1, "UNAVAILABLE", "no power")
+        await client.say(1, "more of it")
+        await client.say(2, "fine")
+        assert (await client.next_event()).turn_started.turn == 2
+        finished = (await client.next_event()).turn_finished
+        assert (finished.turn, finished.cancelled, finished.produced) == (2, False, 1)
+        assert client.reader.taken == [(1, "break"), (2, "fine")]
+
+
+async def test_a_turn_that_is_over_before_it_begins_is_told_as_cancelled(
+    bus: Bus, leases: Leases
+) -> None:
+    async with attached(leases, bus, "over") as client:
+        await client.announce(5)
+        await until(lambda: client.reader.announced_turns == [5])
+        beginning = asyncio.create_task(client.reader.stage.begin_turn(Told(4)))
+        assert await client.next_kinds(1) == ["turn_started"]
+        assert (await client.next_event()).turn_finished.cancelled
+        await beginning
+        assert client.reader.stage.turn is None
+
+
+async def test_the_end_of_the_lease_frees_everything(bus: Bus, leases: Leases) -> None:
+    before = asyncio.all_tasks()
+    async with attached(leases, bus, "close") as client:
+        await client.say(1, "wait")
+        assert (await client.next_event()).turn_started.turn == 1
+        assert leases.status([], ["en"]).free_slots == 0
+        with pytest.raises(AtCapacityError), leases.attach("another"):
+            pass
+    assert (client.reader.at_work, leases.slots.free) == (0, 1)
+    await until(lambda: asyncio.all_tasks() <= before)
+    await client.say(1, "wait")
+    await bus.flush()
+    assert client.reader.taken == [(1, "wait")]
+    async with attached(leases, bus, "close"):
+        pass
+
+
+async def test_a_client_that_reads_no_events_holds_up_no_end(bus: Bus, leases: Leases) -> None:
+    before = asyncio.all_tasks()
+    async with attached(leases, bus, "deaf") as client:
+        begun = 0
+        with contextlib.suppress(TimeoutError):
+            while begun < 100:
+                await client.say(begun + 1, "wait")
+                await until(lambda n=begun: client.reader.stage.begun > n, within_s=0.5)
+                begun += 1
+        assert 10 < begun < 100, "it waits with the client, and keeps no more events than so many"
+    assert (client.reader.at_work, leases.slots.free) == (0, 1)
+    await until(lambda: asyncio.all_tasks() <= before)
+
+
+def test_turns_are_over_begun_and_refused_by_their_numbers() -> None:
+    turns = TurnNumbers()
+    assert not turns.wants(0), "the session itself is no turn"
+    assert turns.begin(2) and not turns.begin(2) and not turns.begin(1)
+    assert turns.advance(3) and not turns.advance(3) and not turns.advance(1)
+    assert [turns.wants(n) for n in (1, 2, 3, 4)] == [False, False, True, True]
+    assert turns.refuse(3) and not turns.refuse(3) and not turns.refuse(2)
+    assert [turns.wants(n) for n in (3, 4)] == [False, True]
+
+
+def test_chunks_are_numbered_within_their_turn_and_kind() -> None:
+    numbers = ChunkNumbers()
+    assert [numbers.take(turn, Kind.VIDEO) for turn in (0, 1, 1, 0, 2)] == [0, 0, 1, 1, 0]
+    assert numbers.take(1, Kind.FACE) == 0
+    numbers.forget(before=2)
+    assert [numbers.take(turn, Kind.VIDEO) for turn in (0, 2)] == [2, 1]
