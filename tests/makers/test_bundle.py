@@ -21,8 +21,9 @@ from visavis.bundles.making import (
     remove_bundle,
     write_bundle,
 )
-from visavis.bundles.store import State, bundle_path, load_manifest, pull, recipes_of, verify
+from visavis.bundles.store import State, bundle_path, load_manifest, recipes_of, verify
 from visavis.bundles.store.lookup import kept_on_cpu
+from visavis.bundles.store.puller import pull
 from visavis.engine import open_engine
 from visavis.serving.errors import (
     AlreadyExistsError,

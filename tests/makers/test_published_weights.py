@@ -29,8 +29,9 @@ from visavis.bundles.compile.surgery.passes import apply_passes
 from visavis.bundles.hifigan import make_hifigan
 from visavis.bundles.making import BundleOrder
 from visavis.bundles.piper.making import make_piper
-from visavis.bundles.store import bundle_path, pull
+from visavis.bundles.store import bundle_path
 from visavis.bundles.store.catalogue import Catalog
+from visavis.bundles.store.puller import pull
 from visavis.engine import Engine, open_engine
 from visavis.mel import SLANEY, triangles
 from visavis.serving.errors import ModelStoreError

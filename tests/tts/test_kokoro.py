@@ -15,7 +15,7 @@ from services.tts.sound import HOP_SAMPLES
 from services.tts.synthesizer import Voice
 from services.tts.voices.opening import OwnVoice, own_voices
 from tests.models.conftest import file_of, to_toml
-from visavis.bundles.store import pull
+from visavis.bundles.store.puller import pull
 from visavis.engine import Engine, open_engine
 from visavis.serving.errors import EngineError, ModelStoreError, SettingsError
 

@@ -83,7 +83,7 @@ def hibari_text(model: onnx.ModelProto) -> onnx.ModelProto:
     expect(len(durations) == 1, f"output {DURATIONS}")
     states = [described(n, [1, width, "L"]) for n, width in zip(TEXT_STATES, widths, strict=True)]
     editor.set_outputs([*states, *durations])
-    return editor.finish()
+    return editor.finished_model()
 
 
 def hibari_voice(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -96,7 +96,7 @@ def hibari_voice(model: onnx.ModelProto) -> onnx.ModelProto:
         editor.read_instead(gather.output[0], name)
     editor.set_inputs(states)
     editor.set_outputs(output for output in list(model.graph.output) if output.name != DURATIONS)
-    return editor.finish()
+    return editor.finished_model()
 
 
 def _gathers(editor: GraphEditor) -> list[onnx.NodeProto]:

@@ -51,4 +51,4 @@ def _branch(model: onnx.ModelProto, name: str, wanted: Callable[[str], bool]) ->
     )
     parted = onnx.helper.make_model(graph, opset_imports=model.opset_import)
     parted.ir_version = model.ir_version
-    return GraphEditor(parted).finish()
+    return GraphEditor(parted).finished_model()

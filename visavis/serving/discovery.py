@@ -152,7 +152,7 @@ class Registration:
         # A bus that is away has forgotten us: waiting for its answer would only delay the end.
         if self._micro is not None and self._bus.connected:
             with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
-                await self._bus.finish(self._micro.stop(), _STOP_TIMEOUT_S)
+                await self._bus.see_through(self._micro.stop(), _STOP_TIMEOUT_S)
 
     async def _keep_telling(self) -> None:
         while True:

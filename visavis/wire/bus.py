@@ -12,7 +12,6 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any, Self
 
 import nats
@@ -76,6 +75,7 @@ class Bus:
 
     @property
     def connected(self) -> bool:
+        """Whether the server is there now; a lost connection comes back by itself."""
         return bool(self._client.is_connected)
 
     @property
@@ -103,11 +103,13 @@ class Bus:
         Raises BusError if it says nothing for so long, or if the connection is closed.
         """
         try:
-            await self.finish(self._client.flush(timeout=_ABANDONED_FLUSH_S), timeout_s)
+            await self.see_through(self._client.flush(timeout=_ABANDONED_FLUSH_S), timeout_s)
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise BusError(f"flush: {error or 'the server does not answer'}") from error
 
-    async def finish(self, work: Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
+    async def see_through(
+        self, work: Coroutine[Any, Any, None], timeout_s: float | None = None
+    ) -> None:
         """Await `work`; it goes on to its end even if the caller is cancelled meanwhile.
 
         The NATS client must never be cancelled between a ping and its pong: the pong then finds
@@ -128,6 +130,7 @@ class Bus:
             log.debug("bus: %r", task.exception())
 
     async def close(self) -> None:
+        """Send what waits, as far as the server takes it in time, and disconnect."""
         self._closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
@@ -185,7 +188,7 @@ class Subscription:
 
     async def __aenter__(self) -> Self:
         try:
-            await self._bus.finish(self._enter())
+            await self._bus.see_through(self._enter())
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise BusError(f"subscribe {self._pattern}: {error}") from error
         except asyncio.CancelledError:
@@ -199,12 +202,7 @@ class Subscription:
         if self._closed:
             await self._leave()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._closed = True
         self._arrived.set()
         await self._leave()

@@ -17,13 +17,16 @@ _TIME_NAMESPACE = Path("/proc/self/ns/time")
 class Clock(Protocol):
     """Seconds that only go forward; the origin is arbitrary."""
 
-    def now(self) -> float: ...
+    def now(self) -> float:
+        """This moment."""
+        ...
 
 
 class MonotonicClock:
     """The host's monotonic clock, shared by all processes of one host."""
 
     def now(self) -> float:
+        """This moment, in seconds since about the host's start."""
         return time.monotonic()
 
 

@@ -9,13 +9,16 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from visavis.bundles.compile.build_progress import Cancelled, OnProgress, Progress
-from visavis.bundles.compile.builder import PlanBuilder
 from visavis.bundles.compile.freshness import PlanRequest
 from visavis.bundles.store import bundle_path, default_catalog, load_manifest
 from visavis.bundles.store.recipe import PlanRecipe, Precision, ProfileSpec
 from visavis.serving.errors import ModelStoreError, PlanCancelledError, PlanError, VisavisError
+
+if TYPE_CHECKING:  # The builder needs onnx; who only lists plans does not.
+    from visavis.bundles.compile.builder import PlanBuilder
 
 
 def requests_of(

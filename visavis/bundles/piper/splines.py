@@ -46,7 +46,7 @@ def vits_splines(model: onnx.ModelProto) -> onnx.ModelProto:
         model.graph.node[place].input[1] = made
         for offset, node in enumerate(nodes.nodes):
             model.graph.node.insert(place + offset, node)
-    return GraphEditor(model).finish()
+    return GraphEditor(model).finished_model()
 
 
 def _flows(editor: GraphEditor) -> list[_Flow]:

@@ -52,7 +52,7 @@ def vits_text(model: onnx.ModelProto) -> onnx.ModelProto:
             described("log_spreads", [1, "symbols", width]),
         ]
     )
-    return GraphEditor(model).finish()
+    return GraphEditor(model).finished_model()
 
 
 def vits_voice(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -78,7 +78,7 @@ def vits_voice(model: onnx.ModelProto) -> onnx.ModelProto:
     model.graph.node.append(onnx.helper.make_node("Reshape", [sound.name, flat], ["voice"]))
     editor.set_inputs([described("latents", [1, latents.width, "frames"]), *_speaker(model)])
     editor.set_outputs([described("voice", [1, "samples"])])
-    return GraphEditor(model).finish()
+    return GraphEditor(model).finished_model()
 
 
 class _Latents:

@@ -1,7 +1,8 @@
 """The model store: bundles of weights with manifests, pulled from where packages come from.
 
-A bundle is a folder of files that one model needs. `bundle_path(name)` says where a
-pulled one lies; `pull(names)` brings it; `verify(names)` reads every file again.
+A bundle is a folder of files that one model needs. `bundle_path(name)` says where a pulled one
+lies, and `verify(names)` reads every file again; `puller.pull(names)` brings it. Who only asks for
+paths imports no HTTP client.
 
 `manifest`: the schema of `bundle.toml`.
 `recipe`: its part about plans: graph, passes, precisions and shapes.
@@ -21,31 +22,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from visavis.bundles.store.catalogue import Catalog, default_catalog, default_model_dir
 from visavis.bundles.store.choice import settled_profile
-from visavis.bundles.store.download import PullProgress, SilentProgress
 from visavis.bundles.store.installed import Standing, State, inspect, verify_files
 from visavis.bundles.store.manifest import BundleManifest
 from visavis.bundles.store.recipe import PlanRecipe
 from visavis.serving.errors import ModelStoreError
 
-if TYPE_CHECKING:
-    from visavis.bundles.store.puller import Pulled, PullSetup
-
 __all__ = [
     "BundleManifest",
     "Catalog",
-    "PullProgress",
-    "SilentProgress",
     "Standing",
     "State",
     "bundle_path",
     "default_catalog",
     "load_manifest",
     "profile",
-    "pull",
     "recipes_of",
     "verify",
 ]
@@ -106,31 +99,6 @@ def profile(
     """
     return settled_profile(
         catalog or default_catalog(model_dir), name, default_model_dir(model_dir)
-    )
-
-
-def pull(
-    names: Sequence[str],
-    *,
-    model_dir: Path | None = None,
-    catalog: Catalog | None = None,
-    progress: PullProgress | None = None,
-    repair: bool = False,
-    force: bool = False,
-    setup: PullSetup | None = None,
-) -> list[Pulled]:
-    """Make bundles ready, in the order given; see `visavis.bundles.store.puller.pull`."""
-    # Services only ask for paths: the downloader and its HTTP client load on first use.
-    from visavis.bundles.store import puller
-
-    return puller.pull(
-        names,
-        model_dir=model_dir,
-        catalog=catalog,
-        progress=progress,
-        repair=repair,
-        force=force,
-        setup=setup,
     )
 
 

@@ -148,7 +148,10 @@ def archives_of(file: BundleFile, choice: int) -> list[Archive]:
 
 
 class Fetcher:
-    """A context manager: leaving it stops what still runs."""
+    """Downloads of one pull: each archive once, a few at a time, kept until nobody needs it.
+
+    A context manager: leaving it stops what still runs.
+    """
 
     def __init__(self, resolver: Resolver, downloader: Downloader, cancel: threading.Event) -> None:
         self._resolver = resolver
@@ -158,8 +161,8 @@ class Fetcher:
         self._futures: dict[Archive, Future[Path]] = {}
         self._users: Counter[Archive] = Counter()
 
-    def start(self, archives: Iterable[Archive], threads: int) -> None:
-        """Begin to download in the order given; an archive named twice comes once."""
+    def begin_downloads(self, archives: Iterable[Archive], threads: int) -> None:
+        """In the order given; an archive named twice comes once."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pull")
         for archive in archives:
             self._users[archive] += 1
@@ -167,7 +170,7 @@ class Fetcher:
 
     def _submit(self, archive: Archive) -> Future[Path]:
         if archive not in self._futures:
-            assert self._pool is not None  # start() comes first
+            assert self._pool is not None  # begin_downloads() comes first
             self._futures[archive] = self._pool.submit(self._fetch, archive)
         return self._futures[archive]
 

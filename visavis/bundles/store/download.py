@@ -121,7 +121,7 @@ class Downloader:
         for path in (target, _part(target), _note(target)):
             path.unlink(missing_ok=True)
 
-    def close(self) -> None:
+    def remove_folder(self) -> None:
         """Remove the folder, unless partial downloads are kept there for the next pull."""
         with contextlib.suppress(OSError):
             self._folder.rmdir()

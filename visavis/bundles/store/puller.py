@@ -212,11 +212,11 @@ def _pull_locked(
         reach = Reach(client, resolver, setup.answer_within_s)
         plans = [SourcePlan.of(job.wanted, reach.problem) for job in jobs]
         with Fetcher(resolver, downloader, patience.cancel) as fetcher:
-            fetcher.start((a for plan in plans for a in plan.archives), setup.threads)
+            fetcher.begin_downloads((a for plan in plans for a in plan.archives), setup.threads)
             for job, plan in zip(jobs, plans, strict=True):
                 done[job.manifest.name] = _make(job, plan, folder, fetcher, setup, progress)
                 fetcher.release(plan.archives)
-    downloader.close()
+    downloader.remove_folder()
     return done
 
 

@@ -367,7 +367,7 @@ def drop_empty_cache(model: onnx.ModelProto) -> onnx.ModelProto:
             else:
                 _take_length_as(editor, reader, zero)
     editor.set_inputs(given for given in list(model.graph.input) if given.name not in past)
-    return editor.finish()
+    return editor.finished_model()
 
 
 def _take_length_as(editor: GraphEditor, shape: onnx.NodeProto, length: str) -> None:

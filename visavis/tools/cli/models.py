@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visavis.bundles.gguf.prepared import KeptWeights, kept_weights
-from visavis.bundles.store import State, pull, verify
+from visavis.bundles.store import State, verify
 from visavis.bundles.store.catalogue import (
     ROLES,
     Alternatives,
@@ -32,7 +32,7 @@ from visavis.bundles.store.catalogue import (
 )
 from visavis.bundles.store.choice import bundle_here, settled_bundles
 from visavis.bundles.store.installed import inspect
-from visavis.bundles.store.puller import Pulled, choose_profile
+from visavis.bundles.store.puller import Pulled, choose_profile, pull
 from visavis.serving.errors import ModelStoreError
 
 models_app = typer.Typer(

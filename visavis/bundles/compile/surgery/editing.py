@@ -98,7 +98,7 @@ class GraphEditor:
         del self.model.graph.output[:]
         self.model.graph.output.extend(kept)
 
-    def finish(self) -> onnx.ModelProto:
+    def finished_model(self) -> onnx.ModelProto:
         """The model without what no output needs, and with a name for every node."""
         graph = self.model.graph
         needed = {output.name for output in graph.output}

@@ -34,7 +34,7 @@ def fold_constant_weights(model: onnx.ModelProto) -> onnx.ModelProto:
         editor.read_instead(node.output[0], weight)
         folded += 1
     expect(folded > 0, "arithmetic on constants")
-    return editor.finish()
+    return editor.finished_model()
 
 
 # `DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul` computes (x W) with x rounded to 8 bits by
@@ -56,7 +56,7 @@ def fold_dynamic_quantization(model: onnx.ModelProto) -> onnx.ModelProto:
     expect(bool(products), "product on integers")
     for product in products:
         _fold(editor, product)
-    return editor.finish()
+    return editor.finished_model()
 
 
 def _fold(editor: GraphEditor, product: onnx.NodeProto) -> None:
@@ -135,7 +135,7 @@ def fold_static_quantization(model: onnx.ModelProto) -> onnx.ModelProto:
             _dequantise_before(editor, node, maker)
         else:
             raise PlanError(f"{node.name} dequantises what is neither weight nor activation")
-    return editor.finish()
+    return editor.finished_model()
 
 
 def _dequantised(editor: GraphEditor, node: onnx.NodeProto) -> NDArray[np.float32]:
