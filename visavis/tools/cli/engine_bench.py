@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.freshness import PlanRequest
 from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.compile.targets import Target
+from visavis.engine.base import Engine
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.engine.tensorrt.selection import NoDeviceError
@@ -33,6 +34,36 @@ from visavis.tools.cli.engine_output import BuildBar, EngineChoice, bench_table
 from visavis.tools.output import check_output, write_output
 from visavis.tools.plan_bench import BATCHES, BenchRow, bench_engine
 from visavis.wire.clock import MonotonicClock
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """At which batch sizes each engine is measured, and for how long."""
+
+    sizes: Sequence[int]
+    seconds: float
+
+    def of(
+        self,
+        label: str,
+        engine: Engine,
+        request: PlanRequest,
+        cancelled: Cancelled,
+        *,
+        within_profile: bool,
+    ) -> list[BenchRow]:
+        """One row for each size, as `bench_engine` makes them."""
+        rows = bench_engine(
+            label,
+            engine,
+            request.recipe,
+            self.sizes,
+            seconds=self.seconds,
+            clock=MonotonicClock(),
+            within_profile=within_profile,
+            cancelled=cancelled,
+        )
+        return list(rows)
 
 
 def bench(
@@ -51,15 +82,15 @@ def bench(
     compiler, why_none = _gpu(choice)
     if why_none:
         console.print(Text(f"No plan is measured, only the fallback: {why_none}", "yellow"))
-    sizes = sorted(set(batches or BATCHES))
+    runs = _Runs(sorted(set(batches or BATCHES)), seconds)
     rows: list[BenchRow] = []
     for plan in dict.fromkeys(request.recipe.name for request in requests):
         alike = [request for request in requests if request.recipe.name == plan]
         with BuildBar(console) as bar:
-            found = _fallback(alike[0], sizes, seconds, threads, bar)
+            found = _fallback(alike[0], runs, threads, bar)
             if compiler is not None:
                 for request in alike:
-                    found += _on_gpu(request, compiler, choice, sizes, seconds, bar)
+                    found += _on_gpu(request, compiler, choice, runs, bar)
         console.print(bench_table(f"{bundle} {plan}", found))
         # In one picture the lines of several plans need their names.
         rows += [replace(row, engine=f"{plan}: {row.engine}") for row in found]
@@ -81,12 +112,10 @@ def _gpu(choice: EngineChoice) -> tuple[tuple[Any, Target] | None, str]:
         return None, str(error)
 
 
-def _fallback(
-    request: PlanRequest, sizes: Sequence[int], seconds: float, threads: int, bar: BuildBar
-) -> list[BenchRow]:
+def _fallback(request: PlanRequest, runs: _Runs, threads: int, bar: BuildBar) -> list[BenchRow]:
     """ONNX Runtime on the CPU, with the graph of the plan in 32 bits."""
     label = "onnxruntime cpu fp32"
-    bar.begin(f"{request.recipe.name} {label}")
+    bar.begin_plan(f"{request.recipe.name} {label}")
 
     def work(cancelled: Cancelled) -> list[BenchRow]:
         with tempfile.TemporaryDirectory(prefix="visavis-bench-") as folder:
@@ -94,17 +123,7 @@ def _fallback(
             graph = float_graph(request.folder, request.recipe, cancelled)
             path.write_bytes(graph.SerializeToString())
             with OnnxRuntimeEngine(path, device="cpu", threads=threads) as engine:
-                rows = bench_engine(
-                    label,
-                    engine,
-                    request.recipe,
-                    sizes,
-                    seconds=seconds,
-                    clock=MonotonicClock(),
-                    within_profile=False,
-                    cancelled=cancelled,
-                )
-                return list(rows)
+                return runs.of(label, engine, request, cancelled, within_profile=False)
 
     return stoppable(work, bar)
 
@@ -113,8 +132,7 @@ def _on_gpu(
     request: PlanRequest,
     compiler: tuple[Any, Target],
     choice: EngineChoice,
-    sizes: Sequence[int],
-    seconds: float,
+    runs: _Runs,
     bar: BuildBar,
 ) -> list[BenchRow]:
     trt, target = compiler
@@ -132,16 +150,6 @@ def _on_gpu(
             trt=trt,
         )
         with engine:
-            rows = bench_engine(
-                label,
-                engine,
-                request.recipe,
-                sizes,
-                seconds=seconds,
-                clock=MonotonicClock(),
-                within_profile=True,
-                cancelled=cancelled,
-            )
-            return list(rows)
+            return runs.of(label, engine, request, cancelled, within_profile=True)
 
     return stoppable(work, bar)

@@ -55,7 +55,7 @@ def build_one(
     builder: PlanBuilder, request: PlanRequest, bar: BuildBar, *, force: bool = False
 ) -> Built:
     """Build one plan with a bar; Ctrl-C ends it and the command."""
-    bar.begin(str(request))
+    bar.begin_plan(str(request))
 
     def work(cancelled: Cancelled) -> Built:
         return builder.build(request, on_progress=bar.report, cancelled=cancelled, force=force)
@@ -180,7 +180,7 @@ def check(bundles: Sequence[str], choice: EngineChoice) -> None:
 
             def work(cancelled: Cancelled) -> None:
                 for request in requests:
-                    bar.begin(str(request))
+                    bar.begin_plan(str(request))
                     for checked in check_plans(
                         builder, [request], on_progress=bar.report, cancelled=cancelled
                     ):

@@ -73,7 +73,7 @@ def inspect(bundle: str, choice: EngineChoice, *, layers: bool) -> None:
 
 
 def _layers(builder: PlanBuilder, request: PlanRequest, bar: BuildBar) -> list[LayerInfo]:
-    bar.begin(f"{request} layers")
+    bar.begin_plan(f"{request} layers")
     return stoppable(lambda stop: builder.layers(builder.graph(request, stop)), bar)
 
 

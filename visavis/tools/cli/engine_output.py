@@ -76,7 +76,7 @@ class BuildBar:
         """Take the bar away and give the cursor back."""
         self._bar.stop()
 
-    def begin(self, plan: str) -> None:
+    def begin_plan(self, plan: str) -> None:
         """Start the bar anew for `plan`."""
         self._bar.reset(self._task, description="", plan=plan, visible=True)
 

@@ -27,6 +27,15 @@ class LowerPrecision(StrEnum):
     INT8 = "int8"
 
 
+Clips = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of recordings NAME.wav with NAME.txt, other languages than English in folders "
+        "of their code; else the source tree's tests/clips."
+    ),
+]
+
+
 def quality(
     bundle: Annotated[
         list[str] | None, typer.Argument(help="Only these bundles; else all that are pulled.")
@@ -34,13 +43,7 @@ def quality(
     precision: Annotated[
         list[LowerPrecision] | None, typer.Option(help="Only this precision; else both.")
     ] = None,
-    clips: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of recordings NAME.wav with NAME.txt, other languages than English in "
-            "folders of their code; else the source tree's tests/clips."
-        ),
-    ] = None,
+    clips: Clips = None,
     model_dir: Annotated[
         Path | None, typer.Option("--model-dir", help="Folder of the bundles, not the cache.")
     ] = None,
@@ -68,16 +71,15 @@ def quality(
         raise PlanError(f"{error.name} is not installed: install visavis[onnx]") from error
 
     console = Console()
+    if clips is None and _CLIPS.is_dir():
+        clips = _CLIPS
     absent: list[str] = []
     found: list[Finding] = []
-    chosen: tuple[Precision, ...] = tuple(p.value for p in precision or LowerPrecision)
     with console.status("Starting …") as status:
-        if clips is None and _CLIPS.is_dir():
-            clips = _CLIPS
         gates = Gates(model_dir, clips, lambda what: status.update(f"Measuring: {what} …"))
         for name in bundle or [n for n in pullable_catalog().names if load_manifest(n).plans]:
             try:
-                for finding in gates.measure(name, chosen):
+                for finding in gates.measure(name, _chosen(precision)):
                     found.append(finding)
                     keep_findings(findings_path(plan_dir), [finding])
             except ModelStoreError as error:
@@ -89,6 +91,10 @@ def quality(
     _show(console, found, absent)
     if not found or not all(finding.passed for finding in found):
         raise typer.Exit(1)
+
+
+def _chosen(precision: list[LowerPrecision] | None) -> tuple[Precision, ...]:
+    return tuple(item.value for item in precision or LowerPrecision)
 
 
 def _show(console: Console, found: list[Finding], absent: list[str]) -> None:
