@@ -96,6 +96,8 @@ class FaceService:
 
 
 class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
+    """Answers the service's calls: faces on the bus, faces animated in one go, avatars."""
+
     def __init__(
         self,
         settings: FaceSettings,
