@@ -95,7 +95,7 @@ class TtsService:
 
 
 class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
-    """What the proto's `SpeechSynthesis` says, over one synthesizer."""
+    """Answers the service's calls; `speech` is there once the voices are loaded."""
 
     def __init__(self, settings: TtsSettings, bus: Bus | None, instance: str, clock: Clock) -> None:
         self.speech: SpeechLane | None = None

@@ -12,7 +12,7 @@ _INPUT = 256
 
 
 class Segmenter:
-    """Selfie segmentation. Not thread-safe."""
+    """Tells the person in a picture from the background. Not thread-safe."""
 
     def __init__(self, model: TfliteModel) -> None:
         self._model = model

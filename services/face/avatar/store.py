@@ -62,7 +62,7 @@ def not_kept(name: str, error: OSError) -> AtCapacityError | AlreadyExistsError:
 
 
 class AvatarStore:
-    """Folders of avatars, by name. Thread-safe, but for `make`."""
+    """Keeps avatars by name, a folder each. Thread-safe, but for `make`."""
 
     def __init__(
         self, folder: Path, open_studio: Callable[[], PortraitStudio], *, most: int = 100

@@ -12,7 +12,10 @@ from visavis.serving.errors import EngineLoadError
 
 
 class TfliteModel:
-    """One input, outputs in the order of the file. One thread at a time."""
+    """A small network of a bundle: one input, outputs in the order of the file.
+
+    One thread at a time.
+    """
 
     def __init__(self, path: Path) -> None:
         try:

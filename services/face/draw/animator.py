@@ -59,7 +59,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What was made, so that it can be returned to."""
+    """A frame that was made, so that the face can return to it."""
 
     turn: int
     index: int
@@ -101,7 +101,10 @@ class _Turn:
 
 
 class Animator:
-    """One session's face. Call `next_frame` until it gives None, then wait for `delay_s`."""
+    """Says which frame of one face to draw next, and when: speech where there is any, else life.
+
+    Call `next_frame` until it gives None, then wait for `delay_s`.
+    """
 
     def __init__(
         self,

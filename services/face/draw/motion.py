@@ -61,7 +61,7 @@ class _Channel(IntEnum):
 
 
 class Motion:
-    """The life of one face at `fps`. Immutable."""
+    """Moves a face that lives: blinks, gaze, sway, breath, at `fps`. Immutable."""
 
     def __init__(self, seed: int, fps: int = 25) -> None:
         self.seed = seed

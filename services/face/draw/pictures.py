@@ -61,14 +61,14 @@ class DrawTimes:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One picture of a stream."""
+    """One picture of a stream, encoded."""
 
     payload: bytes
     keyframe: bool
 
 
 class Encoder(Protocol):
-    """One stream of one codec. It has no delay: each picture comes out as it goes in."""
+    """Encodes one stream of one codec without delay: each picture comes out as it goes in."""
 
     def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded: ...
 
@@ -80,7 +80,7 @@ EncoderFactory = Callable[[VideoCodec, int, int], Encoder]
 
 
 class PictureMaker:
-    """One session's pictures. `draw` one frame at a time."""
+    """Draws and encodes the pictures of one session, one frame at a time."""
 
     def __init__(
         self,

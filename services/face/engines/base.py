@@ -36,7 +36,7 @@ class NetworkState:
 
 
 class FaceEngine(Protocol):
-    """Avatars and how they are drawn.
+    """What draws the faces of a whole service: its avatars, and painters of them.
 
     What lists, makes, loads and deletes avatars blocks and is called from several threads, the
     rest on the event loop.

@@ -18,7 +18,7 @@ from services.face.lips.sound_track import Ear
 
 
 class WarpPainter:
-    """Draws the pose of each frame."""
+    """Draws one avatar for one session by bending its photograph."""
 
     def __init__(self, avatar: Avatar) -> None:
         self._renderer = Renderer(avatar)
@@ -35,7 +35,7 @@ class WarpPainter:
 
 
 class WarpEngine:
-    """The avatars of a store, "" being the one that the service was told to wear."""
+    """The engine that bends photographs: avatars of a store, "" the one that the service wears."""
 
     needs_voice = False
     reading = Reading.COLOUR

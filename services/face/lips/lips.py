@@ -34,7 +34,7 @@ _STRESSED_JAW, _SHUT_JAW = 0.32, 0.04
 
 
 class LipTrack(Protocol):
-    """Lips over the time of one turn."""
+    """The lips of one turn at any time of it, as far as they are known."""
 
     @property
     def known_s(self) -> float:
@@ -61,7 +61,7 @@ class LipTrack(Protocol):
 
 
 class DurationLips:
-    """Lips from phoneme spans."""
+    """Lips of one turn from the spans of its phonemes."""
 
     sound = None
 
@@ -128,7 +128,7 @@ class DurationLips:
 
 
 class SoundLips:
-    """Lips from the network's outputs."""
+    """Lips of one turn from what the network heard in its voice."""
 
     def __init__(self, frame_s: float, sound: SoundTrack | None = None) -> None:
         self.sound = sound

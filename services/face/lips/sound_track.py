@@ -25,7 +25,7 @@ class SoundTrack(Protocol):
 
 
 class Ear(Protocol):
-    """Hears one turn and fills its track."""
+    """Hears the voice of one turn and fills its track."""
 
     @property
     def track(self) -> SoundTrack: ...

@@ -66,8 +66,6 @@ MAX_PHRASE_CHARACTERS = 240
 
 _SENTENCE_ENDS = frozenset("。！？!?…．")
 _CLAUSE_ENDS = frozenset("，、：；,;:—")
-_NEEDS_NEXT = frozenset(".,:")
-"""Part of a number, a time or a name where no blank follows."""
 _CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
 _URL = re.compile(r"://|^www\.|@|[a-z0-9]\.[a-z]{2,}[/?]", re.IGNORECASE)
 _HAN_UNITS = 0.5

@@ -14,7 +14,7 @@ from visavis.serving.errors import UnknownNameError
 
 @dataclass(frozen=True, slots=True)
 class VoiceInfo:
-    """What a client is told about a voice."""
+    """A voice as clients are told of it."""
 
     name: str
     bundle: str

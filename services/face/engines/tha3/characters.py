@@ -36,7 +36,7 @@ _HOW_TO = (
 
 @dataclass(frozen=True)
 class Character:
-    """A picture that fulfils what is asked of one."""
+    """A drawn character: a picture that fulfils what is asked of one."""
 
     name: str
     licence: str
@@ -77,7 +77,7 @@ def read_character(pixels: Pixels) -> NDArray[np.uint8]:
 
 
 class CharacterStore:
-    """Pictures in a folder, by name, and the bundle's own. Thread-safe."""
+    """Keeps characters: pictures in a folder, by name, and the bundle's own. Thread-safe."""
 
     def __init__(self, folder: Path, own: Path, licence: str, *, most: int = 100) -> None:
         """`folder`: of at most `most` uploaded pictures, made when first needed; `own`: the

@@ -85,7 +85,7 @@ class Tha3Painter:
 
 
 class Tha3Engine:
-    """Its avatars are drawn characters, which photographs cannot be."""
+    """The engine that poses drawn characters, which photographs cannot be."""
 
     needs_voice = False
     reading = Reading.AS_IS

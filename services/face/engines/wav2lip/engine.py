@@ -89,7 +89,7 @@ class Wav2LipPainter:
 
 
 class Wav2LipEngine:
-    """The avatars and how they are made are those of the photo warp."""
+    """The engine that has a network paint the mouths of the photo warp's avatars."""
 
     needs_voice = True
     reading = WarpEngine.reading

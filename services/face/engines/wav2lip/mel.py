@@ -67,7 +67,7 @@ def silent_window() -> NDArray[np.float32]:
 
 
 class MelTrack:
-    """The spectrogram of one turn as it becomes known; a SoundTrack."""
+    """Holds the spectrogram of one turn as it becomes known; a SoundTrack."""
 
     def __init__(self, fps: int) -> None:
         self._fps = fps
@@ -114,7 +114,7 @@ class MelEar:
     """Hears one turn: sound in pieces of any length and rate; an Ear."""
 
     def __init__(self, sample_rate_hz: int, fps: int) -> None:
-        """InvalidInputError for a rate outside 8000 to 48000."""
+        """Raises InvalidInputError for a rate outside 8000 to 48000."""
         self.track = MelTrack(fps)
         self._resampler = None
         if check_sample_rate(sample_rate_hz) != SAMPLE_RATE_HZ:
@@ -126,7 +126,8 @@ class MelEar:
         self._before = np.float32(0)
 
     def features(self, pcm: NDArray[np.int16], *, last: bool) -> NDArray[np.float32]:
-        """pcm [N] int16 -> hops [K, N_MELS]. InvalidInputError for another rank or dtype."""
+        """pcm [N] int16 -> hops [K, N_MELS] float32. Raises InvalidInputError for another rank or
+        dtype."""
         if pcm.ndim != 1 or pcm.dtype != np.int16:
             raise InvalidInputError(f"pcm: {pcm.dtype} of rank {pcm.ndim}, not int16 of rank 1")
         sound = pcm.astype(np.float32) / 32768.0
