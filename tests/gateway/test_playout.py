@@ -57,6 +57,14 @@ def speak(target: Playout, turn: int, frames: int) -> None:
         target.push_picture(synced(turn, index, key=index == 0, last=index == frames - 1))
 
 
+def answering(ticks: int) -> Playout:
+    """Turn 1 is open, and all of its voice is there."""
+    target = playout(H264)
+    target.open_turn(1)
+    target.push_voice(1, voice(ticks), last=True)
+    return target
+
+
 # ------------------------------------------------------------ the clock
 
 
@@ -144,9 +152,7 @@ def test_less_than_a_tick_of_voice_waits_for_more() -> None:
 
 
 def test_an_answer_without_voice_is_over_at_once() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    target.push_voice(1, voice(0), last=True)
+    target = answering(0)
     assert events(run(target, 3)) == ["finished"]
 
 
@@ -180,9 +186,7 @@ def test_two_gaps_are_two_underruns() -> None:
 
 
 def test_a_late_picture_leaves_at_its_own_place_in_time() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    target.push_voice(1, voice(20), last=True)
+    target = answering(20)
     target.push_picture(synced(1, 0))
     start = target.tick().start_samples
     run(target, 7)
@@ -197,9 +201,7 @@ def test_a_late_picture_leaves_at_its_own_place_in_time() -> None:
 
 
 def test_late_pictures_before_a_key_frame_that_is_due_are_dropped() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    target.push_voice(1, voice(100), last=True)
+    target = answering(100)
     target.push_picture(synced(1, 0))
     run(target, 50)
     target.push_picture(synced(1, 1))
@@ -211,18 +213,14 @@ def test_late_pictures_before_a_key_frame_that_is_due_are_dropped() -> None:
 
 
 def test_pictures_in_time_are_not_dropped_for_a_key_frame() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    target.push_voice(1, voice(10), last=True)
+    target = answering(10)
     for index in range(4):
         target.push_picture(synced(1, index, key=True))
     assert shown(run(target, 10)) == [b"p0", b"p1", b"p2", b"p3"]
 
 
 def test_after_a_stall_the_picture_is_back_with_the_sound_within_200_ms() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    target.push_voice(1, voice(150), last=True)
+    target = answering(150)
     target.push_picture(synced(1, 0))
     run(target, 80)  # 1.6 s without a picture
     for index in range(1, 49):
@@ -244,9 +242,7 @@ def test_voice_beyond_all_measure_is_refused() -> None:
 
 
 def test_the_end_does_not_wait_for_ever_for_pictures() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    target.push_voice(1, voice(2), last=True)
+    target = answering(2)
     target.push_picture(synced(1, 0))
     ticks = run(target, 40)
     assert events(ticks) == ["started", "finished"]
@@ -355,9 +351,7 @@ def test_the_last_picture_of_a_turn_is_seen_before_the_idle_one() -> None:
 
 
 def test_times_only_grow() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    target.push_voice(1, voice(50), last=True)
+    target = answering(50)
     for index in (0, 1, 1, 0, 2):
         target.push_picture(synced(1, index))
     times = [p.time for t in run(target, 10) for p in t.pictures]

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from gateway import metrics
+from gateway.talk.session import Session
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
@@ -100,15 +101,23 @@ async def test_a_visitor_who_goes_on_is_not_spoken_over(
     assert doubles.seen.prompts[-1][-1][1] == "How are you today?"
 
 
-async def test_speech_cuts_the_answer_off(
-    visitor: Visitor, session: GatewaySession, doubles: Doubles, gateway: RunningGateway
-) -> None:
-    doubles.script.voice_s = 5.0
+async def spoken_over(
+    visitor: Visitor, session: GatewaySession, gateway: RunningGateway
+) -> Session:
+    """An answer that stands still, for a voice was heard over it."""
     await session.say("Tell me a story.")
     await collect(session, "speaking")
     inside = gateway.inside.sessions.get(session.id)
     await visitor.does(E.SPEECH_STARTED)
     await until(lambda: inside._playout.paused)
+    return inside
+
+
+async def test_speech_cuts_the_answer_off(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles, gateway: RunningGateway
+) -> None:
+    doubles.script.voice_s = 5.0
+    inside = await spoken_over(visitor, session, gateway)
     await visitor.does(E.PARTIAL, "Stop")
     events = await collect(session, "interrupted")
     assert events[-1]["reason"] == "speech"
@@ -123,11 +132,7 @@ async def test_a_listener_s_word_does_not_end_the_answer(
     visitor: Visitor, session: GatewaySession, doubles: Doubles, gateway: RunningGateway
 ) -> None:
     doubles.script.voice_s = 1.0
-    await session.say("Tell me a story.")
-    await collect(session, "speaking")
-    inside = gateway.inside.sessions.get(session.id)
-    await visitor.does(E.SPEECH_STARTED)
-    await until(lambda: inside._playout.paused)
+    inside = await spoken_over(visitor, session, gateway)
     stood = inside._playout.played_samples
     await visitor.does(E.PAUSED, "Uh-huh.", end_of_turn_probability=0.5)
     await until(lambda: not inside._playout.paused)
