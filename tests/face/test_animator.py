@@ -281,7 +281,7 @@ def test_a_frame_says_when_it_is_due() -> None:
     animator = Animator(seed=1)
     live = animator.next_frame(10.0)
     assert live is not None and live.due_s == 10.0
-    animator.speak(1, lips_of(mel_chunks(SENTENCE)), 10.02)
+    animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 10.02)
     first = [frame for frame in (animator.next_frame(10.03) for _ in range(3)) if frame]
     assert [frame.due_s for frame in first] == pytest.approx([10.03, 10.07, 10.11])
     animator.played(1, 0.2, 10.5)

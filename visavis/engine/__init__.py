@@ -3,7 +3,8 @@
 Backends are imported only when asked for, so that a host without a GPU never imports TensorRT.
 
 `base`: what every engine is: named tensors in, named tensors out.
-`lane`: a worker thread in front of engine work.
+`queueing`: which request goes next, and which share its run.
+`lane`: one thread in front of engine work: callers ask and await.
 `onnxruntime`: the backend for a CPU, and the second best on a GPU.
 `eight_bit_products`: what ONNX Runtime is told so that 8-bit products are exact everywhere.
 `ladder`: steps down in plain sight when a place is lost.
