@@ -80,8 +80,3 @@ class CaptionText:
     def feed(self, text: str, *, last: bool = False) -> str:
         """What of `text` and of what waited is to be shown now."""
         return "".join(said for said, _ in self._tags.feed(text, last=last))
-
-
-def without_tags(text: str) -> str:
-    """A whole text as it is shown."""
-    return CaptionText().feed(text, last=True)

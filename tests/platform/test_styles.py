@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visavis.serving.errors import InvalidInputError
-from visavis.styles import STYLES, CaptionText, StyleTags, checked_style, without_tags
+from visavis.styles import STYLES, CaptionText, StyleTags, checked_style
 
 TEXT = "[happy] Hello [friend]! [SAD]Bye [1] and [angry"
 
@@ -46,7 +46,7 @@ def test_captions_show_no_tag_and_no_gap(size: int) -> None:
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
     shown = "".join(captions.feed(piece) for piece in pieces) + captions.feed("", last=True)
     assert shown == "Hello! Bye. 你好。"
-    assert without_tags("Two  blanks [stay]") == "Two  blanks [stay]"
+    assert CaptionText().feed("Two  blanks [stay]", last=True) == "Two  blanks [stay]"
 
 
 def test_unknown_styles_are_answered_with_what_exists() -> None:

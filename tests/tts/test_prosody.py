@@ -20,7 +20,7 @@ from services.tts.voices.english import bent_melody, with_prosody
 from tests.tts.fakes import WordVoice
 from tests.tts.test_servicer import requests, serving
 from visavis.serving.errors import InvalidInputError
-from visavis.styles import STYLES, without_tags
+from visavis.styles import STYLES, CaptionText
 from visavis.v1 import tts_pb2
 
 
@@ -75,7 +75,7 @@ async def test_tags_split_over_tokens_are_found() -> None:
 def test_words_end_where_the_captions_have_them() -> None:
     """Marks count the characters of the text without its tags."""
     text = "[happy] How nice! [sad] Alas."
-    shown = without_tags(text)
+    shown = CaptionText().feed(text, last=True)
     marks = [mark for piece in spoken(text)[0] for mark in piece.marks]
     heard = [shown[: mark.chars].strip() for mark in marks]
     assert {"How", "How nice!", "How nice! Alas"} <= {h.rstrip(".") for h in heard}

@@ -33,9 +33,11 @@ class BundlePlan:
 
     @property
     def name(self) -> str:
+        """Bundle, plan and precision."""
         return str(self.request)
 
     def read(self, trt: Any, device: DeviceInfo) -> bytes:
+        """The cached plan, or what is compiled now. Raises PlanError."""
         own = resolve_target(trt, device=f"cuda:{device.index}")
         # A portable plan of TensorRT-RTX, made ahead on another machine, will do as well.
         for target in (own, PORTABLE) if is_rtx(trt) else (own,):

@@ -56,6 +56,7 @@ class WhisperShape:
 
     @property
     def head_width(self) -> int:
+        """Of one head of attention."""
         return self.width // self.heads
 
 

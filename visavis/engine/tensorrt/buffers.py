@@ -52,6 +52,7 @@ class TensorBuffer:
 
     @property
     def pinned_bytes(self) -> int:
+        """Page-locked host memory that it has."""
         return len(self._pinned.array) if self._pinned else 0
 
     def grow(self, size_bytes: int) -> bool:
@@ -240,10 +241,12 @@ class CudaTensor:
 
     @property
     def ndim(self) -> int:
+        """As of an array."""
         return len(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """What its elements take."""
         return bytes_of(self.shape, self.dtype)
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> CudaTensor:

@@ -71,6 +71,7 @@ class ProfileContext:
         return moved
 
     def enqueue(self, said: Messages) -> None:
+        """Run what is bound. Raises EngineError with what TensorRT says."""
         done = self._context.execute_async_v3(self._stream)
         self._require_memory()
         self._require(done, "the run was not enqueued", said)

@@ -59,31 +59,9 @@ class CudaError(EngineError):
         super().__init__(f"{call}: {name}" + (f" ({text})" if text else ""))
 
     @property
-    def sticky(self) -> bool:
-        """The process can use the device no more: only a new process can."""
-        return self.name in _STICKY
-
-    @property
     def out_of_memory(self) -> bool:
+        """There was not enough memory."""
         return self.name in ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")
-
-
-_STICKY = frozenset(
-    {
-        "cudaErrorIllegalAddress",
-        "cudaErrorIllegalInstruction",
-        "cudaErrorMisalignedAddress",
-        "cudaErrorInvalidAddressSpace",
-        "cudaErrorInvalidPc",
-        "cudaErrorHardwareStackError",
-        "cudaErrorLaunchFailure",
-        "cudaErrorLaunchTimeout",
-        "cudaErrorAssert",
-        "cudaErrorECCUncorrectable",
-        "CUDA_ERROR_ILLEGAL_ADDRESS",
-        "CUDA_ERROR_LAUNCH_FAILED",
-    }
-)
 
 
 class CudaDevice(Protocol):
@@ -96,25 +74,39 @@ class CudaDevice(Protocol):
     info: DeviceInfo
     has_graphs: bool
 
-    def current(self) -> AbstractContextManager[None]: ...
+    def current(self) -> AbstractContextManager[None]:
+        """Makes the device the calling thread's own."""
+        ...
 
-    def alloc(self, size_bytes: int) -> int: ...
+    def alloc(self, size_bytes: int) -> int:
+        """Address of so much device memory."""
+        ...
 
-    def free(self, address: int) -> None: ...
+    def free(self, address: int) -> None:
+        """Give device memory back."""
+        ...
 
-    def alloc_pinned(self, size_bytes: int) -> PinnedMemory: ...
+    def alloc_pinned(self, size_bytes: int) -> PinnedMemory:
+        """Page-locked host memory, which copies need to be asynchronous."""
+        ...
 
-    def free_pinned(self, memory: PinnedMemory) -> None: ...
+    def free_pinned(self, memory: PinnedMemory) -> None:
+        """Give page-locked memory back."""
+        ...
 
     def copy_to_device(
         self, target: int, source: PinnedMemory, size_bytes: int, stream: int
-    ) -> None: ...
+    ) -> None:
+        """Enqueue a copy out of page-locked memory."""
+        ...
 
-    def copy_to_host(
-        self, target: PinnedMemory, source: int, size_bytes: int, stream: int
-    ) -> None: ...
+    def copy_to_host(self, target: PinnedMemory, source: int, size_bytes: int, stream: int) -> None:
+        """Enqueue a copy into page-locked memory."""
+        ...
 
-    def copy_on_device(self, target: int, source: int, size_bytes: int, stream: int) -> None: ...
+    def copy_on_device(self, target: int, source: int, size_bytes: int, stream: int) -> None:
+        """Enqueue a copy within the device."""
+        ...
 
     def clear(self, address: int, size_bytes: int, stream: int) -> None:
         """Enqueue zeros."""
@@ -124,17 +116,25 @@ class CudaDevice(Protocol):
         """A non-blocking stream: it does not wait for the default one."""
         ...
 
-    def destroy_stream(self, stream: int) -> None: ...
+    def destroy_stream(self, stream: int) -> None:
+        """Free a stream; what is enqueued still runs."""
+        ...
 
     def synchronize(self, stream: int) -> None:
         """Wait for the stream. Errors of asynchronous work appear here."""
         ...
 
-    def create_event(self) -> int: ...
+    def create_event(self) -> int:
+        """An event that tells times, once it is recorded."""
+        ...
 
-    def destroy_event(self, event: int) -> None: ...
+    def destroy_event(self, event: int) -> None:
+        """Free an event."""
+        ...
 
-    def record(self, event: int, stream: int) -> None: ...
+    def record(self, event: int, stream: int) -> None:
+        """Enqueue: the event happens when the stream gets here."""
+        ...
 
     def elapsed_s(self, start: int, end: int) -> float:
         """Seconds between two recorded events that have both happened."""
@@ -148,11 +148,17 @@ class CudaDevice(Protocol):
         """The captured graph, instantiated, to be launched with `launch_graph`."""
         ...
 
-    def launch_graph(self, graph: int, stream: int) -> None: ...
+    def launch_graph(self, graph: int, stream: int) -> None:
+        """Enqueue a run of the graph."""
+        ...
 
-    def destroy_graph(self, graph: int) -> None: ...
+    def destroy_graph(self, graph: int) -> None:
+        """Free a graph that is not running."""
+        ...
 
-    def memory(self) -> MemoryInfo: ...
+    def memory(self) -> MemoryInfo:
+        """How much there is, and how much is free."""
+        ...
 
 
 class CudaBinding(Protocol):
@@ -164,7 +170,9 @@ class CudaBinding(Protocol):
         """Every device. Raises CudaError where there is no driver or no device."""
         ...
 
-    def open(self, info: DeviceInfo) -> CudaDevice: ...
+    def open(self, info: DeviceInfo) -> CudaDevice:
+        """Access to one device. Raises CudaError."""
+        ...
 
 
 def uuid_text(raw: bytes) -> str:

@@ -32,6 +32,8 @@ GraphKey = tuple[int, tuple[tuple[int, ...], ...]]
 
 @dataclass(frozen=True, slots=True)
 class CapturedGraph:
+    """A run of one shape, recorded once, and what it needs to be launched again."""
+
     graph: int
     context: ProfileContext
     """Kept unchanged for as long as the graph."""
@@ -51,6 +53,7 @@ class GraphCache:
         return len(self._graphs)
 
     def get(self, key: GraphKey) -> CapturedGraph | None:
+        """The graph of this shape, now the one used last; None where there is none."""
         captured = self._graphs.get(key)
         if captured is not None:
             self._graphs.move_to_end(key)

@@ -36,6 +36,7 @@ class Messages:
         self._kept: deque[Message] = deque(maxlen=_KEPT_MESSAGES)
 
     def add(self, message: Message) -> None:
+        """Keep `message`; the oldest makes room."""
         self._kept.append(message)
 
     @property

@@ -73,6 +73,7 @@ class Plan:
         return context
 
     def weights_bytes(self) -> int:
+        """What its weights take on the device."""
         return max(0, self._loaded().get_engine_stat(self.trt.EngineStat.TOTAL_WEIGHTS_SIZE))
 
     def scratch_bytes(self) -> int:

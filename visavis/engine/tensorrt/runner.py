@@ -43,6 +43,7 @@ class PlanMemory:
 
     @property
     def device_bytes(self) -> int:
+        """All that it takes on the device."""
         return self.weights_bytes + self.scratch_bytes + self.buffer_bytes
 
 
@@ -125,6 +126,7 @@ class PlanRunner:
             self._device.synchronize(self._stream)
 
     def memory(self) -> PlanMemory:
+        """What the plan takes now."""
         buffers = [*self._inputs.values(), *self._outputs.values()]
         return PlanMemory(
             self._plan.weights_bytes(),

@@ -15,7 +15,9 @@ class PlanSource(Protocol):
     """Gives one serialised plan."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What messages and metrics call the plan."""
+        ...
 
     def read(self, trt: Any, device: DeviceInfo) -> bytes:
         """The plan for this module and device. Raises EngineLoadError."""
@@ -30,9 +32,11 @@ class PlanFile:
 
     @property
     def name(self) -> str:
+        """The file's."""
         return self.path.name
 
     def read(self, trt: Any, device: DeviceInfo) -> bytes:
+        """The file's content. Raises EngineLoadError."""
         try:
             return self.path.read_bytes()
         except OSError as error:
