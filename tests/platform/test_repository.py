@@ -123,6 +123,17 @@ def test_every_folder_names_its_modules() -> None:
     assert missing == []
 
 
+def test_no_folder_names_a_module_that_is_gone() -> None:
+    gone = [
+        f"{file.relative_to(ROOT)} names {name}"
+        for folder in ("visavis", "services", "gateway")
+        for file in (ROOT / folder).rglob("__init__.py")
+        for name in re.findall(r"^(?:- )?`(\w+)/?`:", ast.get_docstring(tree_of(file)) or "", re.M)
+        if not (file.parent / name).is_dir() and not (file.parent / f"{name}.py").is_file()
+    ]
+    assert gone == []
+
+
 def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 

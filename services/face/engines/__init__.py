@@ -2,7 +2,6 @@
 
 - `base`: what every engine is, and how its networks are loaded.
 - `choice`: the engine that the settings name.
-- `batching`: what several sessions ask a network for, in one run.
 - `warp`: bends a photograph; needs no weights.
 
 `wav2lip/` has a network paint the mouth of the photograph from the voice, `tha3/` has five pose a

@@ -1,6 +1,6 @@
 """Which bundle a profile takes where it wants one of several: what is here decides.
 
-A choice is made once, as the profile is pulled (`visavis.bundles.store.reach.choose_profile`);
+A choice is made once, as the profile is pulled (`visavis.bundles.store.puller.choose_profile`);
 from then on it is remembered by what lies in the model folder, so that a start asks no network.
 """
 
