@@ -21,11 +21,12 @@ if [ $# -gt 0 ]; then
   exec "$bin/python" -m pytest "$@"
 fi
 
-# Two groups side by side. Those that only compute have the lower priority: the others start
+# Three groups side by side. Those that only compute have the lower priority: the others start
 # services and browsers, and wait for them.
 computing=(tests/asr tests/engine_tensorrt tests/face tests/gpu tests/llm tests/makers tests/models
   tests/plans tests/tts)
-groups=(computing serving)
+stacks=(tests/stack)
+groups=(computing serving stacks)
 mkdir -p "$logs"
 
 # Passes on what pytest says while it is at work; what it found comes at the end, in one piece.
@@ -47,11 +48,14 @@ group() { # name, then a command of pytest
   "$@" 2>&1 </dev/null | (trap '' INT && tee "$logs/$name.log" | progress "$name")
 }
 
-echo "== tests, in two groups side by side: computing is ${computing[*]}; serving all others"
+echo "== tests, in three groups side by side: computing is ${computing[*]}; stacks is ${stacks[*]}; serving all others"
 set -m # each a job of its own, which Ctrl-C is passed on to
 group computing nice -n 10 "$bin/python" -m pytest "${computing[@]}" &
 jobs=($!)
-group serving "$bin/python" -m pytest "${computing[@]/#/--ignore=}" &
+others=("${computing[@]}" "${stacks[@]}")
+group serving "$bin/python" -m pytest "${others[@]/#/--ignore=}" &
+jobs+=($!)
+group stacks "$bin/python" -m pytest "${stacks[@]}" &
 jobs+=($!)
 set +m
 trap 'for job in "${jobs[@]}"; do kill -INT -- "-$job" 2>/dev/null || true; done' INT TERM
