@@ -124,7 +124,8 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             hearing = self._hearing(options)
             try:
                 voice_only = self._studio.needs_voice
-                async for frame in _frames(requests, animator, hearing, options, voice_only):
+                frames = _frames(requests, animator, hearing, options, voice_only, self._clock)
+                async for frame in frames:
                     for response in await _responses(frame, pictures):
                         yield response
             finally:
@@ -243,8 +244,12 @@ async def _frames(
     hearing: Hearing,
     options: FaceOptions,
     voice_only: bool,
+    clock: Clock,
 ) -> AsyncIterator[Frame]:
-    """Every frame as soon as its lips are known. With `voice_only` mel tells the style alone."""
+    """Every frame as soon as its lips are known. With `voice_only` mel tells the style alone.
+
+    Frames are due by `clock`, the lanes': those of sessions, whose voice is heard, go before them.
+    """
     async for request in requests:
         kind = request.WhichOneof("request")
         if kind == "mel" and not options.from_voice:
@@ -261,8 +266,8 @@ async def _frames(
         else:
             raise OutOfOrderError("after the config only mel and voice may follow on Animate")
         if lips is not None:
-            animator.speak_turn(_ANIMATED_TURN, lips, 0.0)
-        while (frame := animator.next_spoken(0.0)) is not None:
+            animator.speak_turn(_ANIMATED_TURN, lips, clock.now())
+        while (frame := animator.next_spoken(clock.now())) is not None:
             yield frame
     lips = await hearing.finish()
     if lips is None and voice_only:
@@ -271,7 +276,7 @@ async def _frames(
         )
     if lips is None:
         raise InvalidInputError("mel, voice: nothing to animate came after the config")
-    while (frame := animator.next_spoken(0.0)) is not None:
+    while (frame := animator.next_spoken(clock.now())) is not None:
         yield frame
 
 

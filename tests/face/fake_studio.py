@@ -33,10 +33,12 @@ class FakePainter:
 
     size = SIZE
 
-    def __init__(self, go: threading.Event) -> None:
+    def __init__(self, go: threading.Event, prepared: list[Frame]) -> None:
         self._go = go
+        self._prepared = prepared
 
     async def prepare(self, frame: Frame) -> Draw:
+        self._prepared.append(frame)
         return partial(self._render, frame.pose)
 
     def close(self) -> None:
@@ -80,6 +82,7 @@ class FakeGallery:
         self.names = {"built-in": True}
         self.go = threading.Event()
         self.go.set()
+        self.prepared: list[Frame] = []
         self.asked, self.listing = threading.Event(), threading.Event()
         self.listing.set()
 
@@ -100,7 +103,7 @@ class FakeGallery:
     def painter(self, name: str) -> FakePainter:
         if name and name not in self.names:
             raise UnknownNameError(f"avatar: there is no {name!r}; there are {list(self.names)}")
-        return FakePainter(self.go)
+        return FakePainter(self.go, self.prepared)
 
     def portrait(self, name: str) -> bytes:
         return b"jpeg"

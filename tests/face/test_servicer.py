@@ -16,10 +16,13 @@ from tests.face.serving import (
     VOICE_SOURCE,
     VP8,
     Stub,
+    animate_config,
+    answers,
     attached,
     clock,
     failing,
     frames,
+    mel_request,
     play,
     say,
     serving,
@@ -29,6 +32,7 @@ from tests.face.test_animator import SENTENCE, SENTENCE_FRAMES, mel_chunks
 from tests.fakes import MetricGrowth
 from visavis.v1 import control_pb2, face_pb2
 from visavis.wire.bus import Bus
+from visavis.wire.clock import MonotonicClock
 from visavis.wire.media import BlendshapeChunk, PcmChunk, Place, TurnChunk, VideoCodec
 from visavis.wire.subjects import Kind
 
@@ -288,3 +292,15 @@ async def test_status_names_the_blendshapes() -> None:
         status = await stub.GetStatus(control_pb2.GetStatusRequest())
     assert status.service.slots == status.service.free_slots == 3
     assert len(status.blendshapes) == 52 and status.blendshapes[0] == "browDownLeft"
+
+
+async def test_what_is_animated_in_one_go_never_overtakes_those_who_watch() -> None:
+    """Its frames are due when they are asked for, by the clock of the lanes, and not before."""
+    gallery = FakeGallery()
+    began_s = MonotonicClock().now()
+    async with serving(gallery=gallery) as stub:
+        requests = [animate_config(codecs=[H264]), *map(mel_request, mel_chunks(SENTENCE))]
+        assert await answers(stub.Animate(iter(requests)))
+    due = [frame.due_s for frame in gallery.prepared if not frame.live]
+    assert len(due) >= SENTENCE_FRAMES
+    assert all(due_s is not None and due_s >= began_s for due_s in due[-SENTENCE_FRAMES:])
