@@ -23,9 +23,6 @@ from visavis.engine import Engine, EngineLane
 from visavis.serving.errors import EngineError
 from visavis.wire.media import VideoCodec
 
-# ------------------------------------------------------------ studio
-# What all sessions of the service share: avatars, the network, the lanes that draw.
-
 _FIRST_FRAME = Frame(0, 0, True, False, True, FacePose(jaw_open=0.3))
 
 
@@ -132,9 +129,8 @@ class Studio:
 
     async def close(self) -> None:
         await self._engine.close()
-        for lane in (*self._lanes, self._hearing_lane):
-            lane.close()
-        for lane in (self._wardrobe_lane, self._gallery_lane, self._maker_lane):
+        others = (self._hearing_lane, self._wardrobe_lane, self._gallery_lane, self._maker_lane)
+        for lane in (*self._lanes, *others):
             lane.close()
         self._lips.close()
 
@@ -149,9 +145,6 @@ class Studio:
             encoder.encode(picture, keyframe=True)
             encoder.close()
 
-
-# ------------------------------------------------------------ own studio
-# The studio with the engine that the settings name and the product's own encoders.
 
 _CODECS: dict[VideoCodec, Codec] = {VideoCodec.H264: "h264", VideoCodec.VP8: "vp8"}
 

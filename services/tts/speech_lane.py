@@ -18,9 +18,6 @@ from visavis.serving import metrics
 from visavis.wire.clock import Clock
 from visavis.wire.media import Stamp
 
-# ------------------------------------------------------------ ledger
-# Where the time of a turn went.
-
 
 @dataclass(slots=True)
 class TurnLedger:
@@ -93,10 +90,6 @@ class TurnLedger:
         seconds = {name: at - self.started for name, at in moments.items() if at is not None}
         seconds["total"] = self.clock.now() - self.started
         return seconds
-
-
-# ------------------------------------------------------------ speech lane
-# The synthesizer behind its lane: phrases in, speech out; the event loop never blocks.
 
 
 class Order(IntEnum):

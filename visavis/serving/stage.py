@@ -313,6 +313,7 @@ class Leases:
         self._service = service
         self._instance = instance
         self._bus = bus
+        self._version = version("visavis")
 
     @contextlib.contextmanager
     def attach(self, session: str) -> Iterator[Stage[Any]]:
@@ -335,7 +336,7 @@ class Leases:
         return pb.ServiceStatus(
             service=self._service,
             instance=self._instance,
-            version=version("visavis"),
+            version=self._version,
             engines=engines,
             slots=self.slots.slots,
             free_slots=self.slots.free if free_slots is None else free_slots,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -244,11 +244,19 @@ def read_portrait(folder: Path) -> bytes:
 
     InvalidInputError as for `load_avatar`.
     """
-    ready = folder / _THUMBNAIL
+
+    def make() -> bytes:
+        with _damage_named(folder):
+            return jpeg(_read_picture(folder / _PORTRAIT))
+
+    return read_or_make(folder / _THUMBNAIL, make)
+
+
+def read_or_make(ready: Path, make: Callable[[], bytes]) -> bytes:
+    """What stands in the file `ready`; where there is none yet, it is made once."""
     with contextlib.suppress(FileNotFoundError):
         return ready.read_bytes()
-    with _damage_named(folder):
-        made = jpeg(_read_picture(folder / _PORTRAIT))
+    made = make()
     # Where it cannot be kept, it is made each time.
     with contextlib.suppress(OSError), placed_whole(ready, prefix=".new-") as file:
         file.write(made)

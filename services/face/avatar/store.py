@@ -101,7 +101,7 @@ class AvatarStore:
 
     def is_builtin(self, name: str) -> bool:
         """Whether it ships with the product, and so cannot be deleted."""
-        return name in _avatars_in(_BUILTIN_FOLDER)
+        return _is_avatar(_BUILTIN_FOLDER, name)
 
     def load(self, name: str = "") -> Avatar:
         """The avatar of that name, "" for the default. UnknownNameError lists what exists."""
@@ -149,7 +149,7 @@ class AvatarStore:
                 self._write(avatar)
             except OSError as error:
                 raise not_kept(avatar.name, error) from error
-        return self._info(avatar.name)
+        return AvatarInfo(avatar.name, avatar.size, False, avatar.licence)
 
     def delete(self, name: str) -> None:
         """Forgets an uploaded avatar; sessions that wear it keep it. InvalidInputError for a
@@ -178,7 +178,7 @@ class AvatarStore:
 
     def _folder_of(self, name: str) -> Path:
         for folder in (_BUILTIN_FOLDER, self._folder):
-            if name in _avatars_in(folder):
+            if _is_avatar(folder, name):
                 return folder / name
         raise UnknownNameError(f"no avatar {name!r}; there are: {', '.join(self.names())}")
 
@@ -186,8 +186,8 @@ class AvatarStore:
 def _avatars_in(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
-    return sorted(
-        entry.name
-        for entry in folder.iterdir()
-        if _NAME.fullmatch(entry.name) and (entry / "avatar.toml").is_file()
-    )
+    return sorted(entry.name for entry in folder.iterdir() if _is_avatar(folder, entry.name))
+
+
+def _is_avatar(folder: Path, name: str) -> bool:
+    return bool(_NAME.fullmatch(name)) and (folder / name / "avatar.toml").is_file()

@@ -204,11 +204,17 @@ class SpokenPart(NamedTuple):
     """The words from `stop` on are there for the sentence to go on."""
 
 
+@cache
+def _grapheme_to_phoneme() -> G2P:
+    """One for all voices, which share a lane: lexicon and tagger are 80 MB."""
+    return G2P()
+
+
 class EnglishLetters:
     """Turns text into phoneme letters, as every English voice reads them."""
 
     def __init__(self) -> None:
-        self._grapheme_to_phoneme = G2P()
+        self._grapheme_to_phoneme = _grapheme_to_phoneme()
 
     def parts(self, text: str, longest: int) -> list[str]:
         """Letters of `text`, in parts of at most `longest`; none where it has no sound."""

@@ -6,7 +6,7 @@ from), so nothing is translated. One network speaks with every voice; a voice is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +24,6 @@ from services.tts.voices.joining import trimmed
 from visavis.engine import Engine
 from visavis.serving.errors import EngineError, EngineLoadError
 
-Styles = Mapping[str, NDArray[np.float32]]
-"""By the voice's name [510, 256] float32, a row for each number of letters."""
-
 _LONGEST = 380
 """Letters at a time; the network reads 510."""
 _PADDING_ID = 0
@@ -36,7 +33,9 @@ _SAMPLE_SENTENCE = "Good morning to you."
 
 
 def read_styles(path: Path) -> dict[str, NDArray[np.float32]]:
-    """styles.npz of the bundle. Raises EngineLoadError where it cannot be read."""
+    """styles.npz of the bundle: by the voice's name [510, 256] float32, a row for each number of
+    letters. Raises EngineLoadError where it cannot be read.
+    """
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}

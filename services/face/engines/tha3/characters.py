@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.avatar import read_or_make
 from services.face.avatar.decoding import Pixels
 from services.face.avatar.store import check_new, not_kept
 from services.face.engines.base import AvatarInfo
@@ -109,14 +109,7 @@ class CharacterStore:
         if name == DEFAULT_CHARACTER:
             self._own_portrait = self._own_portrait or draw(self.load(name))
             return self._own_portrait
-        ready = self._folder / f"{name}.jpg"
-        with contextlib.suppress(FileNotFoundError):
-            return ready.read_bytes()
-        made = draw(self.load(name))
-        # Where it cannot be kept, it is made each time.
-        with contextlib.suppress(OSError), placed_whole(ready, prefix=".new-") as file:
-            file.write(made)
-        return made
+        return read_or_make(self._folder / f"{name}.jpg", lambda: draw(self.load(name)))
 
     def load(self, name: str) -> Character:
         """ "" for the default. UnknownNameError lists what exists."""
