@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -24,7 +23,6 @@ from visavis.engine import EngineState
 from visavis.serving.errors import AtCapacityError, InvalidInputError, OutOfOrderError
 from visavis.serving.lease import read_config
 from visavis.serving.stage import Leases, engine_status
-from visavis.serving.starting import tell_starting
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
@@ -84,9 +82,7 @@ class LlmService:
         backend: TextBackend | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._backend = backend or open_backend(
-            settings, functools.partial(tell_starting, bus, self.name)
-        )
+        self._backend = backend or open_backend(settings)
         generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
         self._reading: asyncio.Task[None] | None = None
         self._servicer = LanguageModelServicer(generator, self._backend, bus, instance)

@@ -27,13 +27,14 @@ async def test_progress_is_told_while_the_loop_goes_on(monkeypatch: pytest.Monke
         assert go_on.wait(10), "the event loop stood still"
         return source.with_name(f"{bundle}.gguf")
 
-    async def tell(text: str) -> None:
+    def tell(text: str) -> None:
         told.append(text)
-        go_on.set()
+        loop.call_soon_threadsafe(go_on.set)
 
+    loop = asyncio.get_running_loop()
     monkeypatch.setattr(registry, "laid_out_file", slowly)
-    monkeypatch.setattr(registry, "_REPORT_S", 0.01)
-    assert await lay_out(SOURCE, "tiny", tell) == Path("tiny.gguf")
+    monkeypatch.setattr(registry, "busy_with", tell)
+    assert await lay_out(SOURCE, "tiny") == Path("tiny.gguf")
     assert told == ["laying out the weights of tiny for this processor (once): 37 %"]
 
 
@@ -48,10 +49,8 @@ async def test_a_cancel_waits_until_nothing_is_left(monkeypatch: pytest.MonkeyPa
         gone.append(True)
         raise PlanCancelledError("cancelled")
 
-    async def tell(_: str) -> None: ...
-
     monkeypatch.setattr(registry, "laid_out_file", until_cancelled)
-    task = asyncio.create_task(lay_out(SOURCE, "tiny", tell))
+    task = asyncio.create_task(lay_out(SOURCE, "tiny"))
     await asyncio.to_thread(begun.wait, 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

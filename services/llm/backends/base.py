@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -10,8 +10,6 @@ Role = Literal["system", "user", "assistant"]
 
 # Tokens in a text: exact where the backend has the tokenizer, else an estimate from above.
 TokenCounter = Callable[[str], int]
-# Takes what a start is busy with, for whoever waits for it.
-TellStarting = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,32 +9,29 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from services.llm.backends.base import TellStarting, TextBackend
+from services.llm.backends.base import TextBackend
 from services.llm.settings import LlmSettings
 from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.serving.errors import SettingsError
+from visavis.serving.starting import busy_with
 
 log = logging.getLogger(__name__)
 
-_REPORT_S = 0.5
 _LOGGED_PERCENT = 25
 
 
-async def _tell_nobody(_: str) -> None: ...
-
-
-def open_backend(settings: LlmSettings, tell: TellStarting = _tell_nobody) -> TextBackend:
-    """The backend that `settings.backend` names, not loaded yet; long loading is told of.
+def open_backend(settings: LlmSettings) -> TextBackend:
+    """The backend that `settings.backend` names, not loaded yet.
 
     Raises SettingsError for an unknown name, ModelStoreError if the bundle is not pulled.
     """
     factory = _FACTORIES.get(settings.backend)
     if factory is None:
         raise SettingsError(f"backend: {settings.backend!r} is none of {', '.join(_FACTORIES)}")
-    return factory(settings, tell)
+    return factory(settings)
 
 
-def _llamacpp(settings: LlmSettings, tell: TellStarting) -> TextBackend:
+def _llamacpp(settings: LlmSettings) -> TextBackend:
     from services.llm.backends.llamacpp import LlamaCppBackend
     from visavis.bundles.store import bundle_path, load_manifest, profile
 
@@ -50,11 +47,11 @@ def _llamacpp(settings: LlmSettings, tell: TellStarting) -> TextBackend:
         context_tokens=settings.context_tokens,
         threads=settings.threads,
         device=settings.device,
-        choose_file=functools.partial(lay_out, bundle=model, tell=tell) if laid_out else None,
+        choose_file=functools.partial(lay_out, bundle=model) if laid_out else None,
     )
 
 
-def _openai(settings: LlmSettings, tell: TellStarting) -> TextBackend:
+def _openai(settings: LlmSettings) -> TextBackend:
     from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
 
     return OpenAiCompatibleBackend(
@@ -69,7 +66,7 @@ def _openai(settings: LlmSettings, tell: TellStarting) -> TextBackend:
     )
 
 
-def _tensorrt_llm(settings: LlmSettings, tell: TellStarting) -> TextBackend:
+def _tensorrt_llm(settings: LlmSettings) -> TextBackend:
     from services.llm.backends.tensorrt_llm import KvCacheLimits, TensorRtLlmBackend
 
     if settings.device not in ("cuda", "cuda:0"):
@@ -96,25 +93,30 @@ def _tensorrt_llm(settings: LlmSettings, tell: TellStarting) -> TextBackend:
     )
 
 
-_FACTORIES: Mapping[str, Callable[[LlmSettings, TellStarting], TextBackend]] = {
+_FACTORIES: Mapping[str, Callable[[LlmSettings], TextBackend]] = {
     "llamacpp": _llamacpp,
     "openai": _openai,
     "tensorrt_llm": _tensorrt_llm,
 }
 
 
-async def lay_out(source: Path, bundle: str, tell: TellStarting) -> Path:
+async def lay_out(source: Path, bundle: str) -> Path:
     """The file to load in place of `source`, made now if it must be; see `laid_out_file`.
 
-    The event loop goes on meanwhile. `tell` is called whenever another per cent is done.
+    The event loop goes on meanwhile; that the start is busy with it is told (`serving.starting`).
     Cancelled, it returns once the work has stopped and what was written of it is gone.
     """
-    done = 0.0
+    logged = -_LOGGED_PERCENT
     given_up = threading.Event()
 
     def note(fraction: float) -> None:
-        nonlocal done
-        done = fraction
+        nonlocal logged
+        percent = int(100 * fraction)
+        text = f"laying out the weights of {bundle} for this processor (once): {percent} %"
+        busy_with(text)
+        if percent >= logged + _LOGGED_PERCENT:
+            logged = percent
+            log.info("%s", text)
 
     work = asyncio.ensure_future(
         asyncio.to_thread(
@@ -124,26 +126,8 @@ async def lay_out(source: Path, bundle: str, tell: TellStarting) -> Path:
         )
     )
     try:
-        await _report(work, bundle, lambda: int(100 * done), tell)
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         given_up.set()
         await asyncio.gather(work, return_exceptions=True)
         raise
-
-
-async def _report(
-    work: asyncio.Future[Path], bundle: str, percent: Callable[[], int], tell: TellStarting
-) -> None:
-    """Tell how far `work` is, until it is done."""
-    told = logged = 0
-    while not (await asyncio.wait({work}, timeout=_REPORT_S))[0]:
-        now = percent()
-        if now == told:
-            continue
-        told = now
-        text = f"laying out the weights of {bundle} for this processor (once): {now} %"
-        await tell(text)
-        if not logged or now >= logged + _LOGGED_PERCENT:
-            logged = now
-            log.info("%s", text)
