@@ -57,7 +57,7 @@ class EngineSettings(ServiceSettings):
         return open_engine(
             model,
             # The ladder knows what is never compiled.
-            backend="auto" if kept_on_cpu(model) else self.backend,
+            backend=self.backend if self.backend == "auto" or not kept_on_cpu(model) else "auto",
             device=self.device,
             threads=self.threads,
             options=options,

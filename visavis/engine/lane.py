@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
-from visavis.engine.queueing import GATHER_S, DeadlineQueue, Sharing, Urgency, Waiting
+from visavis.engine.queueing import DeadlineQueue, Sharing, Urgency, Waiting
 from visavis.engine.tensorrt import profiling
 from visavis.serving import metrics
 from visavis.serving.errors import EngineError, SupersededError, VisavisError
@@ -140,10 +140,9 @@ class EngineLane:
         work: Callable[[Sequence[Ask]], Sequence[Answer]],
         *,
         largest: int,
-        gather_s: float = GATHER_S,
     ) -> SharedRuns[Ask, Answer]:
         """Work that answers up to `largest` requests in one run, in their order."""
-        return SharedRuns(self, work, Sharing(largest, gather_s))
+        return SharedRuns(self, work, Sharing(largest))
 
     def close(self) -> None:
         """Finish what has begun; who waits gets EngineError. Blocks until the thread is free."""

@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 import os
 
+from visavis.serving.supervision import Keeper
+
 FD_VARIABLE = "VISAVIS_HEARTBEAT_FD"
 """Names the pipe's writing end, an open file of the process; unset: nobody listens."""
 BEAT_S = 0.5
@@ -24,14 +26,14 @@ class Heartbeat:
         told = os.environ.get(FD_VARIABLE)
         self._fd = int(told) if told else None
         self._sign = STARTING
-        self._beating: asyncio.Task[None] | None = None
+        self._beating = Keeper("heartbeat", self._beat)
 
     def start(self) -> None:
         """Beat as a process that is starting."""
         if self._fd is not None:
             os.set_inheritable(self._fd, False)
             os.set_blocking(self._fd, False)
-            self._beating = asyncio.create_task(self._beat(), name="heartbeat")
+            self._beating.start()
 
     def working(self) -> None:
         """The start is over: from now on silence is short or a fault."""
@@ -40,9 +42,7 @@ class Heartbeat:
 
     async def close(self) -> None:
         """Fall silent; the process is about to end."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        await self._beating.close()
 
     async def _beat(self) -> None:
         while True:

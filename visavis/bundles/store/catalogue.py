@@ -126,7 +126,8 @@ def _says_made(manifest: Path) -> bool:
     if manifest.parent.name.startswith(".") or not manifest.is_file():
         return False
     try:
-        return "made" in tomllib.loads(manifest.read_text(encoding="utf-8"))
+        text = manifest.read_text(encoding="utf-8")
+        return "made" in text and "made" in tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return False
 

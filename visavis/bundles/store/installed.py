@@ -87,14 +87,9 @@ def inspect(manifest: BundleManifest, folder: Path) -> Standing:
         return Standing(manifest.name, State.MISSING)
     if manifest.made is not None:
         return _standing(manifest, folder, record, _size_problem)
-    expected = {file.path: file.sha256 for file in manifest.files}
     steps = {step.name: step.version for step in manifest.prepare}
     outputs = {path for step in manifest.prepare for path in step.outputs}
-    if (
-        {path: file.sha256 for path, file in record.files.items()} != expected
-        or record.steps != steps
-        or not outputs <= set(record.prepared)
-    ):
+    if not _holds(record, manifest) or record.steps != steps or not outputs <= set(record.prepared):
         return Standing(manifest.name, State.OUTDATED, ("the catalogue has a newer version",))
     return _standing(manifest, folder, record, _size_problem)
 
@@ -111,10 +106,13 @@ def verify_files(manifest: BundleManifest, folder: Path) -> Standing:
 def same_files(manifest: BundleManifest, folder: Path) -> bool:
     """Whether `folder` is another bundle of exactly the manifest's files, by its record."""
     record = _read_record(folder)
+    return record is not None and _holds(record, manifest)
+
+
+def _holds(record: BundleRecord, manifest: BundleManifest) -> bool:
+    """Whether the record is of exactly the manifest's files."""
     expected = {file.path: file.sha256 for file in manifest.files}
-    return record is not None and expected == {
-        path: file.sha256 for path, file in record.files.items()
-    }
+    return {path: file.sha256 for path, file in record.files.items()} == expected
 
 
 def recorded_sha256(path: Path) -> str | None:

@@ -42,7 +42,9 @@ def maker_of(folder: Path) -> str:
 def family_of(folder: Path) -> str:
     """Which networks do the task of the bundle in `folder`, for example "whisper"."""
     manifest = manifest_of(folder)
-    return maker_of(folder) or (manifest.family if manifest is not None else "")
+    if manifest is None:
+        return ""
+    return (manifest.made.maker if manifest.made is not None else "") or manifest.family
 
 
 def kept_on_cpu(model: Path) -> str:

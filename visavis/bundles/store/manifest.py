@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
@@ -362,6 +363,7 @@ class BundleManifest(_Strict):
         return self.shipped.path if self.shipped is not None else model_dir / self.name
 
 
+@cache
 def parse_manifest(text: str, origin: str) -> BundleManifest:
     """Read a manifest; `origin` (a file name) stands in the message when something is wrong.
 

@@ -129,7 +129,7 @@ class _Job:
     @property
     def needed_bytes(self) -> int:
         """Bytes written at the worst moment: archives and files side by side."""
-        fresh = sum(f.size_bytes for f in self.manifest.files if f.path not in self.reuse)
+        fresh = sum(file.size_bytes for file in self.wanted)
         made = sum(step.outputs_size_bytes for step in self.manifest.prepare)
         return 2 * fresh + made + (_ARCHIVE_SLACK_BYTES if fresh else 0)
 
