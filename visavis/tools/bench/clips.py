@@ -6,13 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import av
 import numpy as np
 from numpy.typing import NDArray
 
 from visavis.serving.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import av
 
 T = TypeVar("T")
 
@@ -25,6 +27,9 @@ def read_mono(path: Path, sample_rate_hz: int) -> NDArray[np.int16]:
     WAV, FLAC, MP3, Ogg, M4A and whatever else FFmpeg reads. Raises InvalidInputError
     for a file that is not sound, is empty, or lasts more than ten minutes.
     """
+    # FFmpeg comes with the services; `visavis doctor` must start without it.
+    import av
+
     resampler = av.AudioResampler(format="s16", layout="mono", rate=sample_rate_hz)
     pieces: list[NDArray[np.int16]] = []
     length = 0
@@ -168,8 +173,6 @@ def load_clips(folder: Path, language: str = "") -> list[Clip]:
 
 def load_clip(path: Path, language: str = "") -> Clip:
     """One sound file with what lies beside it. Raises InvalidInputError."""
-    # FFmpeg comes with the services; `visavis doctor` must start without it.
-
     if not path.is_file():
         raise InvalidInputError(f"{path}: no such file")
     pcm = read_mono(path, RATE_HZ)

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.styles import STYLES
+from visavis.tools.bench.clips import read_mono
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import MIC_RATE_HZ, GatewayError, GatewaySession
 from visavis.tools.output import check_output, write_output
@@ -85,9 +86,6 @@ def spoken_question(question: str) -> NDArray[np.int16] | None:
         return None
     if not path.is_file():
         raise InvalidInputError(f"{question}: no such file")
-    # FFmpeg comes with the services; `visavis doctor` must start without it.
-    from visavis.tools.bench.clips import read_mono
-
     return read_mono(path, MIC_RATE_HZ)
 
 
