@@ -19,7 +19,7 @@ from visavis.serving.discovery import Replica
 from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import secret_in
 from visavis.tools.cli.models import pull_profile
-from visavis.tools.stack.process import State, log_dir
+from visavis.tools.stack.process import State, log_dir, open_log
 from visavis.tools.stack.supervisor import SERVICES, Stack, StackOptions
 
 _REFRESH_S = 1.0
@@ -97,8 +97,8 @@ class _Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self._console.print(f"[yellow]visavis:[/yellow] {escape(record.getMessage())}")
         # Opened anew for each of its rare lines: folders move, and disks fill up.
-        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
-            file.write(self.format(record) + "\n")
+        with contextlib.suppress(OSError), open_log(self._path) as file:
+            file.write((self.format(record) + "\n").encode())
 
 
 def _tell_of_the_stack(folder: Path, console: Console) -> None:
@@ -192,7 +192,7 @@ def _table(stack: Stack) -> Table:
     replicas = {replica.service: replica for replica in stack.replicas}
     addresses = {"nats-server": stack.nats.url, "gateway": stack.url}
     total_bytes = 0
-    for child in (stack.nats.process, *stack.children.values()):
+    for child in stack.processes:
         memory = child.memory_bytes()
         total_bytes += memory
         replica = replicas.get(child.name)

@@ -100,7 +100,6 @@ class NatsServer:
 
     def launch(self) -> None:
         """Start the process. Raises BusError."""
-        self.process.log_path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self.process.start()
         except OSError as error:

@@ -194,9 +194,14 @@ def log_dir() -> Path:
     return Path(state).expanduser() / "visavis" / "logs"
 
 
+def make_log_dir(folder: Path) -> None:
+    """For its owner alone where it is new: what visitors do may stand in it. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def open_log(path: Path) -> BinaryIO:
-    """A log file to append to; what visitors do may stand in it: for its owner alone."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """A log file to append to, for its owner alone. Raises OSError."""
+    make_log_dir(path.parent)
     log = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
     os.fchmod(log.fileno(), 0o600)  # it may have been there
     return log
