@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import resource
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.full_disk import limited_files
 from tests.plans.small_graphs import USUAL
 from visavis.bundles.compile.cache import CachedPlan, PlanCache, Wanted, plan_dir
 from visavis.bundles.compile.plan_record import (
@@ -181,19 +180,8 @@ def test_a_new_plan_takes_the_place_of_the_old(cache: PlanCache, stored: CachedP
     assert len(files_of(cache)) == 4
 
 
-@contextmanager
-def room_for(size_bytes: int) -> Iterator[None]:
-    """No file may grow beyond `size_bytes`: the write breaks off as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk_leaves_nothing(cache: PlanCache) -> None:
-    with room_for(4096), pytest.raises(PlanError, match=r"cannot be kept.*VISAVIS_PLAN_DIR"):
+    with limited_files(4096), pytest.raises(PlanError, match=r"cannot be kept.*VISAVIS_PLAN_DIR"):
         cache.store(record(), CONTENT)
     assert files_of(cache) == []
 
@@ -201,7 +189,7 @@ def test_a_full_disk_leaves_nothing(cache: PlanCache) -> None:
 def test_a_full_disk_leaves_no_half_of_a_replaced_plan(
     cache: PlanCache, stored: CachedPlan
 ) -> None:
-    with room_for(4096), pytest.raises(PlanError):
+    with limited_files(4096), pytest.raises(PlanError):
         cache.store(record(), CONTENT)
     assert cache.find(WANTED) is None
     assert files_of(cache) == [stored.path.name]

@@ -33,9 +33,10 @@ from training.inputs import inputs_of, verify
 from training.turn_taking.logistic import area_under_curve, log_loss, sigmoid
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.questions import BACKCHANNELS, ENGLISH, INTERRUPTIONS, MANDARIN
+from visavis.tools.bench.turns import LABELS
 
 LANGUAGES = ("en", "zh")
-_LABELS = Path(__file__).parents[2] / "tests" / "turns" / "labels.jsonl"
+_LABELS = Path(__file__).parents[2] / "tests" / "turns" / LABELS
 _LONGEST_WORDS = 30
 _EPOCHS = 6
 _BATCH = 512

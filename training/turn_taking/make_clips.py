@@ -36,8 +36,8 @@ from training.turn_taking.sounds import (
     with_pause,
 )
 from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.turns import LABELS
 
-LABELS = "labels.jsonl"
 _MARGIN_SAMPLES = SAMPLE_RATE_HZ * 3 // 10
 _PAUSE = re.compile(r"\s*<(\d+)>\s*")
 _BITS_PER_SECOND = 32_000

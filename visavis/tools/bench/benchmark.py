@@ -70,8 +70,8 @@ class Benchmark:
     profile: str = "default"
     config: Path | None = None
     console: Console = field(default_factory=wide_console)
-    models: list[dict[str, Any]] = field(default_factory=list)
-    """Which weights ran, once `measure` has been called."""
+    services: list[dict[str, Any]] = field(default_factory=list)
+    """What the gateway tells of each replica, once `measure` has been called."""
 
     def __post_init__(self) -> None:
         check_output(self.json_path, ".json")
@@ -92,8 +92,7 @@ class Benchmark:
                 config=self.config,
             )
             async with gateway as client:
-                services = (await client.call("GET", "/v1/services")).json()["services"]
-                self.models = models_of(services)
+                self.services = (await client.call("GET", "/v1/services")).json()["services"]
                 with Steps(self.console, total, begins) as steps:
                     return await work(client, steps)
 
@@ -124,6 +123,6 @@ class Benchmark:
         """Write the report where one was asked for; whether it was. result: as for `report`."""
         if self.json_path is None:
             return False
-        figures = report(self.name, rows, models=self.models, **result)
+        figures = report(self.name, rows, models=models_of(self.services), **result)
         write_json(self.json_path, figures)
         return True

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import grpc.aio
 import numpy as np
 import psutil
 import typer
@@ -21,6 +20,7 @@ from rich.table import Table
 
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.benchmark import Benchmark, Json
+from visavis.tools.speech import service_errors
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
@@ -135,27 +135,23 @@ def mel_chunk(index: int) -> MelChunk:
 async def face_under_test(
     codec: VideoCodec, log_dir: Path, clock: Clock
 ) -> AsyncIterator[FaceUnderTest]:
-    """A face service with a bus, and one session that is watched in `codec`.
-
-    `log_dir` must exist.
-    """
+    """A face service with a bus, and one session that is watched in `codec`."""
     with NatsServer(log_dir) as nats:
         flags = ["--nats-url", nats.url]
         async with plain_service("face", flags, log_dir) as channel:
             bus = await Bus.connect(nats.url, name="bench")
             call = face_pb2_grpc.FaceAnimationStub(channel).Attach()
             try:
-                face = face_pb2.FaceConfig(codecs=[codec.name], seed=1)
-                config = face_pb2.FaceAttachConfig(session=_SESSION, face=face)
-                await call.write(face_pb2.FaceAttachRequest(config=config))
-                await call.read()
-                under_test = FaceUnderTest(bus, _process(), clock)
-                watching = asyncio.create_task(under_test.watch())
-                yield under_test
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
-            except grpc.aio.AioRpcError as error:
-                raise VisavisError(f"face: {error.details()}") from error
+                with service_errors("face: "):
+                    face = face_pb2.FaceConfig(codecs=[codec.name], seed=1)
+                    config = face_pb2.FaceAttachConfig(session=_SESSION, face=face)
+                    await call.write(face_pb2.FaceAttachRequest(config=config))
+                    await call.read()
+                    under_test = FaceUnderTest(bus, _process(), clock)
+                    watching = asyncio.create_task(under_test.watch())
+                    yield under_test
+                    watching.cancel()
+                    await asyncio.gather(watching, return_exceptions=True)
             finally:
                 call.cancel()
                 await bus.close()
@@ -180,7 +176,6 @@ def face(
     """Start a face service and measure the processor time of each picture."""
     bench = Benchmark("face", json_path)
     folder = log_dir() / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
 
     async def run() -> dict[str, FaceCost]:
         chosen = VideoCodec[codec.upper()]

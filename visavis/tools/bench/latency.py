@@ -239,8 +239,7 @@ def latency(
     plan = LatencyPlan(turns_per_session, listen_s, transport)
 
     async def ask_all(client: GatewayClient, steps: Steps) -> LatencyRun:
-        services = (await client.call("GET", "/v1/services")).json()["services"]
-        processes = find_processes(client.url, [s["address"] for s in services])
+        processes = find_processes(client.url, [s["address"] for s in bench.services])
 
         def on_turn(turn: TurnFigures | None) -> None:
             if turn is not None:

@@ -7,15 +7,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import grpc
-import grpc.aio
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from visavis.bundles.store import profile
-from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.errors import InvalidInputError
 from visavis.tools.cli.models import pull_missing
+from visavis.tools.speech import service_errors
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
 from visavis.v1 import face_pb2, face_pb2_grpc
@@ -83,9 +82,7 @@ def _call(work: Callable[[face_pb2_grpc.FaceAnimationStub], Awaitable[T]]) -> T:
 
     async def run() -> T:
         async with plain_service("face", [], log_dir()) as channel:
-            try:
+            with service_errors():
                 return await work(face_pb2_grpc.FaceAnimationStub(channel))
-            except grpc.aio.AioRpcError as error:
-                raise VisavisError(error.details() or error.code().name) from None
 
     return asyncio.run(run())
