@@ -111,7 +111,9 @@ def synthetic(
 def spoken_part(
     synthesizer: Synthesizer, text: str, language: str, speed: float
 ) -> NDArray[np.float32]:
-    """One part between pauses; one without a sign at its end is spoken as going on."""
+    """One part between pauses, [N] float32 at 16 kHz; one without a sign at its end is spoken as
+    going on.
+    """
     if text[-1].isalnum():
         text += "，" if language == "zh" else ","
     pieces = [piece.voice for piece in synthesizer.speak(text, language=language, speed=speed)]

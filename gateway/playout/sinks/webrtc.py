@@ -263,7 +263,7 @@ class Peers:
         on_gone: Callable[[str], None],
         peer_id: str,
     ) -> tuple[str, str]:
-        """Answer an offer; SDP and type.
+        """Answer an offer; SDP and type. on_mic: gets [N] int16 at 16 kHz.
 
         Raises InvalidInputError, AtCapacityError, UnknownNameError once the session is over.
         """

@@ -43,7 +43,7 @@ def guided_filter(
     guide: NDArray[np.float32], mask: NDArray[np.float32], radius: int, eps: float
 ) -> NDArray[np.float32]:
     """Colour guided filter (He, Sun, Tang 2013): `mask` [H, W] with the edges of `guide` [H, W, 3],
-    both in 0..1.
+    both float32 in 0..1, and so is the result [H, W].
     """
     size = (2 * radius + 1, 2 * radius + 1)
 
@@ -66,8 +66,8 @@ def guided_filter(
 
 
 def fill_hidden(rgb: NDArray[np.uint8], known: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """`rgb` [H, W, 3] with the pixels that are not `known` [H, W] (0..1) filled smoothly from those
-    around.
+    """`rgb` [H, W, 3] uint8 with the pixels that are not `known` [H, W] (float32 0..1) filled
+    smoothly from those around.
 
     Push-pull (Gortler et al. 1996): averages of the known pixels at ever coarser scales, then back
     again, each scale used where the finer one knows nothing.
@@ -97,7 +97,8 @@ def _halved(plane: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.flo
 def continue_behind(
     rgb: NDArray[np.uint8], hidden: NDArray[np.bool_], reach: float
 ) -> NDArray[np.uint8]:
-    """`rgb` [H, W, 3] with its `hidden` pixels [H, W] painted as the background might go on behind.
+    """`rgb` [H, W, 3] uint8 with its `hidden` pixels, [H, W] bool, painted as the background might
+    go on behind.
 
     Near the visible part the texture is mirrored at its border, so that folds and patterns go on;
     further in than `reach` pixels, where a moving head never bares it, it fades into a smooth fill.

@@ -33,7 +33,9 @@ class Painter(Protocol):
     def size(self) -> int: ...
 
     async def prepare(self, frame: Frame) -> Draw:
-        """What draws the frame, once all that it needs is there: a network may have to run."""
+        """What draws the frame, [size, size, 3] uint8 RGB, once all that it needs is there: a
+        network may have to run.
+        """
         ...
 
     def close(self) -> None:
@@ -70,7 +72,9 @@ class Encoded:
 class Encoder(Protocol):
     """Encodes one stream of one codec without delay: each picture comes out as it goes in."""
 
-    def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded: ...
+    def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
+        """picture: [H, W, 3] uint8 RGB. keyframe: it must stand on its own."""
+        ...
 
     def close(self) -> None: ...
 

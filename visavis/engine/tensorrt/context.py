@@ -77,7 +77,10 @@ class ProfileContext:
         self._require(done, "the run was not enqueued", said)
 
     def output_shapes(self) -> dict[str, Shape]:
-        """Of the last run; where there are late outputs, once it was waited for."""
+        """Of the last run; where there are late outputs, once it was waited for.
+
+        Raises EngineError where TensorRT tells none.
+        """
         self._require_memory()
         shapes: dict[str, Shape] = {}
         for name, known in self._output_shapes.items():

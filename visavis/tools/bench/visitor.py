@@ -153,7 +153,10 @@ class Visitor:
 async def visit(
     client: GatewayClient, clock: Clock, *, transport: Transport = "websocket", **options: str
 ) -> AsyncIterator[Visitor]:
-    """A session with `language`, `voice` …, and a visitor in it whose microphone is on."""
+    """A session with `language`, `voice` …, and a visitor in it whose microphone is on.
+
+    Raises VisavisError where no session is given, or no media come.
+    """
     async with client.session(**options) as session:
         visitor = Visitor(client, session, clock)
         running = asyncio.create_task(visitor.run(transport))

@@ -115,6 +115,7 @@ class WebRtcMedia:
         await self._microphone.put(pcm_s16le)
 
     async def arrivals(self) -> AsyncIterator[HeardSound]:
+        """Sound as it comes. Raises MediaEndedError at the end."""
         while (arrival := await self._arrived.get()) is not None:
             yield arrival
         raise MediaEndedError("the WebRTC connection was closed")

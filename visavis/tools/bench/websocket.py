@@ -116,6 +116,7 @@ class WebSocketMedia:
         await self._socket.send(pcm_s16le)
 
     async def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
+        """Sound and pictures as they come. Raises MediaEndedError at the end."""
         reader = FragmentReader()
         async for message in self._socket:
             if isinstance(message, str):
