@@ -89,7 +89,7 @@ class Registry:
         self._watch.start()
 
     async def close(self) -> None:
-        await self._watch.close()
+        await self._watch.stop()
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()

@@ -73,7 +73,7 @@ class Studio:
             painter = await self._painter(self._settings.avatar)
             draw = await painter.prepare(_FIRST_FRAME)
             await lane.run(self._warm, draw, painter.size)
-            painter.close()
+            painter.cancel_ahead()
 
     async def pictures(
         self, avatar: str, *, fps: int, codecs: Sequence[VideoCodec], blendshapes: bool

@@ -41,7 +41,7 @@ class FakePainter:
         self._prepared.append(frame)
         return partial(self._render, frame.pose)
 
-    def close(self) -> None:
+    def cancel_ahead(self) -> None:
         pass
 
     def _render(self, pose: FacePose) -> NDArray[np.uint8]:

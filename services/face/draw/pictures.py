@@ -38,8 +38,8 @@ class Painter(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """No frame follows. Idempotent."""
+    def cancel_ahead(self) -> None:
+        """No frame follows: nothing that was asked for ahead is wanted. Idempotent."""
         ...
 
 
@@ -162,7 +162,7 @@ class PictureMaker:
     async def close(self) -> None:
         """Free the encoders, once the lane has drawn what it is at."""
         self._on_close()
-        self._painter.close()
+        self._painter.cancel_ahead()
         await self._lane.release(self._close)
 
     def _draw(

@@ -30,8 +30,8 @@ class WarpPainter:
     async def prepare(self, frame: Frame) -> Draw:
         return partial(self._renderer.render, frame.pose)
 
-    def close(self) -> None:
-        """It holds nothing."""
+    def cancel_ahead(self) -> None:
+        """Nothing is asked for ahead."""
 
 
 class WarpEngine:

@@ -80,7 +80,7 @@ class Tha3Painter:
                 self._drawn = self._character.image()
         return partial(shown, self._drawn)
 
-    def close(self) -> None:
+    def cancel_ahead(self) -> None:
         """Nothing is held that somebody else waits for."""
 
 

@@ -67,9 +67,9 @@ class Wav2LipPainter:
             self._mouths = Mouths(self._network, seen, await self._rest(seen))
         return partial(self._draw, frame.pose, await self._mouths.of(frame))
 
-    def close(self) -> None:
+    def cancel_ahead(self) -> None:
         if self._mouths is not None:
-            self._mouths.close()
+            self._mouths.cancel_ahead()
 
     async def _rest(self, seen: NDArray[np.float32]) -> Mouth:
         if self._face.rest is None:

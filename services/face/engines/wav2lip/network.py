@@ -103,8 +103,8 @@ class Mouths:
         self._shown = mouth
         return mouth
 
-    def close(self) -> None:
-        """Nothing more is wanted. Idempotent."""
+    def cancel_ahead(self) -> None:
+        """No frame follows. Idempotent."""
         self._forget()
         self._sound = None
 
