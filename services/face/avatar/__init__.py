@@ -6,7 +6,8 @@
 - `portrait`: a picture becomes a square portrait with a measured face, or a reason why not.
 - `landmarks`: where faces are, and the 468 landmarks of one.
 - `topology`: which landmarks are lips, lids and outline.
-- `matte`: person and background parted, and what the person hides painted.
+- `matte`: person and background parted.
+- `hidden`: what is hidden in a picture, painted of what is seen around it.
 - `maker`: a portrait becomes an avatar.
 - `mesh`: the triangles that carry it.
 - `shapes`: how each coefficient moves them.

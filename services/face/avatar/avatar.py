@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.matte import fill_hidden
+from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.mesh import FaceMesh, HeadFrame, Lining
 from visavis.serving.errors import InvalidInputError
 from visavis.whole_file import placed_whole

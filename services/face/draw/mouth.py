@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.matte import fill_hidden
+from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.mesh import HeadFrame
 from services.face.draw.raster import (
     TABLE,

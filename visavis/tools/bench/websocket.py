@@ -16,7 +16,6 @@ from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
 
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf"}
-_HANDLER_AT = 8
 _DECODER_SPECIFIC = 5
 
 
