@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar.decoding import Decoder
+from services.face.avatar.making.decoding import Decoder
 from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker

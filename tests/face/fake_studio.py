@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
 from services.face.draw.pose import FacePose

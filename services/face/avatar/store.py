@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import Avatar, load_avatar, read_about, read_portrait, save_avatar
-from services.face.avatar.maker import make_avatar
-from services.face.avatar.portrait import PortraitStudio
+from services.face.avatar.making.maker import make_avatar
+from services.face.avatar.making.portrait import PortraitStudio
 from services.face.engines.base import AvatarInfo
 from visavis.serving.errors import (
     AlreadyExistsError,

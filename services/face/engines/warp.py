@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from services.face.avatar.avatar import Avatar
-from services.face.avatar.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import read_or_make
-from services.face.avatar.decoding import Pixels
+from services.face.avatar.making.decoding import Pixels
 from services.face.avatar.store import check_new, not_kept
 from services.face.engines.base import AvatarInfo
 from services.face.engines.tha3.network import SIZE, Picture

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import jpeg
-from services.face.avatar.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.engines.base import AvatarInfo, Keep, NetworkState

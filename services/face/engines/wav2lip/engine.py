@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar, person_texture
-from services.face.avatar.decoding import Pixels
+from services.face.avatar.making.decoding import Pixels
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.draw.pose import FacePose

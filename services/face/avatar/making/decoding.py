@@ -68,7 +68,7 @@ class Decoder:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "services.face.avatar.decode_process",
+            "services.face.avatar.making.decode_process",
             str(int(reading)),
             str(math.ceil(self.limit_s)),
             stdin=asyncio.subprocess.PIPE,

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.landmarks import FaceDetector, FaceLandmarker, Landmarks
-from services.face.avatar.matte import Segmenter
-from services.face.avatar.tflite import TfliteModel
+from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker, Landmarks
+from services.face.avatar.making.matte import Segmenter
+from services.face.avatar.making.tflite import TfliteModel
 from visavis.serving.errors import InvalidInputError
 
 _SIDE_IN_FACES = 2.35

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.tflite import TfliteModel
+from services.face.avatar.making.tflite import TfliteModel
 
 _DETECTOR_INPUT = 128
 _MIN_SCORE = 0.5

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar.tflite import TfliteModel
+from services.face.avatar.making.tflite import TfliteModel
 
 _INPUT = 256
 

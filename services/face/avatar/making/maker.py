@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar
 from services.face.avatar.hidden import continue_behind
-from services.face.avatar.lids import paint_lids
+from services.face.avatar.making.lids import paint_lids
+from services.face.avatar.making.portrait import Portrait
 from services.face.avatar.mesh import FaceMesh, HeadFrame, build_mesh, head_frame
-from services.face.avatar.portrait import Portrait
 from services.face.avatar.shapes import build_shapes, closed_mouth
 from services.face.draw.mouth import seen_teeth, teeth_texture
 
