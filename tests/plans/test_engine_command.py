@@ -164,7 +164,7 @@ def test_a_bench_without_a_gpu_measures_the_fallback_and_says_so(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from visavis.bundles.compile import targets
-    from visavis.engine.tensorrt.selection import NoDeviceError
+    from visavis.engine.tensorrt.bindings.selection import NoDeviceError
 
     def none() -> None:
         raise NoDeviceError("device: none in this test")

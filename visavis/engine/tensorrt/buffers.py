@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.engine.tensorrt.device import CudaDevice, CudaError, PinnedMemory
+from visavis.engine.tensorrt.bindings.device import CudaDevice, CudaError, PinnedMemory
 from visavis.serving.errors import EngineError, InvalidInputError
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from visavis.engine.tensorrt.bindings.messages import Messages
 from visavis.engine.tensorrt.buffers import TensorBuffer, bytes_of, output_allocator
-from visavis.engine.tensorrt.messages import Messages
 from visavis.engine.tensorrt.plan import Plan, Shape, Shapes, why
 from visavis.serving.errors import EngineError
 

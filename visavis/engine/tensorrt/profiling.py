@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from visavis.engine.tensorrt.device import CudaDevice
+from visavis.engine.tensorrt.bindings.device import CudaDevice
 
 
 def _import() -> Any | None:

@@ -14,11 +14,11 @@ import numpy as np
 
 from visavis.engine.base import Resident, Tensors
 from visavis.engine.tensorrt import profiling
+from visavis.engine.tensorrt.bindings.device import CudaDevice, CudaError
+from visavis.engine.tensorrt.bindings.messages import Messages, collecting
 from visavis.engine.tensorrt.buffers import CudaTensor, ResidentPool, TensorBuffer, bytes_of
 from visavis.engine.tensorrt.context import ProfileContext
-from visavis.engine.tensorrt.device import CudaDevice, CudaError
 from visavis.engine.tensorrt.graphs import RUNS_BEFORE_CAPTURE, GraphCache, GraphKey
-from visavis.engine.tensorrt.messages import Messages, collecting
 from visavis.engine.tensorrt.plan import Plan, Shape, Shapes
 from visavis.engine.tensorrt.profiling import RunTimer, RunTimes
 from visavis.serving.errors import EngineError

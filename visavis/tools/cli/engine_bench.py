@@ -20,8 +20,8 @@ from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.compile.targets import Target
 from visavis.engine.base import Engine
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
+from visavis.engine.tensorrt.bindings.selection import NoDeviceError
 from visavis.engine.tensorrt.engine import TensorRTEngine
-from visavis.engine.tensorrt.selection import NoDeviceError
 from visavis.serving.errors import PlanError
 from visavis.tools.charts import draw_plan_bench
 from visavis.tools.cli.engine_build import (

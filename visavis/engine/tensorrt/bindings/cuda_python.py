@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.bindings import runtime
 
-from visavis.engine.tensorrt.device import (
+from visavis.engine.tensorrt.bindings.device import (
     CudaDevice,
     CudaError,
     DeviceInfo,

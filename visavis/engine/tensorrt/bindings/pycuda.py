@@ -15,7 +15,7 @@ from typing import Any
 
 from pycuda import driver
 
-from visavis.engine.tensorrt.device import (
+from visavis.engine.tensorrt.bindings.device import (
     CudaDevice,
     CudaError,
     DeviceInfo,
