@@ -21,7 +21,7 @@ _ROOT = Path(__file__).parents[2]
 _CALLERS = (
     "visavis/bundles/compile/compiler.py",
     "visavis/bundles/compile/network.py",
-    "visavis/tools/cli/engine_inspect.py",
+    "visavis/tools/cli/engine/inspect.py",
     "visavis/engine/tensorrt/plan.py",
     "visavis/engine/tensorrt/context.py",
 )

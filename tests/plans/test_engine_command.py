@@ -28,8 +28,8 @@ from visavis.serving.errors import (
     PlanError,
     VisavisError,
 )
-from visavis.tools.cli.engine_inspect import loaded_facts
-from visavis.tools.cli.engine_output import run_cancellable
+from visavis.tools.cli.engine.inspect import loaded_facts
+from visavis.tools.cli.engine.output import run_cancellable
 
 BUILD = ("build", "small-net", "--precision", "fp32", "--flavour", "rtx")
 

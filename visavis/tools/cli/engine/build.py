@@ -24,7 +24,7 @@ from visavis.bundles.compile.targets import (
     resolve_target,
 )
 from visavis.serving.errors import ModelStoreError, PlanCancelledError, PlanError, PlanRefusedError
-from visavis.tools.cli.engine_output import (
+from visavis.tools.cli.engine.output import (
     BuildBar,
     EngineChoice,
     check_line,
