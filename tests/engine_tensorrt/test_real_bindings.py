@@ -36,7 +36,7 @@ METHODS = [
     for name, member in vars(protocol).items()
     if inspect.isfunction(member) and not name.startswith("_")
 ]
-_SOURCES = Path(trt_api.__file__).parents[2]
+_SOURCES = Path(trt_api.__file__).parents[3]
 # Only where TensorRT-RTX was asked for; see is_rtx.
 _RTX_ONLY = {"ComputeCapability"}
 
