@@ -33,8 +33,8 @@ from training.turn_taking.sounds import (
     trimmed,
     with_pause,
 )
-from visavis.tools.bench.clips import read_mono
 from visavis.tools.bench.turns import TurnClip, load_turn_clips, write_labels
+from visavis.tools.bench.visitor.clips import read_mono
 
 _MARGIN_SAMPLES = SAMPLE_RATE_HZ * 3 // 10
 _PAUSE = re.compile(r"\s*<(\d+)>\s*")

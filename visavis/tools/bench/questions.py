@@ -21,7 +21,7 @@ from rich.console import Console
 
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import Profile
-from visavis.tools.bench.clips import (
+from visavis.tools.bench.visitor.clips import (
     RATE_HZ,
     Clip,
     choose,

@@ -20,10 +20,10 @@ from rich.text import Text
 
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import Benchmark, Json, Picture, Profile
-from visavis.tools.bench.clips import read_mono
-from visavis.tools.bench.report import rows_of, summarise
-from visavis.tools.bench.tables import Steps
-from visavis.tools.bench.word_errors import count_errors
+from visavis.tools.bench.figures.report import rows_of, summarise
+from visavis.tools.bench.figures.tables import Steps
+from visavis.tools.bench.figures.word_errors import count_errors
+from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.plain_service import plain_service

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.styles import STYLES
-from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import MIC_RATE_HZ, GatewayError, GatewaySession
 from visavis.tools.output import check_output, write_output

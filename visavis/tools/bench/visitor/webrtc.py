@@ -26,7 +26,7 @@ from aiortc.rtp import RtpPacket
 
 from visavis.serving import aiortc_private
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.media import HeardSound, MediaEndedError
+from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
 

@@ -11,7 +11,7 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.media import HeardSound, MediaEndedError, SeenPicture
+from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError, SeenPicture
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
 
