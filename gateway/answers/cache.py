@@ -173,7 +173,7 @@ class LearnedAnswers:
 class AnswerCache:
     """Finds answers for all sessions of a gateway: that is its use, and why it learns only if told.
 
-    `open` it, `close` it.
+    `open` it, `save` it at the end.
     """
 
     def __init__(
@@ -226,9 +226,6 @@ class AnswerCache:
             self.learned.forget()
         self._measure()
 
-    async def close(self) -> None:
-        await self._save()
-
     async def reload(self) -> None:
         """Read the file of answers anew. Raises InvalidInputError; the old answers stay then."""
         self._take(await asyncio.to_thread(self._read))
@@ -262,14 +259,14 @@ class AnswerCache:
         if not (self.learns and self.learned.learn(question, answer, speaker, self.now_s())):
             return False
         self._measure()
-        await self._save()
+        await self.save()
         return True
 
     async def forget_learned(self) -> int:
         """How many there were."""
         count = self.learned.forget()
         self._measure()
-        await self._save()
+        await self.save()
         return count
 
     # ------------------------------------------------------------ inside
@@ -308,7 +305,8 @@ class AnswerCache:
                     key = (language, normalised(question, language))
                     self._normalised.setdefault(key, []).append(entry)
 
-    async def _save(self) -> None:
+    async def save(self) -> None:
+        """Keep what was learned for the next start; where that fails, a warning says so."""
         if self._learned_file is None:
             return
         async with self._saving:

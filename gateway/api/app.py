@@ -84,18 +84,18 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         try:
             await registry.start()
             await answers.open()
-            sessions.start()
+            sessions.start_sweeping()
             if settings.prerender:
                 prerenderer.start()
             heartbeat.working()
             yield
         finally:
-            await prerenderer.close()
-            await sessions.close()
-            await answers.close()
+            await prerenderer.stop()
+            await sessions.end_all()
+            await answers.save()
             await registry.close()
             await bus.close()
-            await heartbeat.close()
+            await heartbeat.stop()
 
     app = FastAPI(
         title="visavis",

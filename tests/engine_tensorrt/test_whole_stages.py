@@ -25,7 +25,8 @@ from visavis.bundles.compile.sources import BundlePlan, bundle_plans
 from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, open_engine
 from visavis.engine.base import EngineOptions
-from visavis.engine.tensorrt import engine, messages
+from visavis.engine.tensorrt import engine
+from visavis.engine.tensorrt.bindings import messages
 from visavis.engine.tensorrt.compiled import CompiledEngine
 
 Bundle = Callable[[str], Path]

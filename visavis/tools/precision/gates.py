@@ -21,7 +21,7 @@ from visavis.bundles.store import bundle_path, recipes_of
 from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, FileRecord
 from visavis.bundles.store.recipe import PlanRecipe, Precision
 from visavis.serving.errors import PlanError
-from visavis.tools.bench.word_errors import count_errors
+from visavis.tools.bench.figures.word_errors import count_errors
 from visavis.tools.precision.assembled import assembled
 from visavis.tools.precision.mel_cepstrum import distortion_db
 from visavis.tools.precision.spoken import Speech, hear, recordings, say, sentences

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import read_or_make
-from services.face.avatar.decoding import Pixels
+from services.face.avatar.making.decoding import Pixels
 from services.face.avatar.store import check_new, not_kept
 from services.face.engines.base import AvatarInfo
 from services.face.engines.tha3.network import SIZE, Picture
@@ -57,7 +57,7 @@ class Character:
 
 
 def read_character(pixels: Pixels) -> NDArray[np.uint8]:
-    """RGBA [512, 512, 4] of a decoded picture. InvalidInputError says why it will not do."""
+    """RGBA [512, 512, 4] uint8 of a decoded picture. Raises InvalidInputError, which says why."""
     height, width = pixels.shape[:2]
     if width != height or width < _SMALLEST:
         raise InvalidInputError(
@@ -150,7 +150,11 @@ class CharacterStore:
         return AvatarInfo(name, SIZE, character.builtin, character.licence)
 
     def delete(self, name: str) -> None:
-        """Forgets an uploaded picture; sessions that wear it keep it."""
+        """Forgets an uploaded picture; sessions that wear it keep it.
+
+        Raises InvalidInputError for the one of the bundle, UnknownNameError for one that is not
+        there.
+        """
         if name == DEFAULT_CHARACTER:
             raise InvalidInputError(f"avatar {name!r} belongs to the bundle and stays")
         with self._lock:

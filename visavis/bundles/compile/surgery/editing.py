@@ -46,7 +46,9 @@ class GraphEditor:
         return list(self._readers.get(tensor, ()))
 
     def constant(self, tensor: str) -> Array | None:
-        """The value of `tensor` where it is a weight or a Constant node's; else None."""
+        """The value of `tensor`, with its shape and dtype, where it is a weight or a Constant
+        node's; else None.
+        """
         if (weight := self._weights.get(tensor)) is not None:
             return np.asarray(numpy_helper.to_array(weight))
         maker = self.maker(tensor)
@@ -55,7 +57,7 @@ class GraphEditor:
         return np.asarray(numpy_helper.to_array(maker.attribute[0].t))
 
     def add_weight(self, name: str, values: Array) -> str:
-        """A new constant; one of the same name stays as it is."""
+        """A new constant of the shape and dtype of `values`; one of the same name stays."""
         if name not in self._weights:
             weight = numpy_helper.from_array(np.ascontiguousarray(values), name)
             self.model.graph.initializer.append(weight)
