@@ -45,6 +45,14 @@ class GraphEditor:
         """The nodes that take `tensor`."""
         return list(self._readers.get(tensor, ()))
 
+    def made_of(self, tensors: Iterable[str]) -> set[str]:
+        """Every tensor that one of `tensors` has a part in, these included."""
+        found = set(tensors)
+        for node in self.model.graph.node:
+            if found.intersection(node.input):
+                found.update(node.output)
+        return found
+
     def constant(self, tensor: str) -> Array | None:
         """The value of `tensor`, with its shape and dtype, where it is a weight or a Constant
         node's; else None.
@@ -63,6 +71,13 @@ class GraphEditor:
             self.model.graph.initializer.append(weight)
             self._weights[name] = weight
         return name
+
+    def put_before(self, node: onnx.NodeProto, added: Iterable[onnx.NodeProto]) -> None:
+        """Let `added` be computed right before `node`; who makes and reads what stays as it was."""
+        nodes = self.model.graph.node
+        place = next(i for i, other in enumerate(nodes) if other.output[0] == node.output[0])
+        for offset, new in enumerate(added):
+            nodes.insert(place + offset, new)
 
     def replace(self, node: onnx.NodeProto, operator: str, inputs: Iterable[str]) -> None:
         """Turn `node` into another operator with the same outputs, in the same place."""
