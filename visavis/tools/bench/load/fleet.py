@@ -19,7 +19,8 @@ from visavis.tools.bench.load.client import Orders
 from visavis.tools.bench.load.results import ClientReport
 from visavis.tools.stack.process import open_log
 
-_END_TIMEOUT_S = 10.0
+# A session is ended one after the other.
+_END_TIMEOUT_S = 30.0
 # The report is one line: ten minutes of sixteen visitors are about 2 MB.
 _LINE_BYTES = 1 << 28
 _TAIL_BYTES = 2_000

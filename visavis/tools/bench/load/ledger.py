@@ -79,17 +79,17 @@ class Verdict:
 
 def code_word(visitor: int) -> str:
     """A word that means nothing and belongs to this visitor."""
-    place = visitor * _SPREAD % _CODES
+    place = (visitor + 1) * _SPREAD % _CODES
     size = len(_SYLLABLES)
     return "".join(_SYLLABLES[place // size**power % size] for power in (2, 1, 0))
 
 
 def with_code(visitor: int, number: int, question: str) -> str:
     """A typed question as nobody else asks it: no two are the same text."""
-    word = f"{code_word(visitor)} {number}"
+    word = code_word(visitor)
     if question.isascii():
-        return f"My code word is {word}, please say it first. {question}"
-    return f"我的暗号是 {word}，请先说一遍。{question}"
+        return f"Please begin your answer with the word {word}. Question {number + 1}: {question}"
+    return f"请用 {word} 这个词开头回答。第 {number + 1} 个问题：{question}"
 
 
 def judge(lines: Iterable[Line]) -> Verdict:

@@ -13,7 +13,7 @@ from visavis.tools.bench.load.results import PICTURE_BEHIND, StepResult
 from visavis.tools.bench.report import Summary
 from visavis.tools.charts import Picture, ticks
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP = 760, 70, 170, 64, 240, 70
+_WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP = 760, 70, 170, 86, 240, 70
 _INKS = ("#2a6f97", "#c1562c", "#5b8e3e", "#7a4e9f", "#a68a2d", "#4a4a4a", "#2f80c2")
 _GREY = "#777777"
 _PAIRS = (
@@ -64,7 +64,9 @@ def visitors_table(steps: Sequence[StepResult]) -> Table:
 
 
 def _underruns(step: StepResult) -> str:
-    return f"{step.playout.underruns} / {step.gateway_underruns}"
+    late = step.playout
+    told = f"{late.underruns} ({late.gap_s:.2f} s)" if late.underruns else "0"
+    return f"{told} / {step.gateway_underruns}"
 
 
 def _bound(seconds: float | None) -> str:
@@ -170,7 +172,7 @@ def _draw_panel(
         picture.text(x_of(sessions), bottom + 16, str(sessions), anchor="middle")
     if limit is not None:
         picture.line((_LEFT, y_of(limit)), (right, y_of(limit)), _GREY, 2)
-        picture.text(right + 8, y_of(limit) + 4, "limit of the P95", ink=_GREY, size=11)
+        picture.text(right + 8, y_of(limit) + 4, "limit of voice P95", ink=_GREY, size=11)
     for index, (name, curve) in enumerate(curves.items()):
         ink = _INKS[index % len(_INKS)]
         places_of = [(x_of(sessions), y_of(value)) for sessions, value in curve]

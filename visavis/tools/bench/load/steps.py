@@ -6,6 +6,7 @@ The edge between the processes of visitors and the stack's own counters.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,6 +61,8 @@ class _Reading:
     cpu_s: dict[str, float]
     memory_bytes: dict[str, int]
     machine: MachineTime
+    own_s: float
+    """CPU seconds of this process, which is neither the stack's nor a visitor's."""
 
 
 class LoadBench:
@@ -151,6 +154,7 @@ class LoadBench:
             {name: usage.cpu_s for name, usage in usages.items()},
             {name: usage.memory_bytes for name, usage in usages.items()},
             machine,
+            time.process_time(),
         )
 
     def _stack_report(
@@ -161,7 +165,8 @@ class LoadBench:
             name: ProcessLoad(round(used[name] / length_s, 4), after.memory_bytes[name])
             for name in used
         }
-        others = share_of_others(before.machine, after.machine, sum(used.values()) + clients_s)
+        ours_s = sum(used.values()) + clients_s + after.own_s - before.own_s
+        others = share_of_others(before.machine, after.machine, ours_s)
         return StackReport(
             rise(before.counters, after.counters),
             processes,
