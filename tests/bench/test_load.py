@@ -244,10 +244,10 @@ def test_the_knee_is_found_by_doubling_and_halving(knee: int, tried: list[int]) 
 
 
 def test_what_steps_are_wanted_and_what_a_stack_needs_for_them() -> None:
-    assert steps_of("8, 2", most=16) == [1, 2, 8]
-    assert steps_of("auto", most=16) is None
+    assert steps_of("8, 2") == [1, 2, 8]
+    assert steps_of("auto") is None
     with pytest.raises(InvalidInputError, match="1,2,4"):
-        steps_of("two", most=16)
+        steps_of("two")
     assert stack_flags(0) == {}
     assert stack_flags(9)["tts"] == ["--slots", "9"]
     assert stack_flags(9)["gateway"] == ["--max-sessions", "9"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.text import Text
@@ -52,95 +52,114 @@ from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import SERVICES
 
 AUTO = "auto"
+LIMITS = Limits()
 _FEW = 20
+_SHOWN_FAULTS = 5
 _BUSY_SHARE = 0.05
 # The processes of visitors keep appointments 20 ms apart; sound comes every 21 ms.
 _LATE_CLIENT_S = 0.02
 
 
+# ------------------------------------------------------------ the options
+
+Sessions: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="Visitors at once, step by step, such as 1,2,4,8; auto: doubled, then halved "
+        "between, until the knee is found. A lone visitor always goes first."
+    ),
+]
+Most: TypeAlias = Annotated[
+    int, typer.Option(min=1, max=1000, help="The most visitors that `auto` tries.")
+]
+Duty: TypeAlias = Annotated[
+    float,
+    typer.Option(min=0.01, max=1, help="Share of the time in which a visitor asks or is answered."),
+]
+TurnSeconds: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        help="How long a question and its answer are taken to last. Questions come every "
+        "turn-s / duty seconds on average; the duty that came of it is in the table.",
+    ),
+]
+HowTheyArrive: TypeAlias = Annotated[
+    Arrivals, typer.Option(help="poisson: at random; even: at equal distances.")
+]
+SpokenShare: TypeAlias = Annotated[
+    float, typer.Option(min=0, max=1, help="Of the questions; the others are typed.")
+]
+LongShare: TypeAlias = Annotated[
+    float, typer.Option(min=0, max=1, help="Of the questions, those with long answers.")
+]
+InterruptShare: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Of the questions that are due while an answer is being spoken, those that are "
+        "asked into it; the others wait for its end.",
+    ),
+]
+IdleWatchers: TypeAlias = Annotated[
+    int, typer.Option(min=0, help="So many more sessions are watched without a word.")
+]
+Duration: TypeAlias = Annotated[
+    float, typer.Option(min=1, help="How long a step is counted, at least.")
+]
+Questions: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="A step lasts longer where its visitors would ask fewer than so many aloud or in "
+        "writing by then: a P95 of three answers says nothing. 0: it never does.",
+    ),
+]
+Warmup: TypeAlias = Annotated[
+    float, typer.Option(min=0, help="Questions of a step's first seconds do not count.")
+]
+Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Of all schedules.")]
+VisitorsPerClient: TypeAlias = Annotated[
+    int, typer.Option(min=1, help="Visitors and watchers in one process.")
+]
+Slots: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Sessions that each service of a stack that is started takes at once. 0: as many as "
+        "the largest step needs, or what --config says.",
+    ),
+]
+Chart: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--picture", "--chart", help="Draw latency against visitors into this SVG."),
+]
+Ledger: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Write every question and every word of an answer here, as JSON lines."),
+]
+
+
+# ------------------------------------------------------------ the command
+
+
 def load(
-    sessions: Annotated[
-        str,
-        typer.Option(
-            help="Visitors at once, step by step, such as 1,2,4,8; auto: doubled, then halved "
-            "between, until the knee is found. A lone visitor always goes first."
-        ),
-    ] = "1,2,4",
-    most: Annotated[
-        int, typer.Option(min=1, max=1000, help="The most visitors that `auto` tries.")
-    ] = 16,
-    duty: Annotated[
-        float,
-        typer.Option(
-            min=0.01, max=1, help="Share of the time in which a visitor asks or is answered."
-        ),
-    ] = 0.4,
-    turn_s: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            help="How long a question and its answer are taken to last. Questions come every "
-            "turn-s / duty seconds on average; the duty that came of it is in the table.",
-        ),
-    ] = 10.0,
-    arrivals: Annotated[
-        Arrivals, typer.Option(help="poisson: at random; even: at equal distances.")
-    ] = "poisson",
-    spoken_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Of the questions; the others are typed.")
-    ] = 0.7,
-    long_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Of the questions, those with long answers.")
-    ] = 0.25,
-    interrupt_share: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Of the questions that are due while an answer is being spoken, those that are "
-            "asked into it; the others wait for its end.",
-        ),
-    ] = 0.3,
-    idle_watchers: Annotated[
-        int, typer.Option(min=0, help="So many more sessions are watched without a word.")
-    ] = 0,
-    duration_s: Annotated[
-        float, typer.Option(min=1, help="How long a step is counted, at least.")
-    ] = 60.0,
-    questions: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="A step lasts longer where its visitors would ask fewer than so many aloud or "
-            "in writing by then: a P95 of three answers says nothing. 0: it never does.",
-        ),
-    ] = 20,
-    warmup_s: Annotated[
-        float, typer.Option(min=0, help="Questions of a step's first seconds do not count.")
-    ] = 10.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of all schedules.")] = 0,
-    visitors_per_client: Annotated[
-        int, typer.Option(min=1, help="Visitors and watchers in one process.")
-    ] = 8,
-    jitter_ms: Annotated[
-        float, typer.Option(min=0, help="How far a visitor's player is behind what arrives.")
-    ] = 100.0,
-    late_ms: Annotated[
-        float,
-        typer.Option(min=0, help="A picture is late so long after its sound has been played."),
-    ] = 40.0,
-    latency_factor: Annotated[
-        float,
-        typer.Option(min=1, help="Knee: P95 of a latency may be so many times a lone visitor's."),
-    ] = 1.5,
-    slots: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Sessions that each service of a stack that is started takes at once. 0: as many "
-            "as the largest step needs, or what --config says.",
-        ),
-    ] = 0,
+    sessions: Sessions = "1,2,4",
+    most: Most = 16,
+    duty: Duty = 0.4,
+    turn_s: TurnSeconds = 10.0,
+    arrivals: HowTheyArrive = "poisson",
+    spoken_share: SpokenShare = 0.7,
+    long_share: LongShare = 0.25,
+    interrupt_share: InterruptShare = 0.3,
+    idle_watchers: IdleWatchers = 0,
+    duration_s: Duration = 60.0,
+    questions: Questions = 20,
+    warmup_s: Warmup = 10.0,
+    seed: Seed = 0,
+    visitors_per_client: VisitorsPerClient = 8,
+    slots: Slots = 0,
     clips: Clips = None,
     language: Annotated[str, typer.Option(help="Of the questions: en or zh.")] = "en",
     url: Url = DEFAULT_URL,
@@ -148,14 +167,8 @@ def load(
     profile: Profile = "default",
     config: Config = None,
     json_path: Json = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option("--picture", "--chart", help="Draw latency against visitors into this SVG."),
-    ] = None,
-    ledger: Annotated[
-        Path | None,
-        typer.Option(help="Write every question and every word of an answer here, as JSON lines."),
-    ] = None,
+    picture: Chart = None,
+    ledger: Ledger = None,
 ) -> None:
     """Have more and more visitors talk at once, and find out how many are served as one is.
 
@@ -173,27 +186,43 @@ def load(
     late or missing, no voice has a gap, nobody is refused and no question fails. docs/load.md
     defines all of it and tells how to read it.
     """
-    habits = Habits(duty, turn_s, arrivals, spoken_share, long_share, interrupt_share, seed)
-    wanted = steps_of(sessions, most)
-    needed = (most if wanted is None else max(wanted)) + idle_watchers
-    limits = Limits(latency_factor)
+    wanted = steps_of(sessions)
     check_output(ledger, ".jsonl")
+    needed = (most if wanted is None else max(wanted)) + idle_watchers
     flags = stack_flags(slots or (0 if config else needed))
     bench = Benchmark("load", json_path, picture, url, api_key, profile, config, flags)
-    folder = clips or ready_set("questions", profile, bench.console)
+    folder = (clips or ready_set("questions", profile, bench.console)).resolve()
     clips_of(folder, language)
+    habits = Habits(duty, turn_s, arrivals, spoken_share, long_share, interrupt_share, seed)
     plan = LoadPlan(
         habits,
-        folder.resolve(),
+        folder,
         language,
         idle_watchers,
         warmup_s,
         duration_s,
         questions,
         visitors_per_client=visitors_per_client,
-        jitter_s=jitter_ms / 1000,
-        late_after_s=late_ms / 1000,
     )
+    outcome = _run(bench, plan, wanted, most)
+    _print(bench, outcome)
+    _write(bench, outcome, plan)
+    if ledger is not None:
+        write_output(ledger, "".join(_ledger_lines(outcome.steps)))
+        bench.console.print(Text(f"Ledger: {ledger}"))
+
+
+@dataclass
+class _Outcome:
+    """What came of a run. steps: by number of visitors."""
+
+    steps: list[StepResult]
+    knee: Knee
+    notes: list[str]
+
+
+def _run(bench: Benchmark, plan: LoadPlan, wanted: Sequence[int] | None, most: int) -> _Outcome:
+    """wanted: the steps; None: up to `most`, until the knee is found."""
     notes: list[str] = []
 
     async def climb(client: GatewayClient, steps: Steps) -> list[StepResult]:
@@ -201,26 +230,21 @@ def load(
         processes = find_named_processes(client.url, services)
         runner = LoadBench(client, processes, plan, log_dir() / "bench", steps.tell)
         done: list[StepResult] = []
-        for visitors in _climb(wanted, most, done, limits):
+        for visitors in _climb(wanted, most, done):
             done.append(await runner.step(visitors))
-            steps.done(_line(done[-1], done, limits))
+            steps.done(_line(done[-1], done))
         notes.extend(_notes_on(bench.services, done, runner.unreachable, bool(processes)))
         return done
 
     count = len(wanted) if wanted is not None else most_steps(most)
     done = sorted(bench.measure(count, "the visitors come", climb), key=lambda s: s.sessions)
-    knee = find_knee(done, limits)
-    _print(bench, done, knee, notes)
-    _write(bench, done, knee, notes, plan, limits)
-    if ledger is not None:
-        write_output(ledger, "".join(_ledger_lines(done)))
-        bench.console.print(Text(f"Ledger: {ledger}"))
+    return _Outcome(done, find_knee(done, LIMITS), notes)
 
 
 # ------------------------------------------------------------ which steps
 
 
-def steps_of(sessions: str, most: int) -> list[int] | None:
+def steps_of(sessions: str) -> list[int] | None:
     """The numbers of visitors, a lone one among them; None: they are to be found.
 
     Raises InvalidInputError."""
@@ -243,16 +267,14 @@ def most_steps(most: int) -> int:
     return 2 * max(1, most).bit_length()
 
 
-def _climb(
-    wanted: Sequence[int] | None, most: int, done: Sequence[StepResult], limits: Limits
-) -> Iterator[int]:
+def _climb(wanted: Sequence[int] | None, most: int, done: Sequence[StepResult]) -> Iterator[int]:
     """Numbers of visitors, each once what came before is in `done`."""
     if wanted is not None:
         yield from wanted
         return
     while True:
         lone = lone_of(done) if done else None
-        within = {step.sessions: not troubles(step, lone or step, limits) for step in done}
+        within = {step.sessions: not troubles(step, lone or step, LIMITS) for step in done}
         following = next_sessions(within, most)
         if following is None:
             return
@@ -270,8 +292,8 @@ def stack_flags(slots: int) -> dict[str, list[str]]:
 # ------------------------------------------------------------ what is told
 
 
-def _line(step: StepResult, done: Sequence[StepResult], limits: Limits) -> str:
-    wrong = troubles(step, lone_of(done), limits)
+def _line(step: StepResult, done: Sequence[StepResult]) -> str:
+    wrong = troubles(step, lone_of(done), LIMITS)
     latencies = [
         f"{figure.removesuffix('_due').replace('_', ' ')} P95 {seconds:.2f} s"
         for figure in JUDGED
@@ -318,11 +340,11 @@ def _notes_on(
     return notes
 
 
-def _print(bench: Benchmark, done: Sequence[StepResult], knee: Knee, notes: Sequence[str]) -> None:
+def _print(bench: Benchmark, outcome: _Outcome) -> None:
     console = bench.console
-    for table in (visitors_table(done), stages_table(done), processes_table(done)):
-        console.print(table)
-    for step in done:
+    for table in (visitors_table, stages_table, processes_table):
+        console.print(table(outcome.steps))
+    for step in outcome.steps:
         verdict = step.verdict
         console.print(
             Text(
@@ -332,38 +354,30 @@ def _print(bench: Benchmark, done: Sequence[StepResult], knee: Knee, notes: Sequ
                 f"{len(verdict.foreign)}, lost {len(verdict.lost)}, doubled {len(verdict.doubled)}"
             )
         )
-        for fault in verdict.faults[:5]:
+        for fault in verdict.faults[:_SHOWN_FAULTS]:
             console.print(Text(f"  {fault}", "red"))
-    for note in notes:
+    for note in outcome.notes:
         console.print(Text(f"Note: {note}", "yellow"))
-    console.print(Text(knee_sentence(knee), "bold"))
+    console.print(Text(knee_sentence(outcome.knee), "bold"))
 
 
-def _write(
-    bench: Benchmark,
-    done: Sequence[StepResult],
-    knee: Knee,
-    notes: Sequence[str],
-    plan: LoadPlan,
-    limits: Limits,
-) -> None:
+def _write(bench: Benchmark, outcome: _Outcome, plan: LoadPlan) -> None:
     if bench.json_path is not None:
-        turns = [{"step": s.sessions, **x.to_dict()} for s in done for x in s.exchanges]
-        settings = {**asdict(plan), "clips": plan.clips.name, "limits": asdict(limits)}
         told = report(
             "load",
             [],
-            counts={"knee": knee.sessions},
-            turns=turns,
-            settings=settings,
-            notes=notes,
+            counts={"knee": outcome.knee.sessions},
+            turns=[{"step": s.sessions, **x.to_dict()} for s in outcome.steps for x in s.exchanges],
+            settings={**asdict(plan), "clips": plan.clips.name, "limits": asdict(LIMITS)},
+            notes=outcome.notes,
             models=models_of(bench.services),
         )
-        steps = [step.to_dict() for step in done]
-        write_json(bench.json_path, told | {"knee": knee.to_dict(), "steps": steps})
+        steps = [step.to_dict() for step in outcome.steps]
+        write_json(bench.json_path, told | {"knee": outcome.knee.to_dict(), "steps": steps})
         bench.console.print(Text(f"Figures: {bench.json_path}"))
     if bench.picture is not None:
-        write_output(bench.picture, draw_load("Latency against visitors", done, knee, limits))
+        drawn = draw_load("Latency against visitors", outcome.steps, outcome.knee, LIMITS)
+        write_output(bench.picture, drawn)
         bench.console.print(Text(f"Picture: {bench.picture}"))
 
 
