@@ -15,7 +15,7 @@ from visavis.tools.bench.load.knee import Knee, Limits, find_knee, next_sessions
 from visavis.tools.bench.load.ledger import Line, code_word, judge, with_code
 from visavis.tools.bench.load.playout import PICTURE_S, PlayoutFigures, PlayoutJudge
 from visavis.tools.bench.load.results import ClientReport, StackReport, StepResult, sum_up
-from visavis.tools.bench.load.schedule import Habits, Planned, dealt, planned, step_length_s
+from visavis.tools.bench.load.schedule import Habits, LoadPlan, Planned, dealt, planned
 from visavis.tools.bench.media import HeardSound, SeenPicture
 from visavis.tools.bench.trace import Trace
 
@@ -49,8 +49,9 @@ def test_every_question_of_the_deck_is_drawn_and_a_lone_visitor_is_given_time() 
     deck = [f"clip-{i}" for i in range(10)]
     assert {dealt(deck, draw, seed=3) for draw in range(10)} == set(deck)
     habits = Habits(duty=0.5, turn_s=10.0, spoken_share=0.5)
-    assert step_length_s(habits, 1, 60.0, questions=20) == pytest.approx(20 * 20 / 0.5)
-    assert step_length_s(habits, 100, 60.0, questions=20) == 60.0
+    plan = LoadPlan(habits, "", duration_s=60.0, questions=20)
+    assert plan.length_s(1) == pytest.approx(20 * 20 / 0.5)
+    assert plan.length_s(100) == 60.0
 
 
 # ------------------------------------------------------------ waiting that counts

@@ -12,8 +12,8 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
 from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
-from visavis.tools.bench.load.schedule import Habits
-from visavis.tools.bench.load.steps import LoadBench, LoadPlan
+from visavis.tools.bench.load.schedule import Habits, LoadPlan
+from visavis.tools.bench.load.steps import LoadBench
 from visavis.tools.bench.processes import find_named_processes, find_processes
 from visavis.tools.bench.questions import write_clip
 from visavis.tools.bench.turn_figures import TurnFigures
@@ -67,7 +67,9 @@ async def test_visitors_at_once_are_served_and_counted_apart(
     write_clip(tmp_path / "who.wav", spoken(hz=1310.0).pcm)
     (tmp_path / "who.txt").write_text("Who are you?", encoding="utf-8")
     habits = Habits(duty=0.9, turn_s=0.9, arrivals="even", spoken_share=0.5)
-    plan = LoadPlan(habits, tmp_path, idle_watchers=2, warmup_s=0.2, duration_s=2.5, questions=0)
+    plan = LoadPlan(
+        habits, str(tmp_path), idle_watchers=2, warmup_s=0.2, duration_s=2.5, questions=0
+    )
     told: list[str] = []
     processes = find_named_processes(gateway.url, [])
     bench = LoadBench(client, processes, plan, tmp_path, told.append)

@@ -23,9 +23,8 @@ from typing import Any, Self
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.load.exchange import Exchange
 from visavis.tools.bench.load.guest import Deck, Guest, Notes, clips_of, watch
-from visavis.tools.bench.load.playout import PlayoutJudge
 from visavis.tools.bench.load.results import ClientReport
-from visavis.tools.bench.load.schedule import LONG_ANSWERS, Habits, planned
+from visavis.tools.bench.load.schedule import LONG_ANSWERS, Habits, LoadPlan, planned
 from visavis.tools.bench.visitor import Visitor, visit
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
@@ -41,21 +40,12 @@ class Orders:
 
     url: str
     api_key: str
+    plan: LoadPlan
     visitors: list[int]
     """Their numbers, from 0; no other process has the same."""
     watchers: list[int]
-    habits: Habits
-    clips: str
-    """The folder of what is spoken."""
-    language: str
-    warmup_s: float
-    """Questions due before are asked and not counted."""
     length_s: float
-    """How long is counted."""
-    drain_s: float
-    """How long after that questions may still wait and answers be heard."""
-    jitter_s: float
-    late_after_s: float
+    """How long this step is counted."""
 
     def to_line(self) -> str:
         return json.dumps(asdict(self))
@@ -63,7 +53,8 @@ class Orders:
     @classmethod
     def from_line(cls, line: str | bytes) -> Self:
         told = json.loads(line)
-        return cls(**{**told, "habits": Habits(**told["habits"])})
+        habits = Habits(**told["plan"].pop("habits"))
+        return cls(**{**told, "plan": LoadPlan(habits, **told["plan"])})
 
 
 class Parent:
@@ -103,8 +94,8 @@ class Client:
     def __init__(self, orders: Orders, parent: Parent) -> None:
         self._orders, self._parent = orders, parent
         self._clock = MonotonicClock()
-        clips = clips_of(Path(orders.clips), orders.language)
-        self._deck = Deck(clips, LONG_ANSWERS, orders.habits.seed)
+        clips = clips_of(Path(orders.plan.clips), orders.plan.language)
+        self._deck = Deck(clips, LONG_ANSWERS, orders.plan.habits.seed)
         self._report = ClientReport()
         self._notes: list[Notes] = []
         self._guests: list[tuple[Notes, Visitor]] = []
@@ -135,8 +126,8 @@ class Client:
             return working.done()
 
     async def _let_in(self, number: int, gateway: GatewayClient, stack: AsyncExitStack) -> None:
-        notes = self._new_notes(number)
-        visiting = visit(gateway, self._clock, witness=notes, language=self._orders.language)
+        notes, language = Notes(number), self._orders.plan.language
+        visiting = visit(gateway, self._clock, witness=notes, language=language)
         try:
             visitor = await stack.enter_async_context(visiting)
         except VisavisError as error:
@@ -146,7 +137,7 @@ class Client:
         self._guests.append((notes, visitor))
 
     async def _let_watch(self, number: int, gateway: GatewayClient, tasks: set[Any]) -> None:
-        notes, ready = self._new_notes(number), asyncio.Event()
+        notes, ready = Notes(number), asyncio.Event()
         task = asyncio.create_task(watch(gateway, notes, self._clock, ready))
         coming = asyncio.create_task(ready.wait())
         tasks |= {task, coming}
@@ -161,18 +152,11 @@ class Client:
             raise why
         self._report.refused.append(str(why or f"no picture came within {_FIRST_MEDIA_S:g} s"))
 
-    def _new_notes(self, number: int) -> Notes:
-        notes = Notes(number)
-        notes.judge = PlayoutJudge(
-            budget_s=self._orders.jitter_s, late_after_s=self._orders.late_after_s
-        )
-        return notes
-
     async def _step(self, start_s: float) -> None:
         """Keep all schedules from `start_s` on, and note what it cost."""
-        orders = self._orders
-        from_s = start_s + orders.warmup_s
-        until_s = from_s + orders.length_s
+        plan = self._orders.plan
+        from_s = start_s + plan.warmup_s
+        until_s = from_s + self._orders.length_s
         for notes in self._notes:
             notes.start_s = start_s
             notes.judge.from_s, notes.judge.until_s = from_s, until_s
@@ -180,8 +164,8 @@ class Client:
             work.create_task(self._measure_itself(from_s, until_s))
             for notes, visitor in self._guests:
                 guest = Guest(visitor, notes, self._deck, self._clock, self._settled)
-                plan = planned(orders.habits, notes.visitor, orders.warmup_s + orders.length_s)
-                work.create_task(guest.converse(plan, start_s, until_s + orders.drain_s))
+                questions = planned(plan.habits, notes.visitor, until_s - start_s)
+                work.create_task(guest.converse(questions, start_s, until_s + plan.drain_s))
         self._report.playouts = [notes.judge.figures for notes in self._notes]
         self._report.lines = [line for notes in self._notes for line in notes.lines]
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from rich.text import Text
 
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
@@ -39,8 +39,8 @@ from visavis.tools.bench.load.pages import (
     visitors_table,
 )
 from visavis.tools.bench.load.results import StepResult
-from visavis.tools.bench.load.schedule import Arrivals, Habits
-from visavis.tools.bench.load.steps import LoadBench, LoadPlan
+from visavis.tools.bench.load.schedule import Arrivals, Habits, LoadPlan
+from visavis.tools.bench.load.steps import LoadBench
 from visavis.tools.bench.processes import find_named_processes
 from visavis.tools.bench.questions import ready_set
 from visavis.tools.bench.report import models_of, report
@@ -196,7 +196,7 @@ def load(
     habits = Habits(duty, turn_s, arrivals, spoken_share, long_share, interrupt_share, seed)
     plan = LoadPlan(
         habits,
-        folder,
+        str(folder),
         language,
         idle_watchers,
         warmup_s,
@@ -231,7 +231,14 @@ def _run(bench: Benchmark, plan: LoadPlan, wanted: Sequence[int] | None, most: i
         runner = LoadBench(client, processes, plan, log_dir() / "bench", steps.tell)
         done: list[StepResult] = []
         for visitors in _climb(wanted, most, done):
-            done.append(await runner.step(visitors))
+            try:
+                done.append(await runner.step(visitors))
+            except VisavisError as error:
+                if not done:
+                    raise
+                # What was measured before is kept.
+                notes.append(f"at {visitors}: the step broke off: {error}")
+                break
             steps.done(_line(done[-1], done))
         notes.extend(_notes_on(bench.services, done, runner.unreachable, bool(processes)))
         return done
@@ -368,7 +375,7 @@ def _write(bench: Benchmark, outcome: _Outcome, plan: LoadPlan) -> None:
             [],
             counts={"knee": outcome.knee.sessions},
             turns=[{"step": s.sessions, **x.to_dict()} for s in outcome.steps for x in s.exchanges],
-            settings={**asdict(plan), "clips": plan.clips.name, "limits": asdict(LIMITS)},
+            settings={**asdict(plan), "clips": Path(plan.clips).name, "limits": asdict(LIMITS)},
             notes=outcome.notes,
             models=models_of(bench.services),
         )

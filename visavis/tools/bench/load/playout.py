@@ -18,6 +18,9 @@ from visavis.tools.bench.media import HeardSound, SeenPicture
 PICTURE_S = 0.040
 """From one picture to the next: faces are drawn 25 times a second."""
 
+BUDGET_S = 0.100
+"""How far a visitor's player is behind what arrives: its jitter buffer."""
+
 _CATCH_UP = 0.05
 # Between words there is silence of this length; what is missing there is missing in the voice.
 _SPEAKING_S = 0.15
@@ -49,7 +52,7 @@ class PlayoutJudge:
     """Plays one visitor's stream as a player would. Only what arrives from `from_s` up to
     `until_s` is counted; the player runs all the time."""
 
-    def __init__(self, *, budget_s: float = 0.1, late_after_s: float = PICTURE_S) -> None:
+    def __init__(self, *, budget_s: float = BUDGET_S, late_after_s: float = PICTURE_S) -> None:
         self.figures = PlayoutFigures()
         self.from_s, self.until_s = float("-inf"), float("inf")
         self._budget_s, self._late_after_s = budget_s, late_after_s

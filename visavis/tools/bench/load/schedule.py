@@ -30,6 +30,8 @@ LONG_ANSWERS = (
 
 # Coprime to any deck that is not a multiple of it: neighbours are not asking the same.
 _STRIDE = 7
+# A sort of question that is rarer is not waited for.
+_RARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,35 @@ class Habits:
     def interval_s(self) -> float:
         """Mean time from one visitor's question to his next."""
         return self.turn_s / self.duty
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """How a load is made, whatever the number of visitors."""
+
+    habits: Habits
+    clips: str
+    """The folder of what is spoken."""
+    language: str = "en"
+    idle_watchers: int = 0
+    warmup_s: float = 10.0
+    """Questions of a step that are due before are asked and not counted."""
+    duration_s: float = 60.0
+    """How long a step is counted, at least."""
+    questions: int = 20
+    """A step is counted longer where its visitors would ask fewer."""
+    drain_s: float = 60.0
+    """How long after a step questions may still wait and answers be heard."""
+    visitors_per_client: int = 8
+
+    def length_s(self, visitors: int) -> float:
+        """How long a step is counted: `duration_s`, or longer where so few visitors would ask
+        fewer than `questions` of either sort in that time, by expectation."""
+        shares = (self.habits.spoken_share, 1 - self.habits.spoken_share)
+        rarest = min((share for share in shares if share >= _RARE), default=1.0)
+        return max(
+            self.duration_s, self.questions * self.habits.interval_s / (rarest * max(1, visitors))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +137,3 @@ def dealt(deck: Sequence[str], draw: int, seed: int) -> str:
     each from a place of his own."""
     order = np.random.default_rng(seed).permutation(len(deck))
     return deck[int(order[draw % len(deck)])]
-
-
-def step_length_s(habits: Habits, visitors: int, duration_s: float, questions: int) -> float:
-    """How long a step is counted: `duration_s`, or longer where so few visitors would ask fewer
-    than `questions` of either sort in that time, by expectation."""
-    shares = [s for s in (habits.spoken_share, 1 - habits.spoken_share) if s >= 0.2]
-    rarest = min(shares, default=1.0)
-    return max(duration_s, questions * habits.interval_s / (rarest * max(1, visitors)))

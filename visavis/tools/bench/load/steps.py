@@ -22,7 +22,7 @@ from visavis.tools.bench.load.results import (
     StepResult,
     sum_up,
 )
-from visavis.tools.bench.load.schedule import Habits, step_length_s
+from visavis.tools.bench.load.schedule import LoadPlan
 from visavis.tools.bench.processes import MachineTime, Processes, share_of_others
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
@@ -30,27 +30,6 @@ from visavis.wire.clock import MonotonicClock
 # From the word to begin to the run's start: every process has read it by then.
 _LEAD_S = 0.5
 _TOLD_EVERY_S = 1.0
-
-
-@dataclass(frozen=True)
-class LoadPlan:
-    """How a load is made, whatever the number of visitors."""
-
-    habits: Habits
-    clips: Path
-    language: str = "en"
-    idle_watchers: int = 0
-    warmup_s: float = 10.0
-    duration_s: float = 60.0
-    questions: int = 20
-    """A step lasts longer where so few visitors would ask fewer."""
-    drain_s: float = 60.0
-    visitors_per_client: int = 8
-    jitter_s: float = 0.1
-    late_after_s: float = 0.04
-
-    def length_s(self, visitors: int) -> float:
-        return step_length_s(self.habits, visitors, self.duration_s, self.questions)
 
 
 @dataclass(frozen=True)
@@ -102,12 +81,15 @@ class LoadBench:
             for client in fleet:
                 await client.tell(f'{{"start_s": {start_s!r}}}')
             outcomes: Counter[str] = Counter()
-            async with asyncio.TaskGroup() as tasks:
-                watching = tasks.create_task(self._watch(from_s, from_s + length_s))
-                telling = tasks.create_task(self._tell(visitors, start_s, outcomes))
+            watching = asyncio.create_task(self._watch(from_s, from_s + length_s))
+            telling = asyncio.create_task(self._tell(visitors, start_s, outcomes))
+            try:
                 reports = await asyncio.gather(*(self._hear(c, outcomes) for c in fleet))
+                before, after = await watching
+            finally:
+                watching.cancel()
                 telling.cancel()
-            before, after = watching.result()
+                await asyncio.gather(watching, telling, return_exceptions=True)
         counted = (plan.warmup_s, plan.warmup_s + length_s)
         stack = self._stack_report(before, after, length_s, sum(r.cpu_s for r in reports))
         return sum_up(visitors, plan.idle_watchers, counted, reports, stack)
@@ -122,16 +104,10 @@ class LoadBench:
             Orders(
                 self._client.url,
                 self._client.api_key,
+                plan,
                 [number for number in numbers[index::count] if number < visitors],
                 [number for number in numbers[index::count] if number >= visitors],
-                plan.habits,
-                str(plan.clips),
-                plan.language,
-                plan.warmup_s,
                 length_s,
-                plan.drain_s,
-                plan.jitter_s,
-                plan.late_after_s,
             )
             for index in range(count)
         ]
