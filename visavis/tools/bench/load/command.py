@@ -112,8 +112,8 @@ Questions: TypeAlias = Annotated[
     int,
     typer.Option(
         min=0,
-        help="A step lasts longer where its visitors would ask fewer than so many aloud or in "
-        "writing by then: a P95 of three answers says nothing. 0: it never does.",
+        help="A step lasts longer where its visitors would ask fewer than so many by then: a P95 "
+        "of three answers says nothing. 0: it never does.",
     ),
 ]
 Warmup: TypeAlias = Annotated[
@@ -357,8 +357,9 @@ def _print(bench: Benchmark, outcome: _Outcome) -> None:
             Text(
                 f"Ledger at {step.sessions}: {verdict.questions} questions; {verdict.exact} of "
                 f"{verdict.typed} typed ones told back exactly, {verdict.answers} of "
-                f"{verdict.finished} finished answers told exactly; words of another "
-                f"{len(verdict.foreign)}, lost {len(verdict.lost)}, doubled {len(verdict.doubled)}"
+                f"{verdict.finished} finished answers told exactly, {verdict.with_code} answers "
+                f"that say their code word; words of another {len(verdict.foreign)}, lost "
+                f"{len(verdict.lost)}, doubled {len(verdict.doubled)}"
             )
         )
         for fault in verdict.faults[:_SHOWN_FAULTS]:

@@ -81,7 +81,7 @@ class ClientProcess:
 
     def _gone(self) -> VisavisError:
         logged = self._log_path.read_bytes()[self._log_start_bytes :]
-        tail = logged[-_TAIL_BYTES:].decode(errors="replace").strip()
+        tail = logged[-_TAIL_BYTES:].decode(errors="replace").strip() or "(empty)"
         return VisavisError(f"a process of visitors ended; the end of {self._log_path}:\n{tail}")
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from visavis.serving.errors import InvalidInputError, VisavisError
-from visavis.tools.bench import websocket
 from visavis.tools.bench.clips import Clip, load_clips
 from visavis.tools.bench.load.exchange import (
     Asked,
@@ -232,6 +231,9 @@ async def watch(client: GatewayClient, notes: Notes, clock: Clock, ready: asynci
 
     `ready` is set once something has come. Raises VisavisError.
     """
+    # FFmpeg comes with the gateway; other commands must start without it.
+    from visavis.tools.bench import websocket
+
     async with (
         client.session() as session,
         websocket.connect(client, session.id, clock, role="viewer") as media,

@@ -70,7 +70,9 @@ def _underruns(step: StepResult) -> str:
 
 
 def _bound(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds:.3f}"
+    if seconds is None:
+        return "-"
+    return "beyond the histogram" if math.isinf(seconds) else f"{seconds:.3f}"
 
 
 def stages_table(steps: Sequence[StepResult]) -> Table:

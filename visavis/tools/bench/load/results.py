@@ -6,6 +6,7 @@ counters and processes told meanwhile; `StepResult` sums them up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -98,6 +99,7 @@ class StepResult:
     """Of all visitors; its list of moments is left out."""
     gateway_underruns: int
     bounds: dict[str, float]
+    """Infinity: above the histogram's last bucket."""
     duty: float
     """As it came out: share of the time in which a visitor asked or was answered."""
     processes: dict[str, ProcessLoad]
@@ -148,7 +150,7 @@ class StepResult:
             "playout": playout,
             "gateway_underruns": self.gateway_underruns,
             "late_share": round(self.late_share, 5),
-            "bounds": self.bounds,
+            "bounds": {n: None if math.isinf(b) else b for n, b in self.bounds.items()},
             "duty": round(self.duty, 4),
             "processes": {name: asdict(load) for name, load in self.processes.items()},
             "clients": {

@@ -30,8 +30,6 @@ LONG_ANSWERS = (
 
 # Coprime to any deck that is not a multiple of it: neighbours are not asking the same.
 _STRIDE = 7
-# A sort of question that is rarer is not waited for.
-_RARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +77,8 @@ class LoadPlan:
 
     def length_s(self, visitors: int) -> float:
         """How long a step is counted: `duration_s`, or longer where so few visitors would ask
-        fewer than `questions` of either sort in that time, by expectation."""
-        shares = (self.habits.spoken_share, 1 - self.habits.spoken_share)
-        rarest = min((share for share in shares if share >= _RARE), default=1.0)
-        return max(
-            self.duration_s, self.questions * self.habits.interval_s / (rarest * max(1, visitors))
-        )
+        fewer than `questions` in that time, by expectation."""
+        return max(self.duration_s, self.questions * self.habits.interval_s / max(1, visitors))
 
 
 @dataclass(frozen=True, slots=True)
