@@ -106,6 +106,9 @@ def test_an_answer_is_not_taken_for_the_end_of_the_one_before() -> None:
     trace.sounds.insert(0, sound(1.2, 1.2, loud=True))
     asked = Asked(Planned(0, 0.0, True, False, False, 0), "", trace, 0.0, 0.0, cut_in=True)
     assert settle(0, asked, {}, 0.0, 9.0).figures["voice_to_voice"] == pytest.approx(2.001)
+    refused = replace(asked, trace=Trace(), refusal="llm has no slot")
+    assert refused.over(), "nobody waits for an answer to it"
+    assert settle(0, refused, {}, 0.0, 9.0).outcome == "failed"
 
 
 # ------------------------------------------------------------ playout
@@ -204,7 +207,7 @@ def test_the_words_of_another_and_lost_and_doubled_ones_are_found() -> None:
 # ------------------------------------------------------------ steps and their knee
 
 
-def step(sessions: int, seconds: float, **playout: int) -> StepResult:
+def step(sessions: int, seconds: float, **playout: Any) -> StepResult:
     """Ten spoken questions, answered after `seconds`."""
     exchanges = [
         Exchange(0, i, True, False, 10.0 + i, "answered", figures={"voice_to_voice_due": seconds})

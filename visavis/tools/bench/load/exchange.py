@@ -95,6 +95,8 @@ class Asked:
     """When its visitor asked into its answer."""
     gave_up: bool = False
     """Nothing came of it in time."""
+    refusal: str = ""
+    """Why the gateway did not take it."""
 
     def answering(self) -> int:
         """The turn that answers it; 0: none is opened yet."""
@@ -110,7 +112,8 @@ class Asked:
         """Whether the answer has come to its end, by itself or not, or will not come."""
         turn = self.answering()
         told = bool(turn) and self.trace.turn_event_s(turn, *ENDS) is not None
-        return (told or self._not_understood()) and not self.trace.pending()
+        ended = (told or self._not_understood()) and not self.trace.pending()
+        return bool(self.refusal) or ended
 
     def _not_understood(self) -> bool:
         """Whether the recogniser has made nothing of a question."""
@@ -222,6 +225,8 @@ def _begun(visitor: int, planned: Planned, outcome: Outcome, reason: str) -> Exc
 
 def _outcome(asked: Asked, record: Mapping[str, Any]) -> tuple[Outcome, str]:
     trace, turn = asked.trace, asked.answering()
+    if asked.refusal:
+        return "failed", asked.refusal
     if record.get("state") == "failed":
         return "failed", str(record.get("reason"))
     if not turn:

@@ -28,7 +28,7 @@ from visavis.tools.bench.load.schedule import Planned, dealt
 from visavis.tools.bench.media import HeardSound, SeenPicture
 from visavis.tools.bench.trace import Trace
 from visavis.tools.bench.visitor import Visitor
-from visavis.tools.client import GatewayClient
+from visavis.tools.client import GatewayClient, GatewayError
 from visavis.wire.clock import Clock
 
 # From a question's end to the first sound of its answer: later, there is none.
@@ -144,18 +144,18 @@ class Guest:
         await self._until_over(self._open)
 
     async def _voice_begins(self, asked: Asked) -> bool:
-        """Wait until the answer can be heard; whether it then can be interrupted."""
-        heard = await self._visitor.until(
-            lambda: _audible(asked) or asked.over(), _ANSWER_TIMEOUT_S
-        )
+        """Wait until the answer can be heard, but not for ever; whether it then can be
+        interrupted."""
+        left_s = asked.trace.speech_end_s + _ANSWER_TIMEOUT_S - self._clock.now()
+        heard = await self._visitor.until(lambda: _audible(asked) or asked.over(), left_s)
         return heard and not asked.over()
 
     async def _until_over(self, asked: Asked) -> None:
         """Hear an answer out; one that does not come or does not end is given up."""
-        begun = await self._visitor.until(
-            lambda: _audible(asked) or asked.over(), _ANSWER_TIMEOUT_S
-        )
-        if not (begun and await self._visitor.until(asked.over, _LISTEN_S)):
+        begins = await self._voice_begins(asked)
+        if begins and await self._visitor.until(asked.over, _LISTEN_S):
+            return
+        if not asked.over():
             asked.gave_up = True
             await self._visitor.hush()
 
@@ -187,7 +187,11 @@ class Guest:
         asked.text = with_code(self._notes.visitor, asked.planned.number, clip.text)
         asked.trace = self._visitor.trace = Trace()
         asked.trace.speech_start_s = asked.trace.speech_end_s = self._clock.now()
-        asked.turn = await self._visitor.session.say(asked.text)
+        try:
+            asked.turn = await self._visitor.session.say(asked.text)
+        except GatewayError as error:
+            asked.refusal = str(error)
+            return
         self._notes.line(asked.trace.speech_end_s, "typed", asked.turn, asked.text)
 
     async def _hear_out(self) -> None:
