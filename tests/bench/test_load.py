@@ -202,6 +202,8 @@ def test_the_words_of_another_and_lost_and_doubled_ones_are_found() -> None:
     strayed = Line(0, 1.0, "understood", 2, "why is the sky blue")
     assert len(judge([*fine, *said, strayed]).foreign) == 1
     assert judge([*fine, *said, replace(strayed, visitor=2)]).faults == []
+    misheard = replace(strayed, turn=0, text="")
+    assert judge([*fine, *said, misheard, misheard]).faults == []
 
 
 # ------------------------------------------------------------ steps and their knee

@@ -65,7 +65,8 @@ def troubles(step: StepResult, lone: StepResult, limits: Limits) -> list[str]:
         if here is None or alone is None:
             continue
         if here > limits.latency_factor * alone:
-            found.append(f"{figure} P95 {here:.2f} s, {here / alone:.1f} times a lone visitor's")
+            name = figure.removesuffix("_due").replace("_", " ")
+            found.append(f"{name} P95 {here:.2f} s, {here / alone:.1f} times a lone visitor's")
     if step.late_share >= limits.late_share:
         found.append(f"{step.late_share:.1%} of the pictures late or missing")
     if step.underruns:

@@ -101,7 +101,7 @@ def judge(lines: Iterable[Line]) -> Verdict:
     spoken: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
     for visitor, own in by_visitor.items():
         for line in own:
-            if line.what == "spoken":
+            if line.what == "spoken" and words(line.text):
                 spoken[tuple(words(line.text))].add(visitor)
     verdict = Verdict()
     for visitor, own in by_visitor.items():
@@ -116,7 +116,8 @@ def _judge_questions(visitor: int, own: Sequence[Line], verdict: Verdict) -> Non
     told = [(line.turn, line.text) for line in own if line.what == "understood"]
     verdict.questions += sum(line.what in ("typed", "spoken") for line in own)
     for (turn, text), times in Counter(told).items():
-        if times > 1:
+        # Of turn 0 is what no turn came of; the same may be misheard twice.
+        if turn and times > 1:
             verdict.doubled.append(_fault(visitor, turn, f"question told {times} times", text))
     for line in own:
         if line.what != "typed":

@@ -106,11 +106,11 @@ def processes_table(steps: Sequence[StepResult]) -> Table:
     return table
 
 
-def knee_sentence(knee: Knee) -> str:
-    """The answer in a line."""
+def knee_sentence(knee: Knee, reasons: int | None = None) -> str:
+    """The answer in a line. reasons: how many are told of what broke; None: all."""
     if knee.broke_at is None:
         return f"Up to {knee.sessions} visitors all is within the limits: the knee lies further up."
-    why = "; ".join(knee.why)
+    why = "; ".join(knee.why[:reasons])
     return f"Knee: {knee.sessions} visitors. At {knee.broke_at}: {why}."
 
 
@@ -122,7 +122,7 @@ def draw_load(title: str, steps: Sequence[StepResult], knee: Knee, limits: Limit
     steps = sorted(steps, key=lambda step: step.sessions)
     picture = Picture(_WIDTH)
     picture.text(_LEFT, 26, title, size=15)
-    picture.text(_LEFT, 44, knee_sentence(knee)[:120], ink=_GREY, size=11)
+    picture.text(_LEFT, 44, knee_sentence(knee, 1)[:120], ink=_GREY, size=11)
     latency: dict[str, list[tuple[int, float]]] = {}
     for figure in JUDGED:
         for percentile in ("p50", "p95"):
