@@ -7,9 +7,10 @@ page (flash_and_beep.js) notes when each becomes audible and visible.
 Sound may be late by 45 ms at most and early by 15 (ATSC IS-191): -45 to +15 ms as counted here. The
 last of the way is the browser's own word, of how far the speaker is away.
 
-Measure with more of them, on a quiet machine: `python -m tests.browser.flash_and_beep 200`. It tells
-as well how long after it has left the gateway the sound is heard. With `--stall 0.4` the gateway
-stands still for so many seconds in the middle: how late is the sound then, and for how long?
+Measure with more of them, on a quiet machine: `python -m tests.browser.flash_and_beep 200`. It
+tells as well how long after it has left the gateway the sound is heard. With `--stall 0.4` the
+gateway stands still for so many seconds in the middle: how late is the sound then, and how long?
+With `--browsers-own` the browser plays the sound of WebRTC, as it does where the page cannot.
 """
 
 from __future__ import annotations
@@ -246,7 +247,7 @@ async def measure_all(
 
 @dataclass
 class Departure:
-    """When a turn's sound left the gateway, and when that stood still; milliseconds since the epoch."""
+    """When a turn's sound left the gateway, and when that stood still; epoch milliseconds."""
 
     left: list[tuple[float, float]] = field(default_factory=list)
     """Places in the turn's sound, and where its beginning lay when that left."""
@@ -286,7 +287,7 @@ class Departure:
         if not after:
             return told
         punctual = [abs(late_ms - usual_ms) <= BACK_MS for _, late_ms in after]
-        back = len(punctual) - (punctual[::-1] + [False]).index(False)
+        back = len(punctual) - [*reversed(punctual), False].index(False)
         back_s = f"{after[back][0] / 1000:.1f} s" if back < len(after) else "never"
         listed = ", ".join(f"{at_ms / 1000:.1f} s: {late_ms:.0f}" for at_ms, late_ms in after)
         return f"{told}; as before after {back_s} of the stall's end\n  {listed}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -16,7 +15,6 @@ from tests.browser.conftest import fresh_page
 from tests.browser.flash_and_beep import (
     EVERY_FRAMES,
     FIRST_FRAME,
-    Departure,
     SignalFace,
     SignalRig,
     beeps,
@@ -25,7 +23,6 @@ from tests.browser.flash_and_beep import (
     measure,
     measure_all,
     pair,
-    watch,
 )
 from tests.gateway.doubles import FPS, VOICE_RATE_HZ
 
@@ -35,7 +32,6 @@ FLASHES = 20
 # So wrong is an encoder's delay that nobody took off, or a clock of its own. By the median: a busy
 # machine holds up the one or the other here and there.
 _WRONG_MS = 100
-_STALL_FLASHES, _STALL_S = 18, 0.4
 _LATE_FLASHES, _LATE_FRAME, _LATE_S = 16, 60, 1.2
 
 
@@ -79,25 +75,6 @@ async def test_late_pictures_hold_up_no_sound_and_are_made_good(
     back_ms = [min((flash - beep for flash in skews.flashes_ms), key=abs) for beep in after]
     assert np.median(np.abs(back_ms)) <= _WRONG_MS
     assert np.count_nonzero(np.abs(back_ms) > _WRONG_MS) <= 1
-
-
-async def test_sound_that_a_stall_made_late_is_soon_in_time(
-    browser: Browser, rig: SignalRig
-) -> None:
-    """A browser's own buffer keeps it a third of a second late for five."""
-    rig.doubles.script.voice_s = frames_of(_STALL_FLASHES) / FPS
-    departures: list[Departure] = []
-    watching = asyncio.create_task(watch(rig, departures, _STALL_S))
-    try:
-        async with fresh_page(browser) as page:
-            skews = await measure(page, rig.running.url, "webrtc", _STALL_FLASHES)
-    finally:
-        watching.cancel()
-    late = departures[0].lateness(skews)
-    usual_ms = np.median([late_ms for at_ms, late_ms in late if at_ms < -1000 * _STALL_S])
-    after_ms = [late_ms for at_ms, late_ms in late if 1000 < at_ms]
-    assert len(after_ms) >= 5
-    assert np.median(after_ms) < usual_ms + 1000 * _STALL_S / 2
 
 
 async def test_the_signal_is_white_where_it_is_loud() -> None:

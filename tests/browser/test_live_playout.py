@@ -22,6 +22,8 @@ PLAY = """async ({arrivals}) => {
     const phase = 2 * Math.PI * (130 * time + 12 * Math.sin(time));
     return 0.2 * Math.sin(phase) + 0.1 * Math.sin(2 * phase) + 0.05 * Math.sin(5 * phase);
   };
+  const packet = (time) =>
+    Float32Array.from({ length: PACKET }, (_, i) => wave((time + i) / 48000));
   const playout = new LivePlayout();
   const heard = [];
   const late_ms = [];
@@ -29,7 +31,7 @@ PLAY = """async ({arrivals}) => {
   for (let now = 0; now < arrivals.at(-1)[1] * 48; now += 128) {
     for (; given < arrivals.length && arrivals[given][1] * 48 <= now; given += 1) {
       const time = arrivals[given][0] * PACKET;
-      playout.push(time, Float32Array.from({ length: PACKET }, (_, i) => wave((time + i) / 48000)), now);
+      playout.push(time, packet(time), now);
     }
     const out = new Float32Array(128);
     playout.pull(out, now);
