@@ -1,8 +1,8 @@
 /**
  * Picture with sound. Over WebRTC sound is held back for as long as packets come unevenly; after a
- * stall that may be half a second. The browser's means of holding the picture back as well takes
- * some ten seconds for it. Both leave the gateway together, so here the picture is told to wait for
- * as long as the sound does, as soon as that is known.
+ * stall that may be half a second. The browser's own means of holding the picture back as well
+ * takes some ten seconds for it. Both leave the gateway together, so here the picture is told to
+ * wait for as long as the sound does, as soon as that is known.
  */
 
 const LOOK_EVERY_MS = 100;
@@ -21,7 +21,7 @@ class BrowserSound {
     this.#receiver = receiver;
   }
 
-  /** Mean time from packet to picture's instant since it was last asked for; null: none was played. */
+  /** How long pictures are to wait for what was heard since this was last asked; null: nothing was. */
   async heldMs() {
     const reports = [...(await this.#receiver.getStats()).values()];
     const later = reports.find(({ type }) => type === "inbound-rtp");
