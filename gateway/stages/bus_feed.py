@@ -64,14 +64,23 @@ class BusFeed:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self._stack.aclose()
 
-    def announce(self, turn: int, reason: str, *, held: bool = False, style: str = "") -> None:
+    def announce(
+        self,
+        turn: int,
+        reason: str,
+        *,
+        held: bool = False,
+        style: str = "",
+        motion_frame: int | None = None,
+    ) -> None:
         """Make `turn` the epoch; what waits of older turns is dropped unread.
 
-        style: of this turn alone.
+        style: of this turn alone. motion_frame: of the face, where viewers see it from memory.
         """
         for subscription in self._subscriptions:
             subscription.advance(turn)
-        self._put(Kind.TURN, TurnChunk(Place(self._session, turn, 0, 0), reason, held, style))
+        place = Place(self._session, turn, 0, 0)
+        self._put(Kind.TURN, TurnChunk(place, reason, held, style, motion_frame))
         self._clock_seq = 0
 
     def send_mic(self, pts: int, pcm: NDArray[np.int16]) -> None:

@@ -114,11 +114,22 @@ class FaceSession(StageWork):
         """The streams to send from the next frame on."""
         self._pictures.set_codecs(codecs)
 
+    def rest(self, motion_frame: int) -> None:
+        """From this frame on the loop is shown from memory."""
+        self._animator.rest(motion_frame)
+        self._news.set()
+
+    def wake(self, motion_frame: int) -> None:
+        """Viewers see this frame of the loop, and live pictures shall follow."""
+        self._animator.wake(motion_frame, self._clock.now())
+        self._news.set()
+
     # What comes in
 
     def announced(self, chunk: TurnChunk) -> None:
         self._hearing.begin_turn(chunk.place.turn)
-        self._animator.advance(chunk.place.turn, self._clock.now(), held=chunk.held)
+        turn, seen = chunk.place.turn, chunk.motion_frame
+        self._animator.advance(turn, self._clock.now(), held=chunk.held, seen=seen)
         self._news.set()
 
     async def _follow_playback(self) -> None:
