@@ -96,6 +96,7 @@ class FaceSession(StageWork):
         self._from_voice = from_voice
         self._clock = clock
         self._news = asyncio.Event()
+        self._unwatched = False
         self._bus_failed = False
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
@@ -111,8 +112,17 @@ class FaceSession(StageWork):
         self._pictures.request_keyframe(codec)
 
     def set_codecs(self, codecs: Sequence[VideoCodec]) -> None:
-        """The streams to send from the next frame on."""
+        """The streams to send from the next frame on. While there are none, idle life stands still:
+        whoever comes then has not seen where.
+        """
         self._pictures.set_codecs(codecs)
+        if not self._pictures.wanted:
+            self._unwatched = True
+            self._animator.rest(0)
+        elif self._unwatched:
+            self._unwatched = False
+            self._animator.wake(None, self._clock.now())
+        self._news.set()
 
     def rest(self, motion_frame: int) -> None:
         """From this frame on the loop is shown from memory."""

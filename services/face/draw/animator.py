@@ -175,9 +175,12 @@ class Animator:
         if turn is None or turn.held or turn.paused:
             self._rest_from = frame
 
-    def wake(self, frame: int, now_s: float) -> None:
-        """Live frames are wanted again, of a viewer who sees this frame of the motion now."""
-        self._seen = (frame, now_s)
+    def wake(self, frame: int | None, now_s: float) -> None:
+        """Live frames are wanted again: viewers see this frame of the motion now; None: no new
+        one since the rest began.
+        """
+        if frame is not None:
+            self._seen = (frame, now_s)
         self._go_on_from_seen(now_s)
         self._restart = True
         self._live_since_s = None

@@ -121,6 +121,11 @@ class PictureMaker:
         self._keyframes |= set(wanted) - set(self._codecs)
         self._codecs = wanted
 
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is made of a frame."""
+        return bool(self._codecs) or self._blendshapes
+
     def request_keyframe(self, codec: VideoCodec) -> None:
         """The codec's next picture stands on its own. InvalidInputError if it is not sent."""
         if codec not in self._codecs:
