@@ -29,6 +29,8 @@ from visavis.serving.errors import EngineError, OutOfOrderError
 from visavis.wire.media import Place, VideoChunk, VideoCodec
 from visavis.wire.subjects import Kind
 
+_GIVES_WAY = 10
+"""Niceness of who draws loops: a tenth of a core where everybody else wants all of it."""
 _FIRST_FRAME = Frame(0, 0, True, False, True, FacePose(jaw_open=0.3))
 
 
@@ -206,7 +208,7 @@ def _step_back() -> None:
     """On a thread: whatever else wants a core goes first."""
     if sys.platform == "linux":  # where it counts for this thread alone
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _GIVES_WAY)
 
 
 _CODECS: dict[VideoCodec, Codec] = {VideoCodec.H264: "h264", VideoCodec.VP8: "vp8"}
