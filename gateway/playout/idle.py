@@ -160,7 +160,7 @@ class IdleLife:
         clock = self._clock
         if clock is not None:
             if unwanted and now - self._told_samples >= _TELL_AGAIN_SAMPLES:
-                self._tell_to_rest(clock.frame(now) if clock.started else clock.first, now)
+                self._tell_to_rest(0 if clock.started else clock.first, now)
             return
         if not codecs or not idle or not self.digest or self.missing(codecs):
             return

@@ -256,6 +256,8 @@ class Playout:
             return
         if turn.start_samples is not None:
             self._cut_voice(turn, keep=True)
+        # Before its start they wait, too, unless the loop goes on and leaves them behind.
+        if turn.start_samples is not None or self.motion_frame is not None:
             for lane in self._lanes.values():
                 lane.give_up()
         turn.phase = _Phase.PAUSED
@@ -271,14 +273,15 @@ class Playout:
         turn.fader.goal = 1.0
         if turn.phase is not _Phase.PAUSED:
             return
+        turn.waited_ticks = 0
+        for lane in self._lanes.values():
+            lane.take_up()
         if turn.start_samples is None:
             turn.phase = _Phase.WAITING
             return
         turn.go_back(at_samples // RESUME_GRID_SAMPLES * RESUME_GRID_SAMPLES)
         turn.fader.jump(0.0)
-        turn.phase, turn.waited_ticks = _Phase.RESUMING, 0
-        for lane in self._lanes.values():
-            lane.take_up()
+        turn.phase = _Phase.RESUMING
 
     def push_voice(self, number: int, pcm: NDArray[np.int16], *, last: bool = False) -> None:
         """Voice that follows what came before. pcm: [N] int16 at 48 kHz."""

@@ -90,12 +90,21 @@ class BusFeed:
         self._put(Kind.MIC, PcmChunk(place, MIC_RATE_HZ, pcm))
 
     def send_clock(
-        self, turn: int, played_samples: int, sample_rate_hz: int, *, paused: bool = False
+        self,
+        turn: int,
+        played_samples: int,
+        sample_rate_hz: int,
+        *,
+        paused: bool = False,
+        motion_frame: int | None = None,
     ) -> None:
-        """So much of the turn's voice has been heard, and it goes on or stands still."""
+        """So much of the turn's voice has been heard, and it goes on or stands still.
+
+        motion_frame: as in `announce`.
+        """
         place = Place(self._session, turn, self._clock_seq, played_samples)
         self._clock_seq += 1
-        self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused))
+        self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused, motion_frame))
 
     def send_answer(self, turn: int, text: str) -> None:
         """A whole answer that needs no language model: it goes where that one's tokens go."""

@@ -113,7 +113,7 @@ class Session:
             },
         )
         self._ticks = 0
-        self._watched = False
+        self._watched = self._pictures_held = False
         self._keyframes = KeyframeThrottle()
         self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
         self.answering.speak_as(Speaker(persona, options.language))
@@ -336,6 +336,15 @@ class Session:
         if turn is not None and heard is not None:
             self._feed.send_clock(turn.number, *heard, paused=self._playout.paused)
 
+    def _hold_pictures(self, turn: int) -> None:
+        """The turn is paused or goes on before its first sample. While the loop is shown, the face
+        is to begin it later, from what is seen then.
+        """
+        paused, frame = self._playout.paused, self._playout.motion_frame
+        held, self._pictures_held = self._pictures_held, paused and frame is not None
+        if held != self._pictures_held:
+            self._feed.send_clock(turn, 0, RATE_HZ, paused=paused, motion_frame=frame)
+
     def _check(self, now: float) -> None:
         self._perform(self._conversation.check(now))
         if self._feed.newly_lost():
@@ -358,9 +367,12 @@ class Session:
                     self._feed.send_clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
+                    was_paused = self._playout.paused
                     self._interruption.carry_out(action, self._clock.now())
                     if self._playout.playing:
                         self._publish_clock()
+                    elif self._playout.paused != was_paused:
+                        self._hold_pictures(action.turn)
                 case actions.CloseTurn():
                     self._close_turn(action)
                 case actions.Emit():

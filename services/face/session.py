@@ -147,7 +147,8 @@ class FaceSession(StageWork):
             assert isinstance(chunk, ClockChunk)
             played_s = chunk.place.pts / chunk.sample_rate_hz
             turn, now = chunk.place.turn, self._clock.now()
-            self._animator.played(turn, played_s, now, paused=chunk.paused)
+            seen = chunk.motion_frame
+            self._animator.played(turn, played_s, now, paused=chunk.paused, seen=seen)
             self._news.set()
 
     async def _hear(self, kind: Kind) -> None:

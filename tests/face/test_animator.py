@@ -571,3 +571,34 @@ def test_it_lives_again_when_it_is_told_to() -> None:
     assert viewer.frames[0].restart and viewer.frames[0].at_rest
     assert 300 < viewer.frames[0].motion <= 303
     assert len(viewer.frames) >= 4
+
+
+def test_a_turn_that_is_paused_before_it_is_seen_begins_where_the_viewer_is_then() -> None:
+    viewer = loop_viewer()
+    viewer.animator.rest(0)
+    viewer.run(1.0)
+    viewer.animator.advance(1, viewer.now_s, seen=500)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.1)
+    assert [f.turn for f in viewer.frames if not f.live]
+    viewer.animator.played(1, 0.0, viewer.now_s, paused=True)
+    viewer.animator.rest(0)
+    viewer.frames.clear()
+    viewer.run(2.0)
+    assert len(viewer.frames) <= 1
+    viewer.animator.played(1, 0.0, viewer.now_s, seen=555)
+    viewer.run(0.1)
+    first = next(f for f in viewer.frames if not f.live)
+    assert first.index == 0 and first.restart and 555 < first.motion <= 558
+
+
+def test_a_turn_that_is_paused_before_it_came_waits() -> None:
+    viewer = loop_viewer()
+    viewer.animator.advance(1, viewer.now_s)
+    viewer.animator.played(1, 0.0, viewer.now_s, paused=True)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.5)
+    assert all(f.live for f in viewer.frames)
+    viewer.animator.played(1, 0.0, viewer.now_s)
+    viewer.run(0.1)
+    assert not viewer.frames[-1].live

@@ -131,6 +131,20 @@ def test_a_turn_ends_the_loop_and_says_where_it_stands() -> None:
     assert face.playout.motion_frame is None
 
 
+def test_a_turn_that_is_paused_before_its_start_has_its_pictures_made_anew() -> None:
+    face = looping()
+    face.playout.open_turn(1)
+    face.send(1, 0, key=True)
+    face.playout.pause(1)
+    face.playout.push_voice(1, voice(50))
+    face.send(1, 1)
+    assert all(p.looped for p in face.run(10))
+    face.playout.resume(1, 0)
+    assert all(p.looped for p in face.run(1))
+    face.send(1, 0, key=True)
+    assert [p.looped for p in face.run(1)] == [False]
+
+
 def test_it_does_not_come_back_while_a_turn_is_open() -> None:
     face = looping()
     face.playout.open_turn(1)

@@ -207,11 +207,13 @@ class BlendshapeChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., fps: _Optional[int] = ..., weights: _Optional[_Iterable[float]] = ..., head_rotation: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class ClockChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz", "paused")
+    __slots__ = ("header", "sample_rate_hz", "paused", "motion_frame")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
+    MOTION_FRAME_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
     paused: bool
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., paused: _Optional[bool] = ...) -> None: ...
+    motion_frame: int
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., paused: _Optional[bool] = ..., motion_frame: _Optional[int] = ...) -> None: ...

@@ -319,6 +319,8 @@ class ClockChunk(OnTheWire):
     place: Annotated[Place, _HEADER]
     sample_rate_hz: Annotated[int, _RATE]
     paused: bool = False
+    motion_frame: int | None = None
+    """As in TurnChunk."""
 
 
 Chunk = (

@@ -144,7 +144,7 @@ class Animator:
         self._turn: _Turn | None = None
         self._newest_turn = 0
         self._held = False
-        self._early_clock: tuple[int, float, float] | None = None
+        self._early_clock: tuple[int, float, float, bool] | None = None
         self._restart = True
         self._expressions = Expressions(fps)
         self._frame = start_frame
@@ -209,7 +209,8 @@ class Animator:
         if turn == self._newest_turn and self._turn is None:
             self._turn = _Turn(turn, lips, self._held)
             if self._early_clock is not None and self._early_clock[0] == turn:
-                self.played(*self._early_clock)
+                _, played_s, at_s, paused = self._early_clock
+                self.played(turn, played_s, at_s, paused=paused)
 
     def express(self, turn: int, time_s: float, style: str) -> None:
         """From this time of the turn's voice on it is said in `style`."""
@@ -220,12 +221,22 @@ class Animator:
         if self._turn is not None and turn == self._turn.number:
             self._turn.ended = True
 
-    def played(self, turn: int, played_s: float, now_s: float, *, paused: bool = False) -> None:
+    def played(
+        self,
+        turn: int,
+        played_s: float,
+        now_s: float,
+        *,
+        paused: bool = False,
+        seen: int | None = None,
+    ) -> None:
         """The clock: so much of the turn's voice has been played; none yet: it is wanted.
 
         paused: it stands there, and goes on with the frame of the next time that it does not say
-        so, which may be one made before.
+        so, which may be one made before. seen: as in `advance`.
         """
+        if seen is not None:
+            self._seen = (seen, now_s)
         if self._turn is not None and turn == self._turn.number:
             wanted, self._turn.held = self._turn.held, False
             was_paused, self._turn.paused = self._turn.paused, paused
@@ -237,8 +248,10 @@ class Animator:
             elif was_paused and not paused:
                 self._turn.made = math.floor(played_s * self.fps + 1e-6)
                 self._restart = True
+                if not self._turn.made:
+                    self._turn.first_made_s = None  # nothing of it has been seen
         elif turn > self._newest_turn or (turn == self._newest_turn and self._turn is None):
-            self._early_clock = (turn, played_s, now_s)
+            self._early_clock = (turn, played_s, now_s, paused)
 
     def took(self, draw_s: float) -> None:
         """How long the last frame took to draw. Where all of them take longer than they are shown,
