@@ -18,6 +18,9 @@ from visavis.wire.media import VideoCodec
 
 # The face learns a quarter of a picture later that it may rest.
 NOTICE_FRAMES = 3
+# A busy face comes to the loop's first frame late, and its motion waits with it. So long is waited
+# for the picture before that: it may be lost.
+LOST_FRAMES = 8
 # A face that says nothing for so long is away, or was told to rest by an earlier gateway.
 SILENT_SAMPLES = RATE_HZ
 # A face that goes on is told again that it may rest, no faster than this.
@@ -141,8 +144,9 @@ class IdleLife:
         if clock is None or codec not in self._shown:
             return None
         if not clock.started:
-            late = now >= clock.due_samples + clock.frame_samples
-            complete = self._seen[0] == clock.first - 1 or late
+            frame, seen_at = self._seen
+            lost = now - seen_at >= LOST_FRAMES * clock.frame_samples
+            complete = frame == clock.first - 1 or lost
             if not free or not complete or now + TICK_SAMPLES // 2 < clock.due_samples:
                 return None
             clock.start(clock.first, now)
