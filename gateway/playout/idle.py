@@ -102,6 +102,11 @@ class IdleLife:
         if not clock.started or not self._shown:
             self._end()
 
+    def restart(self) -> None:
+        """Another face begins, anywhere in the motion: what the last one was told is void."""
+        if self._clock is not None and not self._clock.started:
+            self._end()
+
     def jump(self, now: int) -> None:
         """Nobody has seen the loop up to now: it goes on with a key frame at once."""
         clock, loop = self._clock, next(iter(self._loops.values()), None)

@@ -218,6 +218,7 @@ class Playout:
 
     def restart_stream(self) -> None:
         """Another face encodes from now on: what was decoded before is no reference."""
+        self.idle.restart()
         for lane in self._lanes.values():
             lane.needs_keyframe = True
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from services.face.settings import FaceSettings
-from tests.face.fake_studio import FakeGallery
+from tests.face.fake_studio import FakeGallery, FakePainter
 from tests.face.portraits import png_of_declared_size
 from tests.face.serving import (
     H264,
@@ -183,6 +183,18 @@ async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
     assert len(pictures) == 750
     loop = [frame.pose for frame in gallery.prepared if frame.due_s is None][-750:]
     assert all(loop[motion % 750] == pose for motion, pose in live.items())
+
+
+async def test_an_engine_that_cannot_draw_ahead_has_no_loop(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakePainter, "look", "")
+    async with serving(bus) as stub, bus.subscribe("none", Kind.VIDEO) as video:
+        async with attached(stub, "none", seed=0):
+            (seen,) = await frames(video, lambda c: True)
+        error = await failing(answers(stub.RenderLoop(face_pb2.RenderLoopRequest(codec=VP8))))
+    assert seen.loop == "" and not seen.at_rest
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
 async def test_a_face_rests_while_its_loop_is_shown_and_goes_on_from_there(bus: Bus) -> None:

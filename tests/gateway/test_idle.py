@@ -213,6 +213,18 @@ def test_another_face_is_seen_as_it_comes() -> None:
     assert face.playout.missing_loops == [H264]
 
 
+def test_a_face_that_is_replaced_before_it_rests_is_asked_anew() -> None:
+    face = Face(H264, frame=10_001)
+    face.run(1)
+    face.offer()
+    face.run(5)
+    face.playout.restart_stream()
+    face.frame, face.keyframe, face.orders = 3, True, []
+    seen = face.run(40)
+    assert face.orders[0] == IdleOrder(live=False, frame=SECOND)
+    assert motion(seen) == [(3 + k) % PICTURES for k in range(40)] and seen[-1].looped
+
+
 def test_a_face_that_is_lost_leaves_a_living_picture() -> None:
     face = Face(H264)
     face.run(10)
