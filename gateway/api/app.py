@@ -33,6 +33,7 @@ from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
 from gateway.api.state import Gateway
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
+from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.phrases import Phrases
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
@@ -76,7 +77,8 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         bus = await Bus.connect(settings.nats_url, name="gateway", wait_s=_BUS_WAIT_S)
         registry = Registry(bus)
         answers = _answers(settings)
-        sessions = Sessions(bus, registry, settings, answers)
+        loops = LoopLibrary(registry, round(settings.loop_memory_mb * 1e6))
+        sessions = Sessions(bus, registry, settings, answers, loops)
         prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
         app.state.gateway = Gateway(
             settings, bus, registry, Catalog(registry), sessions, answers, prerenderer
@@ -84,6 +86,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         try:
             await registry.start()
             await answers.open()
+            loops.start()
             sessions.start_sweeping()
             if settings.prerender:
                 prerenderer.start()
@@ -92,6 +95,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         finally:
             await prerenderer.stop()
             await sessions.end_all()
+            await loops.close()
             await answers.save()
             await registry.close()
             await bus.close()

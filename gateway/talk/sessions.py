@@ -9,6 +9,7 @@ import secrets
 from gateway import metrics
 from gateway.answers.cache import AnswerCache
 from gateway.settings import GatewaySettings
+from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
@@ -26,12 +27,18 @@ class Sessions:
     """Owns every session: makes them, finds them, ends them."""
 
     def __init__(
-        self, bus: Bus, registry: Registry, settings: GatewaySettings, answers: AnswerCache
+        self,
+        bus: Bus,
+        registry: Registry,
+        settings: GatewaySettings,
+        answers: AnswerCache,
+        loops: LoopLibrary,
     ) -> None:
         self._bus = bus
         self._registry = registry
         self._settings = settings
         self._answers = answers
+        self._loops = loops
         self._open: dict[str, Session] = {}
         self._opening = 0
         self._sweeper = Keeper("sessions-sweep", self._sweep)
@@ -82,6 +89,7 @@ class Sessions:
             registry=self._registry,
             settings=self._settings,
             answers=self._answers,
+            loops=self._loops,
             welcome=welcome,
         )
         self._opening += 1
