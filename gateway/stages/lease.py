@@ -27,6 +27,8 @@ from visavis.v1 import control_pb2
 log = logging.getLogger(__name__)
 
 READY_TIMEOUT_S = 5.0
+# Replicas that are asked for a slot, one after the other, where others were quicker.
+ATTACH_TRIES = 8
 BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 # How long a request waits for a stage that is coming back.
 RETURN_TIMEOUT_S = 2.0
@@ -70,6 +72,9 @@ class StageLease:
         self._writing = asyncio.Lock()
         self._call: Any = None
         self._replica: Replica | None = None
+        self._served_by = ""
+        """The instance that had the session last: what it has read and drawn for it is still
+        warm, so it is asked first."""
         self._runner: asyncio.Task[None] | None = None
         self._restarting = False
         """This stream was ended by us: its end is no loss."""
@@ -90,7 +95,7 @@ class StageLease:
         """
         avoid: set[str] = set()
         last: VisavisError | None = None
-        for _ in range(3):
+        for _ in range(ATTACH_TRIES):
             try:
                 await self._attach(frozenset(avoid))
                 break
@@ -151,7 +156,9 @@ class StageLease:
 
     async def _attach(self, avoid: frozenset[str] = frozenset()) -> None:
         self._replica = None
-        self._replica = await self._registry.choose(self.service, avoid=avoid)
+        self._replica = await self._registry.choose(
+            self.service, prefer=self._served_by, avoid=avoid
+        )
         call = self._registry.stub(self._replica).Attach()
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
@@ -173,6 +180,7 @@ class StageLease:
             self._failed(call, "refused", lost=False)
             raise
         metrics.stage_attach.labels(self.service, "ready").inc()
+        self._served_by = self._replica.instance
         self._call = call
         self._ready.set()
 

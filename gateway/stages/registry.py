@@ -102,10 +102,12 @@ class Registry:
             await self.refresh()
         return self._missing()
 
-    async def choose(self, service: str, *, avoid: frozenset[str] = frozenset()) -> Replica:
-        """The least loaded replica with a free slot, instances in `avoid` last of all.
+    async def choose(
+        self, service: str, *, prefer: str = "", avoid: frozenset[str] = frozenset()
+    ) -> Replica:
+        """The instance `prefer` if it has a free slot, else the least loaded replica that has one.
 
-        Raises AtCapacityError where there is none.
+        Instances in `avoid` come last of all. Raises AtCapacityError where there is none.
         """
         candidates = self._candidates(service)
         if not candidates:
@@ -118,7 +120,12 @@ class Registry:
                 if known
                 else f"{service}: no replica is running"
             )
-        best = min(candidates, key=lambda s: (s.replica.instance in avoid, -s.free_slots))
+
+        def order(state: ReplicaState) -> tuple[bool, bool, int]:
+            instance = state.replica.instance
+            return instance in avoid, instance != prefer, -state.free_slots
+
+        best = min(candidates, key=order)
         self._count_slots(best, -1)
         return best.replica
 
