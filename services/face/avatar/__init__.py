@@ -1,6 +1,7 @@
 """What a face is made of, from an uploaded picture to a folder that loads in a moment.
 
 - `store`: avatars by name, in folders.
+- `packing`: one avatar as one piece of bytes, for the replicas that share it.
 - `decoding`: uploaded pictures decoded within bounds, in a process of their own.
 - `decode_process`: that process.
 - `portrait`: a picture becomes a square portrait with a measured face, or a reason why not.
