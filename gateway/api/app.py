@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from gateway.api import (
 from gateway.api.access import AccessControl, BodyLimit
 from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
 from gateway.api.state import Gateway
+from gateway.peers.passing import Carrier, PassOn
+from gateway.peers.peers import Peers, session_id
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.phrases import Phrases
@@ -38,6 +41,7 @@ from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
 from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
+from visavis.serving.discovery import instance_of
 from visavis.serving.heartbeat import Heartbeat
 from visavis.wire.bus import Bus
 
@@ -65,21 +69,35 @@ key: `Authorization: Bearer KEY`; a WebSocket that cannot set headers offers the
 """
 
 
-def create_app(settings: GatewaySettings) -> FastAPI:
-    """The application; it connects to the bus when it is started. Raises VisavisError."""
+def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
+    """The application; it connects to the bus when it is started. Raises VisavisError.
+
+    address: "host:port" where other gateways reach this one; "": there are no others.
+    """
     aiortc_private.check()
+    instance = instance_of(settings.label or "gateway")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         heartbeat = Heartbeat()
         heartbeat.start()
-        bus = await Bus.connect(settings.nats_url, name="gateway", wait_s=_BUS_WAIT_S)
+        bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
         registry = Registry(bus)
         answers = _answers(settings)
-        sessions = Sessions(bus, registry, settings, answers)
+        sessions = Sessions(bus, registry, settings, answers, partial(session_id, instance))
+        peers = Peers(bus, registry, instance, address, lambda: sessions.free)
+        carrier = Carrier()
         prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
         app.state.gateway = Gateway(
-            settings, bus, registry, Catalog(registry), sessions, answers, prerenderer
+            settings,
+            bus,
+            registry,
+            Catalog(registry),
+            sessions,
+            answers,
+            prerenderer,
+            peers,
+            carrier,
         )
         try:
             await registry.start()
@@ -87,9 +105,12 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             sessions.start()
             if settings.prerender:
                 prerenderer.start()
+            await peers.start()
             heartbeat.working()
             yield
         finally:
+            await peers.close()
+            await carrier.close()
             await prerenderer.close()
             await sessions.close()
             await answers.close()
@@ -108,6 +129,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     # What the bundled page can show.
     app.openapi_version = "3.0.3"
     limit_bytes = round(settings.upload_limit_mb * 1e6)
+    app.add_middleware(PassOn)
     app.add_middleware(BodyLimit, upload_path="/v1/avatars", upload_limit_bytes=limit_bytes)
     app.add_middleware(AccessControl, settings=settings)
     problems.install(app)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 SERVICES = ("asr", "llm", "tts", "face")
 REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
+GLANCE_S = 0.3
 BUS_TIMEOUT_S = 1.0
 # Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
 _KEPT_READINGS = 8
@@ -71,6 +72,8 @@ class Registry:
         self._bus = bus
         self._refresh_s = refresh_s
         self._states: dict[str, ReplicaState] = {}
+        self.gateways: list[Replica] = []
+        """Those of which others know where they are, the asking one among them."""
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._watch = Keeper("registry", self._keep_watching)
         self._refreshing = asyncio.Lock()
@@ -120,6 +123,11 @@ class Registry:
                 if known
                 else f"{service}: no replica is running"
             )
+        if len(candidates) > 1 and len(self.gateways) > 1:
+            # Others have chosen, too, since these were last asked.
+            if prefer not in [state.replica.instance for state in candidates]:
+                await self._look_again(candidates)
+                candidates = self._candidates(service) or candidates
 
         def order(state: ReplicaState) -> tuple[bool, bool, int]:
             instance = state.replica.instance
@@ -163,11 +171,13 @@ class Registry:
             try:
                 await self._bus.flush(BUS_TIMEOUT_S)
                 self._bus_answers = True
-                found = {r.instance: r for r in await discover(self._bus.client)}
+                everybody = await discover(self._bus.client)
             except BusError as error:
                 self._bus_answers = False
                 log.warning("registry: %s", error)
                 return
+            self.gateways = [replica for replica in everybody if replica.http_address]
+            found = {r.instance: r for r in everybody if r.service in _STUBS}
             # A replica too busy to be found in time, or behind a bus that is restarting, is
             # still there if it answers itself.
             known = {r.replica.instance: r.replica for r in self._states.values()}
@@ -196,18 +206,26 @@ class Registry:
     def _candidates(self, service: str) -> list[ReplicaState]:
         return [s for s in self.replicas(service) if s.free_slots > 0]
 
+    async def _look_again(self, states: Sequence[ReplicaState]) -> None:
+        """Note which slots have been taken; of who does not say so at once nothing is known."""
+        asked = (self._ask(state.replica, timeout_s=GLANCE_S) for state in states)
+        for told in await asyncio.gather(*asked):
+            known = self._states.get(told.replica.instance)
+            if known is not None and told.healthy:
+                # What we have chosen ourselves may not have reached it yet.
+                free = min(known.free_slots, told.free_slots)
+                self._states[told.replica.instance] = replace(told, free_slots=free)
+
     def _count_slots(self, state: ReplicaState, change: int) -> None:
         """Estimate free slots until the replica tells them itself."""
         free = min(state.slots, max(0, state.free_slots + change))
         self._states[state.replica.instance] = replace(state, free_slots=free)
 
-    async def _ask(self, replica: Replica) -> ReplicaState:
-        if replica.service not in _STUBS:
-            return ReplicaState(replica)
+    async def _ask(self, replica: Replica, *, timeout_s: float = STATUS_TIMEOUT_S) -> ReplicaState:
         sent_s = self._clock.now()
         try:
             answer = await self.stub(replica).GetStatus(
-                control_pb2.GetStatusRequest(), timeout=STATUS_TIMEOUT_S
+                control_pb2.GetStatusRequest(), timeout=timeout_s
             )
         except grpc.aio.AioRpcError as error:
             log.warning("registry: %s: %s", replica.instance, error.details())

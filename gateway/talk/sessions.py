@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+from collections.abc import Callable
 
 from gateway import metrics
 from gateway.answers.cache import AnswerCache
@@ -26,8 +26,14 @@ class Sessions:
     """Owns every session; those that nobody uses expire between `start` and `close`."""
 
     def __init__(
-        self, bus: Bus, registry: Registry, settings: GatewaySettings, answers: AnswerCache
+        self,
+        bus: Bus,
+        registry: Registry,
+        settings: GatewaySettings,
+        answers: AnswerCache,
+        new_id: Callable[[], str],
     ) -> None:
+        self._new_id = new_id
         self._bus = bus
         self._registry = registry
         self._settings = settings
@@ -60,6 +66,11 @@ class Sessions:
         return session
 
     @property
+    def free(self) -> int:
+        """How many more may be opened."""
+        return self._settings.max_sessions - len(self._open) - self._opening
+
+    @property
     def busy(self) -> bool:
         """Whether anybody is talking."""
         return any(session.state != "idle" for session in self._open.values())
@@ -71,10 +82,10 @@ class Sessions:
         welcome: said once somebody watches.
         """
         limit = self._settings.max_sessions
-        if len(self._open) + self._opening >= limit:
+        if self.free <= 0:
             raise AtCapacityError(f"sessions: {limit} are open, the most allowed; try again later")
         session = Session(
-            secrets.token_urlsafe(12),
+            self._new_id(),
             options,
             persona,
             bus=self._bus,

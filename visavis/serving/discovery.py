@@ -46,6 +46,8 @@ class Replica:
     """Where its networks run, as in "cuda:0, cpu"."""
     wanted_device: str = ""
     """Where they were to run; empty: they all do."""
+    http_address: str = ""
+    """Of a gateway, which has this one instead of gRPC."""
 
     @property
     def label(self) -> str:
@@ -107,7 +109,8 @@ def parse_info(payload: bytes) -> Replica | None:
             service=name.removeprefix(MICRO_PREFIX),
             instance=metadata["instance"],
             version=str(info["version"]),
-            grpc_address=metadata["grpc"],
+            grpc_address=metadata["grpc"] if "http" not in metadata else "",
+            http_address=metadata.get("http", ""),
             metrics_address=metadata.get("metrics", ""),
             device=metadata.get("device", ""),
             wanted_device=metadata.get("wanted", ""),

@@ -20,12 +20,12 @@ from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import secret_in
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.process import State, log_dir, open_log
-from visavis.tools.stack.supervisor import SERVICES, Stack, StackOptions
+from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
 
 _REFRESH_S = 1.0
 _LOOK_S = 0.2
 _STARTING = "Starting the bus, four services and the gateway …"
-_KNOWN = ", ".join(SERVICES)
+_REPLICATED = (*SERVICES, GATEWAY)
 MOST_REPLICAS = 32
 """Of one service on one machine: more is a slip of the finger."""
 _COLOURS = {
@@ -72,8 +72,8 @@ def up(
         str,
         typer.Option(
             metavar="SERVICE=N,…",
-            help="How many processes of a service there are to be, as in face=2,tts=2; one of "
-            "each that is not named.",
+            help="How many processes of a service, or gateways, there are to be, as in "
+            "face=2,gateway=2; one of each that is not named. See docs/replicas.md.",
         ),
     ] = "",
     logs: Annotated[Path | None, typer.Option(help="Folder for the log of each process.")] = None,
@@ -126,8 +126,9 @@ def replica_counts(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         service, _, count = map(str.strip, part.partition("="))
-        if service not in SERVICES:
-            raise _not_replicas(f"there is no service {service!r}; known are {_KNOWN}")
+        if service not in _REPLICATED:
+            known = ", ".join(_REPLICATED)
+            raise _not_replicas(f"there is no service {service!r}; known are {known}")
         if service in counts:
             raise _not_replicas(f"{service} is named twice")
         if not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_REPLICAS):
@@ -146,7 +147,7 @@ def stack_arguments(
     """Flags of each process of a stack that runs `profile`."""
     shared = ["--config", str(config.resolve())] if config else []
     arguments = {name: [*shared, "--profile", profile] for name in SERVICES}
-    arguments["gateway"] = [*shared, *(["--answers", str(answers.resolve())] if answers else [])]
+    arguments[GATEWAY] = [*shared, *(["--answers", str(answers.resolve())] if answers else [])]
     return arguments
 
 
@@ -219,6 +220,11 @@ def placed(replica: Replica) -> str:
     return f"[yellow]{replica.device} (not {replica.wanted_device})[/yellow]"
 
 
+def address_of(replica: Replica) -> str:
+    """Where a process answers."""
+    return f"http://{replica.http_address}" if replica.http_address else replica.grpc_address
+
+
 def _table(stack: Stack) -> Table:
     table = Table("process", "state", "address", "device", "pid", "memory", box=None)
     replicas = {replica.label: replica for replica in stack.replicas}
@@ -231,7 +237,7 @@ def _table(stack: Stack) -> Table:
         table.add_row(
             child.name,
             f"[{_COLOURS[child.state]}]{child.state}[/]",
-            replica.grpc_address if replica else addresses.get(child.name, ""),
+            address_of(replica) if replica else addresses.get(child.name, ""),
             placed(replica) if replica else "",
             str(child.pid or ""),
             f"{memory / 2**20:.0f} MiB",

@@ -26,6 +26,7 @@ from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 
 SERVICES = ("asr", "llm", "tts", "face")
+GATEWAY = "gateway"
 _POLL_S = 0.1
 _STORAGE = "visavis-bus-"
 _HTTP_TIMEOUT_S = 3.0
@@ -105,7 +106,11 @@ class Stack:
             for name in self._names(service):
                 self._add(name, service, f"services.{service}", ["--label", name])
         listen = ["--host", self.options.host, "--port", str(self.port)]
-        self._add("gateway", "gateway", "gateway", listen)
+        gateways = self._names(GATEWAY)
+        if len(gateways) > 1:
+            listen += ["--share-port", "true"]
+        for name in gateways:
+            self._add(name, GATEWAY, GATEWAY, [*listen, "--label", name])
         for child in self.processes:
             self._keep(child)
         try:
@@ -160,7 +165,7 @@ class Stack:
 
     def _environ(self, name: str) -> dict[str, str]:
         # A key on the command line could be read by every user of the machine.
-        if name == "gateway" and self.options.api_key:
+        if name in self._names(GATEWAY) and self.options.api_key:
             return {f"{ENV_PREFIX}GATEWAY_API_KEY": self.options.api_key}
         return {}
 
@@ -171,8 +176,7 @@ class Stack:
                 if child.state is State.FAILED:
                     raise VisavisError(_complaint(child, "cannot be started"))
             working = all(child.state is State.READY for child in self.processes)
-            wanted = self.children.keys() - {"gateway"}
-            found = wanted <= {replica.label for replica in self.replicas}
+            found = self.children.keys() <= {replica.label for replica in self.replicas}
             if working and found and await self._gateway_says() == "ok":
                 return
             await asyncio.sleep(_POLL_S)
@@ -188,16 +192,19 @@ class Stack:
                 self.starting.pop(name, None)
 
     async def _gateway_says(self) -> str:
-        """What `/readyz` tells: "ok", or what is missing."""
-        host = "127.0.0.1" if self.options.host == "0.0.0.0" else self.options.host
+        """What `/readyz` of each gateway tells: "ok", or what one of them misses."""
+        addresses = [r.http_address for r in self.replicas if r.label in self._names(GATEWAY)]
         try:
             # No certificates: to read them takes 40 ms, and the gateway speaks http alone.
             client = httpx.AsyncClient(timeout=_HTTP_TIMEOUT_S, trust_env=False, verify=False)
             async with client:
-                answer = await client.get(f"http://{host}:{self.port}/readyz")
-                return str(answer.json()["status"])
+                for address in addresses:
+                    answer = await client.get(f"http://{address}/readyz")
+                    if (said := str(answer.json()["status"])) != "ok":
+                        return said
         except (httpx.HTTPError, ValueError, LookupError) as error:
             return f"it does not answer ({error!r})"
+        return "ok" if addresses else "it is not to be found on the bus"
 
     def _keep(self, child: Child) -> None:
         restarter = Restarter(child, self._environ(child.name), self._clock)
@@ -210,8 +217,8 @@ class Stack:
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
         self._keeping.clear()
-        if "gateway" in self.children:
-            await self.children["gateway"].stop()
+        gateways = self._names(GATEWAY)
+        await asyncio.gather(*(c.stop() for n, c in self.children.items() if n in gateways))
         await asyncio.gather(*(c.stop() for c in self.children.values()))
         if self._bus is not None:
             await self._bus.close()
