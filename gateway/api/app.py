@@ -20,6 +20,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
+from gateway.answers.sharing import SharedLessons
 from gateway.api import (
     problems,
     routes_cache,
@@ -87,6 +88,7 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
         sessions = Sessions(bus, registry, settings, answers, partial(session_id, instance))
         peers = Peers(bus, registry, instance, address, lambda: sessions.free)
         carrier = Carrier()
+        lessons = SharedLessons(bus, answers)
         prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
         app.state.gateway = Gateway(
             settings,
@@ -102,6 +104,8 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
         try:
             await registry.start()
             await answers.open()
+            if answers.learns:
+                lessons.start()
             sessions.start()
             if settings.prerender:
                 prerenderer.start()
@@ -113,6 +117,7 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
             await carrier.close()
             await prerenderer.close()
             await sessions.close()
+            await lessons.close()
             await answers.close()
             await registry.close()
             await bus.close()

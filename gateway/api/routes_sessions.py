@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +19,11 @@ from gateway.api.schemas import (
 )
 from gateway.api.state import Gateway, TheGateway, TheSession
 from gateway.ledger.records import Timeline, TurnRecord
-from gateway.peers.passing import PASSED_ON, UnreachedError
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
 from visavis.serving.errors import UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
-
-log = logging.getLogger(__name__)
 
 
 def info_of(session: Session) -> SessionInfo:
@@ -90,17 +85,8 @@ async def create(request: Request, body: SessionRequest, gateway: TheGateway) ->
 async def list_sessions(request: Request, gateway: TheGateway) -> SessionList:
     """All open sessions, of every gateway that answers."""
     sessions = [info_of(s) for s in gateway.sessions.all()]
-    if PASSED_ON not in request.headers:
-        key = request.headers.get("authorization", "")
-        others = [peer.address for peer in await gateway.peers.others()]
-        asked = (gateway.carrier.ask(address, request.url.path, key) for address in others)
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
-            if isinstance(answer, UnreachedError):
-                log.warning("left out of the list of sessions: %s", answer)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                sessions += SessionList.model_validate(answer).sessions
+    for answer in await gateway.carrier.ask_others(gateway.peers, request):
+        sessions += SessionList.model_validate(answer).sessions
     return SessionList(sessions=sessions)
 
 

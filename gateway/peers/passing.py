@@ -17,13 +17,14 @@ import httpx
 import websockets
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection
 
 from gateway import metrics
 from gateway.api.problems import problem, problem_of
-from gateway.peers.peers import Peers
+from gateway.peers.peers import Peer, Peers
 from visavis.serving.errors import VisavisError
 
 log = logging.getLogger(__name__)
@@ -122,16 +123,34 @@ class Carrier:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def ask(self, address: str, path: str, authorization: str) -> Any:
-        """What another gateway answers to a GET, as JSON. Raises UnreachedError."""
-        headers = {PASSED_ON: "1", **({"Authorization": authorization} if authorization else {})}
+    async def ask_others(self, peers: Peers, request: Request, body: Any = None) -> list[Any]:
+        """What all others answer to the same request, as JSON; to one that was passed on, nothing.
+
+        Those that do not answer are told in the log.
+        """
+        if PASSED_ON in request.headers:
+            return []
+        others = await peers.others()
+        answers = await asyncio.gather(*(self._ask(peer, request, body) for peer in others))
+        return [answer for answer in answers if answer is not None]
+
+    async def _ask(self, peer: Peer, request: Request, body: Any) -> Any:
+        query = f"?{request.url.query}" if request.url.query else ""
+        headers = {PASSED_ON: "1"}
+        if "authorization" in request.headers:
+            headers["Authorization"] = request.headers["authorization"]
         try:
-            answer = await self._http.get(
-                f"http://{address}{path}", headers=headers, timeout=_ASK_S
+            answer = await self._http.request(
+                request.method,
+                f"http://{peer.address}{request.url.path}{query}",
+                headers=headers,
+                json=body,
+                timeout=_ASK_S,
             )
             return answer.raise_for_status().json()
         except (httpx.HTTPError, ValueError) as error:
-            raise UnreachedError(f"gateway at {address}: {error!r}") from error
+            log.warning("%s did not answer %s: %r", peer.instance, request.url.path, error)
+            return None
 
     async def carry(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
         """Have `address` answer. Raises UnreachedError, SilentError, and what `receive` raises."""

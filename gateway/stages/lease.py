@@ -199,6 +199,8 @@ class StageLease:
             self._ready.clear()
             self._call.cancel()
             restarting, self._restarting = self._restarting, False
+            # There the session may be a moment longer, and would be refused.
+            self._served_by = ""
             if not restarting:
                 metrics.stage_attach.labels(self.service, "lost").inc()
                 if self._replica is not None:
@@ -236,13 +238,15 @@ class StageLease:
             return "restarting"
 
     async def _reattach(self) -> None:
-        attempt = 0
+        attempt, avoid = 0, frozenset[str]()
         while True:
             try:
-                await self._attach()
+                await self._attach(avoid)
                 return
             except VisavisError as error:
                 log.warning("attach %s: %s", self.service, error)
+            if self._replica is not None:
+                avoid = frozenset({self._replica.instance})
             await asyncio.sleep(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
             attempt += 1
 

@@ -6,11 +6,14 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
 import websockets
+from nats.aio.msg import Msg
 
 from gateway.settings import GatewaySettings
 from tests.gateway.conftest import Rig, RunningGateway, until
@@ -19,16 +22,39 @@ from tests.gateway.test_api import problem
 from tests.gateway.test_turns import collect
 from tests.gateway.test_webrtc import Browser
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
+from visavis.wire.subjects import gateway_subject
 
 KEY = "secret"
 SETTINGS = {"api_key": KEY, "recording_limit_s": 60.0}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("peers")
+    (folder / "answers.json").write_text("{}")
+    return folder
+
+
+def settings_of(folder: Path, name: str) -> dict[str, Any]:
+    """Of one of the gateways: what they have learned lies on a disk of each."""
+    learns = {"learn_answers": True, "answer_cache_dir": folder / name}
+    return {**SETTINGS, **learns, "answers": folder / "answers.json", "max_sessions": 3}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(folder: Path) -> AsyncIterator[Rig]:
+    rig = Rig(folder)
+    rig.nats.process.storage = folder / "storage"
+    await rig.start(**settings_of(folder, "one"))
+    yield rig
+    await rig.stop()
+
+
 @pytest_asyncio.fixture(loop_scope="module")
-async def other(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGateway]:
+async def other(rig: Rig, gateway: RunningGateway, folder: Path) -> AsyncIterator[RunningGateway]:
     """Beside `gateway`; each knows the other."""
-    settings = {"nats_url": rig.nats.url, "max_sessions": 3, **SETTINGS}
+    settings = {"nats_url": rig.nats.url, **settings_of(folder, "other")}
     other = RunningGateway(GatewaySettings.model_validate(settings))
     await other.start()
     await gateway.inside.registry.refresh()
@@ -132,6 +158,22 @@ async def test_a_client_who_leaves_has_left_the_other_one_too(
         pass  # its microphone is free again
 
 
+async def test_both_know_what_one_has_learned_or_was_told(
+    client: GatewayClient, gateway: RunningGateway, other: RunningGateway, folder: Path
+) -> None:
+    caches = [gateway.inside.answers, other.inside.answers]
+    async with client.session() as session:
+        await session.say("How are you?")
+        await collect(session, "finished")
+    await until(lambda: all(len(cache.learned.all(cache.now_s())) == 1 for cache in caches))
+    await client.call("DELETE", "/v1/cache", params={"what": "learned"})
+    assert [cache.learned.all(cache.now_s()) for cache in caches] == [[], []]
+    welcome = {"language": "en", "text": "Hello."}
+    (folder / "answers.json").write_text(json.dumps({"welcome": [welcome]}))
+    await client.call("POST", "/v1/cache/warm", json={})
+    assert [cache.book.welcome[0].text for cache in caches] == ["Hello.", "Hello."]
+
+
 async def test_of_a_gateway_that_is_gone_is_told_so(
     theirs: GatewaySession, client: GatewayClient, other: RunningGateway
 ) -> None:
@@ -147,3 +189,30 @@ async def test_of_a_gateway_that_is_gone_is_told_so(
     assert gone.value.code == "not_found"
     created = await client.call("POST", "/v1/sessions", json={})
     assert created.json()["stages"]["face"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [
+        (None, 503, "does not answer"),
+        ({"instance": "gateway-deadbeef", "address": "127.0.0.1:1", "free": 1}, 502, "reached"),
+    ],
+)
+async def test_of_a_gateway_that_is_frozen_or_out_of_reach_is_told_so(
+    rig: Rig, client: GatewayClient, answer: dict[str, Any] | None, status: int, said: str
+) -> None:
+    async def reply(message: Msg) -> None:
+        if answer is not None:
+            await message.respond(json.dumps(answer).encode())
+
+    frozen = await rig.bus.client.subscribe(gateway_subject("deadbeef"), cb=reply)
+    try:
+        async with httpx.AsyncClient(base_url=client.url, trust_env=False) as http:
+            headers = {"Authorization": f"Bearer {KEY}"}
+            asked = await http.get("/v1/sessions/abc-deadbeef", headers=headers)
+        assert said in problem(asked, status)
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await client.connect("/v1/sessions/abc-deadbeef/events")
+        assert refused.value.response.status_code == status
+    finally:
+        await frozen.unsubscribe()
