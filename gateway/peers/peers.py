@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 ASK_S = 1.0
 """A gateway that says nothing for so long is frozen, or its machine is."""
+GLANCE_S = 0.3
+"""So long nobody who makes a session waits for a gateway that may have room."""
 _OWNED = re.compile(r"[A-Za-z0-9_-]+-([0-9a-f]{8})")
 
 
@@ -99,22 +101,22 @@ class Peers:
 
     async def roomier(self) -> str:
         """Address of the gateway with most room for a session; "": nobody has more than we."""
-        best = max(await self.others(), key=lambda peer: peer.free, default=None)
+        best = max(await self.others(GLANCE_S), key=lambda peer: peer.free, default=None)
         return best.address if best is not None and best.free > self._free() else ""
 
-    async def others(self) -> list[Peer]:
+    async def others(self, within_s: float = ASK_S) -> list[Peer]:
         """Those that answer."""
         known = [owner_of(g.instance) for g in self._registry.gateways]
-        asked = (self._ask(o) for o in known if o != owner_of(self._instance))
+        asked = (self._ask(o, within_s) for o in known if o != owner_of(self._instance))
         answers = await asyncio.gather(*asked, return_exceptions=True)
         return [answer for answer in answers if isinstance(answer, Peer)]
 
-    async def _ask(self, owner: str) -> Peer | None:
+    async def _ask(self, owner: str, within_s: float = ASK_S) -> Peer | None:
         """None where it is gone. Raises StageLostError, BusError."""
         if not self._bus.connected:
             raise BusError("the bus is not connected")
         try:
-            told = await self._bus.client.request(gateway_subject(owner), timeout=ASK_S)
+            told = await self._bus.client.request(gateway_subject(owner), timeout=within_s)
             return Peer(**json.loads(told.data))
         except nats.errors.NoRespondersError:
             return None

@@ -234,8 +234,8 @@ class StageLease:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Not this task but the stream was cancelled, by restart().
-            return "restarting"
+            # Not this task but the stream was cancelled: by restart(), or with its channel.
+            return "its replica does not answer any more"
 
     async def _reattach(self) -> None:
         attempt, avoid = 0, frozenset[str]()
