@@ -39,8 +39,8 @@ class Background:
         """However the task ends, that is failure, unless whoever owns it has cancelled it."""
         task.add_done_callback(self._lost)
 
-    async def close(self) -> None:
-        """End all of them."""
+    async def cancel_all(self) -> None:
+        """Cancel all of them, and wait until they have ended."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -6,8 +6,8 @@ from functools import cache
 
 import onnxruntime
 
-from visavis.engine.tensorrt.selection import list_devices, open_binding
-from visavis.engine.tensorrt.trt_api import import_trt
+from visavis.engine.tensorrt.bindings.selection import list_devices, open_binding
+from visavis.engine.tensorrt.bindings.trt_api import import_trt
 from visavis.serving.errors import EngineLoadError
 
 

@@ -21,8 +21,9 @@ class MelScale(NamedTuple):
     to_hz: Callable[[ArrayLike], NDArray[np.float64]]
 
     def edges_hz(self, bands: int, low_hz: float, high_hz: float) -> NDArray[np.float64]:
-        """Where triangles of equal width in mel begin, peak and end, [bands + 2] in hertz: each
-        begins at the peak of the one before and ends at that of the next."""
+        """Where triangles of equal width in mel begin, peak and end, [bands + 2] float64 in hertz:
+        each begins at the peak of the one before and ends at that of the next.
+        """
         return self.to_hz(np.linspace(self.from_hz(low_hz), self.from_hz(high_hz), bands + 2))
 
 
@@ -33,8 +34,9 @@ def triangles(
     *,
     equal_area: bool = False,
 ) -> NDArray[np.float64]:
-    """Weights of the bins of a spectrum, [bands, window_samples // 2 + 1]: 1 at the peak, or, of
-    equal area, 2 / width in hertz."""
+    """Weights of the bins of a spectrum, [bands, window_samples // 2 + 1] float64: 1 at the peak,
+    or, of equal area, 2 / width in hertz. edges_hz: [bands + 2] float64, see `MelScale.edges_hz`.
+    """
     bins_hz = np.arange(window_samples // 2 + 1) * sample_rate_hz / window_samples
     left, peak, right = edges_hz[:-2, None], edges_hz[1:-1, None], edges_hz[2:, None]
     rising, falling = (bins_hz - left) / (peak - left), (right - bins_hz) / (right - peak)

@@ -183,7 +183,7 @@ class Sharing(Protocol):
 class AnswerCache:
     """Finds answers for all sessions of a gateway: that is its use, and why it learns only if told.
 
-    `open` it, `close` it.
+    `open` it, `save` it at the end.
     """
 
     def __init__(
@@ -237,9 +237,6 @@ class AnswerCache:
             self.learned.forget()
         self._measure()
 
-    async def close(self) -> None:
-        await self._save()
-
     async def reload(self) -> None:
         """Read the file of answers anew. Raises InvalidInputError; the old answers stay then."""
         self._take(await asyncio.to_thread(self._read))
@@ -273,7 +270,7 @@ class AnswerCache:
         if not (self.learns and self.learned.learn(question, answer, speaker, self.now_s())):
             return False
         self._measure()
-        await self._save()
+        await self.save()
         if self.sharing is not None:
             await self.sharing.learned()
         return True
@@ -287,7 +284,7 @@ class AnswerCache:
         """How many there were."""
         count = self.learned.forget()
         self._measure()
-        await self._save()
+        await self.save()
         if self.sharing is not None:
             await self.sharing.forgotten()
         return count
@@ -328,7 +325,8 @@ class AnswerCache:
                     key = (language, normalised(question, language))
                     self._normalised.setdefault(key, []).append(entry)
 
-    async def _save(self) -> None:
+    async def save(self) -> None:
+        """Keep what was learned for the next start; where that fails, a warning says so."""
         if self._learned_file is None:
             return
         async with self._saving:

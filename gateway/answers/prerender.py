@@ -18,7 +18,7 @@ REVIEW_S = 2.0
 
 
 class Prerenderer:
-    """Makes replicas that are new ready in the background, between `start` and `close`.
+    """Makes replicas that are new ready in the background, between `start` and `stop`.
 
     busy: a conversation needs the voices more.
     """
@@ -36,9 +36,9 @@ class Prerenderer:
         """Begin to work in the background."""
         self._keeper.start()
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """End the work in the background."""
-        await self._keeper.close()
+        await self._keeper.stop()
 
     async def make(
         self,

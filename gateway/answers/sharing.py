@@ -19,7 +19,7 @@ _NAME = "learned"
 
 
 class SharedLessons:
-    """Takes up what other gateways have learned, between `start` and `close`, and tells them.
+    """Takes up what other gateways have learned, between `start` and `stop`, and tells them.
 
     All of it is one object: each writes what it knows, the others' lessons among it.
     """
@@ -36,9 +36,9 @@ class SharedLessons:
         self._cache.sharing = self
         self._keeper.start()
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         self._cache.sharing = None
-        await self._keeper.close()
+        await self._keeper.stop()
 
     async def learned(self) -> None:
         """The cache knows something new."""

@@ -47,6 +47,7 @@ class BodyLimit:
         self._upload_limit = upload_limit_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises HTTPException 413 from within `receive`, to whoever reads the body."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

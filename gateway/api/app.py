@@ -106,22 +106,22 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
             await answers.open()
             if answers.learns:
                 lessons.start()
-            sessions.start()
+            sessions.start_sweeping()
             if settings.prerender:
                 prerenderer.start()
             await peers.start()
             heartbeat.working()
             yield
         finally:
-            await peers.close()
+            await peers.stop()
             await carrier.close()
-            await prerenderer.close()
-            await sessions.close()
-            await lessons.close()
-            await answers.close()
+            await prerenderer.stop()
+            await sessions.end_all()
+            await lessons.stop()
+            await answers.save()
             await registry.close()
             await bus.close()
-            await heartbeat.close()
+            await heartbeat.stop()
 
     app = FastAPI(
         title="visavis",

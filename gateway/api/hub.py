@@ -23,16 +23,16 @@ class Outbox(Generic[T]):
         self._limit = limit
         self._waiting: deque[T] = deque()
         self._arrived = asyncio.Event()
-        self._closed = False
+        self._ended = False
 
     @property
     def full(self) -> bool:
         """Whether something must be lost before more is put in."""
         return len(self._waiting) >= self._limit
 
-    def close(self) -> None:
+    def end(self) -> None:
         """End the iteration after what still waits."""
-        self._closed = True
+        self._ended = True
         self._arrived.set()
 
     def _put(self, item: T) -> None:
@@ -44,7 +44,7 @@ class Outbox(Generic[T]):
 
     async def __anext__(self) -> T:
         while not self._waiting:
-            if self._closed:
+            if self._ended:
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
@@ -70,32 +70,33 @@ class EventHub:
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
-        self._closed = False
+        self._ended = False
 
     @property
     def listeners(self) -> int:
         return len(self._listeners)
 
     def join(self, *greeting: ServerEvent) -> Listener:
-        """A new listener, which first gets `greeting`. After `close` it gets nothing else."""
+        """A new listener, which first gets `greeting`. After `end` it gets nothing else."""
         listener = Listener()
         for event in greeting:
             listener.tell(event)
-        if self._closed:
-            listener.close()
+        if self._ended:
+            listener.end()
         else:
             self._listeners.add(listener)
         return listener
 
     def leave(self, listener: Listener) -> None:
-        listener.close()
+        listener.end()
         self._listeners.discard(listener)
 
     def publish(self, event: ServerEvent) -> None:
         for listener in self._listeners:
             listener.tell(event)
 
-    def close(self) -> None:
-        self._closed = True
+    def end(self) -> None:
+        """All listeners have heard the last event; who joins later gets his greeting alone."""
+        self._ended = True
         for listener in list(self._listeners):
             self.leave(listener)

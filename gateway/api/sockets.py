@@ -84,6 +84,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
             await session.take_microphone(holder)
         viewer = session.broadcast.join()
     except VisavisError as error:
+        session.release_microphone(holder)
         await _refuse(socket, error)
         return
 

@@ -44,7 +44,7 @@ class Peer:
 
 
 class Peers:
-    """Tells the others of this gateway, and of them. `start` it, `close` it.
+    """Tells the others of this gateway, and of them. `start` it, `stop` it.
 
     instance: our name on the bus. address: where the others reach us; "": they do not.
     """
@@ -76,7 +76,7 @@ class Peers:
         )
         await self._registration.start()
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Who asks for us from now on is told that we are gone."""
         if self._registration is not None:
             await self._registration.stop()

@@ -60,8 +60,8 @@ class Seats:
         if self._closed:
             raise UnknownNameError("session: it has ended")
 
-    def close(self) -> None:
-        """Nobody is let in any more."""
+    def admit_nobody(self) -> None:
+        """The session is over: nobody is let in any more."""
         self._closed = True
 
     def give_back(self) -> None:
@@ -122,7 +122,7 @@ class Audience:
     async def close(self) -> None:
         """Disconnect everybody."""
         self._closed = True  # there is no face to tell any more
-        self.seats.close()
+        self.seats.admit_nobody()
         closing = (sink.close() for sink in self._sinks)
         for error in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(error, BaseException):

@@ -91,7 +91,7 @@ class Recall:
             self._samples -= len(self._pieces.popleft())
 
     def take(self, count: int) -> NDArray[np.int16]:
-        """The newest `count` samples, or as many as there are, removed."""
+        """The newest `count` samples, or as many as there are, removed: [count] int16."""
         kept = np.concatenate(self._pieces) if self._pieces else np.zeros(0, np.int16)
         count = min(count, len(kept))
         self._pieces = deque([kept[: len(kept) - count]])

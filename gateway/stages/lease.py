@@ -27,14 +27,22 @@ from visavis.v1 import control_pb2
 log = logging.getLogger(__name__)
 
 READY_TIMEOUT_S = 5.0
-# Replicas that are asked for a slot, one after the other, where others were quicker.
-ATTACH_TRIES = 8
 BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 # How long a request waits for a stage that is coming back.
 RETURN_TIMEOUT_S = 2.0
+_RETURNING = "it is coming back"
+# So many replicas are asked before the session is told that none takes it.
+_MOST_ASKED = 8
 
-# The session asked for what does not exist: no fault of the replica.
-_REQUEST_ERRORS = (InvalidInputError, UnknownNameError)
+_ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
+    # The session asked for what does not exist: no fault of the replica.
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidInputError,
+    grpc.StatusCode.NOT_FOUND: UnknownNameError,
+    # It lives, and takes no session now.
+    grpc.StatusCode.RESOURCE_EXHAUSTED: AtCapacityError,
+    grpc.StatusCode.ALREADY_EXISTS: AtCapacityError,
+    grpc.StatusCode.FAILED_PRECONDITION: AtCapacityError,
+}
 
 
 class LeaseListener(Protocol):
@@ -43,6 +51,9 @@ class LeaseListener(Protocol):
     def stage_event(self, service: str, event: control_pb2.AttachEvent) -> None: ...
 
     def stage_lost(self, service: str, message: str) -> None: ...
+
+    def stage_refused(self, service: str, message: str) -> None:
+        """After a loss: replicas are there, and none takes the session. Told once for each loss."""
 
     def stage_ready(self, service: str) -> None:
         """Attached; called again after each loss."""
@@ -82,6 +93,8 @@ class StageLease:
         """The attach under way may be with options of before."""
         self._owed: Any = None
         """What the stage is not known to have been told."""
+        self._away = _RETURNING
+        """Why the stage is not there."""
 
     @property
     def instance(self) -> str | None:
@@ -93,21 +106,7 @@ class StageLease:
 
         Raises AtCapacityError, InvalidInputError, UnknownNameError or StageLostError.
         """
-        avoid: set[str] = set()
-        last: VisavisError | None = None
-        for _ in range(ATTACH_TRIES):
-            try:
-                await self._attach(frozenset(avoid))
-                break
-            except (AtCapacityError, StageLostError) as error:
-                # The replica may have filled up or died since it was last asked.
-                last = error
-                if self._replica is None or self._replica.instance in avoid:
-                    raise
-                avoid.add(self._replica.instance)
-        else:
-            assert last is not None
-            raise last
+        await self._attach_to_any()
         self._listener.stage_ready(self.service)
         self._runner = asyncio.create_task(self._run(), name=f"lease-{self.service}")
         self._background.watch(self._runner)
@@ -121,7 +120,7 @@ class StageLease:
                     await self._ready.wait()
                     await self._call.write(request)
         except TimeoutError:
-            raise StageLostError("no replica serves the session at the moment") from None
+            raise StageLostError(f"no replica serves the session now: {self._away}") from None
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             raise StageLostError("the connection to its replica was lost") from error
 
@@ -154,12 +153,25 @@ class StageLease:
             self._call.cancel()
             self._call = None
 
-    async def _attach(self, avoid: frozenset[str] = frozenset()) -> None:
+    async def _attach_to_any(self) -> None:
+        """One replica may have filled up, or died, since it was last asked: another may do."""
+        avoid: set[str] = set()
+        while True:
+            try:
+                await self._attach(frozenset(avoid))
+                return
+            except (AtCapacityError, StageLostError):
+                asked = None if self._replica is None else self._replica.instance
+                if asked is None or asked in avoid or len(avoid) + 1 == _MOST_ASKED:
+                    raise
+                avoid.add(asked)
+
+    async def _attach(self, avoid: frozenset[str]) -> None:
         self._replica = None
-        self._replica = await self._registry.choose(
+        self._replica = replica = await self._registry.choose(
             self.service, prefer=self._served_by, avoid=avoid
         )
-        call = self._registry.stub(self._replica).Attach()
+        call = self._registry.stub(replica).Attach()
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 self._outdated = False
@@ -169,26 +181,39 @@ class StageLease:
                 raise StageLostError(f"{self.service}: closed the stream before it was ready")
         except TimeoutError:
             self._failed(call, "timeout")
+            self._registry.lost(replica)
             raise StageLostError(
                 f"{self.service}: not ready within {READY_TIMEOUT_S:g} s"
             ) from None
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             reason = await _explain(self.service, call, error)
-            self._failed(call, "refused", lost=not isinstance(reason, _REQUEST_ERRORS))
+            self._failed(call, "refused")
+            self._note_refusal(replica, reason)
             raise reason from None
-        except BaseException:
-            self._failed(call, "refused", lost=False)
+        except BaseException as error:
+            self._failed(call, "refused")
+            self._registry.returned(replica)
+            if isinstance(error, asyncio.CancelledError) and not _cancelled():
+                # The registry has closed the connection, to a replica that it found no more.
+                raise StageLostError(f"{self.service}: its replica has gone") from None
             raise
         metrics.stage_attach.labels(self.service, "ready").inc()
-        self._served_by = self._replica.instance
+        self._served_by = replica.instance
         self._call = call
         self._ready.set()
 
-    def _failed(self, call: Any, result: str, *, lost: bool = True) -> None:
+    def _failed(self, call: Any, result: str) -> None:
         call.cancel()
         metrics.stage_attach.labels(self.service, result).inc()
-        if self._replica is not None and lost:
-            self._registry.lost(self._replica)
+
+    def _note_refusal(self, replica: Replica, reason: VisavisError) -> None:
+        """Only one that has failed is lost; one that says why it takes no session lives."""
+        if isinstance(reason, StageLostError):
+            self._registry.lost(replica)
+        elif isinstance(reason, AtCapacityError):
+            self._registry.refused(replica)
+        else:
+            self._registry.returned(replica)
 
     async def _run(self) -> None:
         while True:
@@ -201,6 +226,7 @@ class StageLease:
             restarting, self._restarting = self._restarting, False
             # There the session may be a moment longer, and would be refused.
             self._served_by = ""
+            self._away = _RETURNING if restarting else message
             if not restarting:
                 metrics.stage_attach.labels(self.service, "lost").inc()
                 if self._replica is not None:
@@ -231,22 +257,23 @@ class StageLease:
             details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
             return f"its replica was lost: {details}"
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if _cancelled():
                 raise
-            # Not this task but the stream was cancelled: by restart(), or with its channel.
-            return "its replica does not answer any more"
+            # Not this task but the stream was cancelled, by restart() or with its connection.
+            return "its replica has gone"
 
     async def _reattach(self) -> None:
-        attempt, avoid = 0, frozenset[str]()
+        attempt, told = 0, False
         while True:
             try:
-                await self._attach(avoid)
+                await self._attach_to_any()
                 return
             except VisavisError as error:
                 log.warning("attach %s: %s", self.service, error)
-            if self._replica is not None:
-                avoid = frozenset({self._replica.instance})
+                self._away = str(error).removeprefix(f"{self.service}: ")
+                if isinstance(error, AtCapacityError) and not told:
+                    told = True
+                    self._listener.stage_refused(self.service, self._away)
             await asyncio.sleep(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
             attempt += 1
 
@@ -255,11 +282,10 @@ async def _explain(service: str, call: Any, error: BaseException) -> VisavisErro
     """Our error for the status that ended an Attach stream."""
     code = error.code() if isinstance(error, grpc.aio.AioRpcError) else await call.code()
     details = error.details() if isinstance(error, grpc.aio.AioRpcError) else await call.details()
-    text = f"{service}: {details or code.name}"
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return InvalidInputError(text)
-    if code is grpc.StatusCode.NOT_FOUND:
-        return UnknownNameError(text)
-    if code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ALREADY_EXISTS):
-        return AtCapacityError(text)
-    return StageLostError(text)
+    return _ERRORS.get(code, StageLostError)(f"{service}: {details or code.name}")
+
+
+def _cancelled() -> bool:
+    """Whether somebody has cancelled the running task, and not only what it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from visavis.serving.discovery import Replica, discover
-from visavis.serving.errors import AtCapacityError, BusError
+from visavis.serving.errors import AtCapacityError, BusError, StageLostError
 from visavis.serving.runtime import KEEPALIVE, MESSAGE_LIMITS
 from visavis.serving.supervision import Keeper
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
@@ -28,6 +28,9 @@ REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
 GLANCE_S = 0.3
 BUS_TIMEOUT_S = 1.0
+# Leases end with their connection: one to a replica that was not found once may be in use. To one
+# that has really gone it breaks by itself, by keepalive.
+KEEP_UNUSED_S = 10.0
 # Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
 _KEPT_READINGS = 8
 
@@ -75,6 +78,8 @@ class Registry:
         self.gateways: list[Replica] = []
         """Those of which others know where they are, the asking one among them."""
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._unused_since_s: dict[str, float] = {}
+        """Channels by address, to replicas that are not known any more."""
         self._watch = Keeper("registry", self._keep_watching)
         self._refreshing = asyncio.Lock()
         self._bus_answers = True
@@ -87,7 +92,7 @@ class Registry:
         self._watch.start()
 
     async def close(self) -> None:
-        await self._watch.close()
+        await self._watch.stop()
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
@@ -110,18 +115,20 @@ class Registry:
     ) -> Replica:
         """The instance `prefer` if it has a free slot, else the least loaded replica that has one.
 
-        Instances in `avoid` come last of all. Raises AtCapacityError where there is none.
+        Instances in `avoid` come last of all. Raises AtCapacityError where there is none,
+        StageLostError where no replica answers.
         """
         candidates = self._candidates(service)
         if not candidates:
             await self.refresh()
             candidates = self._candidates(service)
         if not candidates:
+            absent = self._absent(service)
+            if absent:
+                raise StageLostError(f"{service}: {absent}")
             known = len(self.replicas(service))
             raise AtCapacityError(
                 f"{service}: no free slot on any of its {known} replicas; try again later"
-                if known
-                else f"{service}: no replica is running"
             )
         if len(candidates) > 1 and len(self.gateways) > 1:
             # Others have chosen, too, since these were last asked.
@@ -142,6 +149,12 @@ class Registry:
         state = self._states.get(replica.instance)
         if state is not None and state.healthy:
             self._count_slots(state, +1)
+
+    def refused(self, replica: Replica) -> None:
+        """It takes no lease now: others come first, until it tells its free slots anew."""
+        state = self._states.get(replica.instance)
+        if state is not None:
+            self._count_slots(state, -state.slots)
 
     def stub(self, replica: Replica) -> Any:
         """gRPC stub of the replica's service, on a channel that all sessions share."""
@@ -194,14 +207,15 @@ class Registry:
             return {"bus": "it is not connected"}
         if not self._bus_answers:
             return {"bus": "it does not answer"}
-        missing = {}
-        for service in SERVICES:
-            known = self.replicas(service)
-            if not known:
-                missing[service] = "no replica is running"
-            elif not any(state.healthy for state in known):
-                missing[service] = f"none of its replicas answers ({len(known)} known)"
-        return missing
+        return {service: absent for service in SERVICES if (absent := self._absent(service))}
+
+    def _absent(self, service: str) -> str:
+        """Why no replica of a service can be asked; "": one can."""
+        known = self.replicas(service)
+        if not known:
+            return "no replica is running"
+        answers = any(state.healthy for state in known)
+        return "" if answers else f"none of its replicas answers ({len(known)} known)"
 
     def _candidates(self, service: str) -> list[ReplicaState]:
         return [s for s in self.replicas(service) if s.free_slots > 0]
@@ -249,8 +263,10 @@ class Registry:
         )
 
     async def _close_unused(self) -> None:
-        used = {s.replica.grpc_address for s in self._states.values()}
-        for address in [a for a in self._channels if a not in used]:
+        now, used = self._clock.now(), {s.replica.grpc_address for s in self._states.values()}
+        since = {a: self._unused_since_s.get(a, now) for a in self._channels if a not in used}
+        self._unused_since_s = since
+        for address in [a for a, since_s in since.items() if now - since_s > KEEP_UNUSED_S]:
             await self._channels.pop(address).close()
 
     async def _keep_watching(self) -> None:

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gateway import metrics
-from gateway.api.events import SessionEvent
+from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
 from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.registry import SERVICES, Registry
-from gateway.talk.actions import Action, Message
+from gateway.talk.actions import Action, Emit, Message
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.serving.errors import VisavisError
@@ -138,12 +138,12 @@ class Stages:
         await self._leases["face"].send(face_pb2.FaceAttachRequest(keyframe=request))
 
     async def set_codecs(self, codecs: Iterable[VideoCodec]) -> None:
-        """What the face is to encode. Raises StageLostError."""
+        """What the face is to encode, told as soon as it is there."""
         self._codecs = tuple(codecs)
         if not self.attached:
-            return
+            return  # attaching tells it
         request = face_pb2.SetCodecs(codecs=[_codec(c) for c in self._codecs])
-        await self._leases["face"].send(face_pb2.FaceAttachRequest(codecs=request))
+        await self._leases["face"].tell(face_pb2.FaceAttachRequest(codecs=request))
 
     def _request(self, messages: Iterable[Message]) -> llm_pb2.GenerateRequest:
         return llm_pb2.GenerateRequest(
@@ -233,6 +233,10 @@ class StageNews:
         if service == "face":
             self._playout.restart_stream()
         self._perform(self._conversation.stage_lost(service, message, self._clock.now()))
+
+    def stage_refused(self, service: str, message: str) -> None:
+        """A stage was lost, and no replica takes the session now."""
+        self._perform([Emit(ErrorEvent(code="at_capacity", message=f"{service}: {message}"))])
 
     def stage_ready(self, service: str) -> None:
         """A stage is (again) attached."""

@@ -246,7 +246,7 @@ class Conversation:
             return []
         self._history.face(turn.text.strip())
         self._turn = None
-        turn.close()
+        turn.end()
         self._doubts.answer_over(turn.text, now)
         return self._settle([CloseTurn(number, "finished"), Emit(turn.tell("finished"))])
 
@@ -352,7 +352,7 @@ class Conversation:
         if turn is None:
             return []
         held, heard = turn.phase is Phase.HELD, turn.heard()
-        turn.close()
+        turn.end()
         if held:
             self._speculation.decided(won=False)
             self.turns.discard(turn)
@@ -398,7 +398,7 @@ class Conversation:
         elif not held:
             self._history.forget_unanswered()
         self._turn = None
-        turn.close()
+        turn.end()
         self._doubts.resolve()
         actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
         if not held:

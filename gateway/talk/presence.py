@@ -42,7 +42,7 @@ class Presence:
         self._leave = leave
         self._refused = refused
         self._changing = asyncio.Lock()
-        self._closed = False
+        self._over = False
         self._fetched_later = False
         """Whoever asked is not connected: the answer is looked up when it is complete."""
         self.touched_at_s = clock.now()
@@ -66,7 +66,7 @@ class Presence:
         """Have the stages attached. Raises AtCapacityError where no slot is free, and others."""
         self.touch()
         async with self._changing:
-            if self._closed:
+            if self._over:
                 raise UnknownNameError("session: it has ended")
             if not self._stages.attached:
                 await self._stages.attach()
@@ -91,9 +91,9 @@ class Presence:
                 told = True
                 await asyncio.sleep(RETRY_S)
 
-    async def close(self) -> None:
-        """Give the stages back, for good."""
-        self._closed = True
+    async def release_for_good(self) -> None:
+        """Give the stages back; nobody takes them again."""
+        self._over = True
         async with self._changing:
             await self._stages.release()
 

@@ -158,11 +158,11 @@ class Session:
     async def close(self, message: str = "the session was closed") -> None:
         """Free everything, also where a part of it fails; listeners are told why."""
         async with AsyncExitStack() as stack:  # the last that is named is closed first
-            stack.callback(self._hub.close)
+            stack.callback(self._hub.end)
             stack.push_async_callback(self.audience.close)
             stack.push_async_callback(self._feed.close)
-            stack.push_async_callback(self.presence.close)
-            stack.push_async_callback(self._background.close)
+            stack.push_async_callback(self.presence.release_for_good)
+            stack.push_async_callback(self._background.cancel_all)
             self._emit(ErrorEvent(code="session_closed", message=message))
             self._feed.announce(self._conversation.epoch + 1, "close")
 

@@ -23,7 +23,7 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class Sessions:
-    """Owns every session; those that nobody uses expire between `start` and `close`."""
+    """Owns every session: makes them, finds them, ends them."""
 
     def __init__(
         self,
@@ -42,12 +42,13 @@ class Sessions:
         self._opening = 0
         self._sweeper = Keeper("sessions-sweep", self._sweep)
 
-    def start(self) -> None:
+    def start_sweeping(self) -> None:
+        """Have those that nobody uses expire, until `end_all`."""
         self._sweeper.start()
 
-    async def close(self) -> None:
-        """End all sessions."""
-        await self._sweeper.close()
+    async def end_all(self) -> None:
+        """End all sessions; none expires any more."""
+        await self._sweeper.stop()
         await asyncio.gather(
             *(self._end(s, "shutdown", "the gateway is stopping") for s in self.all())
         )

@@ -113,7 +113,7 @@ class Turn:
             self.phase, self._stopped_in = self._stopped_in, Phase.THINKING
         self.progress_at_s = now
 
-    def close(self) -> None:
+    def end(self) -> None:
         """It is over: what only a turn under way needs is let go of."""
         self.phase = Phase.CLOSED
         self.resampler = None

@@ -108,6 +108,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
     async def Recognize(
         self, request: asr_pb2.RecognizeRequest, context: _CONTEXT
     ) -> asr_pb2.RecognizeResponse:
+        """Raises InvalidInputError, UnknownNameError for the language, AtCapacityError."""
         rate = check_sample_rate(request.config.sample_rate_hz)
         pcm = pcm_from_bytes(request.pcm_s16le)
         if len(pcm) > LONGEST_RECORDING_S * rate:

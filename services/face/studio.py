@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar.decoding import Decoder
+from services.face.avatar.making.decoding import Decoder
 from services.face.avatar.packing import LARGEST_BYTES
 from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
@@ -82,7 +82,7 @@ class Studio:
             painter = await self._painter(self._settings.avatar)
             draw = await painter.prepare(_FIRST_FRAME)
             await lane.run(self._warm, draw, painter.size)
-            painter.close()
+            painter.cancel_ahead()
 
     async def pictures(
         self, avatar: str, *, fps: int, codecs: Sequence[VideoCodec], blendshapes: bool
@@ -186,6 +186,7 @@ class VideoStream:
         self._encoder = VideoEncoder(_CODECS[codec], size, size, fps, bitrate)
 
     def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
+        """picture: [H, W, 3] uint8 RGB."""
         frame = self._encoder.encode(picture, force_keyframe=keyframe)
         return Encoded(frame.payload, frame.keyframe)
 

@@ -79,7 +79,9 @@ def log_mel(voice: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def log_mel_padded(voice: NDArray[np.float32]) -> NDArray[np.float32]:
-    """As log_mel, for voice that comes with MEL_MARGIN_SAMPLES of surroundings on both sides."""
+    """As log_mel, for voice [MEL_MARGIN_SAMPLES + hops * 300 + MEL_MARGIN_SAMPLES] float32, which
+    comes with its surroundings on both sides.
+    """
     if len(voice) < _WINDOW_SAMPLES:
         return np.zeros((0, N_MELS), np.float32)
     frames = np.lib.stride_tricks.sliding_window_view(voice, _WINDOW_SAMPLES)[::HOP_SAMPLES]
@@ -88,7 +90,10 @@ def log_mel_padded(voice: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def spoken_hops(voice: NDArray[np.float32], margin_hops: int = 1) -> tuple[int, int]:
-    """First hop that is heard and the one behind the last, with a margin; (0, 0) in silence."""
+    """First hop that is heard and the one behind the last, with a margin; (0, 0) in silence.
+
+    voice: [hops * 300] float32 in -1..1.
+    """
     level = np.sqrt(np.mean(voice.reshape(-1, HOP_SAMPLES) ** 2, axis=1))
     heard = np.flatnonzero(level > 10 ** (_SILENT_BELOW_DB / 20))
     if not heard.size:
@@ -105,13 +110,17 @@ def gain_to_speech(voice: NDArray[np.float32]) -> np.float32:
 
 
 def first_audible(voice: NDArray[np.float32]) -> int | None:
-    """The sample, 8 ms before -40 dB, from which `voice` is worth hearing; None in silence."""
+    """The sample, 8 ms before -40 dB, from which `voice` is worth hearing; None in silence.
+
+    voice: [N] float32 in -1..1.
+    """
     loud = np.flatnonzero(np.abs(voice) > _AUDIBLE)
     return max(0, int(loud[0]) - _BEFORE_AUDIBLE_SAMPLES) if loud.size else None
 
 
 def start_at_once(voice: NDArray[np.float32], first: int) -> tuple[NDArray[np.float32], int]:
-    """`voice` [hops * 300], moved by half a hop or less, and the hop where it can be heard at once.
+    """`voice` [hops * 300] float32, moved by half a hop or less, and the hop where it can be heard
+    at once.
 
     `first` where it is so quiet that this is not known.
     """
@@ -156,7 +165,9 @@ def silence(hops: int) -> Block:
 def fade(
     voice: NDArray[np.float32], *, at_start: bool = True, at_end: bool = True
 ) -> NDArray[np.float32]:
-    """The voice with its ends brought to zero along half a cosine, so that joins do not click."""
+    """`voice` [N] float32 with its ends brought to zero along half a cosine, so that joins do not
+    click.
+    """
     length = min(_FADE_SAMPLES, len(voice) // 2)
     ramp = 0.5 - 0.5 * np.cos(np.pi * (np.arange(length) + 0.5) / max(length, 1))
     faded = voice.copy()
@@ -168,7 +179,7 @@ def fade(
 
 
 def limit(voice: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Bends peaks above 0.8 so that none passes 1; leaves everything below as it is."""
+    """`voice` [N] float32 with peaks above 0.8 bent so that none passes 1; all else as it is."""
     excess = np.abs(voice) - _LIMIT_FROM
     if excess.size == 0 or excess.max() <= 0:
         return voice
@@ -178,7 +189,7 @@ def limit(voice: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def to_pcm(voice: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Float -1..1 to 16 bits."""
+    """[N] float32 in -1..1 to [N] int16."""
     return np.asarray(np.rint(np.clip(voice, -1.0, 1.0) * 32767.0), np.int16)
 
 

@@ -23,8 +23,8 @@ from services.asr.utterance import Heard
 from tests.fakes import ManualClock
 from visavis.bundles.store import profile
 from visavis.engine import open_engine
+from visavis.tools.bench.figures.word_errors import edits
 from visavis.tools.bench.turns import load_turn_clips
-from visavis.tools.bench.word_errors import edits
 from visavis.wire.media import TranscriptEvent
 
 CLIPS = Path(__file__).parent.parent / "clips"

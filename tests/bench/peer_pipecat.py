@@ -36,13 +36,13 @@ from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.bundles.store import bundle_path
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
-from visavis.tools.bench.clips import RATE_HZ, Clip, load_clips
+from visavis.tools.bench.figures.processes import find_processes
+from visavis.tools.bench.figures.report import machine
+from visavis.tools.bench.figures.tables import wide_console
+from visavis.tools.bench.figures.turn_figures import TurnFigures
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
-from visavis.tools.bench.processes import find_processes
 from visavis.tools.bench.questions import chosen_clips, ready_set, write_clip
-from visavis.tools.bench.report import machine
-from visavis.tools.bench.tables import wide_console
-from visavis.tools.bench.turn_figures import TurnFigures
+from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, load_clips
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.client import GatewayClient

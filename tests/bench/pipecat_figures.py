@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from visavis.tools.bench.barge_in import Interruption
-from visavis.tools.bench.media import HeardSound
-from visavis.tools.bench.report import summarise
-from visavis.tools.bench.trace import Trace
-from visavis.tools.bench.turn_figures import SHORTEST_ANSWER_S, TurnFigures
+from visavis.tools.bench.figures.report import summarise
+from visavis.tools.bench.figures.turn_figures import SHORTEST_ANSWER_S, TurnFigures
+from visavis.tools.bench.visitor.media import HeardSound
+from visavis.tools.bench.visitor.trace import Trace
 
 RATE_HZ = 24_000
 COMPARED = (

@@ -10,7 +10,7 @@ import pytest
 from tests.bench.test_turn_figures import sound
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.barge_in import counted, judge, paused, simulated_coughs
-from visavis.tools.bench.trace import Trace
+from visavis.tools.bench.visitor.trace import Trace
 
 INTERRUPTED = {"state": "interrupted", "reason": "speech", "heard": "Once upon"}
 COUNTERS = {"barge_in_to_silence_seconds_sum": 0.02, "barge_in_to_silence_seconds_count": 1.0}

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.clips import (
+from visavis.tools.bench.visitor.clips import (
     RATE_HZ,
     choose,
     load_clips,

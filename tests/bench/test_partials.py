@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.partials import (
     Understood,
     cost_per_second,
@@ -15,7 +14,8 @@ from visavis.tools.bench.partials import (
     measure_partials,
     taken_back,
 )
-from visavis.tools.bench.trace import Trace
+from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.visitor.trace import Trace
 
 
 def clip(text: str = "", start: int = 1600, end: int = 16_000) -> Clip:

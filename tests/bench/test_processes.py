@@ -5,7 +5,12 @@ import socket
 
 import pytest
 
-from visavis.tools.bench.processes import MachineTime, Processes, find_processes, share_of_others
+from visavis.tools.bench.figures.processes import (
+    MachineTime,
+    Processes,
+    find_processes,
+    share_of_others,
+)
 
 
 def test_what_others_took_is_neither_ours_nor_idle() -> None:

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from tests.bench.test_turn_figures import sound
-from visavis.tools.bench.lips import Closure, Lips, closure, is_open, lip_gap
+from visavis.tools.bench.figures.lips import Closure, Lips, closure, is_open, lip_gap
+from visavis.tools.bench.figures.word_errors import WordErrors
 from visavis.tools.bench.quality import quality_table, values_of, voice_of
-from visavis.tools.bench.trace import Trace
-from visavis.tools.bench.word_errors import WordErrors
+from visavis.tools.bench.visitor.trace import Trace
 from visavis.wire.media import PhonemeSpan
 
 RATE_HZ, FPS = 24_000, 25

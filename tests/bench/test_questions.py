@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visavis.tools.bench.clips import RATE_HZ, load_clips
 from visavis.tools.bench.questions import SETS, Line, set_folder, write_line
+from visavis.tools.bench.visitor.clips import RATE_HZ, load_clips
 
 
 def test_the_set_is_large_enough_and_every_line_has_its_own_name() -> None:

@@ -6,14 +6,14 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from visavis.tools.bench.report import (
+from visavis.tools.bench.figures.report import (
     Row,
     models_of,
     report,
     rows_of,
     summarise,
 )
-from visavis.tools.bench.tables import figures_table, written
+from visavis.tools.bench.figures.tables import figures_table, written
 from visavis.tools.charts import draw_spread
 
 

@@ -1,10 +1,10 @@
 """Skew out of a histogram, and pictures against the sound that they belong to."""
 
 from tests.bench.test_turn_figures import sound
-from visavis.tools.bench.counters import bucket_quantile
-from visavis.tools.bench.media import SeenPicture
+from visavis.tools.bench.figures.counters import bucket_quantile
 from visavis.tools.bench.sync import behind_sound, summed
-from visavis.tools.bench.trace import Trace
+from visavis.tools.bench.visitor.media import SeenPicture
+from visavis.tools.bench.visitor.trace import Trace
 
 SKEW = {
     "av_skew_seconds_count": 100.0,

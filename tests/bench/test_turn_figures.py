@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
-from visavis.tools.bench.counters import parse_counters, rise
+from visavis.tools.bench.figures.counters import parse_counters, rise
+from visavis.tools.bench.figures.turn_figures import TurnFigures, measure
 from visavis.tools.bench.latency import answered, ended, sessions_of
-from visavis.tools.bench.media import HeardSound, SeenPicture
-from visavis.tools.bench.trace import Trace
-from visavis.tools.bench.turn_figures import TurnFigures, measure
+from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
+from visavis.tools.bench.visitor.trace import Trace
 
 RECORD: dict[str, Any] = {
     "turn": 3,

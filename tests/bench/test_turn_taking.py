@@ -11,16 +11,19 @@ import pytest
 from training.turn_taking.make_clips import write_opus
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.turns import (
+    LABELS,
     TurnClip,
     Verdict,
     load_turn_clips,
     outcome_of,
     precision_and_recall,
     retracted,
+    write_labels,
 )
 from visavis.wire.media import Place, TranscriptChunk
 from visavis.wire.media import TranscriptEvent as Event
 
+TURNS = Path(__file__).parents[1] / "turns"
 CLIP = TurnClip(
     Path("one.opus"),
     "en",
@@ -48,6 +51,11 @@ def chunk(event: Event, at: int, text: str = "", stable: int = 0, **more: float)
         stable,
         compute_ms=more.get("ms", 0.0),
     )
+
+
+def test_labels_are_written_as_they_are_read(tmp_path: Path) -> None:
+    write_labels(tmp_path, load_turn_clips(TURNS))
+    assert (tmp_path / LABELS).read_text("utf-8") == (TURNS / LABELS).read_text("utf-8")
 
 
 def test_a_turn_that_is_heard_to_its_end() -> None:

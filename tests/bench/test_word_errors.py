@@ -2,7 +2,7 @@
 
 import pytest
 
-from visavis.tools.bench.word_errors import count_errors, edits, edits_to_prefixes, words
+from visavis.tools.bench.figures.word_errors import count_errors, edits, edits_to_prefixes, words
 
 
 def test_words_have_no_case_no_punctuation_and_chinese_ones_are_characters() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from services.face.avatar.landmarks import FaceDetector, FaceLandmarker
-from services.face.avatar.tflite import TfliteModel
+from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker
+from services.face.avatar.making.tflite import TfliteModel
 
 _UPPER_LIP, _LOWER_LIP, _BROWS, _CHIN = 13, 14, 9, 152
 _FPS = 25

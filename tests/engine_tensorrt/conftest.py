@@ -13,7 +13,7 @@ import pytest
 from tests.engine_tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine_tensorrt.recorded_trt import DataType, Network, RecordedTrt
 from visavis.engine.base import EngineOptions
-from visavis.engine.tensorrt import messages
+from visavis.engine.tensorrt.bindings import messages
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.engine.tensorrt.source import PlanFile
 

@@ -18,7 +18,9 @@ from tests.engine_tensorrt.onnx_network import Ranges, described, network_of
 from tests.engine_tensorrt.recorded_trt import DataType, Network, Severity, Shape
 
 # A sample of what TensorRT's parser does not take.
-_UNKNOWN = frozenset({"If", "Loop", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"})
+_UNKNOWN = frozenset(
+    {"If", "Loop", "NonZero", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"}
+)
 
 
 class MemoryPoolType(enum.Enum):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from visavis.engine.tensorrt.device import (
+from visavis.engine.tensorrt.bindings.device import (
     CudaDevice,
     CudaError,
     DeviceInfo,

@@ -5,8 +5,8 @@ import pytest
 from tests.engine_tensorrt.conftest import Bench, x_of
 from tests.engine_tensorrt.recorded_device import RecordedBinding
 from visavis.engine.tensorrt import buffers
-from visavis.engine.tensorrt.device import CudaError
-from visavis.engine.tensorrt.selection import NoDeviceError, UnknownDeviceError
+from visavis.engine.tensorrt.bindings.device import CudaError
+from visavis.engine.tensorrt.bindings.selection import NoDeviceError, UnknownDeviceError
 from visavis.serving.errors import EngineError, EngineLoadError
 
 OUT_OF_MEMORY = CudaError("cudaMalloc", "cudaErrorMemoryAllocation", "out of memory")

@@ -6,7 +6,7 @@ import pytest
 from tests.engine_tensorrt.conftest import Bench, x_of
 from tests.engine_tensorrt.recorded_trt import DataType, Network
 from visavis.engine.tensorrt import graphs
-from visavis.engine.tensorrt.device import CudaError
+from visavis.engine.tensorrt.bindings.device import CudaError
 from visavis.engine.tensorrt.plan import Plan
 from visavis.engine.tensorrt.runner import PlanRunner
 

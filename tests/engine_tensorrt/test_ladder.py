@@ -17,8 +17,8 @@ from visavis.bundles.compile.sources import bundle_plans
 from visavis.engine import EngineOptions, ladder, open_engine
 from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.engine.ladder import LadderEngine, Rung, rungs_for
-from visavis.engine.tensorrt import selection
-from visavis.engine.tensorrt.device import CudaError, DeviceInfo
+from visavis.engine.tensorrt.bindings import selection
+from visavis.engine.tensorrt.bindings.device import CudaError, DeviceInfo
 from visavis.serving import metrics
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError, UnfitShapeError
 

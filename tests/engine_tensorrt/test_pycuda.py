@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.engine_tensorrt.pycuda_check.build import OFFER
-from visavis.engine import tensorrt
+from visavis.engine.tensorrt import bindings
 
-_SOURCE = Path(tensorrt.__file__).parent / "pycuda.py"
+_SOURCE = Path(bindings.__file__).parent / "pycuda.py"
 _DRIVER: dict[str, Any] = json.loads(OFFER.read_text())["driver"]
 _TREE = ast.parse(_SOURCE.read_text())
 

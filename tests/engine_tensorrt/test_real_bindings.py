@@ -23,11 +23,11 @@ from tests.engine_tensorrt.machine.cuda.bindings import runtime as double
 from tests.gpus import why_no_gpu
 from tests.plans.compiling import rtx
 from tests.real_tensorrt import MODULE, RealTensorrt
-from visavis.engine.tensorrt import trt_api
-from visavis.engine.tensorrt.cuda_python import CudaPython, CudaPythonDevice
-from visavis.engine.tensorrt.device import CudaError, DeviceInfo, PinnedMemory
+from visavis.engine.tensorrt.bindings import trt_api
+from visavis.engine.tensorrt.bindings.cuda_python import CudaPython, CudaPythonDevice
+from visavis.engine.tensorrt.bindings.device import CudaError, DeviceInfo, PinnedMemory
+from visavis.engine.tensorrt.bindings.selection import NoDeviceError, open_device
 from visavis.engine.tensorrt.plan import Plan
-from visavis.engine.tensorrt.selection import NoDeviceError, open_device
 from visavis.serving.errors import EngineLoadError
 
 METHODS = [
@@ -36,7 +36,7 @@ METHODS = [
     for name, member in vars(protocol).items()
     if inspect.isfunction(member) and not name.startswith("_")
 ]
-_SOURCES = Path(trt_api.__file__).parents[2]
+_SOURCES = Path(trt_api.__file__).parents[3]
 # Only where TensorRT-RTX was asked for; see is_rtx.
 _RTX_ONLY = {"ComputeCapability"}
 
@@ -108,7 +108,7 @@ import sys
 from importlib import import_module
 from visavis.engine.tensorrt.buffers import TensorBuffer, output_allocator
 from visavis.bundles.compile.build_progress import BuildWatch, make_monitor
-from visavis.engine.tensorrt.messages import collecting, shared_logger
+from visavis.engine.tensorrt.bindings.messages import collecting, shared_logger
 
 trt = import_module(sys.argv[1])
 allocator = output_allocator(trt, TensorBuffer.__new__(TensorBuffer))

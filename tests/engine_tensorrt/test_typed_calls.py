@@ -15,19 +15,19 @@ import pytest
 
 from tests.real_tensorrt import MODULE, RealTensorrt
 from visavis.bundles.compile import builder_api
-from visavis.engine.tensorrt import trt_api
+from visavis.engine.tensorrt.bindings import trt_api
 
 _ROOT = Path(__file__).parents[2]
 _CALLERS = (
     "visavis/bundles/compile/compiler.py",
     "visavis/bundles/compile/network.py",
-    "visavis/tools/cli/engine_inspect.py",
+    "visavis/tools/cli/engine/inspect.py",
     "visavis/engine/tensorrt/plan.py",
     "visavis/engine/tensorrt/context.py",
 )
 _PAGES = {
     "visavis/bundles/compile/builder_api.py": builder_api.PROTOCOLS,
-    "visavis/engine/tensorrt/trt_api.py": {**trt_api.PROTOCOLS, trt_api.Dims: "Dims"},
+    "visavis/engine/tensorrt/bindings/trt_api.py": {**trt_api.PROTOCOLS, trt_api.Dims: "Dims"},
 }
 _WRONG = """
 from tensorrt import Builder, ICudaEngine, IExecutionContext, INetworkDefinition

@@ -16,17 +16,21 @@ from tokenizers import Tokenizer
 
 from services.asr.hearing.moonshine import Moonshine
 from services.tts.voices.mandarin import MandarinVoice
+from services.tts.voices.opening import own_voices
 from tests.asr.test_transcripts import sound
 from tests.engine_tensorrt.onnx_network import network_of, ranges_of
 from tests.engine_tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine_tensorrt.recorded_trt import RecordedTrt
+from tests.tts.small_kokoro import pull_kokoro, small_kokoro
 from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.sources import BundlePlan, bundle_plans
 from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, open_engine
 from visavis.engine.base import EngineOptions
-from visavis.engine.tensorrt import engine, messages
+from visavis.engine.tensorrt import engine
+from visavis.engine.tensorrt.bindings import messages
 from visavis.engine.tensorrt.compiled import CompiledEngine
+from visavis.serving.errors import UnfitShapeError
 
 Bundle = Callable[[str], Path]
 Open = Callable[[str, str], CompiledEngine]
@@ -115,4 +119,39 @@ def test_moonshines_cache_stays_on_the_device(
     assert steps > 3, "one for the logits of each step and no other"
     # The token of each step, and once what the encoder made.
     assert device.calls.count("copy_to_device") == steps + 1
+    assert device.nothing_left()
+
+
+def test_kokoro_speaks_by_the_plans_of_its_halves(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: RecordedDevice,
+    open_compiled: Open,
+) -> None:
+    """Random weights, but the catalogue's plans: from one letter to as many as it says at once."""
+    name = pull_kokoro(tmp_path, monkeypatch, "together", small_kokoro())
+    (own,) = own_voices(name)
+    texts = ("A", "Hello, my friend.", "It was the best of times, it was the worst. " * 8)
+
+    def spoken(engines: list[Engine]) -> list[np.ndarray]:
+        for each in engines:
+            each.load()
+        voice = own.build(engines)
+        return [block.voice for text in texts for block in voice.speak(text)]
+
+    compiled: list[Engine] = [open_compiled(name, file.name) for file in own.files]
+    ours, theirs = spoken(compiled), spoken([open_engine(file) for file in own.files])
+    assert [len(block) for block in ours] == [len(block) for block in theirs]
+    for block, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(block, expected, atol=1e-4)
+    text, sound = compiled
+    wide = {"tokens": np.ones((1, 385), np.int64), "speed": np.ones(1, np.float32)}
+    style = np.zeros((1, 256), np.float32)
+    with pytest.raises(UnfitShapeError, match=r"tokens: shape \[1, 385\]"):
+        text.infer({**wide, "style": style})
+    short = {"text_states": (1, 512, 2), "prosody_states": (1, 640, 2)}
+    with pytest.raises(UnfitShapeError, match=r"_states: shape"):
+        sound.infer({"style": style} | {name: np.zeros(s, np.float32) for name, s in short.items()})
+    for each in compiled:
+        each.close()
     assert device.nothing_left()

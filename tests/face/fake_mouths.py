@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar.portrait import PortraitStudio
+from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.store import AvatarStore
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.engine import Wav2LipEngine

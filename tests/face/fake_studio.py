@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
 from services.face.draw.pose import FacePose
@@ -41,7 +41,7 @@ class FakePainter:
         self._prepared.append(frame)
         return partial(self._render, frame.pose)
 
-    def close(self) -> None:
+    def cancel_ahead(self) -> None:
         pass
 
     def _render(self, pose: FacePose) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from services.face.avatar.avatar import load_avatar, read_portrait, save_avatar
-from services.face.avatar.portrait import PortraitStudio
+from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer

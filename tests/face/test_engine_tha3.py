@@ -146,7 +146,7 @@ async def test_networks_that_change_nothing_show_the_character(tmp_path: Path) -
         painter = made.painter("")
         picture = (await painter.prepare(frame()))()
         await painter.prepare(frame(yaw=0.1))
-        painter.close()
+        painter.cancel_ahead()
     assert decomposer.runs == 1, "a character is parted once"
     assert picture.shape == (512, 512, 3) and picture.dtype == np.uint8
     # The head's middle, an eye, and the backdrop, where 288 pixels are shown as 512.
@@ -177,7 +177,7 @@ async def test_a_network_that_fails_leaves_the_character_standing(
         gone = (await painter.prepare(frame()))()
         broken = True
         assert (gone == (await painter.prepare(frame()))()).all()
-        painter.close()
+        painter.cancel_ahead()
     assert standing.std() > 20 and gone.std(axis=(0, 1)).max() == 0
     assert caplog.text.count("out of memory") == 2
 

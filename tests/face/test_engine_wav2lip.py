@@ -217,7 +217,7 @@ async def mouths_of(network: FakeWav2Lip, largest: int = 4) -> AsyncIterator[Mou
     face = np.zeros((6, 96, 96), np.float32)
     mouths = Mouths(runs, face, np.zeros((96, 96, 3), np.float32))
     yield mouths
-    mouths.close()
+    mouths.cancel_ahead()
     lane.close()
 
 
@@ -234,7 +234,7 @@ async def test_a_network_that_passes_the_face_through_gives_the_photograph(tmp_p
         for frame in (idle(), spoken(0, sound), spoken(1, sound, FacePose()), idle(FacePose())):
             draw = await painter.prepare(frame)
             assert (draw() == untouched.render(frame.pose)).all()
-        painter.close()
+        painter.cancel_ahead()
 
 
 async def test_mouths_are_drawn_ahead_in_batches_and_in_order() -> None:
@@ -257,7 +257,7 @@ async def test_sessions_share_runs(tmp_path: Path) -> None:
         sound = Known(1)
         await asyncio.gather(*(painter.prepare(spoken(0, sound)) for painter in painters))
         for painter in painters:
-            painter.close()
+            painter.cancel_ahead()
     assert network.batches == [1, 2]
 
 

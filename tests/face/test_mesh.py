@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.matte import continue_behind, fill_hidden
+from services.face.avatar.hidden import continue_behind, fill_hidden
 from services.face.avatar.mesh import build_mesh, head_frame, triangulate
 from services.face.avatar.shapes import SHAPES, closed_mouth, interpolate
 from tests.face.portraits import default_avatar

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.face.avatar import topology
-from services.face.avatar.decoding import (
+from services.face.avatar.making.decoding import (
     MAX_IMAGE_BYTES,
     Decoder,
     Reading,
@@ -18,8 +18,8 @@ from services.face.avatar.decoding import (
     image_size,
     jpeg_scans,
 )
-from services.face.avatar.landmarks import Landmarks
-from services.face.avatar.portrait import (
+from services.face.avatar.making.landmarks import Landmarks
+from services.face.avatar.making.portrait import (
     PortraitStudio,
     check_face,
     crop_head,

@@ -154,7 +154,7 @@ def decoders() -> psutil.Process | None:
     """A process that decodes an upload."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
-            if "services.face.avatar.decode_process" in child.cmdline():
+            if "services.face.avatar.making.decode_process" in child.cmdline():
                 return child
     return None
 

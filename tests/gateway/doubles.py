@@ -68,7 +68,7 @@ class Script:
     """What asr says that every burst of sound meant; empty: asr is deaf."""
     slots: int = 4
     refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
-    """Status that an Attach of a service ends with."""
+    """Status that an Attach of a service, or of one replica by its name, ends with."""
     may_attach: asyncio.Event = field(default_factory=_set)
     """While it is clear, a replica reads who attaches and is not ready."""
     prerender_fails: bool = False
@@ -76,6 +76,8 @@ class Script:
     """Port by which others reach the one that a replica listens on."""
     silent: set[str] = field(default_factory=set)
     """Services that do no work."""
+    mute: set[str] = field(default_factory=set)
+    """Services that do not say how they are; not the face."""
     lost_pictures: int = 0
     """So many of the next pictures never arrive."""
     first_keyframe: bool = True
@@ -154,13 +156,17 @@ class Double:
         )
 
     async def GetStatus(self, _request: Any, _context: Any) -> Any:
+        if self.name in self.script.mute:
+            await asyncio.Event().wait()
         return self.status()
 
     async def Attach(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         config = (await anext(requests)).config
         self.seen.requests.append((self.name, _wrap(config)))
-        if self.name in self.script.refuse:
-            await context.abort(self.script.refuse[self.name], f"{self.name} refuses")
+        refuse = self.script.refuse
+        status = refuse.get(self.instance, refuse.get(self.name))
+        if status is not None:
+            await context.abort(status, f"{self.instance} refuses")
         if self.leases >= self.script.slots:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are taken")
         await self.script.may_attach.wait()

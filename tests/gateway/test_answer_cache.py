@@ -128,7 +128,7 @@ async def test_learned_answers_outlive_the_gateway(cache_of: CacheOf, tmp_path: 
     await cache.learn("Who are you?", "A face.", ADA)
     await cache.learn("你是谁？", "一张脸。", Speaker("", "zh"))
     found(cache, "who are you")
-    await cache.close()
+    await cache.save()
     again = cache_of()
     await again.open()
     assert again.learned.all(NOW) == cache.learned.all(NOW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from gateway.playout.audience import Audience
 from gateway.playout.playout import PlayoutEvent, Tick
 from gateway.playout.sinks.broadcast import Broadcast
 from gateway.playout.sinks.recording import Recordings, Scope
-from gateway.playout.sinks.webrtc import Peers
-from visavis.serving.errors import UnknownNameError
+from gateway.playout.sinks.webrtc import Peer, Peers
+from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.wire.media import VideoCodec
 
 H264 = {VideoCodec.H264}
@@ -85,24 +86,34 @@ async def test_a_face_is_not_told_of_the_end(watched: Watched) -> None:
     assert watched.asked == []
 
 
-async def test_a_browser_that_is_answered_while_the_session_ends_is_not_left_connected(
-    watched: Watched,
-) -> None:
-    browser, gone = RTCPeerConnection(RTCConfiguration(iceServers=[])), list[str]()
+@pytest.fixture
+async def browser() -> AsyncIterator[RTCPeerConnection]:
+    """One that has made its offer."""
+    browser = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     for kind in ("audio", "video"):
         browser.addTransceiver(kind, direction="recvonly")
     await browser.setLocalDescription(await browser.createOffer())
-    audience, offer = watched.audience, browser.localDescription
-    answering = asyncio.create_task(
-        watched.browsers.connect(
-            offer.sdp,
-            offer.type,
-            "viewer",
-            on_mic=lambda peer, pcm: None,
-            on_gone=gone.append,
-            peer_id="p1",
-        )
+    yield browser
+    await browser.close()
+
+
+async def connect(watched: Watched, browser: RTCPeerConnection, gone: list[str]) -> None:
+    offer = browser.localDescription
+    await watched.browsers.connect(
+        offer.sdp,
+        offer.type,
+        "viewer",
+        on_mic=lambda peer, pcm: None,
+        on_gone=gone.append,
+        peer_id="p1",
     )
+
+
+async def test_a_browser_that_is_answered_while_the_session_ends_is_not_left_connected(
+    watched: Watched, browser: RTCPeerConnection
+) -> None:
+    audience, gone = watched.audience, list[str]()
+    answering = asyncio.create_task(connect(watched, browser, gone))
     await asyncio.sleep(0)
     assert not answering.done()
     await audience.close()
@@ -111,4 +122,20 @@ async def test_a_browser_that_is_answered_while_the_session_ends_is_not_left_con
     assert gone == ["p1"] and audience.present == 0
     with pytest.raises(UnknownNameError):
         watched.viewers.join()
-    await browser.close()
+
+
+async def test_a_browser_that_goes_while_it_is_answered_keeps_no_seat(
+    monkeypatch: pytest.MonkeyPatch, watched: Watched, browser: RTCPeerConnection
+) -> None:
+    async def answer_and_lose(peer: Peer, sdp: str, kind: str) -> tuple[str, str]:
+        answered = await answer(peer, sdp, kind)
+        await peer.close()
+        return answered
+
+    answer, gone = Peer.answer, list[str]()
+    monkeypatch.setattr(Peer, "answer", answer_and_lose)
+    with pytest.raises(InvalidInputError):
+        await connect(watched, browser, gone)
+    assert gone == ["p1"] and watched.audience.present == 0
+    assert watched.asked == [set()], "nobody is there to see a picture"
+    await watched.audience.close()

@@ -8,11 +8,11 @@ import pytest
 from tests.gateway.conftest import RunningGateway
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
-from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.figures.processes import find_processes
+from visavis.tools.bench.figures.turn_figures import TurnFigures
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
-from visavis.tools.bench.processes import find_processes
-from visavis.tools.bench.turn_figures import TurnFigures
-from visavis.tools.bench.visitor import Transport
+from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.visitor.visitor import Transport
 from visavis.tools.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

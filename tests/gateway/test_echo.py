@@ -14,7 +14,7 @@ from gateway.talk.actions import Action, DuckTurn, PauseTurn, ResumeTurn
 from gateway.talk.conversation import Conversation
 from gateway.talk.interruption import Interruption
 from gateway.talk.speech_over import BargeIn, EchoGuard, Likeness, Verdict
-from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.visitor.clips import read_mono
 
 CLIPS = Path(__file__).parents[1] / "clips"
 TICK_S = 0.02

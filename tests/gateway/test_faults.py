@@ -7,17 +7,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import psutil
 import pytest
+from nats.aio.client import Client
 
 from gateway.stages import registry
 from tests.full_disk import limited_files
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
-from tests.gateway.test_api import problem
+from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
+from visavis.serving.discovery import Replica, discover
 from visavis.tools.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -222,6 +225,67 @@ async def test_a_replica_that_is_frozen_ends_the_lease_on_it(
         await session.say("Hello?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
     network.close()
+
+
+@pytest.mark.parametrize("status", ["RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"])
+async def test_a_replica_that_refuses_is_not_lost_and_another_is_asked(
+    http: httpx.AsyncClient, doubles: Doubles, status: str
+) -> None:
+    first = doubles.running["face"].instance
+    doubles.script.refuse[first] = grpc.StatusCode[status]
+    await doubles.start("face")
+    await eventually(lambda: _healthy(http, doubles.running["face"].instance))
+    session = await new_session(http)
+    stages = (await http.get(f"/v1/sessions/{session}")).json()["stages"]
+    assert stages["face"] == doubles.running["face"].instance
+    assert await _healthy(http, first)
+
+
+async def _healthy(http: httpx.AsyncClient, instance: str) -> bool:
+    services = (await http.get("/v1/services")).json()["services"]
+    return any(s["instance"] == instance and s["healthy"] for s in services)
+
+
+async def test_a_visitor_whom_no_replica_takes_again_is_told_why(
+    client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        events = session.events()
+        doubles.script.refuse["tts"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+        await doubles.stop("tts")
+        await doubles.start("tts")
+        async with asyncio.timeout(8):
+            told = [event async for event in first_of(events, "error", 2)]
+        assert [event["code"] for event in told] == ["stage_lost", "at_capacity"]
+        assert told[1]["message"] == f"tts: {doubles.running['tts'].instance} refuses"
+        assert await let_in(http)
+        doubles.script.refuse.clear()
+        await eventually(lambda: _attached(client, f"/v1/sessions/{session.id}", "tts"))
+        await session.say("Hello?")
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+
+
+async def test_a_replica_that_is_not_found_once_keeps_its_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: RunningGateway,
+    client: GatewayClient,
+    doubles: Doubles,
+) -> None:
+    async def without_tts(bus: Client) -> list[Replica]:
+        return [replica for replica in await discover(bus) if replica.service != "tts"]
+
+    async with client.session() as session:
+        monkeypatch.setattr(registry, "STATUS_TIMEOUT_S", 0.1)
+        monkeypatch.setattr(registry, "discover", without_tts)
+        doubles.script.mute.add("tts")
+        await gateway.inside.registry.refresh()
+        assert not gateway.inside.registry.replicas("tts")
+        doubles.script.mute.clear()
+        await session.say("Hello?")
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+        assert len(doubles.seen.of("tts", "config")) == 1
+        monkeypatch.undo()
+        await gateway.inside.registry.refresh()
 
 
 async def let_in(http: httpx.AsyncClient) -> bool:

@@ -105,7 +105,7 @@ async def test_an_answer_that_is_asked_for_over_http_alone_comes_to_its_end(
 
 
 async def test_no_more_viewers_than_allowed_however_fast_they_come(
-    gateway: RunningGateway, http: httpx.AsyncClient
+    gateway: RunningGateway, client: GatewayClient, http: httpx.AsyncClient
 ) -> None:
     session = await new_session(http)
     viewer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
@@ -115,9 +115,14 @@ async def test_no_more_viewers_than_allowed_however_fast_they_come(
     offer = {"sdp": viewer.localDescription.sdp, "type": "offer", "role": "viewer"}
     path = f"/v1/sessions/{session}/webrtc"
     answers = await asyncio.gather(*(http.post(path, json=offer) for _ in range(3)))
-    await viewer.close()
     assert sorted(answer.status_code for answer in answers) == [200, 503, 503]
-    assert gateway.inside.sessions.get(session).audience.present == 1
+    inside = gateway.inside.sessions.get(session)
+    assert inside.audience.present == 1
+    with pytest.raises(websockets.InvalidStatus):
+        async with client.connect(f"/v1/sessions/{session}/media?role=speaker"):
+            pass
+    assert inside.microphone.holder is None
+    await viewer.close()
 
 
 async def test_a_browser_that_vanishes_gives_up_its_slots_before_its_connection_is_given_up(

@@ -15,8 +15,8 @@ from rich.table import Table
 from tests.gpu.figures import Figures
 from tests.gpus import why_no_backend, why_no_gpu
 from visavis.engine import GPU_BACKENDS
-from visavis.engine.tensorrt.device import CudaDevice
-from visavis.engine.tensorrt.selection import open_device
+from visavis.engine.tensorrt.bindings.device import CudaDevice
+from visavis.engine.tensorrt.bindings.selection import open_device
 
 _FIGURES = Figures()
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from visavis.engine.tensorrt.device import CudaDevice, CudaError
-from visavis.engine.tensorrt.selection import BINDINGS, list_devices, open_device
+from visavis.engine.tensorrt.bindings.device import CudaDevice, CudaError
+from visavis.engine.tensorrt.bindings.selection import BINDINGS, list_devices, open_device
 
 SIZE = 1 << 20
 

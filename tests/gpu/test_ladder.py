@@ -11,8 +11,8 @@ import pytest
 from visavis.bundles.compile.sources import bundle_plans
 from visavis.engine import EngineOptions, open_engine
 from visavis.engine.ladder import LadderEngine
+from visavis.engine.tensorrt.bindings.device import CudaDevice, CudaError
 from visavis.engine.tensorrt.compiled import CompiledEngine
-from visavis.engine.tensorrt.device import CudaDevice, CudaError
 from visavis.serving.errors import EngineError, EngineLoadError
 
 MEL = {"mel": np.zeros((1, 120, 80), np.float32)}

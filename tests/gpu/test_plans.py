@@ -21,8 +21,8 @@ from visavis.bundles.store.catalogue import pullable_catalog
 from visavis.bundles.store.recipe import PlanRecipe
 from visavis.engine import EngineOptions
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
+from visavis.engine.tensorrt.bindings.device import CudaDevice
 from visavis.engine.tensorrt.buffers import CudaTensor
-from visavis.engine.tensorrt.device import CudaDevice
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.plan_bench import bench_engine, dummy_inputs

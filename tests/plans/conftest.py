@@ -15,7 +15,7 @@ from tests.plans.small_store import PLAN, Engine, Store
 from visavis.bundles.compile.survey import Checked
 from visavis.bundles.compile.targets import PORTABLE, flavour_of, load_flavour
 from visavis.serving.errors import VisavisError
-from visavis.tools.cli.engine_output import checks_table
+from visavis.tools.cli.engine.output import checks_table
 from visavis.tools.cli.main import app
 
 _CHECKS = pytest.StashKey[list[Checked]]()

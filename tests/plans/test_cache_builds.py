@@ -21,7 +21,7 @@ from visavis.bundles.compile.survey import check_plans
 from visavis.bundles.compile.targets import PORTABLE, Target, flavour_of
 from visavis.bundles.store.installed import RECORD_NAME
 from visavis.bundles.store.recipe import PlanRecipe, Precision
-from visavis.engine.tensorrt.messages import collecting
+from visavis.engine.tensorrt.bindings.messages import collecting
 from visavis.serving.errors import PlanCancelledError, PlanError, PlanRefusedError
 
 

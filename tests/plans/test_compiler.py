@@ -14,7 +14,7 @@ from visavis.bundles.compile.build_progress import Progress
 from visavis.bundles.compile.compiler import Plan, compile_plan, memory_in, read_layers
 from visavis.bundles.compile.plan_record import PlanMemory
 from visavis.bundles.compile.targets import Target
-from visavis.engine.tensorrt.messages import Message, Messages, collecting, shared_logger
+from visavis.engine.tensorrt.bindings.messages import Message, Messages, collecting, shared_logger
 from visavis.serving.errors import PlanCancelledError, PlanError
 
 

@@ -18,7 +18,7 @@ from tests.real_tensorrt import RealTensorrt
 from visavis.bundles.compile import builder_api
 from visavis.bundles.compile.build_progress import BuildWatch, make_monitor
 from visavis.bundles.compile.targets import is_rtx
-from visavis.engine.tensorrt.messages import shared_logger
+from visavis.engine.tensorrt.bindings.messages import shared_logger
 
 
 @pytest.fixture(scope="module", params=["tensorrt_rtx", "tensorrt 11"])

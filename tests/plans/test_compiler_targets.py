@@ -19,8 +19,8 @@ from visavis.bundles.compile.targets import (
     load_flavour,
     resolve_target,
 )
-from visavis.engine.tensorrt.device import DeviceInfo
-from visavis.engine.tensorrt.selection import NoDeviceError, UnknownDeviceError
+from visavis.engine.tensorrt.bindings.device import DeviceInfo
+from visavis.engine.tensorrt.bindings.selection import NoDeviceError, UnknownDeviceError
 from visavis.serving.errors import PlanError
 
 ADA = DeviceInfo(0, "NVIDIA L4", "GPU-0000", (8, 9), 24 * 2**30)

@@ -28,8 +28,8 @@ from visavis.serving.errors import (
     PlanError,
     VisavisError,
 )
-from visavis.tools.cli.engine_inspect import loaded_facts
-from visavis.tools.cli.engine_output import run_cancellable
+from visavis.tools.cli.engine.inspect import loaded_facts
+from visavis.tools.cli.engine.output import run_cancellable
 
 BUILD = ("build", "small-net", "--precision", "fp32", "--flavour", "rtx")
 
@@ -164,7 +164,7 @@ def test_a_bench_without_a_gpu_measures_the_fallback_and_says_so(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from visavis.bundles.compile import targets
-    from visavis.engine.tensorrt.selection import NoDeviceError
+    from visavis.engine.tensorrt.bindings.selection import NoDeviceError
 
     def none() -> None:
         raise NoDeviceError("device: none in this test")

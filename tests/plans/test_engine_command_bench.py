@@ -21,7 +21,7 @@ from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.charts import draw_plan_bench
-from visavis.tools.cli import engine_bench
+from visavis.tools.cli.engine import bench as engine_bench
 from visavis.tools.plan_bench import BenchRow, batched_shapes, bench_engine, dummy_inputs
 
 RECIPE = recipe(profile((1, 8), (1, 8), (4, 8)))

@@ -12,7 +12,7 @@ from visavis.bundles.compile.cache import PlanCache
 from visavis.bundles.compile.findings import Finding, findings_path, keep_findings
 from visavis.bundles.compile.targets import PORTABLE
 from visavis.serving.errors import PlanRefusedError
-from visavis.tools.cli import engine_bench
+from visavis.tools.cli.engine import bench as engine_bench
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from tests.full_disk import limited_files
 from visavis.mp4 import Mp4Writer
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.visitor.clips import read_mono
 
 FPS = 25
 RATE_HZ = 24_000

@@ -28,5 +28,5 @@ async def test_work_that_fails_or_ends_is_told_and_begins_anew(
     keeper.start()
     async with asyncio.timeout(5):
         await lasting.wait()
-    await keeper.close()
+    await keeper.stop()
     assert "a fault of ours" in caplog.text and "sweeping has ended" in caplog.text

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tests.running_stack import KNOWN_ANSWER, KNOWN_QUESTION, WELCOME
 from tests.stack.conftest import Ears, likeness
 from tests.stack.test_conversation import answer_of, recorded_answer, until_turn
-from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.client import MIC_RATE_HZ, GatewayClient
 from visavis.v1 import tts_pb2, tts_pb2_grpc
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.running_stack import KNOWN_QUESTION, WELCOME, RunningStack
-from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.lecture import FPS, PartStore
 
 CLIPS = Path(__file__).parents[1] / "clips"

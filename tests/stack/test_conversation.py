@@ -16,7 +16,7 @@ import pytest
 
 from tests.running_stack import RunningStack
 from tests.stack.conftest import Ears, likeness
-from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 from visavis.wire.bus import Bus
 from visavis.wire.media import decode

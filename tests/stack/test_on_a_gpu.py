@@ -21,7 +21,7 @@ from tests.running_stack import RunningStack
 from tests.stack.conftest import Ears, likeness
 from tests.stack.test_conversation import answer_of, until_turn
 from visavis.bundles.store import profile
-from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.client import MIC_RATE_HZ, GatewayClient
 from visavis.v1 import asr_pb2, asr_pb2_grpc, media_pb2
 

@@ -16,7 +16,7 @@ from tests.gateway.conftest import until
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack import tether
 from visavis.tools.stack.nats_server import NatsServer
-from visavis.tools.stack.process import Child, State, python_child
+from visavis.tools.stack.process import Child, State, memory_bytes, python_child
 from visavis.tools.stack.restarter import Restarter
 from visavis.tools.stack.supervisor import Stack, StackOptions
 from visavis.wire.clock import MonotonicClock
@@ -51,6 +51,21 @@ async def test_wrong_settings_are_told_at_once_and_not_tried_again(tmp_path: Pat
     logs = list(tmp_path.glob("*.log"))  # noqa: ASYNC240  # nobody else runs on this loop
     modes = {log.name: log.stat().st_mode & 0o777 for log in logs}
     assert set(modes.values()) == {0o600}, f"others may read what visitors did: {modes}"
+
+
+async def test_what_a_process_has_started_counts_as_its_memory(tmp_path: Path) -> None:
+    hold = "import time; held = bytearray(40 << 20); time.sleep(60)"
+    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    parent = Child("parent", [sys.executable, "-c", start], tmp_path)
+    never = Child("never", [], tmp_path)
+    parent.start()
+    try:
+        await until(lambda: memory_bytes([parent, never])["parent"] > 40 << 20)
+        assert memory_bytes([parent, never])["never"] == 0
+    finally:
+        parent.kill()
+    assert await parent.wait() != 0
+    await until(lambda: memory_bytes([parent]) == {"parent": 0})
 
 
 async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ CLEAN_SHARE = 0.5
 
 
 def augmented(mel: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Another level, another room: gain, noise and tilt of each window of a batch [B, T, 40]."""
+    """Another level, another room: gain, noise and tilt of each window of a batch [B, T, 40]
+    float32.
+    """
     out = mel.copy()
     changed = np.flatnonzero(rng.random(len(mel)) >= CLEAN_SHARE)
     gain = rng.uniform(-3.0, 1.0, (len(changed), 1, 1))

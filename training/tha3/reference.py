@@ -25,7 +25,7 @@ SAMPLES = 1500
 
 
 def random_weight(network: str, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """By network and name, so that no order of drawing matters."""
+    """float32 of `shape`, drawn by network and name, so that no order of drawing matters."""
     draws = np.random.default_rng(zlib.crc32(f"{network} {name}".encode()))
     values = draws.random(shape, np.float32) - np.float32(0.5)
     if len(shape) == 4:
@@ -45,6 +45,7 @@ class RandomWeights(Checked):
         self._network = network
 
     def take(self, name: str, *shape: int | None) -> NDArray[np.float32]:
+        """float32 of `shape`."""
         return random_weight(self._network, name, tuple(int(size or 1) for size in shape))
 
 
@@ -54,7 +55,7 @@ def random_networks() -> dict[str, Checked]:
 
 
 def random_inputs() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """A smooth image [1, 4, 512, 512] and a pose [1, 45]."""
+    """A smooth image [1, 4, 512, 512] and a pose [1, 45], float32."""
     draws = np.random.default_rng(5)
     y, x = np.mgrid[:SIZE, :SIZE] / SIZE
     waves = [np.sin(2 * np.pi * (a * x + b * y + c)) for a, b, c in 3 * draws.random((4, 3))]

@@ -11,11 +11,9 @@ made anew, to the sample.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,32 +33,14 @@ from training.turn_taking.sounds import (
     trimmed,
     with_pause,
 )
-from visavis.tools.bench.clips import read_mono
-from visavis.tools.bench.turns import LABELS
+from visavis.tools.bench.turns import TurnClip, load_turn_clips, write_labels
+from visavis.tools.bench.visitor.clips import read_mono
 
 _MARGIN_SAMPLES = SAMPLE_RATE_HZ * 3 // 10
 _PAUSE = re.compile(r"\s*<(\d+)>\s*")
 _BITS_PER_SECOND = 32_000
 # Clips differ in speed, so that rules are not tuned to one.
 _SPEEDS = (1.0, 0.9, 1.12)
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """One clip. Positions are 16 kHz samples of the file."""
-
-    file: str
-    language: str
-    category: str
-    origin: str
-    text: str
-    speech_start: int
-    turn_end: int
-    """After the last sample of speech: the turn ends here and nowhere before."""
-    pauses: tuple[tuple[int, int], ...]
-    """Silences in which the turn goes on."""
-    half: str
-    """"tune": rules were chosen on it; "test": they were not."""
 
 
 def main() -> None:
@@ -70,15 +50,15 @@ def main() -> None:
     options.add_argument("--out", type=Path, default=here.parents[2] / "tests" / "turns")
     chosen = options.parse_args()
     spec = tomllib.loads(here.with_name("clips.toml").read_text("utf-8"))
-    labels: list[Label] = []
+    clips: list[TurnClip] = []
     with open_synthesizer() as synthesizer:
         for name, half, text, sound in synthetic(spec["synthetic"], synthesizer):
             language, category, _ = name.split("_")
-            labels.append(
+            clips.append(
                 write(chosen.out, name, sound, language, category, "synthetic", text, half)
             )
     if chosen.recordings is None:
-        labels += kept(chosen.out / LABELS)
+        clips += [clip for clip in load_turn_clips(chosen.out) if clip.origin == "recorded"]
     else:
         # What is cut from one recording is in one half.
         sources = list(dict.fromkeys(clip["recording"] for clip in spec["recorded"]))
@@ -87,9 +67,8 @@ def main() -> None:
             name = f"{clip['language']}_{clip['category']}_recorded{number:02d}"
             half = ("tune", "test")[sources.index(clip["recording"]) % 2]
             about = (clip["language"], clip["category"], "recorded", clip["text"], half)
-            labels.append(write(chosen.out, name, sound, *about))
-    lines = (json.dumps(asdict(label), ensure_ascii=False) for label in labels)
-    (chosen.out / LABELS).write_text("\n".join(lines) + "\n", "utf-8")
+            clips.append(write(chosen.out, name, sound, *about))
+    write_labels(chosen.out, clips)
 
 
 def synthetic(
@@ -111,7 +90,9 @@ def synthetic(
 def spoken_part(
     synthesizer: Synthesizer, text: str, language: str, speed: float
 ) -> NDArray[np.float32]:
-    """One part between pauses; one without a sign at its end is spoken as going on."""
+    """One part between pauses, [N] float32 at 16 kHz; one without a sign at its end is spoken as
+    going on.
+    """
     if text[-1].isalnum():
         text += "，" if language == "zh" else ","
     pieces = [piece.voice for piece in synthesizer.speak(text, language=language, speed=speed)]
@@ -150,13 +131,13 @@ def write(
     origin: str,
     text: str,
     half: str,
-) -> Label:
-    """The clip as an Opus file, and its label."""
+) -> TurnClip:
+    """The clip as an Opus file."""
     room = in_a_room(spoken, _MARGIN_SAMPLES, seed=len(spoken.pcm))
-    file = f"{name}.opus"
-    write_opus(folder / file, room.pcm)
+    path = folder / f"{name}.opus"
+    write_opus(path, room.pcm)
     end = len(room.pcm) - _MARGIN_SAMPLES
-    return Label(file, language, category, origin, text, _MARGIN_SAMPLES, end, room.pauses, half)
+    return TurnClip(path, language, category, origin, text, _MARGIN_SAMPLES, end, room.pauses, half)
 
 
 def write_opus(path: Path, pcm: NDArray[np.float32]) -> None:
@@ -169,12 +150,6 @@ def write_opus(path: Path, pcm: NDArray[np.float32]) -> None:
         frame.sample_rate = SAMPLE_RATE_HZ
         for packet in [*stream.encode(frame), *stream.encode(None)]:
             file.mux(packet)
-
-
-def kept(path: Path) -> list[Label]:
-    """Labels of the recorded clips that are there already."""
-    found = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    return [Label(**label) for label in found if label["origin"] == "recorded"]
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def broken_off(text: str, language: str, choice: random.Random) -> str:
 
 
 async def heard(hearing: Hearing, sound: NDArray[np.float32], pause: SpokenPause) -> SpokenPause:
-    """`pause` with what the recogniser and the turn detector say."""
+    """`pause` with what the recogniser and the turn detector say. sound: [N] float32 at 16 kHz."""
     text, _ = await hearing.transcribe(sound, pause.language)
     judged = np.concatenate([sound, np.zeros(_JUDGED_SAMPLES, np.float32)])
     end_of_turn, _ = await hearing.end_of_turn(judged)

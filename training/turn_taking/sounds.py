@@ -29,14 +29,14 @@ class Spoken:
 
 
 def levels_db(pcm: NDArray[np.float32]) -> NDArray[np.float64]:
-    """RMS of every 10 ms."""
+    """RMS of every 10 ms of pcm [N] float32, [hops] float64 in dB."""
     n_hops = len(pcm) // _HOP_SAMPLES
     hops = pcm[: n_hops * _HOP_SAMPLES].reshape(n_hops, _HOP_SAMPLES).astype(np.float64)
     return np.asarray(20 * np.log10(np.sqrt((hops**2).mean(axis=1)) + 1e-7))
 
 
 def speech_hops(pcm: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Which hops of 10 ms hold speech, by level alone."""
+    """Which hops of 10 ms of pcm [N] float32 hold speech, by level alone: [hops] bool."""
     padded = np.pad(levels_db(pcm), _SMOOTH_HOPS // 2, mode="edge")
     level = np.convolve(padded, np.full(_SMOOTH_HOPS, 1 / _SMOOTH_HOPS), "valid")
     loud = float(np.percentile(level, 97))
@@ -45,13 +45,13 @@ def speech_hops(pcm: NDArray[np.float32]) -> NDArray[np.bool_]:
 
 
 def trimmed(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
-    """From the first hop of speech to the last."""
+    """pcm [N] float32 from the first hop of speech to the last."""
     found = np.flatnonzero(speech_hops(pcm))
     return pcm[found[0] * _HOP_SAMPLES : (found[-1] + 1) * _HOP_SAMPLES]
 
 
 def natural_pauses(pcm: NDArray[np.float32]) -> tuple[tuple[int, int], ...]:
-    """Silences of 150 ms and more between speech, in samples."""
+    """Silences of 150 ms and more between the speech of pcm [N] float32, in samples."""
     speech = speech_hops(pcm)
     edges = np.flatnonzero(np.diff(np.concatenate([[1], speech.astype(np.int8), [1]])))
     spans = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
@@ -77,7 +77,7 @@ def with_pause(spoken: Spoken, at: int, length: int) -> Spoken:
 
 
 def joined(parts: list[NDArray[np.float32]], gaps: list[int]) -> Spoken:
-    """Parts with len(parts) - 1 silences of `gaps` samples in between."""
+    """Parts, [N] float32 each, with len(parts) - 1 silences of `gaps` samples in between."""
     pcm, pauses = parts[0], list[tuple[int, int]]()
     for gap, part in zip(gaps, parts[1:], strict=True):
         pauses.append((len(pcm), len(pcm) + gap))
@@ -86,6 +86,7 @@ def joined(parts: list[NDArray[np.float32]], gaps: list[int]) -> Spoken:
 
 
 def faded_out(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+    """pcm [N] float32 with an end that does not click."""
     n = min(_FADE_SAMPLES, len(pcm))
     fade = np.linspace(1.0, 0.0, n, dtype=np.float32)
     return np.concatenate([pcm[: len(pcm) - n], pcm[len(pcm) - n :] * fade])

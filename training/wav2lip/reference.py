@@ -25,7 +25,7 @@ SAMPLES = 2000
 
 
 def random_weights() -> dict[str, NDArray[np.float32]]:
-    """A state dict with the names and shapes of the published checkpoints."""
+    """A state dict, float32, with the names and shapes of the published checkpoints."""
     weights: dict[str, NDArray[np.float32]] = {}
     for layer in layers():
         weights.update(_layer(layer))
@@ -36,7 +36,7 @@ def random_weights() -> dict[str, NDArray[np.float32]]:
 
 
 def random_inputs() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """mel [2, 1, 80, 16] in -4..4 and face [2, 6, 96, 96] in 0..1."""
+    """mel [2, 1, 80, 16] in -4..4 and face [2, 6, 96, 96] in 0..1, float32."""
     draws = np.random.default_rng(1)
     mel = draws.random((2, 1, 80, 16), np.float32) * 8 - 4
     return mel, draws.random((2, 6, 96, 96), np.float32)

@@ -176,7 +176,11 @@ def _run(graph: GraphBuilder, weights: Checked, block: list[Layer], tensor: str)
 
 
 def folded(weights: Checked, layer: Layer) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Kernel and bias of a layer with its batch normalisation in them."""
+    """Kernel and bias of a layer with its batch normalisation in them.
+
+    float32: the kernel of `layer.weight_shape`, the bias [layer.outer]. Raises InvalidInputError
+    where a tensor is missing or has another shape.
+    """
     inside, width = f"{layer.key}.conv_block", layer.outer
     kernel = _exact(weights, f"{inside}.0.weight", *layer.weight_shape)
     bias = _exact(weights, f"{inside}.0.bias", width)

@@ -36,7 +36,7 @@ class DeviceTensor(Protocol):
         ...
 
     def to_host(self) -> NDArray[Any]:
-        """A copy in host memory, the caller's own."""
+        """A copy of its shape and dtype in host memory, the caller's own."""
         ...
 
 
@@ -53,7 +53,7 @@ class TensorSpec:
     shape: tuple[int | None, ...]
 
     def check(self, array: Resident) -> None:
-        """Raise InvalidInputError unless `array` fits."""
+        """Raises InvalidInputError unless `array` has this dtype and fits this shape."""
         if array.dtype != self.dtype:
             raise InvalidInputError(f"{self.name}: dtype {array.dtype} instead of {self.dtype}")
         fits = array.ndim == len(self.shape) and all(
@@ -124,15 +124,19 @@ class Engine(ABC):
             self._specs = self._load()
 
     def infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
-        """Run once. Raises InvalidInputError for inputs that do not fit, EngineError else."""
+        """Run once; by name, with the shapes and dtypes of `inputs` and `outputs`.
+
+        Raises InvalidInputError for inputs that do not fit, EngineError else.
+        """
         self._check(inputs)
         return self._infer(inputs if self.keeps_tensors else on_host(inputs))
 
     def infer_resident(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
         """Run once and leave the outputs named in `resident` where they were made.
 
-        They can be inputs of another engine and cost no way over the bus. Backends
-        that work in host memory return arrays. Raises as `infer` does.
+        Shapes and dtypes are those of `inputs` and `outputs`. They can be inputs of another engine
+        and cost no way over the bus. Backends that work in host memory return arrays. Raises as
+        `infer` does.
         """
         unknown = sorted(set(resident) - self.outputs.keys())
         if unknown:
@@ -184,12 +188,12 @@ class Engine(ABC):
 
 
 def on_host(inputs: Tensors) -> dict[str, NDArray[Any]]:
-    """`inputs` with those that lie on a device copied into host memory."""
+    """`inputs`, of any shapes and dtypes, with those on a device copied into host memory."""
     return {name: host_array(tensor) for name, tensor in inputs.items()}
 
 
 def host_array(tensor: Resident) -> NDArray[Any]:
-    """`tensor` itself if it is an array, else a copy of it in host memory."""
+    """`tensor` itself if it is an array, else a copy of its shape and dtype in host memory."""
     return tensor if isinstance(tensor, np.ndarray) else tensor.to_host()
 
 

@@ -216,7 +216,7 @@ def open_ladder(
 
 def rungs_for(model: Path, device: str, threads: int, options: EngineOptions) -> list[Rung]:
     """Where `model` could run, best first."""
-    from visavis.engine.tensorrt.selection import check_device_name
+    from visavis.engine.tensorrt.bindings.selection import check_device_name
 
     check_device_name(device)
     cpu = Rung("onnxruntime", "cpu", lambda: _onnxruntime(model, "cpu", threads))
@@ -239,7 +239,7 @@ _TENSORRT = ("tensorrt", "tensorrt_rtx")
 
 def _existing(device: str) -> str:
     """`device` as cuda:N if that can be found out. Raises UnknownDeviceError for a wrong one."""
-    from visavis.engine.tensorrt.selection import (
+    from visavis.engine.tensorrt.bindings.selection import (
         NoDeviceError,
         find_device,
         list_devices,

@@ -162,7 +162,7 @@ class Registration:
 
     async def stop(self) -> None:
         """Nobody finds the service any more. Nothing if it was not started."""
-        await self._telling.close()
+        await self._telling.stop()
         # A bus that is away has forgotten us: waiting for its answer would only delay the end.
         if self._micro is not None and self._bus.connected:
             with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):

@@ -20,7 +20,7 @@ STARTING, WORKING = b"s", b"w"
 
 
 class Heartbeat:
-    """Beats from `start` to `close`, twice a second. Does nothing where nobody listens."""
+    """Beats from `start` to `stop`, twice a second. Does nothing where nobody listens."""
 
     def __init__(self) -> None:
         told = os.environ.get(FD_VARIABLE)
@@ -40,9 +40,9 @@ class Heartbeat:
         self._sign = WORKING
         self._give()
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Fall silent; the process is about to end."""
-        await self._beating.close()
+        await self._beating.stop()
 
     async def _beat(self) -> None:
         while True:

@@ -143,7 +143,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         await service.close()
         if bus is not None:
             await bus.close()
-        await heartbeat.close()
+        await heartbeat.stop()
 
 
 def _make_server(

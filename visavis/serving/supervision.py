@@ -18,7 +18,7 @@ _PAUSE_S = 1.0
 class Keeper:
     """Keeps one piece of work running; where it raises or ends, that is told and it begins anew.
 
-    `start` it, `close` it. work: called for each beginning.
+    `start` it, `stop` it. work: called for each beginning.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Keeper:
 
     @property
     def running(self) -> bool:
-        """Whether it is started and not closed."""
+        """Whether it is started and not stopped."""
         return self._task is not None
 
     def start(self) -> None:
         """Begin the work, in a task of its own."""
         self._task = asyncio.create_task(self._keep(), name=self._name)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """End the work. Harmless where it was never started."""
         task, self._task = self._task, None
         if task is not None:

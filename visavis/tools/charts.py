@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from visavis.tools.bench.report import Row
+from visavis.tools.bench.figures.report import Row
 from visavis.tools.plan_bench import BenchRow
 
 _INK, _FAINT, _GREY = "#222222", "#e0e0e0", "#777777"

@@ -96,7 +96,9 @@ def batched_shapes(inputs: Mapping[str, TensorSpec], profile: ProfileSpec, batch
 def dummy_inputs(
     inputs: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, NDArray[Any]]:
-    """Noise for numbers, ones for masks, zeros for indices: in range for every vocabulary."""
+    """Arrays of `shapes` and of the dtypes of `inputs`: noise for numbers, ones for masks, zeros
+    for indices, which are in range for every vocabulary.
+    """
     noise = np.random.default_rng(0)
     made: dict[str, NDArray[Any]] = {}
     for name, spec in inputs.items():

@@ -13,10 +13,10 @@ from visavis.wire.media import MelChunk, PcmChunk
 
 
 async def synthesise(
-    tts: grpc.aio.Channel, text: str, language: str, speed: float = 0.0
+    tts: grpc.aio.Channel, text: str, language: str, speed: float = 0.0, *, voice_name: str = ""
 ) -> tuple[list[PcmChunk], list[MelChunk]]:
     """The voice and the mel of `text`; speed 0: the voice's own. Raises VisavisError."""
-    config = tts_pb2.SynthesisConfig(language=language, speed=speed)
+    config = tts_pb2.SynthesisConfig(language=language, speed=speed, voice=voice_name)
 
     async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
         yield tts_pb2.SynthesizeRequest(config=config)

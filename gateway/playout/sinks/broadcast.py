@@ -86,7 +86,7 @@ class Broadcast:
 
     def leave(self, viewer: Viewer) -> None:
         """May be called again."""
-        viewer.close()
+        viewer.end()
         if viewer in self._viewers:
             self._viewers.discard(viewer)
             self._seats.give_back()

@@ -65,7 +65,9 @@ class PassTrack(MediaStreamTrack):
         self._packets.clear()
 
     async def recv(self) -> Any:
-        """Next packet, once there is one; the one before has left."""
+        """Next packet, once there is one; the one before has left. Raises MediaStreamError at the
+        end.
+        """
         self.left = self._taken
         while not self._packets:
             if self.readyState != "live":

@@ -81,7 +81,8 @@ class Peer:
         servers = [RTCIceServer(url) for url in ice_servers]
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=servers))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self.closed = False
+        """The connection is gone, or going."""
         self.silent = False
         """Nothing has come from the browser for SILENT_S."""
 
@@ -131,17 +132,19 @@ class Peer:
 
     async def close(self) -> None:
         """Close the connection and end all tasks of it. May be called again."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self._sound.stop()
         self._pictures.stop()
         current = asyncio.current_task()
         for task in self._tasks:
             if task is not current:
                 task.cancel()
-        await self._pc.close()
-        self._on_closed(self)
+        try:
+            await self._pc.close()
+        finally:
+            self._on_closed(self)
 
     # ------------------------------------------------------------ inside
 
@@ -213,7 +216,7 @@ class Peer:
             return
         # A browser that is not listened to any more shall see that, and connect again.
         log.error("peer %s failed", self.id, exc_info=error)
-        if not self._closed:
+        if not self.closed:
             self._start(self.close())
 
 
@@ -263,7 +266,7 @@ class Peers:
         on_gone: Callable[[str], None],
         peer_id: str,
     ) -> tuple[str, str]:
-        """Answer an offer; SDP and type.
+        """Answer an offer; SDP and type. on_mic: gets [N] int16 at 16 kHz.
 
         Raises InvalidInputError, AtCapacityError, UnknownNameError once the session is over.
         """
@@ -287,6 +290,8 @@ class Peers:
         try:
             answer = await peer.answer(sdp, kind)
             self._seats.check_open()
+            if peer.closed:
+                raise InvalidInputError("sdp: the connection was closed before it was answered")
         except BaseException:
             self._seats.give_back()
             await peer.close()

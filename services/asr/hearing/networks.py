@@ -210,7 +210,8 @@ class Hearing:
     async def end_of_turn(self, pcm: NDArray[np.float32]) -> tuple[float, float]:
         """Probability that the speaker of pcm [N] float32 has finished, and seconds of computing.
 
-        The recogniser works at the same time, on a lane of its own.
+        The recogniser works at the same time, on a lane of its own. Raises EngineLoadError before
+        the detector is loaded.
         """
         detector = self._turn
         if detector is None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.matte import fill_hidden
+from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.mesh import FaceMesh, HeadFrame, Lining
 from visavis.serving.errors import InvalidInputError
 from visavis.whole_file import placed_whole
@@ -102,7 +102,7 @@ class Avatar:
 
     @cached_property
     def texture(self) -> NDArray[np.uint8]:
-        """[scale * size, scale * size, 4]: the person alone, colour times alpha, and alpha.
+        """[scale * size, scale * size, 4] uint8: the person alone, RGB times alpha, and alpha.
 
         Over the background it gives the portrait again, so the edge keeps its softness and has no
         halo.
@@ -110,12 +110,12 @@ class Avatar:
         return person_texture(self, _lips_only(self.portrait, self.mesh.source))
 
     def colour_at(self, vertices: Sequence[int]) -> NDArray[np.float64]:
-        """Median colour [3] of the portrait at some vertices."""
+        """Median colour [3] float64, RGB 0..255, of the portrait at some vertices."""
         x, y = np.clip(np.round(self.mesh.source[list(vertices)]).astype(int), 0, self.size - 1).T
         return np.asarray(np.median(self.portrait[y, x], axis=0), np.float64)
 
     def visible_triangles(self) -> NDArray[np.int32]:
-        """The triangles that carry any of the person, in drawing order, [M, 3]."""
+        """The triangles that carry any of the person, in drawing order: vertices [M, 3] int32."""
         triangles = self.mesh.triangles
         shown = cv2.dilate(self.matte, np.ones((5, 5), np.uint8))
         corners = self.mesh.source[triangles]
@@ -128,7 +128,7 @@ class Avatar:
 
 
 def person_texture(avatar: Avatar, seen: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The person of `seen` [size, size, 3] alone, enlarged; see `Avatar.texture`."""
+    """The person of `seen` [size, size, 3] uint8 RGB alone, enlarged; see `Avatar.texture`."""
     alpha = avatar.matte.astype(np.float32) / 255.0
     person = seen.astype(np.float32) - (1 - alpha[..., None]) * avatar.background
     rgba = np.dstack([person, alpha * 255.0]).astype(np.float32)
@@ -266,7 +266,7 @@ def read_or_make(ready: Path, make: Callable[[], bytes]) -> bytes:
 
 
 def jpeg(portrait: NDArray[np.uint8]) -> bytes:
-    """For lists of avatars. portrait: [H, W, 3] RGB."""
+    """For lists of avatars. portrait: [H, W, 3] uint8 RGB."""
     quality = [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
     _, content = cv2.imencode(".jpg", np.ascontiguousarray(portrait[..., ::-1]), quality)
     return content.tobytes()

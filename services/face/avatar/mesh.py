@@ -53,11 +53,11 @@ class HeadFrame:
     """[2] pixels: where the head turns on the neck."""
 
     def local(self, points: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Pixels [N, 2] to (u, v)."""
+        """Pixels [N, 2] float64 to (u, v) in eye distances."""
         return (points - self.origin) @ self.axes / self.eye_distance
 
     def pixels(self, local: NDArray[np.floating]) -> NDArray[np.float64]:
-        """(u, v) [N, 2] to pixels."""
+        """(u, v) [N, 2] float64, in eye distances, to pixels."""
         return local * self.eye_distance @ self.axes.T + self.origin
 
 
@@ -94,7 +94,7 @@ class FaceMesh:
 
 
 def head_frame(points: NDArray[np.floating]) -> HeadFrame:
-    """Axes from landmarks [468, 3]."""
+    """Axes from landmarks [468, 3] float in pixels."""
     flat = points[:, :2].astype(np.float64)
     across = flat[topology.LEFT_EYE_OUTER] - flat[topology.RIGHT_EYE_OUTER]
     distance = float(np.linalg.norm(across))
@@ -108,7 +108,7 @@ def head_frame(points: NDArray[np.floating]) -> HeadFrame:
 
 
 def build_mesh(points: NDArray[np.floating], size: int) -> FaceMesh:
-    """The mesh over a size x size portrait with landmarks [468, 3] in pixels."""
+    """The mesh over a size x size portrait with landmarks [468, 3] float in pixels."""
     frame = head_frame(points)
     face = points[:, :2].astype(np.float64)
     lined, lined_source, linings, lining_triangles, offsets = _linings(face, frame)
@@ -319,7 +319,7 @@ def _smooth_step(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def triangulate(points: NDArray[np.floating]) -> NDArray[np.int32]:
-    """Triangles [M, 3] over `points` [N, 2] whose circumcircles hold no other point.
+    """Triangles [M, 3] int32 over `points` [N, 2] float whose circumcircles hold no other point.
 
     Incremental insertion (Bowyer 1981, Watson 1981), with circumcircles tested in one vector
     operation. Points on one circle are parted by a jitter far below a pixel, the same in every run.

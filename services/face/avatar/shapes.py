@@ -67,7 +67,7 @@ class FieldSpreader:
     """
 
     def __init__(self, mesh: FaceMesh, frame: HeadFrame, places: NDArray[np.float64]) -> None:
-        """`places` [N, 2]: the vertices, pixels."""
+        """places: [N, 2] float64, the vertices in pixels."""
         self.local = frame.local(places)
         self._frame = frame
         # The nearest still ring is enough: what lies beyond is still as well.
@@ -81,7 +81,9 @@ class FieldSpreader:
         self._below = below * below * (3 - 2 * below)
 
     def spread(self, moves: Moves) -> NDArray[np.float64]:
-        """Displacement of every vertex [N, 2] in pixels; those of `moves` move just as told."""
+        """Displacement of every vertex, [N, 2] float64 in pixels; those of `moves` move just as
+        told.
+        """
         field = np.zeros_like(self.local)
         for side, share in ((0, 1 - self._below), (1, self._below)):
             controls = [
@@ -104,14 +106,14 @@ class FieldSpreader:
         return self.follow(self._to_pixels(field))
 
     def place(self, moves: Moves) -> NDArray[np.float64]:
-        """Displacement [N, 2] in pixels of the landmarks of `moves` and of nothing else."""
+        """Displacement, [N, 2] float64 in pixels, of the landmarks of `moves` and nothing else."""
         field = np.zeros_like(self.local)
         for i, move in moves.items():
             field[i] = move
         return self.follow(self._to_pixels(field))
 
     def follow(self, field: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Lets the linings move with the edges they continue."""
+        """`field`, [N, 2] float64 in pixels, with linings that move as the edges they continue."""
         for lining in self._mesh.linings:
             field[lining.strip[1:-1]] = field[lining.edge[1:-1]]
         return field
@@ -127,7 +129,7 @@ def interpolate(
     stiffness: float = 1e-3,
 ) -> NDArray[np.float64]:
     """Values [Q, C] at `query` [Q, 2] of the smoothest field through `values` [K, C] at `at` [K,
-    2].
+    2], all float64, places and values in any unit.
 
     Radial basis |r| with a linear part (Wahba, Spline Models for Observational Data, 1990).
     """
@@ -147,8 +149,8 @@ def interpolate(
 
 
 def closed_mouth(mesh: FaceMesh, frame: HeadFrame) -> NDArray[np.float64]:
-    """Displacement [N, 2] in pixels from the portrait to the face at rest: lips shut, a broad smile
-    let go in part.
+    """Displacement, [N, 2] float64 in pixels, from the portrait to the face at rest: lips shut, a
+    broad smile let go in part.
     """
     spreader = FieldSpreader(mesh, frame, mesh.source)
     local = spreader.local
@@ -185,8 +187,8 @@ def closed_mouth(mesh: FaceMesh, frame: HeadFrame) -> NDArray[np.float64]:
 def build_shapes(
     mesh: FaceMesh, frame: HeadFrame, rest: NDArray[np.float64], brow_room: float
 ) -> NDArray[np.float32]:
-    """The basis [len(SHAPES), N, 2] in pixels per unit of coefficient, around the face at rest [N,
-    2].
+    """The basis [len(SHAPES), N, 2] float32 in pixels per unit of coefficient, around the face at
+    rest, [N, 2] float64 in pixels.
 
     `brow_room`: skin between brows and hair, in eye distances; the brows rise by at most half of
     it.

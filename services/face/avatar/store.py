@@ -25,9 +25,9 @@ from services.face.avatar.avatar import (
     read_portrait,
     save_avatar,
 )
-from services.face.avatar.maker import make_avatar
+from services.face.avatar.making.maker import make_avatar
+from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
-from services.face.avatar.portrait import PortraitStudio
 from services.face.engines.base import AvatarInfo
 from visavis.serving.errors import (
     AlreadyExistsError,
@@ -149,9 +149,9 @@ class AvatarStore:
         check_new(name, self.names(), len(_avatars_in(self._folder)), self._most)
 
     def make(self, name: str, picture: NDArray[np.uint8]) -> Avatar:
-        """An avatar of a picture, RGB [H, W, 3], that is kept nowhere yet. One at a time.
+        """An avatar of a picture, RGB [H, W, 3] uint8, that is kept nowhere yet. One at a time.
 
-        InvalidInputError tells why a picture will not do.
+        Raises InvalidInputError, which tells why a picture will not do.
         """
         if self._studio is None:
             self._studio = self._open_studio()

@@ -149,8 +149,8 @@ def fill_planes(
 ) -> None:
     """Writes an RGB picture into its planes; a pixel of chroma is the mean of four.
 
-    rgb: [height * width * 3], even sides; luma: [height * luma_stride]; cb, cr: [height / 2 *
-    chroma_stride]. Strides in bytes.
+    All uint8. rgb: [height * width * 3], even sides; luma: [height * luma_stride]; cb, cr: [height
+    / 2 * chroma_stride]. Strides in bytes.
     """
     columns = np.uint64(width)
     for y in range(height):

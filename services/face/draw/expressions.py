@@ -54,7 +54,10 @@ def offsets_of(style: str) -> NDArray[np.float32]:
 
 
 def express(pose: NDArray[np.float32], offsets: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The pose with an expression: lids come down by their share of what was open."""
+    """The pose with an expression: lids come down by their share of what was open.
+
+    pose, offsets and the result: [len(POSE_NAMES)] float32, see `FacePose`.
+    """
     if not offsets.any():
         return pose.copy()
     out = pose + offsets

@@ -32,8 +32,8 @@ def draw_eye(
 ) -> None:
     """Paints an eyeball between the lids and lets the upper lid down over it.
 
-    out: [H, W, 3]; bounds, table: from `opening_table` for the open eye; p: [EYE_PARAMETERS];
-    texture: [h, w, 4] the portrait; lids: [h, w, 3] from `lids.paint_lids`.
+    out: [H, W, 3] uint8; bounds, table: from `opening_table` for the open eye; p: [EYE_PARAMETERS]
+    float64; texture: [h, w, 4] uint8, the portrait; lids: [h, w, 3] uint8, `lids.paint_lids`.
     """
     x0, y0, x1, y1 = opening_box(bounds, table, out.shape[0], out.shape[1])
     shut = p[12]

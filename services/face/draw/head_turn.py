@@ -29,9 +29,9 @@ All lengths in pixels.
 def fill_head(
     head: NDArray[np.float64], pose: FacePose, pivot: NDArray[np.float64], unit: float, size: int
 ) -> None:
-    """Writes how `pose` turns the head into `head` [HEAD_PARAMETERS].
+    """Writes how `pose` turns the head into `head` [HEAD_PARAMETERS] float64.
 
-    unit: eye distance, pixels; size: side of the picture, pixels.
+    pivot: [2] float64, pixels; unit: eye distance, pixels; size: side of the picture, pixels.
     """
     head[:] = (
         *(pivot[0], pivot[1], unit),
@@ -49,7 +49,10 @@ def add_shapes(
     weights: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """out = rest + weights @ shapes. rest, out: [N, 2]; shapes: [K, N, 2]; weights: [K]."""
+    """out = rest + weights @ shapes.
+
+    All float64. rest, out: [N, 2] pixels; shapes: [K, N, 2] pixels for a weight of 1; weights: [K].
+    """
     out[:] = rest
     for k in range(len(weights)):
         weight = weights[k]
@@ -68,7 +71,8 @@ def shut_lips(
 ) -> None:
     """Brings the inner rims of the lips together, in place.
 
-    places: [N, 2]; rows: [4, K] vertices from the outer row to the inner, corners first and last.
+    places: [N, 2] float64, pixels; shut: 0 to 1; rows: [4, K] int32, vertices from the outer row to
+    the inner, corners first and last.
     """
     for i in range(1, upper_rows.shape[1] - 1):
         for axis in range(2):
@@ -91,10 +95,10 @@ def turn_head(
     weight: NDArray[np.float64],
     head: NDArray[np.float64],
 ) -> None:
-    """Moves `places` [N, 2] with head and shoulders, in place.
+    """Moves `places` [N, 2], pixels, with head and shoulders, in place.
 
-    depth: [N] pixels towards the camera; weight: [N] 1 for the head, 0 for the shoulders; head:
-    from `fill_head`.
+    All float64. depth: [N] pixels towards the camera; weight: [N] 1 for the head, 0 for the
+    shoulders; head: from `fill_head`.
     """
     for n in range(len(places)):
         places[n] = _turned(places[n, 0], places[n, 1], depth[n], weight[n], head)
@@ -107,7 +111,7 @@ def to_rest(
     """Inverse of the affine map of rest pixels to the picture for what is fixed to the skull at
     (x, y): a, b, c, d, e, f of (a x + b y + c, d x + e y + f).
 
-    step: over how many pixels it is taken.
+    step: over how many pixels it is taken; head: [HEAD_PARAMETERS] float64 from `fill_head`.
     """
     ox, oy = _turned(x, y, depth, 1.0, head)
     rx, ry = _turned(x + step, y, depth, 1.0, head)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.matte import fill_hidden
+from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.mesh import HeadFrame
 from services.face.draw.raster import (
     TABLE,
@@ -101,9 +101,9 @@ def seen_teeth(
     """`drawn` [h, w, 4] (a `teeth_texture`) with the upper teeth that a smiling portrait `rgb` [H,
     W, 3] itself shows.
 
-    lips: landmarks [468, 2]; ivory: [3] as for `teeth_texture`. The lower lip of a smile follows
-    the edges of the upper teeth, so it bounds them; what the lips hide is continued from what they
-    show.
+    rgb: uint8; drawn and the result: float32; lips: landmarks [468, 2] float64 in pixels; ivory:
+    [3] as for `teeth_texture`. The lower lip of a smile follows the edges of the upper teeth, so it
+    bounds them; what the lips hide is continued from what they show.
     """
     local = frame.local(lips)
     upper, lower = local[list(topology.UPPER_INNER_LIP)], local[list(topology.LOWER_INNER_LIP)]
@@ -215,7 +215,8 @@ def draw_mouth(
     """Paints teeth, tongue and the dark behind them into the opening of the lips, and the seam
     where they touch.
 
-    out: [H, W, 3]; bounds, table: from `opening_table`; p: [MOUTH_PARAMETERS].
+    out: [H, W, 3] uint8; bounds, table: from `opening_table`; p: [MOUTH_PARAMETERS] float64; teeth:
+    [h, w, 4] float32 from `teeth_texture`.
     """
     x0, y0, x1, y1 = opening_box(bounds, table, out.shape[0], out.shape[1])
     unit = p[12]

@@ -33,11 +33,13 @@ class Painter(Protocol):
     def size(self) -> int: ...
 
     async def prepare(self, frame: Frame) -> Draw:
-        """What draws the frame, once all that it needs is there: a network may have to run."""
+        """What draws the frame, [size, size, 3] uint8 RGB, once all that it needs is there: a
+        network may have to run.
+        """
         ...
 
-    def close(self) -> None:
-        """No frame follows. Idempotent."""
+    def cancel_ahead(self) -> None:
+        """No frame follows: nothing that was asked for ahead is wanted. Idempotent."""
         ...
 
 
@@ -70,7 +72,9 @@ class Encoded:
 class Encoder(Protocol):
     """Encodes one stream of one codec without delay: each picture comes out as it goes in."""
 
-    def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded: ...
+    def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
+        """picture: [H, W, 3] uint8 RGB. keyframe: it must stand on its own."""
+        ...
 
     def close(self) -> None: ...
 
@@ -158,7 +162,7 @@ class PictureMaker:
     async def close(self) -> None:
         """Free the encoders, once the lane has drawn what it is at."""
         self._on_close()
-        self._painter.close()
+        self._painter.cancel_ahead()
         await self._lane.release(self._close)
 
     def _draw(

@@ -62,7 +62,7 @@ class FacePose:
 
     @classmethod
     def from_vector(cls, vector: NDArray[np.floating]) -> FacePose:
-        """Inverse of `vector`. ValueError when the length is wrong."""
+        """Inverse of `vector`, [len(POSE_NAMES)] float. Raises ValueError for another shape."""
         if vector.shape != (len(POSE_NAMES),):
             raise ValueError(f"a pose has {len(POSE_NAMES)} coefficients, not shape {vector.shape}")
         return cls(*(float(value) for value in vector))

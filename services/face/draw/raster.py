@@ -39,11 +39,11 @@ def locate_texels(
 ) -> None:
     """Finds the place in the texture that each pixel of a mesh shows.
 
-    places: [N, 2] vertices in pixels; source: [N, 2] in texels of a texture [rows, columns];
-    triangles: [M, 3], later ones cover earlier ones. texel_at: [H, W]; pixels of the mesh become
-    row << 16 | column, both with `bits` bits behind the point (`fraction_bits`), the others stay.
-    A pixel belongs to one triangle only, and seams between neighbours stay closed: an edge is
-    walked from its upper end, whichever triangle it serves.
+    places: [N, 2] float32, vertices in pixels; source: [N, 2] float32 in texels of a texture [rows,
+    columns]; triangles: [M, 3] int32, later ones cover earlier ones. texel_at: [H, W] uint32;
+    pixels of the mesh become row << 16 | column, both with `bits` bits behind the point
+    (`fraction_bits`), the others stay. A pixel belongs to one triangle only, and seams between
+    neighbours stay closed: an edge is walked from its upper end, whichever triangle it serves.
     """
     height, width = texel_at.shape
     drop, half = np.int32(16 - bits), np.int32(1 << (15 - bits))
@@ -117,9 +117,9 @@ def paint_texels(
     """Lays bilinear samples of a texture over a picture, line by line: the texture is larger than
     the caches, and in this order it comes in ahead of its use.
 
-    texel_at: [H, W] from `locate_texels`; texels: [rows * columns] the bytes R, G, B, A in this
-    order, colours times alpha; out: [H * W * 3], shows through what is clear. Pixels that are
-    NOWHERE stay.
+    texel_at: [H, W] uint32 from `locate_texels`; texels: [rows * columns] uint32, the bytes R, G,
+    B, A in this order, colours times alpha; out: [H * W * 3] uint8, shows through what is clear.
+    Pixels that are NOWHERE stay.
     """
     height, width = texel_at.shape
     # What the four texels of each pixel of a line are: fetching them takes one pixel after the
@@ -203,7 +203,10 @@ def paint_box(
     vertices: NDArray[np.int64],
     colour: NDArray[np.uint8],
 ) -> None:
-    """Fills the rectangle around some vertices of `places` [N, 2] with `colour` [3]."""
+    """Fills the rectangle around some of `places` [N, 2] with `colour` [3].
+
+    out: [H, W, 3] uint8; places: float64, pixels; vertices: [K] int64; colour: uint8 RGB.
+    """
     x0, y0, x1, y1 = 1e9, 1e9, -1e9, -1e9
     for k in vertices:
         x0, x1 = min(x0, places[k, 0]), max(x1, places[k, 0])
@@ -221,7 +224,7 @@ def opening_table(
     table: NDArray[np.float64],
 ) -> None:
     """Describes an opening between two rims [K, 2] (pixels, both from the right corner to the
-    left).
+    left). All float64.
 
     bounds [5] becomes: x and y of the right corner, the unit vector to the left corner, its length.
     table [2, TABLE] becomes: heights of the upper and the lower rim above that line (positive
@@ -276,7 +279,10 @@ def opening_table(
 def opening_box(
     bounds: NDArray[np.float64], table: NDArray[np.float64], height: int, width: int
 ) -> tuple[int, int, int, int]:
-    """Pixel rectangle (x0, y0, x1, y1), half open, that holds an opening."""
+    """Pixel rectangle (x0, y0, x1, y1), half open, that holds an opening.
+
+    bounds: [5], table: [2, TABLE], both float64 from `opening_table`.
+    """
     x0, y0, x1, y1 = 1e9, 1e9, -1e9, -1e9
     for rim in range(2):
         for s in range(TABLE):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.face.avatar.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.pictures import Painter
 from services.face.lips.sound_track import Ear
 from visavis.engine import Engine, EngineState

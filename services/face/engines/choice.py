@@ -6,7 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from services.face.avatar.portrait import PortraitStudio
+from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.store import AvatarStore
 from services.face.engines.base import FaceEngine
 from services.face.engines.warp import WarpEngine

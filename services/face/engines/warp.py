@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from services.face.avatar.avatar import Avatar
-from services.face.avatar.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
@@ -31,8 +31,8 @@ class WarpPainter:
     async def prepare(self, frame: Frame) -> Draw:
         return partial(self._renderer.render, frame.pose)
 
-    def close(self) -> None:
-        """It holds nothing."""
+    def cancel_ahead(self) -> None:
+        """Nothing is asked for ahead."""
 
 
 class WarpEngine:

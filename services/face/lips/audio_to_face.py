@@ -41,7 +41,9 @@ _TONGUE_VISEMES = {"TH": 1.0, "nn": 0.9, "DD": 0.8, "SS": 0.3}
 
 
 def output_times_s(first: int, count: int) -> NDArray[np.float64]:
-    """When the outputs from `first` on happen, the middle of their windows: [count] seconds."""
+    """When the outputs from `first` on happen, the middle of their windows: [count] float64
+    seconds.
+    """
     middle = WINDOW_SAMPLES / 2
     return (np.arange(first, first + count) * HOP_SAMPLES + middle) / SAMPLE_RATE_HZ
 
@@ -56,7 +58,8 @@ class AudioToFace:
         self._engine = engine
 
     def infer(self, mel: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """mel [T, 40] -> visemes [T - CONTEXT_FRAMES, 15] probabilities, coefficients [.., 5].
+        """mel [T, 40] -> visemes [T - CONTEXT_FRAMES, 15] probabilities, coefficients [.., 5], all
+        float32.
 
         Raises InvalidInputError for another shape, or too few frames.
         """

@@ -52,7 +52,9 @@ class LipTrack(Protocol):
         ...
 
     def at(self, time_s: float) -> NDArray[np.float32]:
-        """Coefficients at an instant, at most 2.5 s before the latest: [len(LIP_COEFFICIENTS)]."""
+        """Coefficients at an instant, at most 2.5 s before the latest: [len(LIP_COEFFICIENTS)]
+        float32.
+        """
         ...
 
     def stresses(self, until_s: float) -> list[tuple[float, float]]:
@@ -97,6 +99,7 @@ class DurationLips:
             self.end_s = self._heard_s
 
     def at(self, time_s: float) -> NDArray[np.float32]:
+        """[len(LIP_COEFFICIENTS)] float32."""
         if self._shapes and self._shapes[0].end_s < time_s - 2 * _KEPT_S:
             self._shapes = [s for s in self._shapes if s.end_s >= time_s - _KEPT_S]
             self._joined = close_gaps(self._shapes)
@@ -147,14 +150,19 @@ class SoundLips:
         return known_s if self.sound is None else min(known_s, self.sound.known_s)
 
     def add(self, lips: NDArray[np.float32], *, end_s: float | None = None) -> None:
-        """Append outputs [K, len(LIP_COEFFICIENTS)]; `end_s` once the sound is complete."""
+        """Append outputs [K, len(LIP_COEFFICIENTS)] float32; `end_s` once the sound is complete.
+
+        Raises InvalidInputError for another shape.
+        """
         if lips.ndim != 2 or lips.shape[1] != len(LIP_COEFFICIENTS):
             raise InvalidInputError(f"lips: shape {list(lips.shape)}")
         self._lips = np.concatenate([self._lips, lips])
         self.end_s = end_s
 
     def at(self, time_s: float) -> NDArray[np.float32]:
-        """Mean over the frame; closures by their peak, so that none is lost between frames."""
+        """Mean over the frame, [len(LIP_COEFFICIENTS)] float32; closures by their peak, so that
+        none is lost between frames.
+        """
         spare = int((time_s - _KEPT_S) * OUTPUT_RATE_HZ) - self._first
         if spare > OUTPUT_RATE_HZ:
             self._lips, self._first = self._lips[spare:], self._first + spare

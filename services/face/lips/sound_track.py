@@ -17,7 +17,8 @@ class SoundTrack(Protocol):
         ...
 
     def window(self, index: int) -> NDArray[np.float32] | None:
-        """The sound of frame `index` of the turn, an array of its own.
+        """The sound of frame `index` of the turn, an array of its own: float32, the shape is the
+        network's.
 
         None while it is not all known, after the end, and when it is long past.
         """
@@ -31,9 +32,12 @@ class Ear(Protocol):
     def track(self) -> SoundTrack: ...
 
     def features(self, pcm: NDArray[np.int16], *, last: bool) -> NDArray[np.float32]:
-        """Work out what a piece of sound adds; slow, so it runs on a lane. One at a time."""
+        """What a piece of sound adds; slow, so it runs on a lane. One at a time.
+
+        pcm: [N] int16 at the voice's rate -> float32, one row for each step of the network.
+        """
         ...
 
     def add(self, features: NDArray[np.float32], *, last: bool) -> None:
-        """Take it into the track."""
+        """Take them into the track. features: float32, of the shape that `features` gives."""
         ...

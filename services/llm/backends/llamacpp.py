@@ -97,6 +97,7 @@ class LlamaCppBackend:
         )
 
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
+        """Raises EngineError before `load`, after `close`, and where the server fails."""
         if self._server is None:
             raise EngineError("llamacpp: not loaded, or closed")
         slot_free = self._slot_free[request.slot]

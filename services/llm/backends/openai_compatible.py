@@ -82,7 +82,10 @@ class OpenAiCompatibleBackend:
         )
 
     async def load(self) -> None:
-        """Asks the server for its models, so that a wrong address or key is known at once."""
+        """Asks the server for its models, so that a wrong address or key is known at once.
+
+        Raises EngineLoadError.
+        """
         try:
             answer = await self._client.get(f"{self._url}/models")
             if answer.status_code in (404, 405):
@@ -125,6 +128,7 @@ class OpenAiCompatibleBackend:
             self.context_tokens = longest
 
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
+        """Raises as `TextBackend.stream`: the server's status says which."""
         try:
             async with self._client.stream(
                 "POST", f"{self._url}/chat/completions", json=self._body(request)

@@ -88,6 +88,7 @@ class TensorRtLlmBackend:
         self._statistics: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
+        """Raises EngineLoadError, also for a model without a chat template."""
         _check_directory(self._dir)
         self._api = await asyncio.to_thread(load_api)
         if self._api.version != WRITTEN_FOR:
@@ -125,6 +126,7 @@ class TensorRtLlmBackend:
             self._answers.discard(answer)
 
     def count_tokens(self, text: str) -> int:
+        """Raises EngineError before `load` and after `close`."""
         if self._tokenizer is None:
             raise EngineError("tensorrt_llm: not loaded, or closed")
         with self._tokenizing:

@@ -42,13 +42,18 @@ _REST = -4.0
 
 
 def with_prosody(spectra: Spectra, prosody: Prosody) -> Spectra:
-    """The spectra of the same words with `pitch`, `pitch_range` and `voicing` of `prosody`."""
+    """The spectra of the same words with `pitch`, `pitch_range` and `voicing` of `prosody`.
+
+    spectra: float32, of F frames: `f0` [F] in hertz, all others [601, F].
+    """
     bent = {**spectra, "f0": bent_melody(spectra["f0"], prosody)}
     return _whispered(bent) if prosody.voicing == 0.0 else bent
 
 
 def bent_melody(f0_hz: NDArray[np.float32], prosody: Prosody) -> NDArray[np.float32]:
-    """The melody moved by `pitch` and stretched by `pitch_range` around its middle."""
+    """The melody, [F] float32 in hertz, moved by `pitch` and stretched by `pitch_range` around its
+    middle.
+    """
     voiced = f0_hz > _VOICED_FROM_HZ
     if not voiced.any() or (prosody.pitch, prosody.pitch_range) == (1.0, 1.0):
         return f0_hz

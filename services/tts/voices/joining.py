@@ -91,7 +91,8 @@ class Sentence:
 def cut_out(
     voice: NDArray[np.float32], first_hops: int, end_hops: int, *, opens: bool, goes_on: bool
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """What is before the part between two hops of `voice` [N], the part, and what is behind it.
+    """What is before the part between two hops of `voice` [N], the part, and what is behind it, all
+    float32 in -1..1.
 
     opens: what is before belongs to the same sentence, said already; goes_on: it goes on behind.
     Where not, there is nothing and the part is faded.
@@ -107,7 +108,7 @@ def cut_out(
 
 
 def joined(tail: NDArray[np.float32], block: Block) -> Block:
-    """`block`, which has a lead, as it follows the sound before `tail` [TAIL_SAMPLES]."""
+    """`block`, which has a lead, as it follows the sound before: `tail` [TAIL_SAMPLES] float32."""
     behind = block.tail if len(block.tail) else np.zeros(TAIL_SAMPLES, np.float32)
     whole = np.concatenate([block.lead, block.voice, behind])
     length = min(_CROSS_FADE_SAMPLES, len(block.voice))

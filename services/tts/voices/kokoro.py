@@ -1,7 +1,9 @@
 """An English voice of Kokoro: letters and a style in, sound and the duration of every letter out.
 
 Kokoro reads the very letters that our English front end writes (its table is where theirs comes
-from), so nothing is translated. One network speaks with every voice; a voice is its style.
+from), so nothing is translated. One network speaks with every voice; a voice is its style. It is
+cut at its length regulator (visavis.bundles.kokoro): one half gives every letter its states and how
+long it lasts, the other makes sound of states; between them they are repeated here.
 """
 
 from __future__ import annotations
@@ -46,13 +48,15 @@ def read_styles(path: Path) -> dict[str, NDArray[np.float32]]:
 class KokoroVoice:
     """Speaks English by Kokoro with one of its styles.
 
-    `engine`: durations.onnx, loaded, which several voices may share; style: [510, 256] float32.
+    `text`, `sound`: text.onnx and voice.onnx, loaded, which several voices may share; style:
+    [510, 256] float32.
     """
 
     language = "en"
 
-    def __init__(self, engine: Engine, style: NDArray[np.float32]) -> None:
-        self._engine = engine
+    def __init__(self, text: Engine, sound: Engine, style: NDArray[np.float32]) -> None:
+        self._text = text
+        self._sound = sound
         self._style = style
         self._letters = EnglishLetters()
         self._ids = letter_ids()
@@ -78,18 +82,21 @@ class KokoroVoice:
         """Sound [hops * 300] at 24 kHz, and the hops of the beginning, each letter and the end."""
         ids = [_PADDING_ID, *(self._ids[letter] for letter in part.letters), _PADDING_ID]
         row = min(len(part.letters), len(self._style)) - 1
-        made = self._engine.infer(
+        style = self._style[row : row + 1]
+        made = self._text.infer(
             {
                 "tokens": np.array([ids], np.int64),
-                "style": self._style[row : row + 1],
+                "style": style,
                 "speed": np.array([speed], np.float32),
             }
         )
-        voice = np.asarray(made["audio"], np.float32).ravel()
-        hops = [_FRAME_HOPS * int(frames) for frames in made["durations"].ravel()]
+        durations = made.pop("durations")
+        states = {name: np.repeat(columns, durations, axis=2) for name, columns in made.items()}
+        voice = np.asarray(self._sound.infer({"style": style, **states})["audio"], np.float32)
+        hops = [_FRAME_HOPS * int(frames) for frames in durations]
         if len(hops) != len(ids) or len(voice) != sum(hops) * HOP_SAMPLES:
             raise EngineError(
-                f"{self._engine.model.name} made {len(voice)} samples for {sum(hops)} hops of "
+                f"{self._sound.model.name} made {len(voice)} samples for {sum(hops)} hops of "
                 f"{len(ids)} letters: it is no graph of Kokoro 1.0"
             )
         return voice * self._gain, hops

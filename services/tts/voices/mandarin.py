@@ -189,7 +189,7 @@ class MandarinVoice:
         return mel, pinyin_spans([*symbols, END], durations.tolist()), ends
 
     def vocode(self, mel: Resident, first: int, end: int) -> NDArray[np.float32]:
-        """Voice [(end - first) * 300] of the frames `first` to `end` of mel [1, T, 80].
+        """Voice [(end - first) * 300] of the frames `first` to `end` of mel [1, T, 80], float32.
 
         As it is in the voice of the whole mel. Needs a T of MIN_FRAMES at least.
         """

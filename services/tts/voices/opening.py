@@ -96,9 +96,8 @@ def _kokoro_voice(manifest: BundleManifest, chosen: str, folder: Path) -> OwnVoi
         controls=_CONTROLS,
     )
     style = styles[name]
-    return OwnVoice(
-        info, (folder / "durations.onnx",), lambda networks: KokoroVoice(networks[0], style)
-    )
+    files = (folder / "text.onnx", folder / "voice.onnx")
+    return OwnVoice(info, files, lambda halves: KokoroVoice(halves[0], halves[1], style))
 
 
 @contextmanager

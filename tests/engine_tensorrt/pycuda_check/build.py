@@ -61,8 +61,8 @@ def overloads(name: str, thing: Any) -> Any:
 
 def check() -> None:
     """Every call of our binding, through PyCUDA, with data that must arrive."""
-    from visavis.engine.tensorrt.device import CudaError
-    from visavis.engine.tensorrt.pycuda import PyCuda
+    from visavis.engine.tensorrt.bindings.device import CudaError
+    from visavis.engine.tensorrt.bindings.pycuda import PyCuda
 
     binding = PyCuda()
     (info,) = binding.devices()

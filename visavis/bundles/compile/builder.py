@@ -104,7 +104,10 @@ class PlanBuilder:
             return Built(self._keep(request, wanted, key, plan), compiled=True)
 
     def graph(self, request: PlanRequest, cancelled: Cancelled | None = None) -> bytes:
-        """The ONNX of `request`, serialised; the same graph gives the same bytes."""
+        """The ONNX of `request`, serialised; the same graph gives the same bytes.
+
+        Raises PlanError where it cannot be made or written, PlanCancelledError.
+        """
         try:
             model = self._make_graph(request.folder, request.recipe, request.precision, cancelled)
             stop_if(cancelled)

@@ -164,7 +164,10 @@ class PlanCache:
 
     @contextmanager
     def locked(self, name: str, cancelled: Cancelled | None = None) -> Iterator[None]:
-        """Only one process builds `name` at a time; the others wait here and then find it."""
+        """Only one process builds `name` at a time; the others wait here and then find it.
+
+        Raises PlanCancelledError while it waits, PlanError where the folder cannot be used.
+        """
         path = self.folder / ".locks" / f"{name}.lock"
         with _told_as_plan_error(self.folder):
             path.parent.mkdir(parents=True, exist_ok=True)

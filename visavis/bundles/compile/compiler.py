@@ -34,7 +34,7 @@ from visavis.bundles.compile.network import (
 from visavis.bundles.compile.plan_record import LayerInfo, PlanMemory, TensorInfo
 from visavis.bundles.compile.targets import PORTABLE, Target, is_rtx
 from visavis.bundles.store.recipe import ProfileSpec
-from visavis.engine.tensorrt.messages import Messages, collecting, shared_logger
+from visavis.engine.tensorrt.bindings.messages import Messages, collecting, shared_logger
 from visavis.serving.errors import PlanCancelledError, PlanError
 
 _MEMORY = re.compile(r"(Max Scratch|Total Activation|Total Weights) Memory: (\d+) bytes")

@@ -81,7 +81,10 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def keep_findings(path: Path, new: Iterable[Finding]) -> None:
-    """Write `new` into `path`; they replace older ones of the same plans, measure and precision."""
+    """Write `new` into `path`; they replace older ones of the same plans, measure and precision.
+
+    Raises PlanError where that cannot be written.
+    """
     kept = {_subject(finding): finding for finding in (*read_findings(path), *new)}
     content = _Findings(findings=list(kept.values())).model_dump_json(indent=2) + "\n"
     try:

@@ -20,6 +20,7 @@ _GRAPH_CODE = (
     "compile/precision",
     "compile/surgery",
     "hibari.py",
+    "kokoro.py",
     "moonshine.py",
     "piper/splines.py",
     "piper/vits.py",

@@ -16,7 +16,7 @@ from visavis.bundles.compile.builder_api import (
 )
 from visavis.bundles.compile.plan_record import LayerInfo, TensorInfo
 from visavis.bundles.store.recipe import ProfileSpec, ShapeRange
-from visavis.engine.tensorrt.messages import Messages
+from visavis.engine.tensorrt.bindings.messages import Messages
 from visavis.serving.errors import PlanError
 
 # ONNX element type -> name of the DataType that the compiler must read it as. Other types

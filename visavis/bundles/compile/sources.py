@@ -16,7 +16,7 @@ from visavis.bundles.compile.targets import PORTABLE, is_rtx, resolve_target
 from visavis.bundles.store import recipes_of
 from visavis.bundles.store.lookup import bundle_of, kept_on_cpu
 from visavis.bundles.store.recipe import PlanRecipe, Precision
-from visavis.engine.tensorrt.device import DeviceInfo
+from visavis.engine.tensorrt.bindings.device import DeviceInfo
 from visavis.engine.tensorrt.source import PlanSource
 from visavis.serving.errors import EngineLoadError, ModelStoreError, UnknownNameError
 from visavis.serving.starting import busy_with

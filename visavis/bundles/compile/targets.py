@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from visavis.engine.tensorrt.device import DeviceInfo
-from visavis.engine.tensorrt.selection import (
+from visavis.engine.tensorrt.bindings.device import DeviceInfo
+from visavis.engine.tensorrt.bindings.selection import (
     check_device_name,
     find_device,
     list_devices,

@@ -50,7 +50,8 @@ class _Cursor:
 
 
 def read_variables(path: Path, specification: str) -> dict[str, NDArray[np.generic]]:
-    """Returns every tensor by its full name; aliases appear as the same array, bfloat16 as float32.
+    """Every tensor by its full name, with its own shape and dtype, but bfloat16 as float32; aliases
+    appear as the same array.
 
     Raises ModelStoreError if the file is damaged or holds another model than
     `specification` (for example "WhisperSpec").

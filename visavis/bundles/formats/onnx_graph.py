@@ -37,7 +37,7 @@ class GraphBuilder:
         self._outputs.append(helper.make_tensor_value_info(name, dtype, list(shape)))
 
     def weight(self, values: NDArray[np.generic] | float | Sequence[int]) -> str:
-        """A constant: floats become float32, integers int64."""
+        """A constant of any shape: floats become float32, integers int64."""
         array = np.asarray(values)
         array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float32)
         name = f"w{len(self._weights)}"
@@ -53,7 +53,7 @@ class GraphBuilder:
         return name
 
     def dense(self, tensor: str, kernel: NDArray[np.float32], bias: NDArray[np.float32]) -> str:
-        """tensor [..., in], kernel [out, in], bias [out] -> [..., out]."""
+        """tensor [..., in], kernel [out, in], bias [out] -> [..., out], all float32."""
         product = self.node("MatMul", tensor, self.weight(kernel.T))
         return self.node("Add", product, self.weight(bias))
 
@@ -66,7 +66,7 @@ class GraphBuilder:
         pads: tuple[int, int] = (0, 0),
         dilation: int = 1,
     ) -> str:
-        """tensor [N, in, T], kernel [out, in, width], bias [out] -> [N, out, T']."""
+        """tensor [N, in, T], kernel [out, in, width], bias [out] -> [N, out, T'], all float32."""
         weights = self.weight(kernel), self.weight(bias)
         return self.node(
             "Conv", tensor, *weights, pads=list(pads), dilations=[dilation], strides=[1]
@@ -75,7 +75,7 @@ class GraphBuilder:
     def layer_norm(
         self, tensor: str, scale: NDArray[np.float32], shift: NDArray[np.float32], epsilon: float
     ) -> str:
-        """Normalise over the last axis."""
+        """Normalise over the last axis. tensor [..., C], scale and shift [C], all float32."""
         weights = self.weight(scale), self.weight(shift)
         return self.node("LayerNormalization", tensor, *weights, axis=-1, epsilon=epsilon)
 

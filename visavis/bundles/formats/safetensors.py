@@ -28,7 +28,8 @@ _LONGEST_HEADER_BYTES = 100 << 20
 
 
 def read_safetensors(path: Path) -> dict[str, Array]:
-    """Every tensor by name, mapped rather than read into memory; bfloat16 comes as float32.
+    """Every tensor by name, with its own shape and dtype, but bfloat16 as float32: mapped rather
+    than read into memory.
 
     Raises ModelStoreError if the file is damaged or no safetensors file, OSError if it
     cannot be read.
@@ -46,7 +47,9 @@ def read_safetensors(path: Path) -> dict[str, Array]:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> None:
-    """Write `tensors`; what read_safetensors gives back equals them."""
+    """Write `tensors` of any shape and of a dtype that the format knows; `read_safetensors` gives
+    their equals back.
+    """
     codes: dict[np.dtype[Any], str] = {np.dtype(dtype): code for code, dtype in _DTYPES.items()}
     header: dict[str, Any] = {}
     end = 0
@@ -101,5 +104,5 @@ def _tensor(path: Path, name: str, entry: Any, content: NDArray[np.uint8]) -> Ar
 
 
 def widened(halves: NDArray[Any]) -> NDArray[np.float32]:
-    """bfloat16 given as uint16: the upper half of a float32."""
+    """bfloat16, given as [...] uint16: the upper half of a float32, which this is then."""
     return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -51,8 +51,8 @@ class TfliteWeights:
     def kernel(self, scope: str) -> NDArray[np.float32]:
         """Kernel of the convolution or dense layer `scope`, in TFLite's order (output first).
 
-        Convolution: [out, 1, width, in]; dense: [out, in]; transposed convolution:
-        [out, height, width, in].
+        float32. Convolution: [out, 1, width, in]; dense: [out, in]; transposed convolution:
+        [out, height, width, in]. Raises ModelStoreError where there is no such layer.
         """
         for kind, operator in self._operators:
             if kind in _KERNEL_OPERATORS and self._computes(operator, scope):
@@ -60,7 +60,10 @@ class TfliteWeights:
         raise self._missing(f"layer {scope}")
 
     def operand(self, result: str) -> NDArray[np.float32]:
-        """The constant that goes into the computation of `result`: a bias, a scale, a shift."""
+        """The constant that goes into the computation of `result`: a bias, a scale, a shift.
+
+        [...] float32, of its own shape. Raises ModelStoreError where there is none.
+        """
         for _, operator in self._operators:
             parts = self._tensors[operator.outputs[0]].name.decode().split(";")
             if result in parts:
@@ -70,11 +73,11 @@ class TfliteWeights:
         raise self._missing(f"operand of {result}")
 
     def bias(self, scope: str) -> NDArray[np.float32]:
-        """Bias [out] added behind the layer `scope`."""
+        """Bias [out] float32 added behind the layer `scope`. Raises ModelStoreError without one."""
         return self.operand(f"{scope}/BiasAdd")
 
     def tensor(self, name: str) -> NDArray[np.float32]:
-        """The constant called `name`."""
+        """The constant called `name`, [...] float32. Raises ModelStoreError where there is none."""
         if name not in self._by_name:
             raise self._missing(f"tensor {name}")
         return self._constant(self._by_name[name])

@@ -121,13 +121,6 @@ def quantize_iq4_nl(weights: Floats) -> Bytes:
     return _packed(weights, scale.astype(np.float16))
 
 
-def dequantize_iq4_nl(blocks: Bytes) -> Floats:
-    """blocks: [n, 18] uint8 -> [n, 32] float32."""
-    codes = np.concatenate((blocks[:, 2:] & 15, blocks[:, 2:] >> 4), axis=1)
-    scale = np.ascontiguousarray(blocks[:, :2]).view(np.float16).astype(np.float32)
-    return STEPS[codes].astype(np.float32) * scale
-
-
 def _packed(weights: Floats, scale: NDArray[np.float16]) -> Bytes:
     steps_per_weight = _inverse(scale.astype(np.float32))[:, None]
     coded = np.frombuffer(_rounded(weights, steps_per_weight).translate(_CODE_OF), np.uint8)

@@ -40,12 +40,8 @@ def vits_splines(model: onnx.ModelProto) -> onnx.ModelProto:
     for number, flow in enumerate(_flows(editor)):
         nodes = _SplineNodes(editor, f"spline{number}")
         made = nodes.inverse(flow)
-        place = next(
-            i for i, node in enumerate(model.graph.node) if node.output[0] == flow.joined.output[0]
-        )
-        model.graph.node[place].input[1] = made
-        for offset, node in enumerate(nodes.nodes):
-            model.graph.node.insert(place + offset, node)
+        flow.joined.input[1] = made
+        editor.put_before(flow.joined, nodes.nodes)
     return GraphEditor(model).finished_model()
 
 

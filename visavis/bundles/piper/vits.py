@@ -59,8 +59,8 @@ def vits_voice(model: onnx.ModelProto) -> onnx.ModelProto:
     """latents [1, C, F] float32, one column for each frame -> voice [1, samples] float32."""
     editor = GraphEditor(model)
     latents = _Latents(editor)
-    behind = _descendants(editor, latents.sum)
-    lengths = _descendants(editor, latents.durations)
+    behind = editor.made_of(latents.sum.output)
+    lengths = editor.made_of(latents.durations.output)
     masks = {
         name
         for node in editor.nodes
@@ -91,7 +91,7 @@ class _Latents:
         self.durations = ceils[0]
         noises = [node for node in editor.nodes if node.op_type == "RandomNormalLike"]
         expect(len(noises) == 2, "two sources of noise")
-        before = [n for n in noises if self.durations.output[0] in _descendants(editor, n)]
+        before = [n for n in noises if self.durations.output[0] in editor.made_of(n.output)]
         expect(len(before) == 1, "noise in front of its durations")
         self.duration_noise = before[0]
         noise = noises[1] if noises[0] is before[0] else noises[0]
@@ -167,15 +167,6 @@ def _mask_after(editor: GraphEditor, lengths: str) -> str:
         readers = editor.readers(node.output[0])
     expect(False, f"mask made of {lengths}")
     return ""
-
-
-def _descendants(editor: GraphEditor, start: onnx.NodeProto) -> set[str]:
-    """Every tensor that `start` has a part in, its own included."""
-    found = set(start.output)
-    for node in editor.nodes:
-        if found.intersection(node.input):
-            found.update(node.output)
-    return found
 
 
 def _only_reader(editor: GraphEditor, tensor: str, operator: str) -> onnx.NodeProto:

@@ -108,7 +108,7 @@ class Catalog:
         return manifest
 
     def profile(self, name: str) -> dict[str, list[Alternatives]]:
-        """What a profile wants, by role (asr, llm, tts, face)."""
+        """What a profile wants, by role (asr, llm, tts, face). Raises ModelStoreError."""
         if name not in self._profiles:
             raise ModelStoreError(_unknown("profile", name, self.profile_names))
         return {role: list(wanted) for role, wanted in self._profiles[name].items()}

@@ -127,7 +127,7 @@ class Downloader:
             self._folder.rmdir()
 
     def fetch(self, archive: Archive, remote: Remote) -> Path:
-        """Download `archive` and return its path; ModelStoreError when it cannot be had."""
+        """Download `archive`; its path. Raises ModelStoreError where it cannot be had."""
         target = self.target(archive)
         if target.exists() and (remote.digest is None or remote.digest.matches(target)):
             return target

@@ -150,7 +150,10 @@ class Web:
         self.patience = patience
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
-        """A small document, with retries; a refusal (4xx) is an answer, not an error."""
+        """A small document, with retries; a refusal (4xx) is an answer, not an error.
+
+        Raises ModelStoreError where no answer comes, or `url` is none.
+        """
         failures = 0
         while True:
             self.patience.check()

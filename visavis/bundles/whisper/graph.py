@@ -61,7 +61,7 @@ class WhisperShape:
 
 
 def shape_of(weights: Weights) -> WhisperShape:
-    """Reads the sizes off the tensors themselves."""
+    """Reads the sizes off the tensors themselves: their shapes count, of any dtype."""
     width, n_mels, _ = weights["encoder/conv1/weight"].shape
 
     def layers(side: str) -> int:

@@ -9,10 +9,5 @@
 `buffers`: memory of tensors on both sides of the bus, and outputs that stay on the device.
 `graphs`: CUDA graphs of one plan: which shapes deserve one, and those there are.
 `profiling`: where time goes on a device.
-`messages`: what TensorRT says while it works.
-`trt_api`: the part of TensorRT that running a plan takes, as types.
-`device`: what an engine needs of a CUDA device.
-`selection`: which device a setting means.
-`cuda_python`: CUDA through NVIDIA's cuda-python.
-`pycuda`: CUDA through PyCUDA.
+`bindings`: what all that takes of TensorRT and of CUDA.
 """

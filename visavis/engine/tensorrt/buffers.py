@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.engine.tensorrt.device import CudaDevice, CudaError, PinnedMemory
+from visavis.engine.tensorrt.bindings.device import CudaDevice, CudaError, PinnedMemory
 from visavis.serving.errors import EngineError, InvalidInputError
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,10 @@ class TensorBuffer:
         return True
 
     def write(self, array: NDArray[Any], stream: int) -> None:
-        """Enqueue the copy of `array` to the device. The last copy must have finished."""
+        """Enqueue the copy of `array`, of any shape and dtype, to the device.
+
+        The last copy must have finished. Raises CudaError.
+        """
         self._grow_pinned(max(array.nbytes, _LEAST_BYTES))
         assert self._pinned is not None
         staged = self._pinned.array[: array.nbytes].view(array.dtype).reshape(array.shape)
@@ -79,7 +82,10 @@ class TensorBuffer:
             self._device.copy_to_device(self._address, self._pinned, array.nbytes, stream)
 
     def copy_from(self, address: int, size_bytes: int, stream: int) -> None:
-        """Enqueue a copy from elsewhere on the device."""
+        """Enqueue a copy from elsewhere on the device.
+
+        Raises EngineError for a tensor that TensorRT reads on the host, CudaError.
+        """
         if self._on_host:
             raise EngineError("a tensor that TensorRT reads on the host cannot come from the GPU")
         self._device.copy_on_device(self._address, address, size_bytes, stream)
@@ -99,7 +105,7 @@ class TensorBuffer:
         self._device.copy_to_host(self._pinned, self._address, size_bytes, stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """What was fetched, as an array of the caller's own."""
+        """What was fetched, as an array of `shape` and `dtype`, the caller's own."""
         assert self._pinned is not None
         return self._pinned.array[: bytes_of(shape, dtype)].view(dtype).reshape(shape).copy()
 
@@ -273,7 +279,10 @@ class CudaTensor:
         )
 
     def to_host(self) -> NDArray[Any]:
-        """A copy in host memory: for the bus, or for an engine on the CPU. Raises CudaError."""
+        """A copy of its shape and dtype in host memory: for the bus, or for an engine on the CPU.
+
+        Raises CudaError.
+        """
         device = self.device
         with device.current():
             staging = device.alloc_pinned(max(1, self.nbytes))

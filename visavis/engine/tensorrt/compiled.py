@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visavis.engine.base import DeviceTensor, Engine, EngineOptions, Resident, Tensors, TensorSpec
+from visavis.engine.tensorrt.bindings.selection import check_device_name
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.engine.tensorrt.runner import PlanMemory
-from visavis.engine.tensorrt.selection import check_device_name
 from visavis.engine.tensorrt.source import sources_of
 from visavis.serving.errors import EngineLoadError
 

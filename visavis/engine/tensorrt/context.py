@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from visavis.engine.tensorrt.bindings.messages import Messages
 from visavis.engine.tensorrt.buffers import TensorBuffer, bytes_of, output_allocator
-from visavis.engine.tensorrt.messages import Messages
 from visavis.engine.tensorrt.plan import Plan, Shape, Shapes, why
 from visavis.serving.errors import EngineError
 
@@ -77,7 +77,10 @@ class ProfileContext:
         self._require(done, "the run was not enqueued", said)
 
     def output_shapes(self) -> dict[str, Shape]:
-        """Of the last run; where there are late outputs, once it was waited for."""
+        """Of the last run; where there are late outputs, once it was waited for.
+
+        Raises EngineError where TensorRT tells none.
+        """
         self._require_memory()
         shapes: dict[str, Shape] = {}
         for name, known in self._output_shapes.items():

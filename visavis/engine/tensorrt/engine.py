@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visavis.engine.base import Engine, EngineOptions, Resident, Tensors, TensorSpec
-from visavis.engine.tensorrt.device import CudaBinding, CudaDevice, CudaError
+from visavis.engine.tensorrt.bindings.device import CudaBinding, CudaDevice, CudaError
+from visavis.engine.tensorrt.bindings.selection import open_device
+from visavis.engine.tensorrt.bindings.trt_api import import_trt
 from visavis.engine.tensorrt.plan import Plan
 from visavis.engine.tensorrt.profiling import RunTimes
 from visavis.engine.tensorrt.runner import PlanMemory, PlanRunner
-from visavis.engine.tensorrt.selection import open_device
 from visavis.engine.tensorrt.source import PlanSource
-from visavis.engine.tensorrt.trt_api import import_trt
 from visavis.serving import metrics
 from visavis.serving.errors import EngineError, EngineLoadError, UnfitShapeError
 from visavis.wire.clock import Clock, MonotonicClock

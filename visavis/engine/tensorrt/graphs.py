@@ -16,9 +16,9 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 
+from visavis.engine.tensorrt.bindings.device import CudaDevice
+from visavis.engine.tensorrt.bindings.messages import Messages
 from visavis.engine.tensorrt.context import ProfileContext
-from visavis.engine.tensorrt.device import CudaDevice
-from visavis.engine.tensorrt.messages import Messages
 from visavis.serving.errors import EngineError
 
 RUNS_BEFORE_CAPTURE = 3

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from visavis.engine.base import TensorSpec
-from visavis.engine.tensorrt.messages import Messages, collecting, shared_logger
-from visavis.engine.tensorrt.trt_api import CudaEngine, ExecutionContext, Runtime
+from visavis.engine.tensorrt.bindings.messages import Messages, collecting, shared_logger
+from visavis.engine.tensorrt.bindings.trt_api import CudaEngine, ExecutionContext, Runtime
 from visavis.serving.errors import EngineError, EngineLoadError, UnfitShapeError
 
 Shape = tuple[int, ...]

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from visavis.engine.tensorrt.device import CudaDevice
+from visavis.engine.tensorrt.bindings.device import CudaDevice
 
 
 def _import() -> Any | None:
@@ -64,7 +64,7 @@ class RunTimer:
         self._events = [device.create_event() for _ in range(4)]
         self._marked = 0
 
-    def start(self) -> None:
+    def begin_run(self) -> None:
         """A run begins: what is enqueued next is its copy in."""
         self._marked = 0
         self.mark()
@@ -79,7 +79,7 @@ class RunTimer:
         pairs = zip(self._events, self._events[1:], strict=False)
         return RunTimes(*(self._device.elapsed_s(start, end) for start, end in pairs))
 
-    def close(self) -> None:
-        """Destroy the events."""
+    def destroy_events(self) -> None:
+        """The device has them no more."""
         while self._events:
             self._device.destroy_event(self._events.pop())

@@ -14,11 +14,11 @@ import numpy as np
 
 from visavis.engine.base import Resident, Tensors
 from visavis.engine.tensorrt import profiling
+from visavis.engine.tensorrt.bindings.device import CudaDevice, CudaError
+from visavis.engine.tensorrt.bindings.messages import Messages, collecting
 from visavis.engine.tensorrt.buffers import CudaTensor, ResidentPool, TensorBuffer, bytes_of
 from visavis.engine.tensorrt.context import ProfileContext
-from visavis.engine.tensorrt.device import CudaDevice, CudaError
 from visavis.engine.tensorrt.graphs import RUNS_BEFORE_CAPTURE, GraphCache, GraphKey
-from visavis.engine.tensorrt.messages import Messages, collecting
 from visavis.engine.tensorrt.plan import Plan, Shape, Shapes
 from visavis.engine.tensorrt.profiling import RunTimer, RunTimes
 from visavis.serving.errors import EngineError
@@ -139,7 +139,7 @@ class PlanRunner:
         """Free everything. What a lost device will not free is logged, not raised."""
         # A run that failed may have left work that still reads and writes our memory.
         self._try(lambda: self._device.synchronize(self._stream))
-        for release in (self._graphs.clear, self._timer.close, self._pool.close):
+        for release in (self._graphs.clear, self._timer.destroy_events, self._pool.close):
             self._try(release)
         self._contexts.clear()
         for buffer in (*self._inputs.values(), *self._outputs.values(), self._scratch):
@@ -170,7 +170,7 @@ class PlanRunner:
             sizes = {name: bytes_of(inputs[name].shape, inputs[name].dtype) for name in inputs}
             if any([buffer.grow(sizes[name]) for name, buffer in self._inputs.items()]):
                 self._graphs.clear()
-            self._timer.start()
+            self._timer.begin_run()
             for name, buffer in self._inputs.items():
                 array = inputs[name]
                 if isinstance(array, CudaTensor) and self._takes(name, array):
@@ -230,7 +230,7 @@ class PlanRunner:
                 self._graphs.put_off(key)
                 return
             captured = self._graphs.capture(key, self._stream, own, said)
-            self._timer.start()
+            self._timer.begin_run()
             self._timer.mark()
             self._device.launch_graph(captured.graph, self._stream)
             self._timer.mark()

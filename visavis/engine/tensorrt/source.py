@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from visavis.engine.tensorrt.device import DeviceInfo
+from visavis.engine.tensorrt.bindings.device import DeviceInfo
 from visavis.serving.errors import EngineLoadError
 
 

@@ -4,22 +4,16 @@ What every benchmark stands on:
 
 - `benchmark`: options, the gateway that is measured, figures handed out
 - `questions`: the question set, spoken by our own voices (`visavis bench questions`)
-- `clips`: recordings, and where speech begins and ends in them
-- `media`: what a connection carries; `websocket` and `webrtc` are the two
-- `visitor`: speaks clips into a session, listens, notes when what came
-- `trace`: what was noted of one exchange
-- `counters`: what the stack's own metrics rose by
-- `processes`: CPU time and memory of the stack
-- `word_errors`: what was heard otherwise than it was said
-- `report`, `tables`: figures with their spread, as JSON and printed
+- `visitor/`: speaks sound files into a session, and notes when what came
+- `figures/`: what is made of those notes, with its spread, as JSON and printed
 
 The benchmarks, a command each; docs/benchmarks.md defines their figures:
 
-- `latency`, `turn_figures`: from the end of a question to its answer
+- `latency`: from the end of a question to its answer
 - `barge_in`: an answer interrupted, or not
 - `partials`: what is understood while the visitor still speaks
 - `turns`: ends of turns found on a labelled set
 - `sync`: lips and voice in step
-- `quality`, `lips`: words heard and spoken, lips that meet
+- `quality`: words heard and spoken, lips that meet
 - `face`: what one face costs its processor
 """

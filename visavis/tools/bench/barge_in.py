@@ -22,13 +22,13 @@ from visavis.tools.bench.benchmark import (
     TransportOption,
     Url,
 )
-from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan, load_clips
-from visavis.tools.bench.counters import Scraper, mean, rise
+from visavis.tools.bench.figures.counters import Scraper, mean, rise
+from visavis.tools.bench.figures.report import rows_of
+from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.questions import ready_set
-from visavis.tools.bench.report import rows_of
-from visavis.tools.bench.tables import Steps
-from visavis.tools.bench.trace import Trace
-from visavis.tools.bench.visitor import Transport, Visitor, visit
+from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan, load_clips
+from visavis.tools.bench.visitor.trace import Trace
+from visavis.tools.bench.visitor.visitor import Transport, Visitor, visit
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock

@@ -24,16 +24,21 @@ from visavis.tools.bench.benchmark import (
     TransportOption,
     Url,
 )
-from visavis.tools.bench.clips import Clip
-from visavis.tools.bench.counters import Scraper, rise
-from visavis.tools.bench.media import MediaEndedError
-from visavis.tools.bench.processes import MachineTime, Processes, find_processes, share_of_others
+from visavis.tools.bench.figures.counters import Scraper, rise
+from visavis.tools.bench.figures.processes import (
+    MachineTime,
+    Processes,
+    find_processes,
+    share_of_others,
+)
+from visavis.tools.bench.figures.report import rows_of
+from visavis.tools.bench.figures.tables import Steps
+from visavis.tools.bench.figures.turn_figures import TurnFigures, measure
 from visavis.tools.bench.questions import chosen_clips
-from visavis.tools.bench.report import rows_of
-from visavis.tools.bench.tables import Steps
-from visavis.tools.bench.trace import Trace
-from visavis.tools.bench.turn_figures import TurnFigures, measure
-from visavis.tools.bench.visitor import Transport, Visitor, visit
+from visavis.tools.bench.visitor.clips import Clip
+from visavis.tools.bench.visitor.media import MediaEndedError
+from visavis.tools.bench.visitor.trace import Trace
+from visavis.tools.bench.visitor.visitor import Transport, Visitor, visit
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock

@@ -22,15 +22,15 @@ from visavis.tools.bench.benchmark import (
     Profile,
     Url,
 )
-from visavis.tools.bench.clips import RATE_HZ, Clip, SpeechSpan
-from visavis.tools.bench.counters import Scraper, rise
+from visavis.tools.bench.figures.counters import Scraper, rise
+from visavis.tools.bench.figures.report import rows_of
+from visavis.tools.bench.figures.tables import Steps
+from visavis.tools.bench.figures.word_errors import count_errors, edits_to_prefixes, words
 from visavis.tools.bench.latency import sessions_of
 from visavis.tools.bench.questions import chosen_clips
-from visavis.tools.bench.report import rows_of
-from visavis.tools.bench.tables import Steps
-from visavis.tools.bench.trace import Trace
-from visavis.tools.bench.visitor import Visitor, visit
-from visavis.tools.bench.word_errors import count_errors, edits_to_prefixes, words
+from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
+from visavis.tools.bench.visitor.trace import Trace
+from visavis.tools.bench.visitor.visitor import Visitor, visit
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock

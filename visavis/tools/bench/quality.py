@@ -20,14 +20,14 @@ from rich.text import Text
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.runtime import MESSAGE_LIMITS
 from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Config, Json, Profile, Url
-from visavis.tools.bench.clips import RATE_HZ, Clip, choose, load_clips
-from visavis.tools.bench.lips import Lips, lips_meet
+from visavis.tools.bench.figures.lips import Lips, lips_meet
+from visavis.tools.bench.figures.tables import Steps, written
+from visavis.tools.bench.figures.word_errors import WordErrors, count_errors
 from visavis.tools.bench.partials import PartialsBench
 from visavis.tools.bench.questions import QUESTIONS, ready_set
-from visavis.tools.bench.tables import Steps, written
-from visavis.tools.bench.trace import Trace
-from visavis.tools.bench.visitor import visit
-from visavis.tools.bench.word_errors import WordErrors, count_errors
+from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, choose, load_clips
+from visavis.tools.bench.visitor.trace import Trace
+from visavis.tools.bench.visitor.visitor import visit
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.tools.speech import recognise

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import Profile
-from visavis.tools.bench.clips import (
+from visavis.tools.bench.visitor.clips import (
     RATE_HZ,
     Clip,
     choose,
@@ -185,7 +185,9 @@ async def speak(line: Line, tts: grpc.aio.Channel) -> NDArray[np.int16]:
 
 
 def write_line(folder: Path, line: Line, voice: NDArray[np.int16]) -> None:
-    """`name.wav`, its text, and the label that says where the speech lies."""
+    """`name.wav`, its text, and the label that says where the speech lies. voice: [N] int16, 16
+    kHz.
+    """
     pcm = np.concatenate([np.zeros(round(_LEAD_S * RATE_HZ), np.int16), voice])
     span = span_of_synthetic(pcm)
     pcm = pcm[: span.end_samples]
@@ -203,7 +205,7 @@ def write_line(folder: Path, line: Line, voice: NDArray[np.int16]) -> None:
 
 
 def write_clip(path: Path, pcm: NDArray[np.int16]) -> None:
-    """A WAV file of pcm [N] at 16 kHz."""
+    """A WAV file of pcm [N] int16 at 16 kHz."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)

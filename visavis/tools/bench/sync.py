@@ -19,13 +19,13 @@ from visavis.tools.bench.benchmark import (
     Profile,
     Url,
 )
-from visavis.tools.bench.clips import choose
-from visavis.tools.bench.counters import Scraper, bucket_quantile, rise
+from visavis.tools.bench.figures.counters import Scraper, bucket_quantile, rise
+from visavis.tools.bench.figures.report import Row, summarise
+from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.questions import QUESTIONS
-from visavis.tools.bench.report import Row, summarise
-from visavis.tools.bench.tables import Steps
-from visavis.tools.bench.trace import Trace
-from visavis.tools.bench.visitor import visit
+from visavis.tools.bench.visitor.clips import choose
+from visavis.tools.bench.visitor.trace import Trace
+from visavis.tools.bench.visitor.visitor import visit
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock

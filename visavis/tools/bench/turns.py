@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,10 +20,10 @@ from rich.text import Text
 
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import Benchmark, Json, Picture, Profile
-from visavis.tools.bench.clips import read_mono
-from visavis.tools.bench.report import rows_of, summarise
-from visavis.tools.bench.tables import Steps
-from visavis.tools.bench.word_errors import count_errors
+from visavis.tools.bench.figures.report import rows_of, summarise
+from visavis.tools.bench.figures.tables import Steps
+from visavis.tools.bench.figures.word_errors import count_errors
+from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.plain_service import plain_service
@@ -53,8 +53,9 @@ class TurnClip:
     text: str
     speech_start: int
     turn_end: int
-    """After the last sample of speech."""
+    """After the last sample of speech: the turn ends here and nowhere before."""
     pauses: tuple[tuple[int, int], ...]
+    """Silences in which it goes on."""
     half: str
     """"tune": rules were chosen on it; "test": they were not."""
 
@@ -79,6 +80,16 @@ def load_turn_clips(folder: Path, language: str = "", half: str = "") -> list[Tu
     if not chosen:
         raise InvalidInputError(f"{path}: no clip with language {language!r} and half {half!r}")
     return chosen
+
+
+def write_labels(folder: Path, clips: Iterable[TurnClip]) -> None:
+    """The `labels.jsonl` that `load_turn_clips` reads. Raises OSError."""
+    lines = []
+    for clip in clips:
+        fields = asdict(clip)
+        label = {"file": fields.pop("path").name, **fields}
+        lines.append(json.dumps(label, ensure_ascii=False))
+    (folder / LABELS).write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def _clip(folder: Path, line: str, where: str) -> TurnClip:

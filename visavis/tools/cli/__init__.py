@@ -11,10 +11,5 @@
 - `models`: `visavis models`, bundles listed, pulled, verified
 - `bundle`: `visavis bundle`, bundles made of one's own weights
 - `doctor`, `doctor_checks`: `visavis doctor`, its report and what it looks at
-- `engine`: `visavis engine`, plans for a GPU; its options, which import no compiler
-- `engine_output`: the choice of plans, a running build, tables
-- `engine_build`: plans built, listed, checked
-- `engine_inspect`: what a plan says of itself
-- `engine_bench`: plans measured against the fallback
-- `engine_quality`: lower precisions measured against 32 bits
+- `engine`: `visavis engine`, plans for a GPU
 """

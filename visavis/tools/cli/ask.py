@@ -16,7 +16,7 @@ from rich.table import Table
 
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.styles import STYLES
-from visavis.tools.bench.clips import read_mono
+from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.client import MIC_RATE_HZ, GatewayError, GatewaySession
 from visavis.tools.output import check_output, write_output
@@ -78,7 +78,10 @@ def ask(
 
 
 def spoken_question(question: str) -> NDArray[np.int16] | None:
-    """Sound at 16 kHz if `question` names a sound file, else None."""
+    """Sound, [N] int16 at 16 kHz, if `question` names a sound file, else None.
+
+    Raises InvalidInputError where it is empty, or a file that is not there.
+    """
     path = Path(question)
     if path.suffix.lower() not in _SOUND_SUFFIXES:
         if not question.strip():
@@ -92,7 +95,10 @@ def spoken_question(question: str) -> NDArray[np.int16] | None:
 async def converse(
     session: GatewaySession, question: str, spoken: NDArray[np.int16] | None, *, record: bool
 ) -> tuple[Exchange, bytes | None]:
-    """Ask and listen to the end; the recording, where one was wanted. Raises VisavisError."""
+    """Ask and listen to the end; the recording, where one was wanted. Raises VisavisError.
+
+    spoken: the question as [N] int16 at 16 kHz, None where it is typed.
+    """
     if record:
         await session.record_turn()
     stop = asyncio.Event()

@@ -22,7 +22,7 @@ from visavis.tools.cli.avatar import avatar_app
 from visavis.tools.cli.bundle import bundle_app
 from visavis.tools.cli.cache import cache_app
 from visavis.tools.cli.doctor import doctor
-from visavis.tools.cli.engine import engine_app
+from visavis.tools.cli.engine.commands import engine_app
 from visavis.tools.cli.models import models_app
 from visavis.tools.cli.script import script
 from visavis.tools.cli.timeline import timeline

@@ -19,7 +19,7 @@ from visavis.serving.discovery import Replica
 from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import secret_in
 from visavis.tools.cli.models import pull_profile
-from visavis.tools.stack.process import State, log_dir, open_log
+from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log
 from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
 
 _REFRESH_S = 1.0
@@ -229,10 +229,8 @@ def _table(stack: Stack) -> Table:
     table = Table("process", "state", "address", "device", "pid", "memory", box=None)
     replicas = {replica.label: replica for replica in stack.replicas}
     addresses = {"nats-server": stack.nats.url, "gateway": stack.url}
-    total_bytes = 0
+    sizes_bytes = memory_bytes(stack.processes)
     for child in stack.processes:
-        memory = child.memory_bytes()
-        total_bytes += memory
         replica = replicas.get(child.name)
         table.add_row(
             child.name,
@@ -240,7 +238,8 @@ def _table(stack: Stack) -> Table:
             address_of(replica) if replica else addresses.get(child.name, ""),
             placed(replica) if replica else "",
             str(child.pid or ""),
-            f"{memory / 2**20:.0f} MiB",
+            f"{sizes_bytes[child.name] / 2**20:.0f} MiB",
         )
+    total_bytes = sum(sizes_bytes.values())
     table.add_row("", "", "", "", "", f"[bold]{total_bytes / 2**20:.0f} MiB[/bold]")
     return table

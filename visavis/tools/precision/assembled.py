@@ -115,6 +115,10 @@ def _regulator(durations: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorPr
     return nodes, weights
 
 
+def _kokoro(graphs: Graphs) -> dict[str, onnx.ModelProto]:
+    return {f"{plan}.onnx": graphs[plan] for plan in ("text", "voice")}
+
+
 def _mandarin(graphs: Graphs) -> dict[str, onnx.ModelProto]:
     return {f"{plan}.onnx": graphs[plan] for plan in ("encoder", "decoder", "vocoder")}
 
@@ -163,5 +167,6 @@ _ASSEMBLIES: dict[str, Callable[[Graphs], dict[str, onnx.ModelProto]]] = {
     "moonshine": _moonshine,
     "whisper": _whisper,
     "hibari": _hibari,
+    "kokoro": _kokoro,
     "fastspeech2-mbmelgan": _mandarin,
 }

@@ -21,7 +21,7 @@ from visavis.bundles.store import bundle_path, recipes_of
 from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, FileRecord
 from visavis.bundles.store.recipe import PlanRecipe, Precision
 from visavis.serving.errors import PlanError
-from visavis.tools.bench.word_errors import count_errors
+from visavis.tools.bench.figures.word_errors import count_errors
 from visavis.tools.precision.assembled import assembled
 from visavis.tools.precision.mel_cepstrum import distortion_db
 from visavis.tools.precision.spoken import Speech, hear, recordings, say, sentences
@@ -130,6 +130,7 @@ VISEMES_POINTS = 0.5
 TURNS_POINTS = 0.5
 
 _VOICE_SENTENCES = 8
+_KOKORO_VOICE = "af_heart"
 Graphs = dict[str, onnx.ModelProto]
 Tell = Callable[[str], None]
 
@@ -233,13 +234,14 @@ def _recogniser(
 def _voice(gates: Gates, bundle: _Bundle, precisions: tuple[Precision, ...]) -> Iterator[Finding]:
     language = "zh" if bundle.name.endswith("zh") else "en"
     texts = sentences(language, _VOICE_SENTENCES)
+    added = f"{bundle.name}:{_KOKORO_VOICE}" if bundle.name.startswith("kokoro") else ""
     reference: list[Speech] = []
     for precision, changed in _steps(gates, bundle, precisions, together=False):
         if not reference:
             with bundle.files({}) as folder:
-                reference = say(texts, language, folder)
+                reference = say(texts, language, folder, added)
         with bundle.files(changed) as folder:
-            spoken = say(texts, language, folder)
+            spoken = say(texts, language, folder, added)
         apart = [_distortion(a, b) for a, b in zip(reference, spoken, strict=True)]
         yield Finding(
             bundle=bundle.name,
@@ -356,6 +358,7 @@ _MEASURES: dict[str, Callable[[Gates, Any, tuple[Precision, ...]], Iterator[Find
     "moonshine": _recogniser,
     "whisper": _recogniser,
     "hibari": _voice,
+    "kokoro": _voice,
     "fastspeech2-mbmelgan": _voice,
     "audio-to-face": _face,
     "smart-turn": _turns,

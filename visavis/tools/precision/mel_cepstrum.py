@@ -48,7 +48,10 @@ def distortion_db(
 def mel_cepstrum(
     pcm: NDArray[np.float32], sample_rate_hz: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """pcm [N] -> cepstra [T, COEFFICIENTS] from c_1 on, loudness [T] in dB."""
+    """pcm [N] float32 -> cepstra [T, COEFFICIENTS] from c_1 on, loudness [T] in dB, both float64.
+
+    Raises InvalidInputError for sound of another rank or without a whole frame.
+    """
     window, hop = round(_WINDOW_S * sample_rate_hz), round(_HOP_S * sample_rate_hz)
     if pcm.ndim != 1 or len(pcm) < window:
         raise InvalidInputError(f"sound of shape {list(pcm.shape)}, less than {window} samples")
@@ -77,7 +80,8 @@ def warped(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Dynamic time warping (Sakoe & Chiba 1978): the pairs of frames of the cheapest path.
 
-    Steps go one frame forward in either or both; the cost is the Euclidean distance.
+    first: [T, C], second: [U, C], both float64 -> two times [pairs] int64. Steps go one frame
+    forward in either or both; the cost is the Euclidean distance.
     """
     squares = (first**2).sum(1)[:, None] + (second**2).sum(1)[None, :] - 2 * first @ second.T
     cost = np.sqrt(np.maximum(squares, 0))

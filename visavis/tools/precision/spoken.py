@@ -55,12 +55,19 @@ def recordings(folder: Path, language: str) -> list[Speech]:
     return found
 
 
-def say(texts: Sequence[str], language: str, model_dir: Path | None = None) -> list[Speech]:
-    """Every text as the synthesis service says it with the bundles in `model_dir`."""
+def say(
+    texts: Sequence[str], language: str, model_dir: Path | None = None, added: str = ""
+) -> list[Speech]:
+    """Every text as the synthesis service says it with the bundles in `model_dir`.
+
+    added: a voice beside ours that says it, as the setting `voices` names it: bundle:voice.
+    """
+    flags = [*_flags("tiny", model_dir), *(["--voices", added] if added else [])]
+    name = added.rpartition(":")[2]
 
     async def run() -> list[Speech]:
-        async with plain_service("tts", _flags("tiny", model_dir), log_dir() / "quality") as tts:
-            return [await _said(tts, text, language) for text in texts]
+        async with plain_service("tts", flags, log_dir() / "quality") as tts:
+            return [await _said(tts, text, language, name) for text in texts]
 
     return asyncio.run(run())
 
@@ -79,8 +86,8 @@ def _flags(profile: str, model_dir: Path | None) -> list[str]:
     return ["--profile", profile, *(["--model-dir", str(model_dir)] if model_dir else [])]
 
 
-async def _said(tts: grpc.aio.Channel, text: str, language: str) -> Speech:
-    voice, _mels = await synthesise(tts, text, language)
+async def _said(tts: grpc.aio.Channel, text: str, language: str, name: str) -> Speech:
+    voice, _mels = await synthesise(tts, text, language, voice_name=name)
     if not voice:
         raise VisavisError(f"the voice said nothing for {text!r}")
     return Speech(text, language, np.concatenate([p.pcm for p in voice]), voice[0].sample_rate_hz)

@@ -72,15 +72,6 @@ class Child:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def memory_bytes(self) -> int:
-        """Resident set of the process and of what it has started, 0 if it is gone."""
-        try:
-            first = psutil.Process(self.pid) if self.pid is not None else None
-            family = [first, *first.children(recursive=True)] if first is not None else []
-            return sum(int(process.memory_info().rss) for process in family)
-        except psutil.NoSuchProcess:
-            return 0
-
     def command(self) -> Sequence[str]:
         """What is started the next time."""
         return self._command
@@ -181,6 +172,21 @@ class Child:
         if self._heart is not None:
             os.close(self._heart)
             self._heart = None
+
+
+def memory_bytes(children: Sequence[Child]) -> dict[str, int]:
+    """Resident set of each child and of what it has started, by name, 0 if it is gone.
+
+    One look at the machine's processes for all of them: each child leads a group of its own.
+    """
+    sizes = {child.name: 0 for child in children}
+    names = {child.pid: child.name for child in children if child.pid is not None}
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):  # it has just gone, or is another user's
+            group = os.getpgid(pid)
+            if group in names:
+                sizes[names[group]] += int(psutil.Process(pid).memory_info().rss)
+    return sizes
 
 
 def python_child(name: str, module: str, arguments: Sequence[str], log_dir: Path) -> Child:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import read_or_make
-from services.face.avatar.decoding import Pixels
+from services.face.avatar.making.decoding import Pixels
 from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
 from services.face.avatar.store import check_new, is_name, not_kept, shared_digest
 from services.face.engines.base import AvatarInfo
@@ -62,7 +62,7 @@ class Character:
 
 
 def read_character(pixels: Pixels) -> NDArray[np.uint8]:
-    """RGBA [512, 512, 4] of a decoded picture. InvalidInputError says why it will not do."""
+    """RGBA [512, 512, 4] uint8 of a decoded picture. Raises InvalidInputError, which says why."""
     height, width = pixels.shape[:2]
     if width != height or width < _SMALLEST:
         raise InvalidInputError(
@@ -159,7 +159,11 @@ class CharacterStore:
         return AvatarInfo(name, SIZE, character.builtin, character.licence)
 
     def delete(self, name: str) -> None:
-        """Forgets an uploaded picture; sessions that wear it keep it."""
+        """Forgets an uploaded picture; sessions that wear it keep it.
+
+        Raises InvalidInputError for the one of the bundle, UnknownNameError for one that is not
+        there.
+        """
         if name == DEFAULT_CHARACTER:
             raise InvalidInputError(f"avatar {name!r} belongs to the bundle and stays")
         with self._lock:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import jpeg
-from services.face.avatar.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.engines.base import AvatarInfo, Keep, NetworkState
@@ -81,7 +81,7 @@ class Tha3Painter:
                 self._drawn = self._character.image()
         return partial(shown, self._drawn)
 
-    def close(self) -> None:
+    def cancel_ahead(self) -> None:
         """Nothing is held that somebody else waits for."""
 
 
@@ -140,6 +140,7 @@ class Tha3Engine:
         return self._store.portrait(name, _portrait)
 
     def painter(self, name: str) -> Painter:
+        """Raises EngineError before `load`, UnknownNameError where there is no such character."""
         if self._poses is None:
             raise EngineError("the networks of THA3 are not loaded")
         character = self._store.load(name or self._default)
@@ -157,7 +158,7 @@ class Tha3Engine:
 
 
 def shown(picture: Picture) -> NDArray[np.uint8]:
-    """Head and shoulders before a plain backdrop: RGB [512, 512, 3]."""
+    """Head and shoulders before a plain backdrop: RGB [512, 512, 3] uint8."""
     bust = picture[(slice(None), *_BUST)]
     levels = np.clip((bust + 1) * (_LEVELS / 2), 0, _LEVELS - 1).astype(np.uint16)
     colours = _from_linear()[levels[:3]].transpose(1, 2, 0)

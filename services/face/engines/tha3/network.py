@@ -88,12 +88,14 @@ class CharacterNetworks:
         load_network(self._poser, inputs, {"picture": whole}, _OF)
 
     def part(self, image: Picture) -> Parted:
-        """Takes the brows off. Raises EngineError where it fails."""
+        """Takes the brows off `image`, [4, 512, 512] float32. Raises EngineError where it fails."""
         out = self._decomposer.infer({"image": image[None]})
         return Parted(image, out["background"][0], out["brows"][0])
 
     def draw(self, asks: Sequence[PoseAsk]) -> list[Picture]:
-        """All in one run, in their order. Raises EngineError where it fails."""
+        """All in one run, in their order, each [4, 512, 512] float32. Raises EngineError where it
+        fails.
+        """
         characters = [ask.character for ask in asks]
         inputs = {
             "image": np.stack([character.image for character in characters]),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar, person_texture
-from services.face.avatar.decoding import Pixels
+from services.face.avatar.making.decoding import Pixels
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.draw.pose import FacePose
@@ -68,9 +68,9 @@ class Wav2LipPainter:
             self._mouths = Mouths(self._network, seen, await self._rest(seen))
         return partial(self._draw, frame.pose, await self._mouths.of(frame))
 
-    def close(self) -> None:
+    def cancel_ahead(self) -> None:
         if self._mouths is not None:
-            self._mouths.close()
+            self._mouths.cancel_ahead()
 
     async def _rest(self, seen: NDArray[np.float32]) -> Mouth:
         if self._face.rest is None:
@@ -130,6 +130,7 @@ class Wav2LipEngine:
         return self._avatars.avatars()
 
     def painter(self, name: str) -> Painter:
+        """Raises EngineError before `load`, UnknownNameError where there is no such avatar."""
         if self._network is None:
             raise EngineError("the network that draws mouths is not loaded")
         return Wav2LipPainter(self._face(self._avatars.load_avatar(name)), self._network)
@@ -172,10 +173,11 @@ class PhotographedAvatar(Avatar):
 
     @cached_property
     def texture(self) -> NDArray[np.uint8]:
+        """[scale * size, scale * size, 4] uint8 as an avatar's, the whole of the photograph."""
         return person_texture(self, self.portrait)
 
     def visible_triangles(self) -> NDArray[np.int32]:
-        """With the opening of the mouth covered, too."""
+        """With the opening of the mouth covered, too: vertices [M, 3] int32."""
         upper, lower = topology.UPPER_INNER_LIP, topology.LOWER_INNER_LIP
         opening = []
         for i in range(len(upper) - 1):
@@ -195,7 +197,7 @@ class PhotographRenderer(Renderer):
         self._openings = self._openings[1:]
 
     def paint(self, window: tuple[int, int, int, int], colours: NDArray[np.uint8]) -> None:
-        """Replace what the texture has at x0, y0, x1, y1 by `colours` [H, W, 3], for good.
+        """Replace what the texture has at x0, y0, x1, y1 by `colours` [H, W, 3] uint8, for good.
 
         Only where the person is solid.
         """
@@ -203,7 +205,7 @@ class PhotographRenderer(Renderer):
         self._painted[y0:y1, x0:x1, :3] = colours
 
     def render(self, pose: FacePose) -> NDArray[np.uint8]:
-        """The picture of `pose`, but for its lips."""
+        """The picture of `pose`, but for its lips: [size, size, 3] uint8 RGB."""
         still = replace(
             pose,
             jaw_open=0.0,

@@ -58,14 +58,14 @@ class FaceCrop:
     """[96, 96], sums to 1: where colours are compared."""
 
     def network_input(self) -> NDArray[np.float32]:
-        """[6, 96, 96] BGR 0..1: the face without its lower half, then all of it."""
+        """[6, 96, 96] float32 BGR 0..1: the face without its lower half, then all of it."""
         face = np.ascontiguousarray(self.reference[..., ::-1].transpose(2, 0, 1))
         masked = face.copy()
         masked[:, _HALF:] = 0.0
         return np.concatenate([masked, face])
 
     def paste(self, drawn: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """The window [H, W, 3] with the mouth of `drawn` [96, 96, 3] RGB 0..1 in it."""
+        """The window [H, W, 3] uint8 with the mouth of `drawn`, [96, 96, 3] float32 RGB 0..1."""
         matched = self._match(drawn)
         change = np.abs(matched - self.reference).mean(axis=2)
         change = cv2.GaussianBlur(change, (0, 0), 1.2)
@@ -95,7 +95,7 @@ class FaceCrop:
 
 
 def face_crop(avatar: Avatar, texture: NDArray[np.uint8]) -> FaceCrop:
-    """The crop of an avatar; `texture` [h, w, 4] is what its window is cut from."""
+    """The crop of an avatar; `texture` [h, w, 4] uint8 is what its window is cut from."""
     outline = avatar.mesh.source[list(topology.FACE_OVAL)]
     place = _place(avatar, outline)
     reference = _cut(avatar.portrait, place)

@@ -51,7 +51,7 @@ def _window() -> NDArray[np.float32]:
 
 
 def mel_hops(emphasised: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Sound [N] after pre-emphasis -> [T, N_MELS] for the T windows that fit into it."""
+    """Sound [N] after pre-emphasis -> [T, N_MELS] for the T windows that fit into it, float32."""
     if len(emphasised) < WINDOW_SAMPLES:
         return np.zeros((0, N_MELS), np.float32)
     views = np.lib.stride_tricks.sliding_window_view(emphasised, WINDOW_SAMPLES)[::HOP_SAMPLES]
@@ -62,7 +62,7 @@ def mel_hops(emphasised: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def silent_window() -> NDArray[np.float32]:
-    """What the network gets while nobody speaks: [N_MELS, WINDOW_HOPS]."""
+    """What the network gets while nobody speaks: [N_MELS, WINDOW_HOPS] float32."""
     return np.full((N_MELS, WINDOW_HOPS), SILENCE, np.float32)
 
 
@@ -84,11 +84,12 @@ class MelTrack:
         return hops / _HOP_RATE_HZ + _FRAMES_BEFORE / self._fps
 
     def add(self, hops: NDArray[np.float32], *, last: bool) -> None:
-        """Append [K, N_MELS]; after `last`, silence follows."""
+        """Append hops [K, N_MELS] float32; after `last`, silence follows."""
         self._hops = np.concatenate([self._hops, hops])
         self._complete = last
 
     def window(self, index: int) -> NDArray[np.float32] | None:
+        """[N_MELS, WINDOW_HOPS] float32 around frame `index`; None as `SoundTrack` has it."""
         start = math.floor((index - _FRAMES_BEFORE) * _HOP_RATE_HZ / self._fps)
         self._forget(start - _KEPT_HOPS)
         end = start + WINDOW_HOPS
@@ -140,6 +141,7 @@ class MelEar:
         return hops
 
     def add(self, features: NDArray[np.float32], *, last: bool) -> None:
+        """features: hops [K, N_MELS] float32."""
         self.track.add(features, last=last)
 
     def _emphasised(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:

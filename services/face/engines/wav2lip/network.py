@@ -55,7 +55,9 @@ class MouthNetwork:
         load_network(self._engine, _INPUTS, _OUTPUTS, "the generator of Wav2Lip")
 
     def draw(self, asks: Sequence[MouthAsk]) -> list[Mouth]:
-        """All in one run, in their order. Raises EngineError where it fails."""
+        """All in one run, in their order, each [96, 96, 3] float32. Raises EngineError where it
+        fails.
+        """
         mel = np.stack([ask.sound for ask in asks])[:, None]
         face = np.stack([ask.face for ask in asks])
         pictures = self._engine.infer({"mel": mel, "face": face})["picture"]
@@ -72,7 +74,9 @@ class Mouths:
     def __init__(
         self, network: SharedRuns[MouthAsk, Mouth], face: NDArray[np.float32], rest: Mouth
     ) -> None:
-        """`face`: what the network is shown; `rest`: the mouth while nobody speaks."""
+        """face: what the network is shown, [6, 96, 96] float32; rest: the mouth while nobody
+        speaks, [96, 96, 3] float32.
+        """
         self._network = network
         self._face = face
         self._rest = rest
@@ -84,7 +88,7 @@ class Mouths:
         self._failing = False
 
     async def of(self, frame: Frame) -> Mouth:
-        """The mouth of a frame. Frames come in order; some may be left out."""
+        """The mouth of a frame, [96, 96, 3] float32. Frames come in order; some may be left out."""
         if frame.sound is not self._sound:
             self._forget()
             self._sound = frame.sound
@@ -99,8 +103,8 @@ class Mouths:
         self._shown = mouth
         return mouth
 
-    def close(self) -> None:
-        """Nothing more is wanted. Idempotent."""
+    def cancel_ahead(self) -> None:
+        """No frame follows. Idempotent."""
         self._forget()
         self._sound = None
 
@@ -147,5 +151,8 @@ class Mouths:
 
 
 def silent_ask(face: NDArray[np.float32]) -> MouthAsk:
-    """What the network is asked for the mouth of somebody who does not speak."""
+    """What the network is asked for the mouth of somebody who does not speak.
+
+    face: [6, 96, 96] float32, see `FaceCrop.network_input`.
+    """
     return MouthAsk(silent_window(), face)

@@ -26,7 +26,10 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def run_float(model: onnx.ModelProto, inputs: Iterable[Tensors]) -> Iterator[Tensors]:
-    """Outputs of `model` for each of `inputs`. Raises EngineError where it does not run."""
+    """Outputs of `model` for each of `inputs`, by name, with the shapes and dtypes of the graph.
+
+    Raises EngineError where it does not run.
+    """
     with tempfile.TemporaryDirectory(prefix="visavis-graph-") as folder:
         path = Path(folder) / "graph.onnx"
         onnx.save(model, path)
@@ -45,7 +48,8 @@ _LONGEST_FRAMES = 400
 
 
 def calibration_for(bundle_dir: Path, recipe: PlanRecipe) -> Iterator[Tensors]:
-    """Inputs of the graph of `recipe`, one after the other.
+    """Inputs of the graph of `recipe`, one after the other, with the shapes and dtypes of the
+    graph.
 
     Raises PlanError if the recipe names no known set, or a set is not installed.
     """
@@ -58,7 +62,10 @@ def calibration_for(bundle_dir: Path, recipe: PlanRecipe) -> Iterator[Tensors]:
 
 
 def recorded(name: str) -> dict[str, NDArray[Any]]:
-    """The arrays of sets/`name`.npz. PlanError if it is not there."""
+    """The arrays of sets/`name`.npz, with the shapes and dtypes of their graph.
+
+    Raises PlanError if it is not there.
+    """
     path = SETS / f"{name}.npz"
     try:
         with np.load(path, allow_pickle=False) as arrays:

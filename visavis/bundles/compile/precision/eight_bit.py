@@ -36,9 +36,10 @@ def to_int8(
 ) -> onnx.ModelProto:
     """`model` with its convolutions and products of matrices in 8 bits; the rest stays in 32.
 
-    `calibration`: real inputs, name -> array. `keep_float`: globs of node names that are not
-    quantised. Inputs and outputs keep their types. Raises PlanError where there is no input,
-    and where onnxruntime's quantiser fails; PlanCancelledError between two of the inputs.
+    `calibration`: real inputs, name -> array of the shape and dtype of the graph's. `keep_float`:
+    globs of node names that are not quantised. Inputs and outputs keep their types. Raises
+    PlanError where there is no input, and where onnxruntime's quantiser fails; PlanCancelledError
+    between two of the inputs.
     """
     from onnxruntime.quantization import (
         CalibrationMethod,

@@ -45,8 +45,18 @@ class GraphEditor:
         """The nodes that take `tensor`."""
         return list(self._readers.get(tensor, ()))
 
+    def made_of(self, tensors: Iterable[str]) -> set[str]:
+        """Every tensor that one of `tensors` has a part in, these included."""
+        found = set(tensors)
+        for node in self.model.graph.node:
+            if found.intersection(node.input):
+                found.update(node.output)
+        return found
+
     def constant(self, tensor: str) -> Array | None:
-        """The value of `tensor` where it is a weight or a Constant node's; else None."""
+        """The value of `tensor`, with its shape and dtype, where it is a weight or a Constant
+        node's; else None.
+        """
         if (weight := self._weights.get(tensor)) is not None:
             return np.asarray(numpy_helper.to_array(weight))
         maker = self.maker(tensor)
@@ -55,12 +65,19 @@ class GraphEditor:
         return np.asarray(numpy_helper.to_array(maker.attribute[0].t))
 
     def add_weight(self, name: str, values: Array) -> str:
-        """A new constant; one of the same name stays as it is."""
+        """A new constant of the shape and dtype of `values`; one of the same name stays."""
         if name not in self._weights:
             weight = numpy_helper.from_array(np.ascontiguousarray(values), name)
             self.model.graph.initializer.append(weight)
             self._weights[name] = weight
         return name
+
+    def put_before(self, node: onnx.NodeProto, added: Iterable[onnx.NodeProto]) -> None:
+        """Let `added` be computed right before `node`; who makes and reads what stays as it was."""
+        nodes = self.model.graph.node
+        place = next(i for i, other in enumerate(nodes) if other.output[0] == node.output[0])
+        for offset, new in enumerate(added):
+            nodes.insert(place + offset, new)
 
     def replace(self, node: onnx.NodeProto, operator: str, inputs: Iterable[str]) -> None:
         """Turn `node` into another operator with the same outputs, in the same place."""

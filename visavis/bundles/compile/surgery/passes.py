@@ -17,6 +17,7 @@ from visavis.bundles.compile.surgery.quantization import (
     fold_static_quantization,
 )
 from visavis.bundles.hibari import hibari_text, hibari_voice
+from visavis.bundles.kokoro import kokoro_voice
 from visavis.bundles.moonshine import moonshine_first_step, moonshine_next_step
 from visavis.bundles.piper.splines import vits_splines
 from visavis.bundles.piper.vits import vits_text, vits_voice
@@ -32,6 +33,7 @@ PASSES: dict[str, Pass] = {
     "fold_static_quantization": fold_static_quantization,
     "hibari_text": hibari_text,
     "hibari_voice": hibari_voice,
+    "kokoro_voice": kokoro_voice,
     "moonshine_first_step": moonshine_first_step,
     "moonshine_next_step": moonshine_next_step,
     "vits_splines": vits_splines,

@@ -77,7 +77,10 @@ def resolve(archive: Archive) -> Remote:
 
 
 def hub_endpoint() -> str:
-    """HF_ENDPOINT, else the constant of huggingface_hub where that package is installed."""
+    """HF_ENDPOINT, else the constant of huggingface_hub where that package is installed.
+
+    Raises ModelStoreError where there is neither.
+    """
     if given := os.environ.get("HF_ENDPOINT"):
         return given.rstrip("/")
     try:

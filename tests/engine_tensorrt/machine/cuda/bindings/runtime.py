@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tests.engine_tensorrt.machine.gpu import DEVICE
-from visavis.engine.tensorrt.device import PinnedMemory
+from visavis.engine.tensorrt.bindings.device import PinnedMemory
 
 _log = logging.getLogger(__name__)
 _NOTHING = np.zeros(0, np.uint8)

@@ -59,15 +59,16 @@ class Decoder:
     limit_s: float
 
     async def decode(self, content: bytes, reading: Reading) -> Pixels:
-        """The picture's pixels. InvalidInputError for anything but a fair-sized JPEG, PNG or WebP.
+        """The picture: COLOUR [H, W, 3] uint8 BGR, AS_IS with the shape and dtype of the file.
 
-        Cancelled, it ends the work at once.
+        Raises InvalidInputError for anything but a fair-sized JPEG, PNG or WebP. Cancelled, it ends
+        the work at once.
         """
         check_picture(content)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "services.face.avatar.decode_process",
+            "services.face.avatar.making.decode_process",
             str(int(reading)),
             str(math.ceil(self.limit_s)),
             stdin=asyncio.subprocess.PIPE,

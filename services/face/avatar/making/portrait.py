@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.landmarks import FaceDetector, FaceLandmarker, Landmarks
-from services.face.avatar.matte import Segmenter
-from services.face.avatar.tflite import TfliteModel
+from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker, Landmarks
+from services.face.avatar.making.matte import Segmenter
+from services.face.avatar.making.tflite import TfliteModel
 from visavis.serving.errors import InvalidInputError
 
 _SIDE_IN_FACES = 2.35
@@ -87,10 +87,10 @@ class PortraitStudio:
 
 
 def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -> NDArray[np.uint8]:
-    """The square [size, size, 3] around the face of `rgb` [H, W, 3].
+    """The square [size, size, 3] around the face of `rgb` [H, W, 3], both uint8.
 
-    The square is moved and, if it must be, shrunk to stay inside the picture; what is still missing
-    at an edge repeats the edge.
+    points: landmarks [468, 3] float in pixels of `rgb`. The square is moved and, if it must be,
+    shrunk to stay inside the picture; what is still missing at an edge repeats the edge.
     """
     outline = points[list(topology.FACE_OVAL), :2].astype(np.float64)
     low, high = outline.min(axis=0), outline.max(axis=0)
@@ -152,8 +152,8 @@ def check_face(landmarks: Landmarks, width: int, height: int) -> None:
 
 
 def head_angles(points: NDArray[np.floating]) -> tuple[float, float, float]:
-    """(yaw, pitch, roll) in radians from landmarks [468, 3], from the plane of eyes, temples and
-    chin.
+    """(yaw, pitch, roll) in radians from landmarks [468, 3] float in pixels, from the plane of
+    eyes, temples and chin.
     """
     across = points[topology.LEFT_EAR] - points[topology.RIGHT_EAR]
     down = points[topology.CHIN] - points[topology.FOREHEAD]

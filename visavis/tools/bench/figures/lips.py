@@ -114,7 +114,9 @@ async def _animate(
 
 
 def lip_gap(weights: NDArray[np.float32], names: Sequence[str]) -> NDArray[np.float32]:
-    """Gap of each frame. weights: [T, 52]; ARKit's mouthClose takes back what jawOpen opens."""
+    """Gap of each frame, 0..1: [T] float32. weights: [T, 52] float32; ARKit's mouthClose takes back
+    what jawOpen opens.
+    """
     jaw, close = (weights[:, names.index(name)] for name in ("jawOpen", "mouthClose"))
     gap: NDArray[np.float32] = np.clip(jaw - close, 0.0, 1.0)
     return gap
@@ -123,7 +125,7 @@ def lip_gap(weights: NDArray[np.float32], names: Sequence[str]) -> NDArray[np.fl
 def closure(
     spans: Sequence[PhonemeSpan], gaps: NDArray[np.float32], fps: int, sample_rate_hz: int
 ) -> Closure:
-    """What the lips did at each phoneme. gaps: [T], frame k at k / fps of the voice."""
+    """What the lips did at each phoneme. gaps: [T] float32, frame k at k / fps of the voice."""
     bilabial, opened = [], []
     for span in spans:
         frames = _frames(span, len(gaps), fps, sample_rate_hz)

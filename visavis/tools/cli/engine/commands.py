@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from visavis.serving.errors import PlanError
-from visavis.tools.cli.engine_output import EngineChoice
-from visavis.tools.cli.engine_quality import quality
+from visavis.tools.cli.engine.output import EngineChoice
+from visavis.tools.cli.engine.quality import quality
 
 engine_app = typer.Typer(
     name="engine",
@@ -82,7 +82,7 @@ def build(
     visavis engine build moonshine-tiny-en --plan encoder --precision fp16 --target sm_89
     """
     choice = _choice(plan, precision, device, target, workspace, flavour, model_dir, plan_dir)
-    _work("engine_build").build(bundle, choice, force=force)
+    _work("build").build(bundle, choice, force=force)
 
 
 @engine_app.command("list")
@@ -92,7 +92,7 @@ def list_plans(model_dir: ModelDir = None, plan_dir: PlanDir = None) -> None:
     A stale plan was made by another version, or from what has changed since; a damaged one is not
     what was written. Neither is loaded: `visavis engine build` makes it anew.
     """
-    _work("engine_build").list_plans(EngineChoice(model_dir=model_dir, plan_dir=plan_dir))
+    _work("build").list_plans(EngineChoice(model_dir=model_dir, plan_dir=plan_dir))
 
 
 @engine_app.command("check")
@@ -111,7 +111,7 @@ def check(
     Exit status 1 if something is not compiled, or a bundle that was asked for is not here.
     """
     choice = _choice(plan, precision, device, target, workspace, flavour, model_dir, None)
-    _work("engine_build").check(bundle or [], choice)
+    _work("build").check(bundle or [], choice)
 
 
 @engine_app.command("inspect")
@@ -133,7 +133,7 @@ def inspect(
     also loaded, and what TensorRT made of it is shown.
     """
     choice = _choice(plan, precision, device, target, workspace, flavour, model_dir, plan_dir)
-    _work("engine_inspect").inspect(bundle, choice, layers=layers)
+    _work("inspect").inspect(bundle, choice, layers=layers)
 
 
 @engine_app.command("bench")
@@ -162,7 +162,7 @@ def bench(
     Without a GPU only the fallback is measured, and the table says so.
     """
     choice = _choice(plan, precision, device, None, workspace, flavour, model_dir, plan_dir)
-    _work("engine_bench").bench(
+    _work("bench").bench(
         bundle, choice, batches=batch or None, seconds=seconds, threads=threads, picture=picture
     )
 
@@ -195,6 +195,6 @@ def _choice(
 def _work(module: str) -> Any:
     """The module that does a command's work: the other commands need no onnx."""
     try:
-        return importlib.import_module(f"visavis.tools.cli.{module}")
+        return importlib.import_module(f"visavis.tools.cli.engine.{module}")
     except ImportError as error:
         raise PlanError(f"{error.name} is not installed: install visavis[onnx]") from error

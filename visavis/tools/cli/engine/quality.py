@@ -17,7 +17,7 @@ from visavis.bundles.store.catalogue import pullable_catalog
 from visavis.bundles.store.recipe import Precision
 from visavis.serving.errors import ModelStoreError, PlanError
 
-_CLIPS = Path(__file__).parents[3] / "tests" / "clips"
+_CLIPS = Path(__file__).parents[4] / "tests" / "clips"
 
 
 class LowerPrecision(StrEnum):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.tflite import TfliteModel
+from services.face.avatar.making.tflite import TfliteModel
 
 _DETECTOR_INPUT = 128
 _MIN_SCORE = 0.5
@@ -59,7 +59,7 @@ class FaceDetector:
         self._anchors = _anchors()
 
     def detect(self, rgb: NDArray[np.uint8]) -> list[FaceBox]:
-        """Faces of `rgb` [H, W, 3], best first.
+        """Faces of `rgb` [H, W, 3] uint8, best first.
 
         The net sees 128 x 128 pixels and misses faces below a tenth of the width, so when the whole
         picture shows none, its overlapping quarters are searched.
@@ -202,8 +202,8 @@ class FaceLandmarker:
         self._eye = eye
 
     def measure(self, rgb: NDArray[np.uint8], box: FaceBox) -> Landmarks | None:
-        """Landmarks of the face in `box` of `rgb` [H, W, 3]; None when a closer look finds no face
-        there.
+        """Landmarks of the face in `box` of `rgb` [H, W, 3] uint8; None when a closer look finds
+        no face there.
         """
         (rx, ry), (lx, ly) = box.right_eye, box.left_eye
         window = _Window(

@@ -20,17 +20,17 @@ from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.compile.targets import Target
 from visavis.engine.base import Engine
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
+from visavis.engine.tensorrt.bindings.selection import NoDeviceError
 from visavis.engine.tensorrt.engine import TensorRTEngine
-from visavis.engine.tensorrt.selection import NoDeviceError
 from visavis.serving.errors import PlanError
 from visavis.tools.charts import draw_plan_bench
-from visavis.tools.cli.engine_build import (
+from visavis.tools.cli.engine.build import (
     build_allowed,
     chosen_compiler,
     chosen_requests,
     stoppable,
 )
-from visavis.tools.cli.engine_output import BuildBar, EngineChoice, bench_table
+from visavis.tools.cli.engine.output import BuildBar, EngineChoice, bench_table
 from visavis.tools.output import check_output, write_output
 from visavis.tools.plan_bench import BATCHES, BenchRow, bench_engine
 from visavis.wire.clock import MonotonicClock

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.matte import fill_hidden
+from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.mesh import HeadFrame
 
 _MARGIN = 0.3
@@ -21,10 +21,10 @@ _EYES = (
 def paint_lids(
     rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame
 ) -> tuple[NDArray[np.uint8], tuple[int, int], NDArray[np.float64]]:
-    """Closes the eyes of a portrait `rgb` [H, W, 3] with landmarks [468, 3].
+    """Closes the eyes of a portrait `rgb` [H, W, 3] uint8 with landmarks [468, 3] in pixels.
 
-    Gives the pixels around both eyes with lids in place of the eyes, their corner (x, y) in `rgb`,
-    and the colour of the lashes [3].
+    Gives the pixels around both eyes with lids in place of the eyes, [h, w, 3] uint8, their corner
+    (x, y) in `rgb`, and the colour of the lashes [3] float64, RGB 0..255.
     """
     unit = frame.eye_distance
     flat = points[:, :2].astype(np.float64)

@@ -26,7 +26,7 @@ from aiortc.rtp import RtpPacket
 
 from visavis.serving import aiortc_private
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.media import HeardSound, MediaEndedError
+from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
 
@@ -115,6 +115,7 @@ class WebRtcMedia:
         await self._microphone.put(pcm_s16le)
 
     async def arrivals(self) -> AsyncIterator[HeardSound]:
+        """Sound as it comes. Raises MediaEndedError at the end."""
         while (arrival := await self._arrived.get()) is not None:
             yield arrival
         raise MediaEndedError("the WebRTC connection was closed")

@@ -11,12 +11,11 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.media import HeardSound, MediaEndedError, SeenPicture
+from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError, SeenPicture
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
 
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf"}
-_HANDLER_AT = 8
 _DECODER_SPECIFIC = 5
 
 
@@ -116,6 +115,7 @@ class WebSocketMedia:
         await self._socket.send(pcm_s16le)
 
     async def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
+        """Sound and pictures as they come. Raises MediaEndedError at the end."""
         reader = FragmentReader()
         async for message in self._socket:
             if isinstance(message, str):

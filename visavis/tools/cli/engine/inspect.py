@@ -14,15 +14,15 @@ from visavis.bundles.compile.freshness import PlanRequest
 from visavis.bundles.compile.network import told
 from visavis.bundles.compile.plan_record import LayerInfo, PlanRecord
 from visavis.bundles.compile.targets import Target
-from visavis.engine.tensorrt.messages import collecting, shared_logger
+from visavis.engine.tensorrt.bindings.messages import collecting, shared_logger
 from visavis.serving.errors import PlanError
-from visavis.tools.cli.engine_build import (
+from visavis.tools.cli.engine.build import (
     build_allowed,
     chosen_compiler,
     chosen_requests,
     stoppable,
 )
-from visavis.tools.cli.engine_output import (
+from visavis.tools.cli.engine.output import (
     BuildBar,
     EngineChoice,
     kinds_table,

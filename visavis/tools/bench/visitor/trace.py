@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from visavis.tools.bench.media import HeardSound, SeenPicture
+from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
 
 ENDS = ("finished", "interrupted", "failed")
 """Events that end a turn."""

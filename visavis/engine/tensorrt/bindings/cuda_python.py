@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.bindings import runtime
 
-from visavis.engine.tensorrt.device import (
+from visavis.engine.tensorrt.bindings.device import (
     CudaDevice,
     CudaError,
     DeviceInfo,
@@ -20,7 +20,7 @@ from visavis.engine.tensorrt.device import (
 
 
 def check(call: str, result: tuple[Any, ...]) -> Any:
-    """The values of one cuda-python call: None, the value, or a tuple of values."""
+    """The values of one cuda-python call: None, the value or a tuple. Raises CudaError."""
     status, *values = result
     if status != runtime.cudaError_t.cudaSuccess:
         _, text = runtime.cudaGetErrorString(status)

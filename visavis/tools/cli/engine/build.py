@@ -24,7 +24,7 @@ from visavis.bundles.compile.targets import (
     resolve_target,
 )
 from visavis.serving.errors import ModelStoreError, PlanCancelledError, PlanError, PlanRefusedError
-from visavis.tools.cli.engine_output import (
+from visavis.tools.cli.engine.output import (
     BuildBar,
     EngineChoice,
     check_line,
@@ -85,7 +85,7 @@ def build_allowed(
 
 
 def stoppable(work: Callable[[Cancelled], T], bar: BuildBar) -> T:
-    """Run `work`; Ctrl-C cancels it and ends the command with status 130."""
+    """Run `work`; Ctrl-C cancels it and ends the command: raises typer.Exit with status 130."""
     try:
         return run_cancellable(
             work, lambda: bar.say("Stopping … (Ctrl-C again: at once)"), bar.stop
@@ -169,7 +169,7 @@ def _asked_for(entry: PlanEntry, choice: EngineChoice) -> PlanRequest | None:
 
 
 def check(bundles: Sequence[str], choice: EngineChoice) -> None:
-    """Compile all that is chosen, print a table, end with status 1 if something failed."""
+    """Compile all that is chosen, print a table; raises typer.Exit (1) if something failed."""
     console = Console()
     trt, target = chosen_compiler(choice)
     requests, left_out = _requests(bundles, choice)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.clips import RATE_HZ, Clip
-from visavis.tools.bench.media import Media, MediaEndedError, SeenPicture
-from visavis.tools.bench.trace import Trace
+from visavis.tools.bench.visitor.clips import RATE_HZ, Clip
+from visavis.tools.bench.visitor.media import Media, MediaEndedError, SeenPicture
+from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import Clock
 
@@ -153,7 +153,10 @@ class Visitor:
 async def visit(
     client: GatewayClient, clock: Clock, *, transport: Transport = "websocket", **options: str
 ) -> AsyncIterator[Visitor]:
-    """A session with `language`, `voice` …, and a visitor in it whose microphone is on."""
+    """A session with `language`, `voice` …, and a visitor in it whose microphone is on.
+
+    Raises VisavisError where no session is given, or no media come.
+    """
     async with client.session(**options) as session:
         visitor = Visitor(client, session, clock)
         running = asyncio.create_task(visitor.run(transport))
@@ -175,9 +178,9 @@ def _connect(
 ) -> contextlib.AbstractAsyncContextManager[Media]:
     # FFmpeg and aiortc come with the gateway; `visavis doctor` must start without them.
     if transport == "webrtc":
-        from visavis.tools.bench import webrtc
+        from visavis.tools.bench.visitor import webrtc
 
         return webrtc.connect(client, session, clock)
-    from visavis.tools.bench import websocket
+    from visavis.tools.bench.visitor import websocket
 
     return websocket.connect(client, session, clock)

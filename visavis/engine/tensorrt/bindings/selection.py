@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from visavis.engine.tensorrt.device import CudaBinding, CudaDevice, CudaError, DeviceInfo
+from visavis.engine.tensorrt.bindings.device import CudaBinding, CudaDevice, CudaError, DeviceInfo
 from visavis.serving.errors import EngineLoadError
 
 
@@ -17,13 +17,13 @@ class UnknownDeviceError(EngineLoadError):
 
 
 def _cuda_python() -> CudaBinding:
-    from visavis.engine.tensorrt.cuda_python import CudaPython
+    from visavis.engine.tensorrt.bindings.cuda_python import CudaPython
 
     return CudaPython()
 
 
 def _pycuda() -> CudaBinding:
-    from visavis.engine.tensorrt.pycuda import PyCuda
+    from visavis.engine.tensorrt.bindings.pycuda import PyCuda
 
     return PyCuda()
 

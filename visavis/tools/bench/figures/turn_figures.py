@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from visavis.tools.bench.clips import Clip
-from visavis.tools.bench.counters import mean
-from visavis.tools.bench.trace import Trace
+from visavis.tools.bench.figures.counters import mean
+from visavis.tools.bench.visitor.clips import Clip
+from visavis.tools.bench.visitor.trace import Trace
 
 SHORTEST_ANSWER_S = 0.4
 # A picture belongs to the first sample if it is the one that is shown with it.

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from visavis.tools.bench.report import Row
+from visavis.tools.bench.figures.report import Row
 
 _MEGABYTE = 1e6
 _LOG_WIDTH = 132

@@ -183,7 +183,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def pinned_array(address: int, size_bytes: int) -> NDArray[np.uint8]:
-    """The bytes at a host address as an array that does not own them."""
+    """The bytes at a host address as [size_bytes] uint8, an array that does not own them."""
     import ctypes
 
     kind: Any = ctypes.c_uint8 * size_bytes

@@ -85,7 +85,7 @@ class SpeechSpan:
 
 
 def span_by_energy(pcm: NDArray[np.int16], sample_rate_hz: int) -> SpeechSpan:
-    """The span of the speech in pcm [N], exact to 10 ms.
+    """The span of the speech in pcm [N] int16, exact to 10 ms.
 
     A final consonant more than 30 dB below the vowels is not seen: the end may lie some
     tens of ms too early (20 ms by the median of our labelled questions), which makes
@@ -110,7 +110,10 @@ def span_by_energy(pcm: NDArray[np.int16], sample_rate_hz: int) -> SpeechSpan:
 
 
 def span_of_synthetic(pcm: NDArray[np.int16]) -> SpeechSpan:
-    """First and last sample above -50 dB of full scale. pcm: [N], a voice on silence."""
+    """First and last sample above -50 dB of full scale. pcm: [N] int16, a voice on silence.
+
+    Raises InvalidInputError where there is none.
+    """
     where = np.flatnonzero(np.abs(pcm.astype(np.int32)) > SYNTHETIC_FLOOR * 32768)
     if not len(where):
         raise InvalidInputError("there is no speech in it")
@@ -118,7 +121,9 @@ def span_of_synthetic(pcm: NDArray[np.int16]) -> SpeechSpan:
 
 
 def frame_levels_db(pcm: NDArray[np.int16], frame_samples: int) -> NDArray[np.float64]:
-    """RMS of each whole frame in dB of full scale, at least -100."""
+    """RMS of each whole frame of pcm [N] int16: [N // frame_samples] float64, dB of full scale, at
+    least -100.
+    """
     count = len(pcm) // frame_samples
     frames = pcm[: count * frame_samples].reshape(count, frame_samples) / 32768.0
     power = np.mean(np.square(frames), axis=1) if count else np.zeros(0)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pycuda import driver
 
-from visavis.engine.tensorrt.device import (
+from visavis.engine.tensorrt.bindings.device import (
     CudaDevice,
     CudaError,
     DeviceInfo,
@@ -177,15 +177,19 @@ class PyCudaDevice:
             return float(self._objects[start].time_till(self._objects[end])) / 1e3
 
     def begin_capture(self, stream: int) -> None:
+        """Raises EngineError, always."""
         raise EngineError("pycuda has no CUDA graphs; install cuda-python for them")
 
     def end_capture(self, stream: int) -> int:
+        """Raises EngineError, always."""
         raise EngineError("pycuda has no CUDA graphs; install cuda-python for them")
 
     def launch_graph(self, graph: int, stream: int) -> None:
+        """Raises EngineError, always."""
         raise EngineError("pycuda has no CUDA graphs; install cuda-python for them")
 
     def destroy_graph(self, graph: int) -> None:
+        """Raises EngineError, always."""
         raise EngineError("pycuda has no CUDA graphs; install cuda-python for them")
 
     def memory(self) -> MemoryInfo:

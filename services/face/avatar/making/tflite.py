@@ -18,6 +18,7 @@ class TfliteModel:
     """
 
     def __init__(self, path: Path) -> None:
+        """Raises EngineLoadError where the file is no net that LiteRT can run."""
         try:
             self._interpreter = Interpreter(model_path=str(path), num_threads=1)
             self._interpreter.allocate_tensors()
@@ -27,7 +28,7 @@ class TfliteModel:
         self._outputs = [detail["index"] for detail in self._interpreter.get_output_details()]
 
     def run(self, tensor: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """Copies of all outputs for one float32 input of the net's own shape."""
+        """Copies of all outputs for one input; all float32, [...] as the net itself has it."""
         self._interpreter.set_tensor(self._input, tensor.astype(np.float32, copy=False))
         self._interpreter.invoke()
         return [self._interpreter.get_tensor(index) for index in self._outputs]

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar
-from services.face.avatar.lids import paint_lids
-from services.face.avatar.matte import continue_behind
+from services.face.avatar.hidden import continue_behind
+from services.face.avatar.making.lids import paint_lids
+from services.face.avatar.making.portrait import Portrait
 from services.face.avatar.mesh import FaceMesh, HeadFrame, build_mesh, head_frame
-from services.face.avatar.portrait import Portrait
 from services.face.avatar.shapes import build_shapes, closed_mouth
 from services.face.draw.mouth import seen_teeth, teeth_texture
 
@@ -82,7 +82,8 @@ def make_avatar(
 def explained_matte(
     rgb: NDArray[np.uint8], background: NDArray[np.uint8], person: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """`person` [H, W], raised where so little of it could not give the portrait's colour.
+    """`person` [H, W] float32 0..1, raised where so little of it could not give the portrait's
+    colour. rgb, background: [H, W, 3] uint8.
 
     A pixel is person * alpha + background * (1 - alpha); no colour of the person lies outside
     0..255, which bounds alpha from below.
@@ -146,7 +147,7 @@ def _ivory(
 
 def brow_room(rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame) -> float:
     """Height of bare skin between the brows and the hair, in eye distances, the smaller of both
-    sides.
+    sides. rgb: [H, W, 3] uint8; points: landmarks [468, 3] float in its pixels.
     """
     lab = cv2.cvtColor(cv2.GaussianBlur(rgb, (3, 3), 0), cv2.COLOR_RGB2LAB).astype(np.float64)
     size = rgb.shape[0]
