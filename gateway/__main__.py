@@ -21,11 +21,11 @@ def main() -> None:
         settings = load_settings(GatewaySettings, sys.argv[1:], prog="python -m gateway")
         check_exposure(settings)
         configure_logging("gateway", settings.log_level)
-        listening = listen(settings)
-        app = create_app(settings, listening.address)
-        server = uvicorn.Server(server_config(app))
-        with contextlib.suppress(KeyboardInterrupt):
-            server.run(listening.sockets)
+        with contextlib.closing(listen(settings)) as listening:
+            app = create_app(settings, listening.address)
+            server = uvicorn.Server(server_config(app))
+            with contextlib.suppress(KeyboardInterrupt):
+                server.run(listening.sockets)
         if not server.started:
             sys.exit(1)
     except VisavisError as error:

@@ -17,6 +17,11 @@ class Listening:
     sockets: list[socket.socket]
     address: str
 
+    def close(self) -> None:
+        """Also where the server has closed them."""
+        for one in self.sockets:
+            one.close()
+
 
 def listen(settings: GatewaySettings) -> Listening:
     """Bind the port; where gateways share it, one of our own as well.
