@@ -35,6 +35,7 @@ class GatewayClient:
 
     def __init__(self, url: str, api_key: str = "") -> None:
         self.url = url.rstrip("/")
+        self.api_key = api_key
         self.authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         """The header that carries the key."""
         self._http = httpx.AsyncClient(
