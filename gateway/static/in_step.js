@@ -1,34 +1,52 @@
 /**
- * Picture with sound. Over WebRTC the browser holds sound back for as long as packets come
- * unevenly; after a stall that may be half a second. Its own means of holding the picture back as
- * well takes some ten seconds for it. Both leave the gateway together, so here the picture is told
- * to wait for as long as the sound does, as soon as that is known.
+ * Picture with sound. Over WebRTC sound is held back for as long as packets come unevenly; after a
+ * stall that may be half a second. The browser's own means of holding the picture back as well
+ * takes some ten seconds for it. Both leave the gateway together, so here the picture is told to
+ * wait for as long as the sound does, as soon as that is known.
  */
 
-const LOOK_EVERY_MS = 250;
-/** From the sound's buffer to the speaker, less the picture's way to the screen. */
+const LOOK_EVERY_MS = 100;
+/** From the browser's buffer of sound to the speaker, less the picture's way to the screen. */
 const SPEAKER_MS = 15;
 /** Smaller changes are not seen; to follow them would make the picture uneven. */
 const NOTICEABLE_MS = 10;
 const LONGEST_MS = 1000;
 
-/** Mean time in the sound's buffer between two looks at its statistics; null: none was played. */
-function heldMs(earlier, later) {
-  const samples = later.jitterBufferEmittedCount - (earlier?.jitterBufferEmittedCount ?? 0);
-  if (!(samples > 0)) return null;
-  return (1000 * (later.jitterBufferDelay - (earlier?.jitterBufferDelay ?? 0))) / samples;
+/** Sound that the browser itself plays, by its statistics. */
+class BrowserSound {
+  #receiver;
+  #seen = null;
+
+  constructor(receiver) {
+    this.#receiver = receiver;
+  }
+
+  /** How long pictures are to wait for what was heard since this was last asked; null: nothing was. */
+  async heldMs() {
+    const reports = [...(await this.#receiver.getStats()).values()];
+    const later = reports.find(({ type }) => type === "inbound-rtp");
+    if (!later) return null;
+    const earlier = this.#seen;
+    this.#seen = later;
+    const samples = later.jitterBufferEmittedCount - (earlier?.jitterBufferEmittedCount ?? 0);
+    if (!(samples > 0)) return null;
+    return SPEAKER_MS + (1000 * (later.jitterBufferDelay - (earlier?.jitterBufferDelay ?? 0))) / samples;
+  }
 }
 
 export class InStep {
   #sound;
   #picture;
-  #seen = null;
   #timer = 0;
 
-  /** @param {RTCPeerConnection} pc that receives one sound and one picture */
-  constructor(pc) {
+  /**
+   * @param {RTCPeerConnection} pc that receives one sound and one picture
+   * @param {{heldMs: () => Promise<number | null>} | null} sound null: the browser plays it
+   */
+  constructor(pc, sound = null) {
     const receiver = (kind) => pc.getReceivers().find(({ track }) => track.kind === kind);
-    [this.#sound, this.#picture] = [receiver("audio"), receiver("video")];
+    this.#sound = sound ?? new BrowserSound(receiver("audio"));
+    this.#picture = receiver("video");
   }
 
   start() {
@@ -42,13 +60,9 @@ export class InStep {
 
   /** Looks once how long the sound waits, and has the picture wait as long. */
   async follow() {
-    const reports = [...(await this.#sound.getStats()).values()];
-    const sound = reports.find(({ type }) => type === "inbound-rtp");
-    if (!sound) return;
-    const held_ms = heldMs(this.#seen, sound);
-    this.#seen = sound;
+    const held_ms = await this.#sound.heldMs();
     if (held_ms === null) return;
-    const wanted_ms = Math.min(LONGEST_MS, Math.round(held_ms + SPEAKER_MS));
+    const wanted_ms = Math.max(0, Math.min(LONGEST_MS, Math.round(held_ms)));
     const { jitterBufferTarget: present_ms } = this.#picture;
     if (Math.abs(wanted_ms - (present_ms ?? 0)) < NOTICEABLE_MS) return;
     this.#picture.jitterBufferTarget = wanted_ms;

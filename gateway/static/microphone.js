@@ -3,7 +3,8 @@
  * its level, muting for push to talk, and its PCM for the WebSocket path.
  */
 
-import { visibleLevel } from "./level.js";
+import { resumeOnGesture } from "./gesture.js";
+import { LevelMeter } from "./level.js";
 
 /** After the button, silence goes on this long, so that the end of speech is heard. */
 const LINGER_MS = 1500;
@@ -30,8 +31,7 @@ export class Microphone extends EventTarget {
   #stream = null;
   #context = null;
   #source = null;
-  #analyser = null;
-  #samples = null;
+  #meter = null;
   #pcmNode = null;
   #linger = 0;
 
@@ -63,24 +63,13 @@ export class Microphone extends EventTarget {
   #measure() {
     this.#context = new AudioContext();
     this.#source = this.#context.createMediaStreamSource(this.#stream);
-    this.#analyser = new AnalyserNode(this.#context, { fftSize: 1024 });
-    this.#samples = new Float32Array(this.#analyser.fftSize);
-    this.#source.connect(this.#analyser);
-    if (this.#context.state === "suspended") this.#resumeOnGesture();
-  }
-
-  #resumeOnGesture() {
-    const resume = () => this.#context?.resume();
-    void resume();
-    for (const type of ["pointerdown", "keydown"]) addEventListener(type, resume, { once: true });
+    this.#meter = new LevelMeter(this.#source);
+    resumeOnGesture(this.#context);
   }
 
   /** Loudness now, 0..1. */
   level() {
-    if (!this.#analyser || !this.track.enabled) return 0;
-    this.#analyser.getFloatTimeDomainData(this.#samples);
-    const power = this.#samples.reduce((sum, x) => sum + x * x, 0) / this.#samples.length;
-    return visibleLevel(Math.sqrt(power));
+    return this.#meter && this.track.enabled ? this.#meter.level() : 0;
   }
 
   /** Muted, the microphone stays open and gives silence. */
@@ -124,7 +113,7 @@ export class Microphone extends EventTarget {
     this.stopPcm();
     this.#stream?.getTracks().forEach((track) => track.stop());
     void this.#context?.close();
-    this.#stream = this.#context = this.#source = this.#analyser = null;
+    this.#stream = this.#context = this.#source = this.#meter = null;
   }
 
   #ended() {

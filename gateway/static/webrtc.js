@@ -6,6 +6,7 @@
 
 import { InStep } from "./in_step.js";
 import { visibleLevel } from "./level.js";
+import { LiveSound } from "./live_sound.js";
 
 const GATHERING_LIMIT_MS = 1000;
 const CONNECT_LIMIT_MS = 6000;
@@ -55,6 +56,9 @@ function connected(pc, signal) {
   });
 }
 
+/** From then on the browser plays the sound. */
+let playoutFailed = false;
+
 export class WebRtcMedia extends EventTarget {
   kind = "webrtc";
   #pc = new RTCPeerConnection();
@@ -64,6 +68,8 @@ export class WebRtcMedia extends EventTarget {
   #voice = 0;
   #measuring = null;
   #inStep = null;
+  /** Null: the browser plays it. */
+  #sound = null;
   #leave = () => {};
 
   /**
@@ -72,11 +78,9 @@ export class WebRtcMedia extends EventTarget {
    *   offer to answer, and goodbye
    */
   async connect(video, { exchange, leave }, role, signal) {
-    const direction = role === "viewer" ? "recvonly" : "sendrecv";
-    this.#microphone = this.#pc.addTransceiver("audio", { direction }).sender;
-    preferH264(this.#pc.addTransceiver("video", { direction: "recvonly" }));
-    this.#pc.addEventListener("track", ({ track }) => this.#stream.addTrack(track));
     try {
+      if (!playoutFailed) this.#sound = await LiveSound.open();
+      this.#addTransceivers(role, video);
       await this.#pc.setLocalDescription(await this.#pc.createOffer());
       await gathered(this.#pc);
       const { sdp, type } = this.#pc.localDescription;
@@ -86,13 +90,31 @@ export class WebRtcMedia extends EventTarget {
       video.removeAttribute("src");
       video.srcObject = this.#stream;
       await connected(this.#pc, signal);
+      if (this.#sound?.broken) throw new Error("the sound cannot be decoded");
+      this.#sound?.expect();
     } catch (error) {
       this.close();
       throw error;
     }
     this.#pc.addEventListener("connectionstatechange", () => this.#watch());
-    this.#inStep = new InStep(this.#pc);
+    this.#inStep = new InStep(this.#pc, this.#sound);
     this.#inStep.start();
+  }
+
+  #addTransceivers(role, video) {
+    const direction = role === "viewer" ? "recvonly" : "sendrecv";
+    const { sender, receiver } = this.#pc.addTransceiver("audio", { direction });
+    this.#microphone = sender;
+    // Packets pass by a transform that is not set in the same task.
+    this.#sound?.play(receiver, video, () => this.#fallBack());
+    preferH264(this.#pc.addTransceiver("video", { direction: "recvonly" }));
+    this.#pc.addEventListener("track", ({ track }) => this.#stream.addTrack(track));
+  }
+
+  /** The next connection leaves the sound to the browser. */
+  #fallBack() {
+    playoutFailed = true;
+    this.dispatchEvent(new Event("lost"));
   }
 
   #watch() {
@@ -110,6 +132,7 @@ export class WebRtcMedia extends EventTarget {
 
   /** Loudness of the avatar's voice, 0..1, as of the last time that it was asked for. */
   voiceLevel() {
+    if (this.#sound) return this.#sound.level();
     this.#measuring ??= this.#measureVoice().finally(() => (this.#measuring = null));
     return this.#voice;
   }
@@ -127,6 +150,7 @@ export class WebRtcMedia extends EventTarget {
   close() {
     clearTimeout(this.#healing);
     this.#inStep?.stop();
+    this.#sound?.close();
     if (this.#pc.connectionState !== "closed") this.#leave();
     this.#pc.close();
   }

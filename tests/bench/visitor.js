@@ -51,7 +51,7 @@
       visitor.samples += data.length;
       visitor.start_ms = Math.min(visitor.start_ms, performance.now() - (1000 * visitor.samples) / RATE_HZ);
     };
-    const tracks = document.querySelector("video").captureStream().getAudioTracks();
+    const tracks = [heardTrack()];
     context.createMediaStreamSource(new MediaStream(tracks)).connect(tape);
   };
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ _FLAGS = (
 )
 
 
+HEARD = Path(__file__).with_name("heard.js").read_text("utf-8")
 NO_CHROMIUM = "no Chromium: `make browser` installs it (needs root)"
 
 
@@ -61,6 +63,7 @@ async def fresh_page(browser: Browser, **options: Any) -> AsyncIterator[Page]:
     async with await browser.new_context(
         viewport={"width": 1280, "height": 800}, locale="en-US", **options
     ) as context:
+        await context.add_init_script(HEARD)
         page = await context.new_page()
         thrown: list[str] = []
         page.on("pageerror", lambda error: thrown.append(str(error)))

@@ -5,7 +5,7 @@
  */
 async () => {
   const video = document.querySelector("video");
-  const noted = { beeps: [], flashes: [], pictures: 0, output_ms: 0, running: true };
+  const noted = { beeps: [], flashes: [], pictures: 0, output_ms: 0, zero_ms: performance.timeOrigin, running: true };
   window.noted = noted;
   // Its clock is the speaker's; an audio context tells how far away that is.
   const context = new AudioContext({ latencyHint: "interactive" });
@@ -17,7 +17,7 @@ async () => {
   let position_ms = 0;
   let quiet_ms = Infinity;
   let stamped_ms = Infinity;
-  const sound = video.captureStream().getAudioTracks()[0];
+  const sound = heardTrack();
   const reader = new MediaStreamTrackProcessor({ track: sound }).readable.getReader();
   const listen = (piece) => {
     const now_ms = performance.now();

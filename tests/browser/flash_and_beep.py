@@ -7,8 +7,10 @@ page (flash_and_beep.js) notes when each becomes audible and visible.
 Sound may be late by 45 ms at most and early by 15 (ATSC IS-191): -45 to +15 ms as counted here. The
 last of the way is the browser's own word, of how far the speaker is away.
 
-Measure with more of them, on a quiet machine: `python -m tests.browser.flash_and_beep 200`; with
-`--stall 0.4` the gateway stands still for so many seconds in the middle, to see what is made good.
+Measure with more of them, on a quiet machine: `python -m tests.browser.flash_and_beep 200`. It
+tells as well how long after it has left the gateway the sound is heard. With `--stall 0.4` the
+gateway stands still for so many seconds in the middle: how late is the sound then, and how long?
+With `--browsers-own` the browser plays the sound of WebRTC, as it does where the page cannot.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,6 +45,9 @@ _KEYFRAME_FRAMES = 2 * FPS
 # How far the sound may be spoken ahead of real time: as a synthesiser with credit does.
 _LEAD_S = 0.5
 _LOOK_S = 2.0
+BACK_MS = 30
+"""So near to what it was before, the sound is back in time."""
+STALL_AT_MS, CATCH_UP_MS = 3000, 1000
 
 
 def frames_of(flashes: int) -> int:
@@ -164,6 +169,8 @@ class Skews:
     """When each was seen and heard, by one clock."""
     output_ms: float
     """From the browser's playing to the speaker, as the browser tells it; counted in."""
+    zero_ms: float
+    """Of that clock, since the epoch."""
 
     def percentile(self, share: float) -> float:
         """Of the absolute skew."""
@@ -212,44 +219,115 @@ async def measure(page: Page, url: str, transport: str, flashes: int) -> Skews:
     reach_ms = 1000 * EVERY_FRAMES / FPS / 2
     pairs = pair(noted["flashes"], noted["beeps"], reach_ms)
     return Skews(
-        transport, pairs, tuple(noted["flashes"]), tuple(noted["beeps"]), noted["output_ms"]
+        transport,
+        pairs,
+        tuple(noted["flashes"]),
+        tuple(noted["beeps"]),
+        noted["output_ms"],
+        noted["zero_ms"],
     )
 
 
-async def measure_all(browser: Browser, rig: Rig, flashes: int) -> list[Skews]:
-    """Over WebRTC and over the WebSocket, one after the other."""
+async def measure_all(
+    browser: Browser, rig: Rig, flashes: int, *, browsers_own: bool = False
+) -> list[Skews]:
+    """Over WebRTC and over the WebSocket, one after the other.
+
+    browsers_own: the browser plays the sound of WebRTC, as it does where the page cannot.
+    """
     rig.doubles.script.voice_s = frames_of(flashes) / FPS
     measured = []
     for transport in ("webrtc", "websocket"):
         async with fresh_page(browser) as page:
+            if browsers_own:
+                await page.add_init_script("delete window.RTCRtpScriptTransform")
             measured.append(await measure(page, rig.running.url, transport, flashes))
     return measured
 
 
-async def _stall(rig: SignalRig, seconds: float) -> None:
-    """Once each turn has been heard for three seconds, nothing moves in the gateway."""
-    stood = 0
+@dataclass
+class Departure:
+    """When a turn's sound left the gateway, and when that stood still; epoch milliseconds."""
+
+    left: list[tuple[float, float]] = field(default_factory=list)
+    """Places in the turn's sound, and where its beginning lay when that left."""
+    stalled_ms: float | None = None
+    over_ms: float | None = None
+
+    def due_ms(self, place_ms: float) -> float:
+        """When a place of the turn's sound left, or would have, had the gateway not stood still.
+
+        The sound itself may pause, on a busy machine; what it catches up with was due before.
+        """
+        caught_up = [begun for at, begun in self.left if 0 <= at - place_ms <= CATCH_UP_MS]
+        return place_ms + min(caught_up)
+
+    def lateness(self, skews: Skews) -> list[tuple[float, float]]:
+        """For each beep: when it was heard, since the stall was over, and how late; milliseconds.
+
+        What the stall tears apart is counted twice: after it, beeps are counted from the last one.
+        """
+        heard = [skews.zero_ms + beep_ms for beep_ms in skews.beeps_ms]
+        over_ms = self.over_ms or heard[-1]
+        surplus = len(heard) - len(skews.flashes_ms)
+        late = []
+        for number, then in enumerate(heard):
+            index = number - surplus * (then > over_ms)
+            due_ms = self.due_ms(1000 * (FIRST_FRAME + index * EVERY_FRAMES) / FPS)
+            late.append((then - over_ms, then - due_ms))
+        return late
+
+    def told(self, skews: Skews) -> str:
+        """How late the sound was before the stall, if there was one, and after it."""
+        late = self.lateness(skews)
+        stalled_ms = (self.stalled_ms or np.inf) - (self.over_ms or 0)
+        usual_ms = float(np.median([late_ms for at_ms, late_ms in late if at_ms < stalled_ms]))
+        told = f"sound heard {usual_ms:.0f} ms after it left"
+        after = [beep for beep in late if beep[0] > 0]
+        if not after:
+            return told
+        punctual = [abs(late_ms - usual_ms) <= BACK_MS for _, late_ms in after]
+        back = len(punctual) - [*reversed(punctual), False].index(False)
+        back_s = f"{after[back][0] / 1000:.1f} s" if back < len(after) else "never"
+        listed = ", ".join(f"{at_ms / 1000:.1f} s: {late_ms:.0f}" for at_ms, late_ms in after)
+        return f"{told}; as before after {back_s} of the stall's end\n  {listed}"
+
+
+async def watch(rig: SignalRig, departures: list[Departure], stall_s: float) -> None:
+    """Notes each turn's departure; once it has been heard for three seconds, nothing moves."""
+    seen: dict[int, Departure] = {}
     while True:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.003)
         for session in rig.running.inside.sessions.all():
             playout = session._playout
-            if playout.played_samples > 3 * RATE_HZ and id(session) != stood:
-                stood = id(session)
-                time.sleep(seconds)  # noqa: ASYNC251
+            if playout.start_samples is None:
+                continue
+            if id(session) not in seen:
+                seen[id(session)] = Departure()
+                departures.append(seen[id(session)])
+            departure = seen[id(session)]
+            place_ms = 1000 * (playout.now_samples - playout.start_samples) / RATE_HZ
+            departure.left.append((place_ms, 1000 * time.time() - place_ms))
+            if stall_s and departure.over_ms is None and place_ms > STALL_AT_MS:
+                departure.stalled_ms = 1000 * time.time()
+                time.sleep(stall_s)  # noqa: ASYNC251
+                departure.over_ms = 1000 * time.time()
 
 
-async def _main(flashes: int, stall_s: float) -> None:
+async def _main(flashes: int, stall_s: float, *, browsers_own: bool) -> None:
     path = find_chromium() or sys.exit(NO_CHROMIUM)
     with tempfile.TemporaryDirectory() as folder:
         rig = SignalRig(Path(folder))
         await rig.start()
-        stall = asyncio.create_task(_stall(rig, stall_s))
+        departures: list[Departure] = []
+        watching = asyncio.create_task(watch(rig, departures, stall_s))
         try:
             async with chromium(path, "--autoplay-policy=no-user-gesture-required") as browser:
-                for skews in await measure_all(browser, rig, flashes):
-                    sys.stdout.write(f"{skews}\n")
+                measured = await measure_all(browser, rig, flashes, browsers_own=browsers_own)
+                for skews, departure in zip(measured, departures, strict=True):
+                    sys.stdout.write(f"{skews}\n  {departure.told(skews)}\n")
         finally:
-            stall.cancel()
+            watching.cancel()
             await rig.stop()
 
 
@@ -262,9 +340,12 @@ def _asked() -> argparse.Namespace:
     parser.add_argument(
         "--stall", type=float, default=0.0, metavar="S", help="seconds the gateway stands still (0)"
     )
+    parser.add_argument(
+        "--browsers-own", action="store_true", help="the browser plays the sound, not the page"
+    )
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     asked = _asked()
-    asyncio.run(_main(asked.flashes, asked.stall))
+    asyncio.run(_main(asked.flashes, asked.stall, browsers_own=asked.browsers_own))

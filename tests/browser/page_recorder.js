@@ -28,7 +28,7 @@ async () => {
     // The least delayed message tells best when the sound began.
     recorder.start_ms = Math.min(recorder.start_ms, performance.now() - (1000 * recorder.samples) / RATE_HZ);
   };
-  const sound = new MediaStream(video.captureStream().getAudioTracks());
+  const sound = new MediaStream([heardTrack()]);
   context.createMediaStreamSource(sound).connect(tape);
 
   const canvas = new OffscreenCanvas(SIDE, SIDE);

@@ -48,14 +48,20 @@ async def test_the_picture_waits_as_long_as_the_sound(page: Page, stub: StubGate
     assert await targets(page, [5000]) == [1000]
 
 
-async def test_webrtc_holds_the_picture_back(page: Page, stub: StubGateway) -> None:
+@pytest.mark.parametrize("lacking", ["nothing", "window.RTCRtpScriptTransform"])
+async def test_webrtc_holds_the_picture_back(page: Page, stub: StubGateway, lacking: str) -> None:
+    """By what the page tells of its own playout, or the browser of its own."""
     await page.add_init_script(
-        """const Native = window.RTCPeerConnection;
-        window.RTCPeerConnection = class extends Native {
-          constructor(...given) { super(...given); window.pc = this; }
-        };"""
+        f"""const Native = window.RTCPeerConnection;
+        window.RTCPeerConnection = class extends Native {{
+          constructor(...given) {{ super(...given); window.pc = this; }}
+        }};
+        delete {lacking};"""
     )
     await start(page, stub, "?transport=webrtc")
     assert await body(page, "transport") == "webrtc"
-    target = "pc.getReceivers().find(({track}) => track.kind === 'video').jitterBufferTarget"
-    await page.wait_for_function(f"() => {target} > 0")
+    receiver = "pc.getReceivers().find(({track}) => track.kind === 'video')"
+    await page.wait_for_function(f"() => {receiver}.jitterBufferTarget > 0")
+    assert await page.evaluate("pc.getReceivers().some(({transform}) => transform)") is (
+        lacking == "nothing"
+    )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tests.gateway.conftest import RunningGateway
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
-from visavis.tools.bench.figures.processes import find_processes
+from visavis.tools.bench.figures.processes import find_named_processes, find_processes
 from visavis.tools.bench.figures.turn_figures import TurnFigures
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
+from visavis.tools.bench.load.schedule import Habits, LoadPlan
+from visavis.tools.bench.load.steps import LoadBench
+from visavis.tools.bench.questions import write_clip
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.visitor.visitor import Transport
 from visavis.tools.client import GatewayClient
@@ -18,9 +23,12 @@ from visavis.tools.client import GatewayClient
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def spoken(speech_s: float = 0.3) -> Clip:
+def spoken(speech_s: float = 0.3, hz: float = 440.0) -> Clip:
     pcm = np.concatenate(
-        [np.zeros(1600, np.int16), tone(round(speech_s * RATE_HZ), rate_hz=RATE_HZ)]
+        [
+            np.zeros(1600, np.int16),
+            tone(round(speech_s * RATE_HZ), rate_hz=RATE_HZ, frequency_hz=hz),
+        ]
     )
     return Clip("tone", pcm, SpeechSpan(1600, len(pcm), "label"), "Hello", "en")
 
@@ -48,3 +56,36 @@ async def test_an_answer_is_measured_from_the_end_of_the_question(
     cpu_s = turn.figures["cpu_s"]
     assert cpu_s is not None and cpu_s > 0
     assert run.counters["gateway_turns_total{outcome=finished}"] == 1
+
+
+async def test_visitors_at_once_are_served_and_counted_apart(
+    client: GatewayClient, gateway: RunningGateway, doubles: Doubles, tmp_path: Path
+) -> None:
+    doubles.script.hears = "Who are you?"
+    doubles.script.voice_s = 0.3
+    # Of another pitch than the answer, whose echo it would be taken for.
+    write_clip(tmp_path / "who.wav", spoken(hz=1310.0).pcm)
+    (tmp_path / "who.txt").write_text("Who are you?", encoding="utf-8")
+    habits = Habits(duty=0.9, turn_s=0.9, arrivals="even", spoken_share=0.5)
+    plan = LoadPlan(
+        habits, str(tmp_path), idle_watchers=2, warmup_s=0.2, duration_s=2.5, questions=0
+    )
+    told: list[str] = []
+    processes = find_named_processes(gateway.url, [])
+    bench = LoadBench(client, processes, plan, tmp_path, told.append)
+    step = await bench.step(2)
+    assert ["3 are open" in why for why in step.refused] == [True], "there is room for three"
+    assert step.failed == 0, step.exchanges
+    assert {exchange.visitor for exchange in step.exchanges} == {0, 1}
+    for figure in ("voice_to_voice_due", "text_to_voice_due", "first_frame", "llm_compute"):
+        summary = step.summaries[figure]
+        assert summary is not None and summary.p50 >= 0, figure
+    verdict = step.verdict
+    assert verdict.faults == []
+    assert 0 < verdict.exact == verdict.typed < verdict.questions
+    assert 0 < verdict.answers == verdict.finished
+    assert step.playout.frames > 0
+    # This test's own process is the gateway; the visitors' are others.
+    assert set(step.processes) == {"gateway"} and step.processes["gateway"].cores > 0
+    assert step.client_cores > 0 and step.client_lag is not None
+    assert told[0] == "2 visitors: connecting"

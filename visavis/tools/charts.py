@@ -101,7 +101,7 @@ class Picture:
         return "\n".join([head, f'<rect {size} fill="white"/>', *self._parts, "</svg>", ""])
 
 
-def _ticks(low: float, high: float, most: int) -> list[float]:
+def ticks(low: float, high: float, most: int) -> list[float]:
     """Round values from `low` to `high`, 1, 2 or 5 times a power of ten apart; at most `most`
     steps."""
     least = max(high - low, 1e-6) / most
@@ -183,7 +183,7 @@ def _draw_lanes(
         return _SIDE + (at_ms - low) * scale
 
     picture.text(20, top, heading, size=13, weight="bold")
-    for tick in _ticks(low, high, most=8):
+    for tick in ticks(low, high, most=8):
         picture.line((x_of(tick), top + 12), (x_of(tick), bottom))
         picture.text(x_of(tick), bottom + 16, f"{tick:g}", anchor="middle", ink=_GREY)
     picture.text(_WIDTH - 20, bottom + 16, "ms", anchor="end", ink=_GREY)
@@ -259,7 +259,7 @@ def draw_spread(title: str, rows: Sequence[Row]) -> str:
     def x_of(seconds: float) -> float:
         return _ROWS_LEFT + max(0.0, seconds) * scale
 
-    for tick in _ticks(0, longest, most=6):
+    for tick in ticks(0, longest, most=6):
         picture.line((x_of(tick), _ROWS_TOP - 8), (x_of(tick), bottom))
         picture.text(x_of(tick), bottom + 18, f"{tick:g} s", anchor="middle")
     for index, (name, summary) in enumerate(shown):

@@ -10,6 +10,7 @@ What every benchmark stands on:
 The benchmarks, a command each; docs/benchmarks.md defines their figures:
 
 - `latency`: from the end of a question to its answer
+- `load/`: many visitors at once, and how many are served as one is; docs/load.md
 - `barge_in`: an answer interrupted, or not
 - `partials`: what is understood while the visitor still speaks
 - `turns`: ends of turns found on a labelled set

@@ -69,6 +69,8 @@ class Benchmark:
     api_key: str = ""
     profile: str = "default"
     config: Path | None = None
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """More flags of a stack that is started, by process."""
     console: Console = field(default_factory=wide_console)
     services: list[dict[str, Any]] = field(default_factory=list)
     """What the gateway tells of each replica, once `measure` has been called."""
@@ -90,6 +92,7 @@ class Benchmark:
                 self.console,
                 command="bench",
                 config=self.config,
+                flags=self.flags,
             )
             async with gateway as client:
                 self.services = (await client.call("GET", "/v1/services")).json()["services"]

@@ -12,6 +12,7 @@ from visavis.serving.errors import VisavisError
 from visavis.tools.bench.barge_in import barge_in
 from visavis.tools.bench.face import face
 from visavis.tools.bench.latency import latency
+from visavis.tools.bench.load.command import load
 from visavis.tools.bench.partials import partials
 from visavis.tools.bench.quality import quality
 from visavis.tools.bench.questions import questions
@@ -35,6 +36,7 @@ bench_app = typer.Typer(
 )
 bench_app.command()(questions)
 bench_app.command()(latency)
+bench_app.command()(load)
 bench_app.command("barge-in")(barge_in)
 bench_app.command()(partials)
 bench_app.command()(turns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -35,10 +35,12 @@ async def running_gateway(
     *,
     command: str,
     config: Path | None = None,
+    flags: Mapping[str, Sequence[str]] | None = None,
 ) -> AsyncIterator[GatewayClient]:
     """The gateway at `url`, or one of a stack of our own for as long as needed.
 
-    profile, config: of a stack that is started; its logs lie under the command's name.
+    profile, config, flags (more of them by process): of a stack that is started; its logs lie
+    under the command's name.
     """
     async with GatewayClient(url, api_key) as client:
         if await client.answers():
@@ -46,6 +48,8 @@ async def running_gateway(
             return
     pull_profile(profile, console)
     arguments = stack_arguments(profile, config)
+    for name, more in (flags or {}).items():
+        arguments[name] += more
     options = StackOptions(log_dir=log_dir() / command, arguments=arguments)
     with console.status("No stack is running; starting one …"):
         stack = await Stack(options).__aenter__()

@@ -75,24 +75,39 @@ def _own_bytes(process: psutil.Process) -> int:
 
 def find_processes(gateway_url: str, service_addresses: Sequence[str]) -> Processes:
     """The processes that listen where the gateway and its services do, and their bus."""
-    ports = {urlsplit(gateway_url).port}
-    ports |= {urlsplit(f"//{address}").port for address in service_addresses}
-    found: dict[int, psutil.Process] = {}
+    named = find_named_processes(gateway_url, [(address, "") for address in service_addresses])
+    # Several names may belong to one process.
+    found = {process.pid: process for processes in named.values() for process in processes}
+    return Processes(found.values())
+
+
+def find_named_processes(
+    gateway_url: str, services: Sequence[tuple[str, str]]
+) -> dict[str, Processes]:
+    """The processes that listen where the gateway and its services do, and their bus, by name.
+
+    services: (address, name); replicas may share a name.
+    """
+    names = {urlsplit(f"//{address}").port: name for address, name in services}
+    names[urlsplit(gateway_url).port] = "gateway"
+    found: dict[str, dict[int, psutil.Process]] = {}
     for process in psutil.process_iter():
         try:
-            listening = any(
-                c.status == psutil.CONN_LISTEN and c.laddr.port in ports
+            ports = {
+                c.laddr.port
                 for c in process.net_connections("tcp")
-            )
+                if c.status == psutil.CONN_LISTEN and c.laddr.port in names
+            }
         except psutil.Error:
             continue  # another user's
-        if listening:
-            found[process.pid] = process
-    for process in list(found.values()):
+        for port in ports:
+            found.setdefault(names[port], {})[process.pid] = process
+    listening = [process for group in found.values() for process in group.values()]
+    for process in listening:
         for sibling in _siblings(process):
             if "nats-server" in sibling.name():
-                found[sibling.pid] = sibling
-    return Processes(found.values())
+                found.setdefault("nats-server", {})[sibling.pid] = sibling
+    return {name: Processes(group.values()) for name, group in found.items()}
 
 
 def _siblings(process: psutil.Process) -> list[psutil.Process]:

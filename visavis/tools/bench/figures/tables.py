@@ -78,6 +78,10 @@ class Steps:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
+    def tell(self, line: str) -> None:
+        """What the present step is busy with; of interest to those who watch alone."""
+        self._bar.update(self._task, description=line)
+
     def done(self, line: str) -> None:
         """One more step is done; `line` tells what came of it."""
         self._count += 1

@@ -70,10 +70,13 @@ def measure(
     return row
 
 
-def client_figures(trace: Trace) -> dict[str, float | None]:
-    """What the visitor sees with their own clock and the true end of their speech."""
+def client_figures(trace: Trace, after_s: float | None = None) -> dict[str, float | None]:
+    """What the visitor sees with their own clock and the true end of their speech.
+
+    after_s: what was audible before is another answer's; None: the end of their speech.
+    """
     end_s = trace.speech_end_s
-    first = next(trace.audible(end_s), None)
+    first = next(trace.audible(end_s if after_s is None else after_s), None)
     turns = trace.opened_turns()
     leaves_s = trace.turn_event_s(turns[-1], "speaking") if turns else None
     decided_s = trace.turn_event_s(turns[-1], "opened") if turns else None

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Literal, TypeAlias
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip
-from visavis.tools.bench.visitor.media import Media, MediaEndedError, SeenPicture
+from visavis.tools.bench.visitor.media import HeardSound, Media, MediaEndedError, SeenPicture
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import Clock
@@ -28,16 +28,33 @@ _CHUNK_S = CHUNK_SAMPLES / RATE_HZ
 _GREETING_S = 0.3
 
 
+class Witness(Protocol):
+    """Is told of all that comes to a visitor, over all his exchanges; a trace is of one alone."""
+
+    def media(self, found: HeardSound | SeenPicture) -> None:
+        """This arrived."""
+
+    def event(self, at_s: float, event: Mapping[str, Any]) -> None:
+        """This was told at `at_s`."""
+
+
 class Visitor:
     """Speaks clips into a session and notes in `trace` what comes. Made by `visit`.
 
     One clip at a time."""
 
-    def __init__(self, client: GatewayClient, session: GatewaySession, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: GatewayClient,
+        session: GatewaySession,
+        clock: Clock,
+        witness: Witness | None = None,
+    ) -> None:
         self.session = session
         self.trace = Trace()
         self._client = client
         self._clock = clock
+        self._witness = witness
         self._changed = asyncio.Event()
         self._speech: NDArray[np.int16] = np.zeros(0, np.int16)
         self._spoken = 0
@@ -140,25 +157,35 @@ class Visitor:
                 self.trace.pictures.append(found)
             else:
                 self.trace.sounds.append(found)
+            if self._witness is not None:
+                self._witness.media(found)
             self._changed.set()
 
     async def _follow(self) -> None:
         async for event in self.session.events():
-            self.trace.events.append((self._clock.now(), event))
+            at_s = self._clock.now()
+            self.trace.events.append((at_s, event))
+            if self._witness is not None:
+                self._witness.event(at_s, event)
             self._changed.set()
         raise MediaEndedError("the events socket was closed")
 
 
 @contextlib.asynccontextmanager
 async def visit(
-    client: GatewayClient, clock: Clock, *, transport: Transport = "websocket", **options: str
+    client: GatewayClient,
+    clock: Clock,
+    *,
+    transport: Transport = "websocket",
+    witness: Witness | None = None,
+    **options: str,
 ) -> AsyncIterator[Visitor]:
     """A session with `language`, `voice` …, and a visitor in it whose microphone is on.
 
     Raises VisavisError where no session is given, or no media come.
     """
     async with client.session(**options) as session:
-        visitor = Visitor(client, session, clock)
+        visitor = Visitor(client, session, clock, witness)
         running = asyncio.create_task(visitor.run(transport))
         try:
             # Viewers start with a key frame; before it there is no sound either.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Iterator
+from typing import Literal
 
 import av
 import numpy as np
@@ -128,8 +129,11 @@ class WebSocketMedia:
 
 @contextlib.asynccontextmanager
 async def connect(
-    client: GatewayClient, session: str, clock: Clock
+    client: GatewayClient,
+    session: str,
+    clock: Clock,
+    role: Literal["speaker", "viewer"] = "speaker",
 ) -> AsyncIterator[WebSocketMedia]:
-    """Speaker and viewer of a session."""
-    async with client.connect(f"/v1/sessions/{session}/media?role=speaker") as socket:
+    """Speaker and viewer of a session, or a viewer without a microphone."""
+    async with client.connect(f"/v1/sessions/{session}/media?role={role}") as socket:
         yield WebSocketMedia(socket, clock)

@@ -1,0 +1,266 @@
+"""A load's pure parts: schedules that wait for nobody, players, the ledger, the knee."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.load.command import stack_flags, steps_of
+from visavis.tools.bench.load.exchange import Asked, Exchange, Talk, settle, silent_wait_s
+from visavis.tools.bench.load.knee import Knee, Limits, find_knee, next_sessions
+from visavis.tools.bench.load.ledger import Line, code_word, judge, with_code
+from visavis.tools.bench.load.playout import PICTURE_S, PlayoutFigures, PlayoutJudge
+from visavis.tools.bench.load.results import ClientReport, StackReport, StepResult, sum_up
+from visavis.tools.bench.load.schedule import Habits, LoadPlan, Planned, dealt, planned
+from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
+from visavis.tools.bench.visitor.trace import Trace
+
+# ------------------------------------------------------------ schedule
+
+
+def test_a_seed_gives_a_visitor_the_same_schedule_however_long_the_run_is() -> None:
+    habits = Habits(seed=7)
+    long = planned(habits, 3, 500.0)
+    assert planned(habits, 3, 100.0) == [q for q in long if q.due_s < 100.0]
+    assert planned(habits, 4, 500.0)[0].due_s != long[0].due_s
+    assert planned(replace(habits, seed=8), 3, 500.0)[0].due_s != long[0].due_s
+    # Another share changes which questions are typed, and nothing else.
+    typed = planned(replace(habits, spoken_share=0.0), 3, 500.0)
+    assert [q.due_s for q in typed] == [q.due_s for q in long]
+    assert not any(q.spoken for q in typed)
+
+
+def test_questions_come_at_random_as_often_as_the_duty_wants() -> None:
+    habits = Habits(duty=0.4, turn_s=10.0, spoken_share=0.7, seed=1)
+    due = [q for visitor in range(40) for q in planned(habits, visitor, 2500.0)]
+    assert len(due) == pytest.approx(40 * 2500 / 25, rel=0.05)
+    assert np.mean([q.spoken for q in due]) == pytest.approx(0.7, abs=0.03)
+    gaps = np.diff([q.due_s for q in planned(habits, 0, 50_000.0)])
+    assert np.std(gaps) == pytest.approx(np.mean(gaps), rel=0.1), "exponential, as Poisson's are"
+    even = np.diff([q.due_s for q in planned(replace(habits, arrivals="even"), 0, 500.0)])
+    assert even == pytest.approx([25.0] * len(even))
+
+
+def test_every_question_of_the_deck_is_drawn_and_a_lone_visitor_is_given_time() -> None:
+    deck = [f"clip-{i}" for i in range(10)]
+    assert {dealt(deck, draw, seed=3) for draw in range(10)} == set(deck)
+    habits = Habits(duty=0.5, turn_s=10.0)
+    plan = LoadPlan(habits, "", duration_s=60.0, questions=20)
+    assert plan.length_s(1) == 20 * 20.0
+    assert plan.length_s(100) == 60.0
+
+
+# ------------------------------------------------------------ waiting that counts
+
+
+def test_silence_before_a_question_counts_and_talk_does_not() -> None:
+    talk = [Talk(0.0, 4.0), Talk(3.0, 6.0), Talk(9.0, 11.0)]
+    # Due at 2: spoken over until 6, silent until 9, spoken to until 11, asked at 11.5.
+    assert silent_wait_s(2.0, 11.5, talk) == pytest.approx(3.5)
+    assert silent_wait_s(12.0, 12.0, talk) == 0.0
+
+
+def served(latency_s: float, due: list[float]) -> list[Exchange]:
+    """One visitor whose questions last 1 s and are answered for 2 s, `latency_s` later."""
+    talk: list[Talk] = []
+    free_s, exchanges = 0.0, []
+    for number, due_s in enumerate(due):
+        asked_s = max(due_s, free_s)
+        end_s, begins_s = asked_s + 1.0, asked_s + 1.0 + latency_s
+        free_s = begins_s + 2.0
+        question = Planned(number, due_s, True, False, False, 0)
+        wait_s = silent_wait_s(due_s, asked_s, talk)
+        asked = Asked(question, "", heard(asked_s, end_s, begins_s, free_s), asked_s, wait_s)
+        talk += asked.talk(free_s)
+        exchanges.append(settle(0, asked, {"state": "finished"}, 0.0, free_s))
+    return exchanges
+
+
+def heard(asked_s: float, end_s: float, begins_s: float, over_s: float) -> Trace:
+    events: list[tuple[float, dict[str, Any]]] = [
+        (end_s, {"type": "turn", "turn": 1, "event": "opened"}),
+        (begins_s, {"type": "turn", "turn": 1, "event": "speaking"}),
+        (over_s, {"type": "turn", "turn": 1, "event": "finished"}),
+    ]
+    return Trace(asked_s, end_s, events, [sound(begins_s + 0.001, begins_s, loud=True)])
+
+
+def test_a_server_that_stalls_is_not_asked_less_often_for_it() -> None:
+    due = [10.0 * i for i in range(10)]
+    quick, slow = served(0.5, due), served(20.0, due)
+    assert [e.outcome for e in quick] == ["answered"] * 10
+    assert [e.figures["voice_to_voice_due"] for e in quick] == pytest.approx([0.501] * 10)
+    # As asked each answer takes 20 s; but the tenth question was due when the fourth was asked.
+    as_asked = [e.figures["voice_to_voice"] for e in slow]
+    as_due = [e.figures["voice_to_voice_due"] or 0.0 for e in slow]
+    assert as_asked == pytest.approx([20.001] * 10)
+    assert as_due[-1] > 100.0 and as_due == sorted(as_due)
+
+
+def test_an_answer_is_not_taken_for_the_end_of_the_one_before() -> None:
+    trace = heard(0.0, 1.0, 3.0, 5.0)
+    trace.sounds.insert(0, sound(1.2, 1.2, loud=True))
+    asked = Asked(Planned(0, 0.0, True, False, False, 0), "", trace, 0.0, 0.0, cut_in=True)
+    assert settle(0, asked, {}, 0.0, 9.0).figures["voice_to_voice"] == pytest.approx(2.001)
+    refused = replace(asked, trace=Trace(), refusal="llm has no slot")
+    assert refused.over(), "nobody waits for an answer to it"
+    assert settle(0, refused, {}, 0.0, 9.0).outcome == "failed"
+
+
+# ------------------------------------------------------------ playout
+
+
+def sound(at_s: float, media_s: float, *, loud: bool) -> HeardSound:
+    return HeardSound(at_s, media_s, np.full(960, 4000 if loud else 0, np.int16), 48_000)
+
+
+def stream(late: dict[int, float], loud: bool = True) -> PlayoutJudge:
+    """A hundred sounds of 20 ms and fifty pictures; those at a place in `late` come later, and
+    what follows them not before them."""
+    player = PlayoutJudge(budget_s=0.1)
+    newest_s = 0.0
+    for i in range(100):
+        newest_s = max(newest_s, 0.02 * i + late.get(i, 0.0))
+        player.note(sound(newest_s, 0.02 * i, loud=loud))
+        if i % 2 == 0:
+            player.note(SeenPicture(newest_s, 0.02 * i))
+    return player
+
+
+def test_sound_within_the_jitter_budget_is_no_gap_and_beyond_it_one() -> None:
+    assert stream({40: 0.09}).figures.underruns == 0
+    figures = stream({40: 0.35}).figures
+    assert figures.underruns == 1
+    assert figures.gap_s == pytest.approx(0.25)
+    assert stream({40: 0.35}, loud=False).figures.underruns == 0, "a gap in silence is none"
+
+
+def test_sound_that_never_comes_is_a_gap() -> None:
+    player = stream({})
+    player.note(sound(2.06, 2.06, loud=True))
+    assert player.figures.underruns == 1
+    assert player.figures.gap_s == pytest.approx(0.06)
+
+
+def test_late_and_missing_pictures_of_a_voice_are_counted() -> None:
+    player = stream({})
+    assert player.figures.late_frames == player.figures.missing_frames == 0
+    assert player.figures.frames == 50
+    player.note(SeenPicture(2.0 + 0.1 + 0.03, 2.0))
+    assert player.figures.late_frames == 0, "within the tolerance"
+    player.note(SeenPicture(2.04 + 0.1 + 0.05, 2.04))
+    assert player.figures.late_frames == 1
+    player.note(SeenPicture(2.13, 2.04 + 2 * PICTURE_S))
+    assert player.figures.missing_frames == 1
+    player.note(SeenPicture(99.0, 2.5))
+    assert player.figures.frames == 53, "nobody speaks any more"
+
+
+def test_a_player_that_fell_behind_catches_up_in_silence() -> None:
+    player = stream({40: 0.35})
+    for i in range(100, 500):
+        player.note(sound(0.02 * i, 0.02 * i, loud=False))
+    player.note(sound(10.15, 10.0, loud=True))
+    assert player.figures.underruns == 2, "it is behind by its budget alone again"
+
+
+# ------------------------------------------------------------ ledger
+
+
+def lines_of(visitor: int, answer: tuple[str, ...]) -> list[Line]:
+    typed = with_code(visitor, 0, "Who are you?")
+    pieces = [Line(visitor, 2.0, "answer", 1, piece) for piece in answer]
+    return [
+        Line(visitor, 0.0, "typed", 1, typed),
+        Line(visitor, 0.1, "understood", 1, typed),
+        *pieces,
+        Line(visitor, 3.0, "record", 1, f"Yes, {code_word(visitor)}."),
+    ]
+
+
+def test_words_that_reach_their_visitor_once_are_in_order() -> None:
+    assert len({code_word(visitor) for visitor in range(1000)}) == 1000
+    own = [line for v in (0, 1) for line in lines_of(v, ("Yes, ", f"{code_word(v)}."))]
+    verdict = judge(own)
+    assert verdict.faults == []
+    assert (verdict.exact, verdict.answers, verdict.with_code) == (2, 2, 2)
+
+
+def test_the_words_of_another_and_lost_and_doubled_ones_are_found() -> None:
+    fine = lines_of(0, ("Yes, ", f"{code_word(0)}."))
+    theirs = judge([*fine, *lines_of(1, ("Yes, ", f"{code_word(0)}."))])
+    assert len(theirs.foreign) == 1 and "visitor 0's code word" in theirs.foreign[0]
+    assert len(judge(lines_of(1, ("Yes, ",))).lost) == 1
+    assert len(judge(lines_of(1, ("Yes, ", f"{code_word(1)}.", " Yes."))).doubled) == 1
+    assert len(judge([*fine, fine[1]]).doubled) == 1
+    assert len(judge([fine[0], *fine[2:]]).lost) == 1
+    said = [Line(2, 0.0, "spoken", 0, "Why is the sky blue?")]
+    strayed = Line(0, 1.0, "understood", 2, "why is the sky blue")
+    assert len(judge([*fine, *said, strayed]).foreign) == 1
+    assert judge([*fine, *said, replace(strayed, visitor=2)]).faults == []
+    misheard = replace(strayed, turn=0, text="")
+    assert judge([*fine, *said, misheard, misheard]).faults == []
+
+
+# ------------------------------------------------------------ steps and their knee
+
+
+def step(sessions: int, seconds: float, **playout: Any) -> StepResult:
+    """Ten spoken questions, answered after `seconds`."""
+    exchanges = [
+        Exchange(0, i, True, False, 10.0 + i, "answered", figures={"voice_to_voice_due": seconds})
+        for i in range(10)
+    ]
+    early = Exchange(0, 0, True, False, 1.0, "answered", figures={"voice_to_voice_due": 99.0})
+    client = ClientReport([early, *exchanges], [replace(PlayoutFigures(frames=1000), **playout)])
+    return sum_up(sessions, 0, (5.0, 65.0), [client], StackReport())
+
+
+def test_the_knee_is_the_last_step_that_is_as_good_as_a_lone_visitor() -> None:
+    limits = Limits()
+    lone = step(1, 0.4)
+    assert lone.p95("voice_to_voice_due") == pytest.approx(0.4), "the warm-up does not count"
+    assert find_knee([lone, step(2, 0.59)], limits) == Knee(2, None)
+    slow = find_knee([step(4, 0.61), lone, step(2, 0.5), step(8, 0.4)], limits)
+    assert (slow.sessions, slow.broke_at) == (2, 4), "what is fine above it does not count"
+    assert "1.5 times" in slow.why[0]
+    assert find_knee([lone, step(2, 0.4, late_frames=10)], limits).sessions == 1
+    assert find_knee([lone, step(2, 0.4, missing_frames=9)], limits).sessions == 2
+    assert find_knee([lone, step(2, 0.4, underruns=1)], limits).sessions == 1
+    refused = step(2, 0.4)
+    refused.refused.append("all 1 slots are taken")
+    assert find_knee([lone, refused], limits).sessions == 1
+    failed = step(2, 0.4)
+    failed.exchanges.append(Exchange(0, 11, True, False, 30.0, "not_asked"))
+    assert find_knee([lone, failed], limits).why == ("1 questions failed",)
+
+
+@pytest.mark.parametrize(
+    ("knee", "tried"), [(5, [1, 2, 4, 8, 6, 5]), (0, [1]), (16, [1, 2, 4, 8, 16])]
+)
+def test_the_knee_is_found_by_doubling_and_halving(knee: int, tried: list[int]) -> None:
+    within: dict[int, bool] = {}
+    while (sessions := next_sessions(within, most=16)) is not None:
+        within[sessions] = sessions <= knee
+    assert list(within) == tried
+
+
+def test_what_steps_are_wanted_and_what_a_stack_needs_for_them() -> None:
+    assert steps_of("8, 2") == [1, 2, 8]
+    assert steps_of("auto") is None
+    with pytest.raises(InvalidInputError, match="1,2,4"):
+        steps_of("two")
+    assert stack_flags(0) == {}
+    assert stack_flags(9)["tts"] == ["--slots", "9"]
+    assert stack_flags(9)["gateway"] == ["--max-sessions", "9"]
+
+
+def test_a_report_survives_the_way_between_processes() -> None:
+    report = ClientReport(
+        served(0.5, [0.0]), [stream({}).figures], lines_of(0, ("a",)), ["full"], 1.0, [0.01]
+    )
+    assert ClientReport.from_dict(report.to_dict()) == report

@@ -1,0 +1,87 @@
+"""The page's own playout of WebRTC's sound, packet by packet: the audio clock is ours here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.async_api import Page
+
+from tests.browser.driving import open_page
+from tests.browser.stub_gateway import StubGateway
+
+# One event loop, and so one browser, for all of them; every test has a fresh profile.
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PLAY = """async ({arrivals}) => {
+  const { LivePlayout } = await import("/static/live_playout.js");
+  const PACKET = 960;
+  // Voiced sound: a gliding pitch with overtones, without a pause.
+  const wave = (time) => {
+    const phase = 2 * Math.PI * (130 * time + 12 * Math.sin(time));
+    return 0.2 * Math.sin(phase) + 0.1 * Math.sin(2 * phase) + 0.05 * Math.sin(5 * phase);
+  };
+  const packet = (time) =>
+    Float32Array.from({ length: PACKET }, (_, i) => wave((time + i) / 48000));
+  const playout = new LivePlayout();
+  const heard = [];
+  const late_ms = [];
+  let given = 0;
+  for (let now = 0; now < arrivals.at(-1)[1] * 48; now += 128) {
+    for (; given < arrivals.length && arrivals[given][1] * 48 <= now; given += 1) {
+      const time = arrivals[given][0] * PACKET;
+      playout.push(time, packet(time), now);
+    }
+    const out = new Float32Array(128);
+    playout.pull(out, now);
+    heard.push(...out);
+    late_ms.push(playout.lateness(now) / 48);
+  }
+  return { heard, late_ms };
+}"""
+QUANTUM_MS = 128 / 48
+STALL_MS, STALLED_MS = 4000, 400
+
+
+async def play(page: Page, arrivals: list[tuple[int, float]]) -> dict[str, Any]:
+    """arrivals: packets of 20 ms by number, with the time at which each comes in milliseconds."""
+    told: dict[str, Any] = await page.evaluate(PLAY, {"arrivals": arrivals})
+    return told
+
+
+def steepest(heard: list[float], since_ms: float) -> float:
+    """Largest step from a sample to the next."""
+    return float(np.abs(np.diff(heard[round(48 * since_ms) :])).max())
+
+
+async def test_what_a_stall_made_late_is_in_time_a_second_later(
+    page: Page, stub: StubGateway
+) -> None:
+    await open_page(page, stub)
+    even = [(number, 20.0 * number) for number in range(400)]
+    stalled = [
+        (number, STALL_MS + STALLED_MS if STALL_MS <= at < STALL_MS + STALLED_MS else at)
+        for number, at in even
+    ]
+    quiet, told = await play(page, even), await play(page, stalled)
+    usual_ms = quiet["late_ms"][round(STALL_MS / QUANTUM_MS)]
+    late_ms = told["late_ms"]
+    over = round((STALL_MS + STALLED_MS) / QUANTUM_MS)
+    assert usual_ms < 70
+    assert late_ms[over] > usual_ms + 300, "what was said in the stall is not left out"
+    assert all(abs(ms - usual_ms) < 20 for ms in late_ms[over + round(1000 / QUANTUM_MS) :])
+    assert max(-np.diff(late_ms)) < 25, "no more than some periods of the voice at a time"
+    # The wave itself is as steep; a click would be steeper.
+    assert steepest(told["heard"], 200) < 1.3 * steepest(quiet["heard"], 200)
+
+
+async def test_lost_packets_and_jitter_make_no_click(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub)
+    jitter_ms = np.random.default_rng(3).uniform(0, 40, 400)
+    at_ms = np.maximum.accumulate(20.0 * np.arange(400) + jitter_ms)  # one after the other
+    came = [(number, float(at_ms[number])) for number in range(400) if number % 37 != 36]
+    told = await play(page, came)
+    quiet = await play(page, [(number, 20.0 * number) for number in range(200)])
+    assert steepest(told["heard"], 200) < 1.3 * steepest(quiet["heard"], 200)
+    assert max(told["late_ms"][1000:]) < 120

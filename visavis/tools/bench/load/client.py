@@ -1,0 +1,211 @@
+"""Run as a program: one process of a load's visitors, apart from what is measured.
+
+    python -m visavis.tools.bench.load.client
+
+Reads its orders from standard input, a line of JSON each: first the `Orders`, then `{"start_s": …}`
+on the machine's monotonic clock. Writes to standard output, a line of JSON each: `ready` once all
+visitors are connected or refused, each `exchange` as it is settled, and `done` with the report. It
+ends when its standard input does: with the process that wanted it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from visavis.serving.errors import VisavisError
+from visavis.tools.bench.load.exchange import Exchange
+from visavis.tools.bench.load.guest import Deck, Guest, Notes, clips_of, watch
+from visavis.tools.bench.load.results import ClientReport
+from visavis.tools.bench.load.schedule import LONG_ANSWERS, Habits, LoadPlan, planned
+from visavis.tools.bench.visitor.visitor import Visitor, visit
+from visavis.tools.client import GatewayClient
+from visavis.wire.clock import MonotonicClock
+
+_LAG_STEP_S = 0.02
+_FIRST_MEDIA_S = 20.0
+_LINE_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What one process is to do in one step."""
+
+    url: str
+    api_key: str
+    plan: LoadPlan
+    visitors: list[int]
+    """Their numbers, from 0; no other process has the same."""
+    watchers: list[int]
+    length_s: float
+    """How long this step is counted."""
+
+    def to_line(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Self:
+        told = json.loads(line)
+        habits = Habits(**told["plan"].pop("habits"))
+        return cls(**{**told, "plan": LoadPlan(habits, **told["plan"])})
+
+
+class Parent:
+    """The process that wanted this one, at the other end of standard input and output."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def connect(cls) -> Self:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_LINE_BYTES)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        # A StreamWriter needs a protocol that can wait for a full pipe.
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sys.stdout
+        )
+        return cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+
+    async def line(self) -> bytes:
+        """What it says next; empty: it is gone."""
+        return await self._reader.readline()
+
+    def tell(self, kind: str, **content: Any) -> None:
+        self._writer.write(json.dumps({"kind": kind, **content}).encode() + b"\n")
+
+    async def told(self) -> None:
+        """Returns when all has been written."""
+        await self._writer.drain()
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+class Client:
+    """The visitors and watchers of one process, for one step."""
+
+    def __init__(self, orders: Orders, parent: Parent) -> None:
+        self._orders, self._parent = orders, parent
+        self._clock = MonotonicClock()
+        clips = clips_of(Path(orders.plan.clips), orders.plan.language)
+        self._deck = Deck(clips, LONG_ANSWERS, orders.plan.habits.seed)
+        self._report = ClientReport()
+        self._notes: list[Notes] = []
+        self._guests: list[tuple[Notes, Visitor]] = []
+
+    async def run(self) -> None:
+        orders = self._orders
+        async with GatewayClient(orders.url, orders.api_key) as gateway, AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(_cancelled_at_last())
+            for number in orders.visitors:
+                await self._let_in(number, gateway, stack)
+            for number in orders.watchers:
+                await self._let_watch(number, gateway, tasks)
+            refused = self._report.refused
+            self._parent.tell("ready", connected=len(self._notes), refused=refused)
+            start = await self._parent.line()
+            if start and await self._unless_alone(self._step(float(json.loads(start)["start_s"]))):
+                self._parent.tell("done", report=self._report.to_dict())
+
+    async def _unless_alone(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do the work; False, and it is cancelled, where the parent ends before."""
+        async with _cancelled_at_last() as tasks:
+            working = asyncio.create_task(work)
+            alone = asyncio.create_task(self._parent.line())
+            tasks |= {working, alone}
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+            return working.done()
+
+    async def _let_in(self, number: int, gateway: GatewayClient, stack: AsyncExitStack) -> None:
+        notes, language = Notes(number), self._orders.plan.language
+        visiting = visit(gateway, self._clock, witness=notes, language=language)
+        try:
+            visitor = await stack.enter_async_context(visiting)
+        except VisavisError as error:
+            self._report.refused.append(str(error))
+            return
+        self._notes.append(notes)
+        self._guests.append((notes, visitor))
+
+    async def _let_watch(self, number: int, gateway: GatewayClient, tasks: set[Any]) -> None:
+        notes, ready = Notes(number), asyncio.Event()
+        task = asyncio.create_task(watch(gateway, notes, self._clock, ready))
+        coming = asyncio.create_task(ready.wait())
+        tasks |= {task, coming}
+        await asyncio.wait(
+            {task, coming}, timeout=_FIRST_MEDIA_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        if ready.is_set():
+            self._notes.append(notes)
+            return
+        why = task.exception() if task.done() else None
+        if why is not None and not isinstance(why, VisavisError):
+            raise why
+        self._report.refused.append(str(why or f"no picture came within {_FIRST_MEDIA_S:g} s"))
+
+    async def _step(self, start_s: float) -> None:
+        """Keep all schedules from `start_s` on, and note what it cost."""
+        plan = self._orders.plan
+        from_s = start_s + plan.warmup_s
+        until_s = from_s + self._orders.length_s
+        for notes in self._notes:
+            notes.start_s = start_s
+            notes.judge.from_s, notes.judge.until_s = from_s, until_s
+        async with asyncio.TaskGroup() as work:
+            work.create_task(self._measure_itself(from_s, until_s))
+            for notes, visitor in self._guests:
+                guest = Guest(visitor, notes, self._deck, self._clock, self._settled)
+                questions = planned(plan.habits, notes.visitor, until_s - start_s)
+                work.create_task(guest.converse(questions, start_s, until_s + plan.drain_s))
+        self._report.playouts = [notes.judge.figures for notes in self._notes]
+        self._report.lines = [line for notes in self._notes for line in notes.lines]
+
+    def _settled(self, exchange: Exchange) -> None:
+        self._report.exchanges.append(exchange)
+        self._parent.tell("exchange", outcome=exchange.outcome)
+
+    async def _measure_itself(self, from_s: float, until_s: float) -> None:
+        """CPU time between the two moments, and how late appointments are kept meanwhile."""
+        await asyncio.sleep(from_s - self._clock.now())
+        used_s, due_s = time.process_time(), from_s
+        while due_s < until_s:
+            due_s = max(due_s + _LAG_STEP_S, self._clock.now())
+            await asyncio.sleep(due_s - self._clock.now())
+            self._report.lags_s.append(round(max(0.0, self._clock.now() - due_s), 5))
+        self._report.cpu_s = time.process_time() - used_s
+
+
+@asynccontextmanager
+async def _cancelled_at_last() -> AsyncIterator[set[asyncio.Task[Any]]]:
+    """A set of tasks that nobody waits for and that end with the context."""
+    tasks: set[asyncio.Task[Any]] = set()
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def main() -> int:
+    """Exit status."""
+    parent = await Parent.connect()
+    line = await parent.line()
+    if not line:
+        return 1
+    await Client(Orders.from_line(line), parent).run()
+    await parent.told()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

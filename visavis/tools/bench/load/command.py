@@ -1,0 +1,396 @@
+"""`visavis bench load`: more and more visitors at once, until it shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.text import Text
+
+from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.tools.bench.benchmark import (
+    DEFAULT_URL,
+    Benchmark,
+    Clips,
+    Config,
+    Json,
+    Profile,
+    Url,
+)
+from visavis.tools.bench.figures.processes import find_named_processes
+from visavis.tools.bench.figures.report import models_of, report
+from visavis.tools.bench.figures.tables import Steps
+from visavis.tools.bench.load.guest import clips_of
+from visavis.tools.bench.load.knee import (
+    JUDGED,
+    Knee,
+    Limits,
+    find_knee,
+    lone_of,
+    next_sessions,
+    troubles,
+)
+from visavis.tools.bench.load.pages import (
+    draw_load,
+    knee_sentence,
+    processes_table,
+    stages_table,
+    visitors_table,
+)
+from visavis.tools.bench.load.results import StepResult
+from visavis.tools.bench.load.schedule import Arrivals, Habits, LoadPlan
+from visavis.tools.bench.load.steps import LoadBench
+from visavis.tools.bench.questions import ready_set
+from visavis.tools.cli.running_gateway import ApiKey
+from visavis.tools.client import GatewayClient
+from visavis.tools.output import check_output, write_json, write_output
+from visavis.tools.stack.process import log_dir
+from visavis.tools.stack.supervisor import SERVICES
+
+AUTO = "auto"
+LIMITS = Limits()
+_FEW = 20
+_SHOWN_FAULTS = 5
+_BUSY_SHARE = 0.05
+# The processes of visitors keep appointments 20 ms apart; sound comes every 21 ms.
+_LATE_CLIENT_S = 0.02
+
+
+# ------------------------------------------------------------ the options
+
+Sessions: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="Visitors at once, step by step, such as 1,2,4,8; auto: doubled, then halved "
+        "between, until the knee is found. A lone visitor always goes first."
+    ),
+]
+Most: TypeAlias = Annotated[
+    int, typer.Option(min=1, max=1000, help="The most visitors that `auto` tries.")
+]
+Duty: TypeAlias = Annotated[
+    float,
+    typer.Option(min=0.01, max=1, help="Share of the time in which a visitor asks or is answered."),
+]
+TurnSeconds: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        help="How long a question and its answer are taken to last. Questions come every "
+        "turn-s / duty seconds on average; the duty that came of it is in the table.",
+    ),
+]
+HowTheyArrive: TypeAlias = Annotated[
+    Arrivals, typer.Option(help="poisson: at random; even: at equal distances.")
+]
+SpokenShare: TypeAlias = Annotated[
+    float, typer.Option(min=0, max=1, help="Of the questions; the others are typed.")
+]
+LongShare: TypeAlias = Annotated[
+    float, typer.Option(min=0, max=1, help="Of the questions, those with long answers.")
+]
+InterruptShare: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Of the questions that are due while an answer is being spoken, those that are "
+        "asked into it; the others wait for its end.",
+    ),
+]
+IdleWatchers: TypeAlias = Annotated[
+    int, typer.Option(min=0, help="So many more sessions are watched without a word.")
+]
+Duration: TypeAlias = Annotated[
+    float, typer.Option(min=1, help="How long a step is counted, at least.")
+]
+Questions: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="A step lasts longer where its visitors would ask fewer than so many by then: a P95 "
+        "of three answers says nothing. 0: it never does.",
+    ),
+]
+Warmup: TypeAlias = Annotated[
+    float, typer.Option(min=0, help="Questions of a step's first seconds do not count.")
+]
+Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Of all schedules.")]
+VisitorsPerClient: TypeAlias = Annotated[
+    int, typer.Option(min=1, help="Visitors and watchers in one process.")
+]
+Slots: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Sessions that each service of a stack that is started takes at once. 0: as many as "
+        "the largest step needs, or what --config says.",
+    ),
+]
+Chart: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--picture", "--chart", help="Draw latency against visitors into this SVG."),
+]
+Ledger: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Write every question and every word of an answer here, as JSON lines."),
+]
+
+
+# ------------------------------------------------------------ the command
+
+
+def load(
+    sessions: Sessions = "1,2,4",
+    most: Most = 16,
+    duty: Duty = 0.4,
+    turn_s: TurnSeconds = 10.0,
+    arrivals: HowTheyArrive = "poisson",
+    spoken_share: SpokenShare = 0.7,
+    long_share: LongShare = 0.25,
+    interrupt_share: InterruptShare = 0.3,
+    idle_watchers: IdleWatchers = 0,
+    duration_s: Duration = 60.0,
+    questions: Questions = 20,
+    warmup_s: Warmup = 10.0,
+    seed: Seed = 0,
+    visitors_per_client: VisitorsPerClient = 8,
+    slots: Slots = 0,
+    clips: Clips = None,
+    language: Annotated[str, typer.Option(help="Of the questions: en or zh.")] = "en",
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = "",
+    profile: Profile = "default",
+    config: Config = None,
+    json_path: Json = None,
+    picture: Chart = None,
+    ledger: Ledger = None,
+) -> None:
+    """Have more and more visitors talk at once, and find out how many are served as one is.
+
+    Each visitor keeps a schedule that was written before: a question whose time has come does
+    not wait for the server. Where the last answer still goes on it is asked into it, or right
+    after it, and then the silence until it could be asked counts as the server's. Visitors are
+    API clients in processes of their own; what they cost is told apart.
+
+        visavis bench load --sessions 1,2,4 --json load.json --picture load.svg
+
+        visavis bench load --url http://gpu-box:8080 --sessions auto --most 64 --idle-watchers 8
+
+    The knee is the most visitors at whom, and below whom, the P95 from when a question's end was
+    due to the first sound is at most 1.5 times a lone visitor's, under 1 % of the pictures are
+    late or missing, no voice has a gap, nobody is refused and no question fails. docs/load.md
+    defines all of it and tells how to read it.
+    """
+    wanted = steps_of(sessions)
+    check_output(ledger, ".jsonl")
+    needed = (most if wanted is None else max(wanted)) + idle_watchers
+    flags = stack_flags(slots or (0 if config else needed))
+    bench = Benchmark("load", json_path, picture, url, api_key, profile, config, flags)
+    folder = (clips or ready_set("questions", profile, bench.console)).resolve()
+    clips_of(folder, language)
+    habits = Habits(duty, turn_s, arrivals, spoken_share, long_share, interrupt_share, seed)
+    plan = LoadPlan(
+        habits,
+        str(folder),
+        language,
+        idle_watchers,
+        warmup_s,
+        duration_s,
+        questions,
+        visitors_per_client=visitors_per_client,
+    )
+    outcome = _run(bench, plan, wanted, most)
+    _print(bench, outcome)
+    _write(bench, outcome, plan)
+    if ledger is not None:
+        write_output(ledger, "".join(_ledger_lines(outcome.steps)))
+        bench.console.print(Text(f"Ledger: {ledger}"))
+
+
+@dataclass
+class _Outcome:
+    """What came of a run. steps: by number of visitors."""
+
+    steps: list[StepResult]
+    knee: Knee
+    notes: list[str]
+
+
+def _run(bench: Benchmark, plan: LoadPlan, wanted: Sequence[int] | None, most: int) -> _Outcome:
+    """wanted: the steps; None: up to `most`, until the knee is found."""
+    notes: list[str] = []
+
+    async def climb(client: GatewayClient, steps: Steps) -> list[StepResult]:
+        services = [(s["address"], s["service"]) for s in bench.services]
+        processes = find_named_processes(client.url, services)
+        runner = LoadBench(client, processes, plan, log_dir() / "bench", steps.tell)
+        done: list[StepResult] = []
+        for visitors in _climb(wanted, most, done):
+            try:
+                done.append(await runner.step(visitors))
+            except VisavisError as error:
+                if not done:
+                    raise
+                # What was measured before is kept.
+                notes.append(f"at {visitors}: the step broke off: {error}")
+                break
+            steps.done(_line(done[-1], done))
+        notes.extend(_notes_on(bench.services, done, runner.unreachable, bool(processes)))
+        return done
+
+    count = len(wanted) if wanted is not None else most_steps(most)
+    done = sorted(bench.measure(count, "the visitors come", climb), key=lambda s: s.sessions)
+    return _Outcome(done, find_knee(done, LIMITS), notes)
+
+
+# ------------------------------------------------------------ which steps
+
+
+def steps_of(sessions: str) -> list[int] | None:
+    """The numbers of visitors, a lone one among them; None: they are to be found.
+
+    Raises InvalidInputError."""
+    if sessions.strip() == AUTO:
+        return None
+    try:
+        wanted = {int(part) for part in sessions.split(",")}
+    except ValueError:
+        wanted = set()
+    if not wanted or min(wanted) < 1 or max(wanted) > 1000:
+        raise InvalidInputError(
+            f"--sessions: {sessions!r}; write numbers from 1 to 1000 with commas between, such as "
+            f"1,2,4, or {AUTO}"
+        )
+    return sorted(wanted | {1})
+
+
+def most_steps(most: int) -> int:
+    """How many steps `auto` takes at most, about."""
+    return 2 * max(1, most).bit_length()
+
+
+def _climb(wanted: Sequence[int] | None, most: int, done: Sequence[StepResult]) -> Iterator[int]:
+    """Numbers of visitors, each once what came before is in `done`."""
+    if wanted is not None:
+        yield from wanted
+        return
+    while True:
+        lone = lone_of(done) if done else None
+        within = {step.sessions: not troubles(step, lone or step, LIMITS) for step in done}
+        following = next_sessions(within, most)
+        if following is None:
+            return
+        yield following
+
+
+def stack_flags(slots: int) -> dict[str, list[str]]:
+    """Flags of a stack that takes so many sessions at once; 0: what its settings say."""
+    if not slots:
+        return {}
+    flags = {name: ["--slots", str(slots)] for name in SERVICES}
+    return flags | {"gateway": ["--max-sessions", str(slots)]}
+
+
+# ------------------------------------------------------------ what is told
+
+
+def _line(step: StepResult, done: Sequence[StepResult]) -> str:
+    wrong = troubles(step, lone_of(done), LIMITS)
+    latencies = [
+        f"{figure.removesuffix('_due').replace('_', ' ')} P95 {seconds:.2f} s"
+        for figure in JUDGED
+        if (seconds := step.p95(figure)) is not None
+    ]
+    told = "; ".join(wrong) if wrong else "within the limits"
+    return f"{step.sessions}: {', '.join(latencies) or 'no answer'}; {told}"
+
+
+def _notes_on(
+    services: Sequence[Mapping[str, Any]],
+    done: Sequence[StepResult],
+    unreachable: set[str],
+    local: bool,
+) -> list[str]:
+    """What a reader must know before he believes the figures."""
+    notes = []
+    people = max(step.sessions + step.watchers for step in done)
+    for name in SERVICES:
+        slots = sum(int(s["slots"]) for s in services if s["service"] == name)
+        if slots < people:
+            notes.append(f"{name} takes {slots} sessions at once: of {people}, the rest is refused")
+    if unreachable:
+        notes.append(f"metrics of {', '.join(sorted(unreachable))} could not be reached")
+    if not local:
+        notes.append("the stack runs on another machine: no CPU time, no memory of its processes")
+    for step in done:
+        few = [f for f in JUDGED if (s := step.summaries.get(f)) is not None and s.count < _FEW]
+        if few:
+            notes.append(
+                f"at {step.sessions}: fewer than {_FEW} answers behind {', '.join(few)}: their "
+                "P95 is about the largest; a longer --duration-s tells more"
+            )
+        if step.client_lag is not None and step.client_lag.p95 > _LATE_CLIENT_S:
+            notes.append(
+                f"at {step.sessions}: the visitors' own processes were late by "
+                f"{1000 * step.client_lag.p95:.0f} ms (P95): times are too long by up to so much; "
+                "run them on another machine (--url), or fewer in a process"
+            )
+        if step.others_share and step.others_share > _BUSY_SHARE:
+            notes.append(
+                f"at {step.sessions}: other work took {step.others_share:.0%} of the machine"
+            )
+    return notes
+
+
+def _print(bench: Benchmark, outcome: _Outcome) -> None:
+    console = bench.console
+    for table in (visitors_table, stages_table, processes_table):
+        console.print(table(outcome.steps))
+    for step in outcome.steps:
+        verdict = step.verdict
+        console.print(
+            Text(
+                f"Ledger at {step.sessions}: {verdict.questions} questions; {verdict.exact} of "
+                f"{verdict.typed} typed ones told back exactly, {verdict.answers} of "
+                f"{verdict.finished} finished answers told exactly, {verdict.with_code} answers "
+                f"that say their code word; words of another {len(verdict.foreign)}, lost "
+                f"{len(verdict.lost)}, doubled {len(verdict.doubled)}"
+            )
+        )
+        for fault in verdict.faults[:_SHOWN_FAULTS]:
+            console.print(Text(f"  {fault}", "red"))
+    for note in outcome.notes:
+        console.print(Text(f"Note: {note}", "yellow"))
+    console.print(Text(knee_sentence(outcome.knee), "bold"))
+
+
+def _write(bench: Benchmark, outcome: _Outcome, plan: LoadPlan) -> None:
+    if bench.json_path is not None:
+        told = report(
+            "load",
+            [],
+            counts={"knee": outcome.knee.sessions},
+            turns=[{"step": s.sessions, **x.to_dict()} for s in outcome.steps for x in s.exchanges],
+            settings={**asdict(plan), "clips": Path(plan.clips).name, "limits": asdict(LIMITS)},
+            notes=outcome.notes,
+            models=models_of(bench.services),
+        )
+        steps = [step.to_dict() for step in outcome.steps]
+        write_json(bench.json_path, told | {"knee": outcome.knee.to_dict(), "steps": steps})
+        bench.console.print(Text(f"Figures: {bench.json_path}"))
+    if bench.picture is not None:
+        drawn = draw_load("Latency against visitors", outcome.steps, outcome.knee, LIMITS)
+        write_output(bench.picture, drawn)
+        bench.console.print(Text(f"Picture: {bench.picture}"))
+
+
+def _ledger_lines(done: Sequence[StepResult]) -> Iterator[str]:
+    for step in done:
+        for line in sorted(step.lines, key=lambda entry: entry.at_s):
+            entry = {"step": step.sessions, **line.to_dict()}
+            yield json.dumps(entry, ensure_ascii=False) + "\n"

@@ -1,0 +1,247 @@
+"""One visitor of a load: asks what his schedule says when it says so, whatever the server does.
+
+The edge: it speaks, types, waits and listens through the public API; what came of each question is
+judged in `exchange`, what was heard and seen in `playout`, whose words it were in `ledger`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.tools.bench.load.exchange import (
+    Asked,
+    Exchange,
+    Talk,
+    lost,
+    never_asked,
+    settle,
+    silent_wait_s,
+)
+from visavis.tools.bench.load.ledger import Line, with_code
+from visavis.tools.bench.load.playout import PlayoutJudge
+from visavis.tools.bench.load.schedule import Planned, dealt
+from visavis.tools.bench.visitor.clips import Clip, load_clips
+from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
+from visavis.tools.bench.visitor.trace import Trace
+from visavis.tools.bench.visitor.visitor import Visitor
+from visavis.tools.client import GatewayClient, GatewayError
+from visavis.wire.clock import Clock
+
+# From a question's end to the first sound of its answer: later, there is none.
+_ANSWER_TIMEOUT_S = 30.0
+# The longest answer that is listened to.
+_LISTEN_S = 90.0
+# Talk that lies longer ago overlaps no wait.
+_KEPT_TALK = 32
+
+
+class Notes:
+    """What a visitor is told and sees, noted for the judges. A witness."""
+
+    def __init__(self, visitor: int) -> None:
+        self.visitor = visitor
+        self.start_s = 0.0
+        """The run's start; lines are timed from it."""
+        self.judge = PlayoutJudge()
+        self.lines: list[Line] = []
+
+    def media(self, found: HeardSound | SeenPicture) -> None:
+        self.judge.note(found)
+
+    def event(self, at_s: float, event: Mapping[str, Any]) -> None:
+        if event.get("type") == "answer":
+            self.line(at_s, "answer", int(event["turn"]), str(event["text"]))
+        elif event.get("type") == "transcript" and event.get("final"):
+            self.line(at_s, "understood", int(event.get("turn") or 0), str(event["text"]))
+
+    def line(self, at_s: float, what: Any, turn: int, text: str) -> None:
+        self.lines.append(Line(self.visitor, round(at_s - self.start_s, 3), what, turn, text))
+
+
+def clips_of(folder: Path, language: str) -> list[Clip]:
+    """The clips of a folder in one language. Raises InvalidInputError where there are none."""
+    clips = [clip for clip in load_clips(folder) if clip.language == language]
+    if not clips:
+        raise InvalidInputError(f"language: no clip in {folder} is in {language!r}")
+    return clips
+
+
+class Deck:
+    """The questions that visitors draw from: clips to be spoken, texts to be typed."""
+
+    def __init__(self, clips: Sequence[Clip], long_texts: Sequence[str], seed: int) -> None:
+        self._clips = {clip.name: clip for clip in clips}
+        self._seed = seed
+        self._names: dict[bool, list[str]] = {True: [], False: []}
+        for clip in clips:
+            self._names[clip.text in long_texts].append(clip.name)
+
+    def clip(self, planned: Planned) -> Clip:
+        """What is spoken, or the question that is typed; one of the other sort where there is
+        none."""
+        names = self._names[planned.long] or self._names[not planned.long]
+        return self._clips[dealt(names, planned.draw, self._seed)]
+
+
+class Guest:
+    """Keeps one visitor's schedule in a session that `visitor` holds.
+
+    on_exchange: told of each question once nothing more comes of it.
+    """
+
+    def __init__(
+        self,
+        visitor: Visitor,
+        notes: Notes,
+        deck: Deck,
+        clock: Clock,
+        on_exchange: Callable[[Exchange], None],
+    ) -> None:
+        self._visitor = visitor
+        self._notes = notes
+        self._deck = deck
+        self._clock = clock
+        self._on_exchange = on_exchange
+        self._open: Asked | None = None
+        """What was asked last, until it is settled."""
+        self._talk: list[Talk] = []
+
+    async def converse(self, plan: Sequence[Planned], start_s: float, end_s: float) -> None:
+        """Ask all of `plan` and hear the last answer out; what cannot be asked by `end_s` is
+        not."""
+        left = list(plan)
+        try:
+            async with asyncio.timeout(end_s - self._clock.now()):
+                while left:
+                    await self._until_due(left[0], start_s + left[0].due_s)
+                    await self._ask(left.pop(0), start_s)
+                await self._hear_out()
+        except TimeoutError:
+            pass
+        except VisavisError as error:
+            # The connection is gone, and with it whatever was to come.
+            if self._open is not None:
+                self._on_exchange(lost(self._notes.visitor, self._open.planned, str(error)))
+            for planned in left:
+                self._on_exchange(lost(self._notes.visitor, planned, str(error)))
+            return
+        await self._give_up(left, start_s)
+
+    async def _until_due(self, planned: Planned, due_s: float) -> None:
+        """Returns when the question is to be asked: when it is due, or once it may be."""
+        while self._open is not None and (left_s := due_s - self._clock.now()) > 0:
+            if await self._visitor.until(self._open.over, left_s):
+                await self._settle(self._open)
+        await self._visitor.pause(due_s - self._clock.now())
+        if self._open is None:
+            return
+        if planned.interrupts and await self._voice_begins(self._open):
+            return
+        await self._until_over(self._open)
+
+    async def _voice_begins(self, asked: Asked) -> bool:
+        """Wait until the answer can be heard, but not for ever; whether it then can be
+        interrupted."""
+        left_s = asked.trace.speech_end_s + _ANSWER_TIMEOUT_S - self._clock.now()
+        heard = await self._visitor.until(lambda: _audible(asked) or asked.over(), left_s)
+        return heard and not asked.over()
+
+    async def _until_over(self, asked: Asked) -> None:
+        """Hear an answer out; one that does not come or does not end is given up."""
+        begins = await self._voice_begins(asked)
+        if begins and await self._visitor.until(asked.over, _LISTEN_S):
+            return
+        if not asked.over():
+            asked.gave_up = True
+            await self._visitor.hush()
+
+    async def _ask(self, planned: Planned, start_s: float) -> None:
+        """Ask, into the last answer where that still goes on; then settle that one."""
+        last, now_s = self._open, self._clock.now()
+        cuts_in = last is not None and not last.over() and not last.gave_up
+        if last is not None:
+            last.cut_off_s = now_s if cuts_in else None
+            self._remember(last.talk(now_s))
+        waited_s = silent_wait_s(start_s + planned.due_s, now_s, self._talk)
+        asked = Asked(planned, "", Trace(), now_s, waited_s, cut_in=cuts_in)
+        self._open = asked
+        try:
+            await (self._speak(asked) if planned.spoken else self._type(asked))
+        finally:
+            if last is not None:
+                await self._settle(last)
+
+    async def _speak(self, asked: Asked) -> None:
+        clip = self._deck.clip(asked.planned)
+        asked.text = clip.text
+        self._notes.line(self._clock.now(), "spoken", 0, clip.text)
+        await self._visitor.say(clip)
+        asked.trace = self._visitor.trace
+
+    async def _type(self, asked: Asked) -> None:
+        clip = self._deck.clip(asked.planned)
+        asked.text = with_code(self._notes.visitor, asked.planned.number, clip.text)
+        asked.trace = self._visitor.trace = Trace()
+        asked.trace.speech_start_s = asked.trace.speech_end_s = self._clock.now()
+        try:
+            asked.turn = await self._visitor.session.say(asked.text)
+        except GatewayError as error:
+            asked.refusal = str(error)
+            return
+        self._notes.line(asked.trace.speech_end_s, "typed", asked.turn, asked.text)
+
+    async def _hear_out(self) -> None:
+        if self._open is not None:
+            await self._until_over(self._open)
+            await self._settle(self._open)
+
+    async def _settle(self, asked: Asked) -> None:
+        """Nothing more comes of a question: look up what the gateway has recorded of it."""
+        now_s, turn = self._clock.now(), asked.answering()
+        record = await self._visitor.record(turn) if turn else {}
+        if record.get("state") == "finished":
+            self._notes.line(now_s, "record", turn, str(record.get("answer", "")))
+        self._remember(asked.talk(now_s))
+        if asked is self._open:
+            self._open = None
+        self._on_exchange(settle(self._notes.visitor, asked, record, self._notes.start_s, now_s))
+
+    async def _give_up(self, left: Sequence[Planned], start_s: float) -> None:
+        """The run is over: what is open has come to nothing, what is left was never asked."""
+        now_s = self._clock.now()
+        if self._open is not None:
+            self._open.gave_up = True
+            await self._settle(self._open)
+        for planned in left:
+            waited_s = silent_wait_s(start_s + planned.due_s, now_s, self._talk)
+            self._on_exchange(never_asked(self._notes.visitor, planned, waited_s))
+
+    def _remember(self, talk: Sequence[Talk]) -> None:
+        self._talk = [*self._talk, *talk][-_KEPT_TALK:]
+
+
+def _audible(asked: Asked) -> bool:
+    """Whether something of the answer has been heard."""
+    from_s = asked.heard_from_s()
+    return from_s is not None and next(asked.trace.audible(from_s), None) is not None
+
+
+async def watch(client: GatewayClient, notes: Notes, clock: Clock, ready: asyncio.Event) -> None:
+    """Watch a session of one's own without a word and without a microphone, until cancelled.
+
+    `ready` is set once something has come. Raises VisavisError.
+    """
+    # FFmpeg comes with the gateway; other commands must start without it.
+    from visavis.tools.bench.visitor import websocket
+
+    async with (
+        client.session() as session,
+        websocket.connect(client, session.id, clock, role="viewer") as media,
+    ):
+        async for found in media.arrivals():
+            notes.media(found)
+            ready.set()

@@ -1,0 +1,167 @@
+"""A load's steps, one after the other: so many visitors at once, the stack watched meanwhile.
+
+The edge between the processes of visitors and the stack's own counters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from visavis.tools.bench.figures.counters import Scraper, rise
+from visavis.tools.bench.figures.processes import MachineTime, Processes, share_of_others
+from visavis.tools.bench.load.client import Orders
+from visavis.tools.bench.load.fleet import ClientProcess, clients
+from visavis.tools.bench.load.results import (
+    ClientReport,
+    ProcessLoad,
+    StackReport,
+    StepResult,
+    sum_up,
+)
+from visavis.tools.bench.load.schedule import LoadPlan
+from visavis.tools.client import GatewayClient
+from visavis.wire.clock import MonotonicClock
+
+# From the word to begin to the run's start: every process has read it by then.
+_LEAD_S = 0.5
+_TOLD_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The stack at one moment."""
+
+    counters: dict[str, float]
+    cpu_s: dict[str, float]
+    memory_bytes: dict[str, int]
+    machine: MachineTime
+    own_s: float
+    """CPU seconds of this process, which is neither the stack's nor a visitor's."""
+
+
+class LoadBench:
+    """Makes steps of a load on one gateway. on_tell: told what the present one is busy with.
+
+    processes: the stack's, by name; empty where it runs on another machine."""
+
+    def __init__(
+        self,
+        client: GatewayClient,
+        processes: dict[str, Processes],
+        plan: LoadPlan,
+        log_dir: Path,
+        on_tell: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._processes = processes
+        self._plan = plan
+        self._log_dir = log_dir
+        self._on_tell = on_tell
+        self._clock = MonotonicClock()
+        self._scraper = Scraper(client)
+
+    @property
+    def unreachable(self) -> set[str]:
+        """Services whose metrics cannot be read."""
+        return self._scraper.unreachable
+
+    async def step(self, visitors: int) -> StepResult:
+        """So many visitors at once, for as long as the plan says. Raises VisavisError."""
+        plan = self._plan
+        length_s = plan.length_s(visitors)
+        self._on_tell(f"{_people(visitors)}: connecting")
+        async with clients(self._orders(visitors, length_s), self._log_dir) as fleet:
+            start_s = self._clock.now() + _LEAD_S
+            from_s = start_s + plan.warmup_s
+            for client in fleet:
+                await client.tell(f'{{"start_s": {start_s!r}}}')
+            outcomes: Counter[str] = Counter()
+            watching = asyncio.create_task(self._watch(from_s, from_s + length_s))
+            telling = asyncio.create_task(self._tell(visitors, start_s, outcomes))
+            try:
+                reports = await asyncio.gather(*(self._hear(c, outcomes) for c in fleet))
+                before, after = await watching
+            finally:
+                watching.cancel()
+                telling.cancel()
+                await asyncio.gather(watching, telling, return_exceptions=True)
+        counted = (plan.warmup_s, plan.warmup_s + length_s)
+        stack = self._stack_report(before, after, length_s, sum(r.cpu_s for r in reports))
+        return sum_up(visitors, plan.idle_watchers, counted, reports, stack)
+
+    def _orders(self, visitors: int, length_s: float) -> list[Orders]:
+        """One for each process; visitors and watchers are dealt out evenly."""
+        plan = self._plan
+        people = visitors + plan.idle_watchers
+        count = max(1, -(-people // plan.visitors_per_client))
+        numbers = range(people)
+        return [
+            Orders(
+                self._client.url,
+                self._client.api_key,
+                plan,
+                [number for number in numbers[index::count] if number < visitors],
+                [number for number in numbers[index::count] if number >= visitors],
+                length_s,
+            )
+            for index in range(count)
+        ]
+
+    async def _hear(self, client: ClientProcess, outcomes: Counter[str]) -> ClientReport:
+        return await client.report(lambda outcome: outcomes.update([outcome]))
+
+    async def _watch(self, from_s: float, until_s: float) -> tuple[_Reading, _Reading]:
+        """The stack as counting begins and as it ends."""
+        await asyncio.sleep(from_s - self._clock.now())
+        before = await self._read()
+        await asyncio.sleep(until_s - self._clock.now())
+        return before, await self._read()
+
+    async def _read(self) -> _Reading:
+        machine = MachineTime.now()
+        usages = {name: group.usage() for name, group in self._processes.items()}
+        return _Reading(
+            await self._scraper.read(),
+            {name: usage.cpu_s for name, usage in usages.items()},
+            {name: usage.memory_bytes for name, usage in usages.items()},
+            machine,
+            time.process_time(),
+        )
+
+    def _stack_report(
+        self, before: _Reading, after: _Reading, length_s: float, clients_s: float
+    ) -> StackReport:
+        used = {name: after.cpu_s[name] - before.cpu_s[name] for name in after.cpu_s}
+        processes = {
+            name: ProcessLoad(round(used[name] / length_s, 4), after.memory_bytes[name])
+            for name in used
+        }
+        ours_s = sum(used.values()) + clients_s + after.own_s - before.own_s
+        others = share_of_others(before.machine, after.machine, ours_s)
+        return StackReport(
+            rise(before.counters, after.counters),
+            processes,
+            round(others, 4) if processes else None,
+        )
+
+    async def _tell(self, visitors: int, start_s: float, outcomes: Counter[str]) -> None:
+        plan = self._plan
+        end_s = plan.warmup_s + plan.length_s(visitors)
+        while True:
+            at_s = self._clock.now() - start_s
+            phase = (
+                "warm-up, " if at_s < plan.warmup_s else "last answers, " if at_s > end_s else ""
+            )
+            told = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+            when = f"{phase}{at_s:.0f} of {end_s:.0f} s"
+            self._on_tell(f"{_people(visitors)}: {when}; {told or 'no answer yet'}")
+            await asyncio.sleep(_TOLD_EVERY_S)
+
+
+def _people(visitors: int) -> str:
+    return f"{visitors} visitor{'s' * (visitors != 1)}"
