@@ -8,6 +8,7 @@ import sys
 import uvicorn
 
 from gateway.api.app import create_app, server_config
+from gateway.peers.listening import listen
 from gateway.settings import GatewaySettings, check_exposure
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.logs import configure_logging
@@ -20,10 +21,11 @@ def main() -> None:
         settings = load_settings(GatewaySettings, sys.argv[1:], prog="python -m gateway")
         check_exposure(settings)
         configure_logging("gateway", settings.log_level)
-        app = create_app(settings)
-        server = uvicorn.Server(server_config(app, host=settings.host, port=settings.port))
-        with contextlib.suppress(KeyboardInterrupt):
-            server.run()
+        with contextlib.closing(listen(settings)) as listening:
+            app = create_app(settings, listening.address)
+            server = uvicorn.Server(server_config(app))
+            with contextlib.suppress(KeyboardInterrupt):
+                server.run(listening.sockets)
         if not server.started:
             sys.exit(1)
     except VisavisError as error:

@@ -33,6 +33,11 @@ _LATE_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 sessions = Gauge("gateway_sessions", "Sessions that are open.")
 sessions_ended = Counter("gateway_sessions_ended_total", "Sessions that ended, by why.", ["reason"])
+passed_on = Counter(
+    "gateway_passed_on_total",
+    "Requests and sockets for the sessions of other gateways, handed on to them.",
+    ["type"],
+)
 viewers = Gauge("gateway_viewers", "Viewers connected.", ["transport"])
 viewer_drops = Counter(
     "gateway_viewer_drops_total", "Times that a slow viewer lost media.", ["transport"]

@@ -26,6 +26,16 @@ class GatewaySettings(Settings):
     section: ClassVar[str] = "gateway"
 
     port: int = Field(8080, ge=0, le=65535, description="HTTP port; 0: any free one")
+    share_port: bool = Field(
+        False,
+        description="Several gateways of this machine listen on the port, and the system spreads "
+        "connections over them; each has a second port of its own for the others and for metrics",
+    )
+    advertise: str = Field(
+        "",
+        description="Address by which other gateways reach this one, such as its pod's; empty: "
+        "host, or this machine alone where that is every address",
+    )
     nats_url: str = Field(
         "nats://127.0.0.1:4222", description="NATS server, e.g. nats://127.0.0.1:4222"
     )

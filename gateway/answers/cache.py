@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from gateway import metrics
 from gateway.answers.book import (
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 LEARNED_FILE = "learned-answers.json"
 _VERSION = 1
-_MAX_FILE_BYTES = 64_000_000
+MAX_FILE_BYTES = 64_000_000
 
 Match = Literal["exact", "normalised", "learned"]
 
@@ -147,7 +147,9 @@ class LearnedAnswers:
                 raise ValueError("it is of another version")
             answers = [LearnedAnswer(**fields) for fields in content["answers"]]
             for learned in answers:
-                self._put(learned)
+                known = self._answers.get(learned.key)
+                if known is None or known.learned_at_s < learned.learned_at_s:
+                    self._put(learned)
             self._make_room(now_s)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it holds no learned answers: {error}") from None
@@ -168,6 +170,14 @@ class LearnedAnswers:
         while len(self._answers) > limits.entries or self.text_bytes > limits.text_bytes:
             self.text_bytes -= self._answers.popitem(last=False)[1].size_bytes
             self.evictions += 1
+
+
+class Sharing(Protocol):
+    """Whom a cache tells what other gateways should know."""
+
+    async def learned(self) -> None: ...
+
+    async def forgotten(self) -> None: ...
 
 
 class AnswerCache:
@@ -192,6 +202,7 @@ class AnswerCache:
         """
         self.file = file
         """Of the configured answers."""
+        self.sharing: Sharing | None = None
         self.now_s = wall_clock
         self.learned = LearnedAnswers(limits or LearnedLimits())
         self.hits: dict[str, int] = {}
@@ -260,13 +271,22 @@ class AnswerCache:
             return False
         self._measure()
         await self.save()
+        if self.sharing is not None:
+            await self.sharing.learned()
         return True
+
+    def take_up(self, dumped: str) -> None:
+        """Know what another gateway has learned, too. Raises ValueError."""
+        self.learned.restore(dumped, self.now_s())
+        self._measure()
 
     async def forget_learned(self) -> int:
         """How many there were."""
         count = self.learned.forget()
         self._measure()
         await self.save()
+        if self.sharing is not None:
+            await self.sharing.forgotten()
         return count
 
     # ------------------------------------------------------------ inside
@@ -334,7 +354,7 @@ def _specific_first(entry: ConfiguredAnswer) -> tuple[bool, bool]:
 def _read_learned(path: Path) -> str:
     """Blocks. "" where there is none. Raises OSError, and ValueError where it cannot be one."""
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
+        if path.stat().st_size > MAX_FILE_BYTES:
             raise ValueError("it is too large")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
+from gateway.answers.sharing import SharedLessons
 from gateway.api import (
     problems,
     routes_cache,
@@ -31,6 +33,8 @@ from gateway.api import (
 from gateway.api.access import AccessControl, BodyLimit
 from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
 from gateway.api.state import Gateway
+from gateway.peers.passing import Carrier, PassOn
+from gateway.peers.peers import Peers, session_id
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
@@ -39,6 +43,7 @@ from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
 from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
+from visavis.serving.discovery import instance_of
 from visavis.serving.heartbeat import Heartbeat
 from visavis.wire.bus import Bus
 
@@ -66,36 +71,57 @@ key: `Authorization: Bearer KEY`; a WebSocket that cannot set headers offers the
 """
 
 
-def create_app(settings: GatewaySettings) -> FastAPI:
-    """The application; it connects to the bus when it is started. Raises VisavisError."""
+def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
+    """The application; it connects to the bus when it is started. Raises VisavisError.
+
+    address: "host:port" where other gateways reach this one; "": there are no others.
+    """
     aiortc_private.check()
+    instance = instance_of(settings.label or "gateway")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         heartbeat = Heartbeat()
         heartbeat.start()
-        bus = await Bus.connect(settings.nats_url, name="gateway", wait_s=_BUS_WAIT_S)
+        bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
         registry = Registry(bus)
         answers = _answers(settings)
         loops = LoopLibrary(registry, round(settings.loop_memory_mb * 1e6))
-        sessions = Sessions(bus, registry, settings, answers, loops)
+        sessions = Sessions(bus, registry, settings, answers, loops, partial(session_id, instance))
+        peers = Peers(bus, registry, instance, address, lambda: sessions.free)
+        carrier = Carrier()
+        lessons = SharedLessons(bus, answers)
         prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
         app.state.gateway = Gateway(
-            settings, bus, registry, Catalog(registry), sessions, answers, prerenderer
+            settings,
+            bus,
+            registry,
+            Catalog(registry),
+            sessions,
+            answers,
+            prerenderer,
+            peers,
+            carrier,
         )
         try:
             await registry.start()
             await answers.open()
             loops.start()
+            if answers.learns:
+                lessons.start()
             sessions.start_sweeping()
             if settings.prerender:
                 prerenderer.start()
+            await peers.start()
             heartbeat.working()
             yield
         finally:
+            await peers.stop()
+            await carrier.close()
             await prerenderer.stop()
             await sessions.end_all()
             await loops.close()
+            await lessons.stop()
             await answers.save()
             await registry.close()
             await bus.close()
@@ -112,6 +138,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     # What the bundled page can show.
     app.openapi_version = "3.0.3"
     limit_bytes = round(settings.upload_limit_mb * 1e6)
+    app.add_middleware(PassOn)
     app.add_middleware(BodyLimit, upload_path="/v1/avatars", upload_limit_bytes=limit_bytes)
     app.add_middleware(AccessControl, settings=settings)
     problems.install(app)

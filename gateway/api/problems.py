@@ -67,29 +67,36 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def _problem(status: int, code: str, message: str) -> JSONResponse:
+def problem(status: int, code: str, message: str) -> JSONResponse:
+    """An error as clients get it."""
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
     return JSONResponse({"error": {"code": code, "message": message}}, status, headers=headers)
 
 
-async def _ours(_request: Request, error: Exception) -> JSONResponse:
+def problem_of(error: Exception) -> JSONResponse:
+    """Of one of our errors, or of one that has a status of its own."""
+    if isinstance(error, HTTPException):
+        return problem(error.status_code, _CODES.get(error.status_code, "http"), str(error.detail))
     status, code = code_of(error)
-    return _problem(status, code, str(error))
+    return problem(status, code, str(error))
+
+
+async def _ours(_request: Request, error: Exception) -> JSONResponse:
+    return problem_of(error)
 
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     parts = []
-    for problem in error.errors():
-        where = ".".join(str(p) for p in problem["loc"] if p != "body") or "body"
-        parts.append(f"{where}: {problem['msg']}")
-    return _problem(422, "invalid_input", "; ".join(parts))
+    for fault in error.errors():
+        where = ".".join(str(p) for p in fault["loc"] if p != "body") or "body"
+        parts.append(f"{where}: {fault['msg']}")
+    return problem(422, "invalid_input", "; ".join(parts))
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    code = _CODES.get(error.status_code, "http")
-    answer = _problem(error.status_code, code, str(error.detail))
+    answer = problem_of(error)
     if error.status_code == 405:
         answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
     return answer
@@ -106,4 +113,4 @@ def _methods(request: Request) -> set[str]:
 
 async def _unexpected(_request: Request, _error: Exception) -> JSONResponse:
     # Starlette logs it with its traceback, which is no business of a client.
-    return _problem(500, "internal", "internal error; see the gateway's log")
+    return problem(500, "internal", "internal error; see the gateway's log")

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from gateway.answers.prerender import Prerenderer
@@ -21,6 +21,7 @@ from gateway.api.schemas import (
     WarmRequest,
 )
 from gateway.api.state import Gateway, TheGateway
+from gateway.peers.passing import PASSED_ON
 from visavis.serving.errors import InvalidInputError, StageLostError
 
 router = APIRouter(prefix="/v1/cache", tags=["answer cache"])
@@ -84,12 +85,15 @@ async def _phrases(gateway: Gateway) -> list[PhrasesInfo]:
         **responses(404, 422, 503),
     },
 )
-async def warm(gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
-    """Read the file of answers anew and have the voice of its texts made.
+async def warm(request: Request, gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
+    """Have every gateway read its file of answers anew, and the voice of the texts made.
 
     For another voice, speed or style than the default one, too: what is ready speaks at once.
     """
     await gateway.answers.reload()
+    if PASSED_ON in request.headers:
+        return StreamingResponse(iter(["{}"]), media_type="application/x-ndjson")
+    await gateway.carrier.ask_others(gateway.peers, request, body.model_dump())
     await gateway.catalog.check_voice(body.voice)
     language = body.language.partition("-")[0].lower()
     book = gateway.answers.book
@@ -121,9 +125,10 @@ async def _lines(
 
 @router.delete("", responses=responses(422))
 async def clear(
-    gateway: TheGateway, what: Literal["all", "learned", "phrases"] = "all"
+    request: Request, gateway: TheGateway, what: Literal["all", "learned", "phrases"] = "all"
 ) -> CacheCleared:
     """Forget learned answers, prerendered sound, or both. Configured answers stay."""
+    await gateway.carrier.ask_others(gateway.peers, request)
     learned = await gateway.answers.forget_learned() if what != "phrases" else 0
     phrases = await gateway.prerenderer.phrases.clear() if what != "learned" else 0
     return CacheCleared(learned=learned, phrases=phrases)

@@ -42,8 +42,17 @@ async def services(gateway: TheGateway) -> ServiceList:
 @router.get("/v1/metrics-targets")
 async def metrics_targets(request: Request, gateway: TheGateway) -> list[Target]:
     """Prometheus' HTTP service discovery: where every process shows its metrics."""
-    own = Target(targets=[request.url.netloc], labels={"service": "gateway"})
-    return [own] + [
+    gateways = gateway.registry.gateways
+    if len(gateways) > 1:
+        own = [
+            Target(
+                targets=[g.http_address], labels={"service": "gateway", "instance_id": g.instance}
+            )
+            for g in gateways
+        ]
+    else:
+        own = [Target(targets=[request.url.netloc], labels={"service": "gateway"})]
+    return own + [
         Target(
             targets=[s.replica.metrics_address],
             labels={"service": s.replica.service, "instance_id": s.replica.instance},

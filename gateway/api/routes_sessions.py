@@ -82,9 +82,12 @@ async def create(request: Request, body: SessionRequest, gateway: TheGateway) ->
 
 
 @router.get("")
-async def list_sessions(gateway: TheGateway) -> SessionList:
-    """All open sessions."""
-    return SessionList(sessions=[info_of(s) for s in gateway.sessions.all()])
+async def list_sessions(request: Request, gateway: TheGateway) -> SessionList:
+    """All open sessions, of every gateway that answers."""
+    sessions = [info_of(s) for s in gateway.sessions.all()]
+    for answer in await gateway.carrier.ask_others(gateway.peers, request):
+        sessions += SessionList.model_validate(answer).sessions
+    return SessionList(sessions=sessions)
 
 
 @router.get("/{session_id}", responses=responses(404))

@@ -10,6 +10,8 @@ from starlette.requests import HTTPConnection
 
 from gateway.answers.cache import AnswerCache
 from gateway.answers.prerender import Prerenderer
+from gateway.peers.passing import Carrier
+from gateway.peers.peers import Peers
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.registry import Registry
@@ -29,6 +31,8 @@ class Gateway:
     sessions: Sessions
     answers: AnswerCache
     prerenderer: Prerenderer
+    peers: Peers
+    carrier: Carrier
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:

@@ -25,6 +25,8 @@ CALL_TIMEOUT_S = 5.0
 CREATE_TIMEOUT_S = 60.0
 UPLOADS_AT_ONCE = 8
 
+_READING = ("List", "Get")
+"""Calls that any other replica can answer where the first one has just gone."""
 _ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidInputError,
     grpc.StatusCode.NOT_FOUND: UnknownNameError,
@@ -136,14 +138,18 @@ class Catalog:
         if not replicas:
             await self._registry.refresh()
             replicas = [s for s in self._registry.replicas(service) if s.healthy]
-        if not replicas:
-            raise StageLostError(f"{service}: no replica is running")
-        stub = self._registry.stub(replicas[0].replica)
-        try:
-            return await getattr(stub, method)(request, timeout=timeout_s)
-        except grpc.aio.AioRpcError as error:
-            kind = _ERRORS.get(error.code(), StageLostError)
-            raise kind(error.details() or f"{service}: {error.code().name}") from None
+        failed: VisavisError = StageLostError(f"{service}: no replica is running")
+        for state in replicas:
+            stub = self._registry.stub(state.replica)
+            try:
+                return await getattr(stub, method)(request, timeout=timeout_s)
+            except grpc.aio.AioRpcError as error:
+                gone = error.code() is grpc.StatusCode.UNAVAILABLE and method.startswith(_READING)
+                kind = _ERRORS.get(error.code(), StageLostError)
+                failed = kind(error.details() or f"{service}: {error.code().name}")
+                if not gone:
+                    raise failed from None
+        raise failed
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:

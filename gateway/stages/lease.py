@@ -32,7 +32,7 @@ BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 RETURN_TIMEOUT_S = 2.0
 _RETURNING = "it is coming back"
 # So many replicas are asked before the session is told that none takes it.
-_MOST_ASKED = 3
+_MOST_ASKED = 8
 
 _ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
     # The session asked for what does not exist: no fault of the replica.
@@ -83,6 +83,9 @@ class StageLease:
         self._writing = asyncio.Lock()
         self._call: Any = None
         self._replica: Replica | None = None
+        self._served_by = ""
+        """The instance that had the session last: what it has read and drawn for it is still
+        warm, so it is asked first."""
         self._runner: asyncio.Task[None] | None = None
         self._restarting = False
         """This stream was ended by us: its end is no loss."""
@@ -165,7 +168,9 @@ class StageLease:
 
     async def _attach(self, avoid: frozenset[str]) -> None:
         self._replica = None
-        self._replica = replica = await self._registry.choose(self.service, avoid=avoid)
+        self._replica = replica = await self._registry.choose(
+            self.service, prefer=self._served_by, avoid=avoid
+        )
         call = self._registry.stub(replica).Attach()
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
@@ -193,6 +198,7 @@ class StageLease:
                 raise StageLostError(f"{self.service}: its replica has gone") from None
             raise
         metrics.stage_attach.labels(self.service, "ready").inc()
+        self._served_by = replica.instance
         self._call = call
         self._ready.set()
 
@@ -218,6 +224,8 @@ class StageLease:
             self._ready.clear()
             self._call.cancel()
             restarting, self._restarting = self._restarting, False
+            # There the session may be a moment longer, and would be refused.
+            self._served_by = ""
             self._away = _RETURNING if restarting else message
             if not restarting:
                 metrics.stage_attach.labels(self.service, "lost").inc()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 SERVICES = ("asr", "llm", "tts", "face")
 REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
+GLANCE_S = 0.3
 BUS_TIMEOUT_S = 1.0
 # Leases end with their connection: one to a replica that was not found once may be in use. To one
 # that has really gone it breaks by itself, by keepalive.
@@ -74,6 +75,8 @@ class Registry:
         self._bus = bus
         self._refresh_s = refresh_s
         self._states: dict[str, ReplicaState] = {}
+        self.gateways: list[Replica] = []
+        """Those of which others know where they are, the asking one among them."""
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._unused_since_s: dict[str, float] = {}
         """Channels by address, to replicas that are not known any more."""
@@ -107,10 +110,13 @@ class Registry:
             await self.refresh()
         return self._missing()
 
-    async def choose(self, service: str, *, avoid: frozenset[str] = frozenset()) -> Replica:
-        """The least loaded replica with a free slot, instances in `avoid` last of all.
+    async def choose(
+        self, service: str, *, prefer: str = "", avoid: frozenset[str] = frozenset()
+    ) -> Replica:
+        """The instance `prefer` if it has a free slot, else the least loaded replica that has one.
 
-        Raises AtCapacityError where there is none, StageLostError where no replica answers.
+        Instances in `avoid` come last of all. Raises AtCapacityError where there is none,
+        StageLostError where no replica answers.
         """
         candidates = self._candidates(service)
         if not candidates:
@@ -124,7 +130,17 @@ class Registry:
             raise AtCapacityError(
                 f"{service}: no free slot on any of its {known} replicas; try again later"
             )
-        best = min(candidates, key=lambda s: (s.replica.instance in avoid, -s.free_slots))
+        if len(candidates) > 1 and len(self.gateways) > 1:
+            # Others have chosen, too, since these were last asked.
+            if prefer not in [state.replica.instance for state in candidates]:
+                await self._look_again(candidates)
+                candidates = self._candidates(service) or candidates
+
+        def order(state: ReplicaState) -> tuple[bool, bool, int]:
+            instance = state.replica.instance
+            return instance in avoid, instance != prefer, -state.free_slots
+
+        best = min(candidates, key=order)
         self._count_slots(best, -1)
         return best.replica
 
@@ -168,11 +184,13 @@ class Registry:
             try:
                 await self._bus.flush(BUS_TIMEOUT_S)
                 self._bus_answers = True
-                found = {r.instance: r for r in await discover(self._bus.client)}
+                everybody = await discover(self._bus.client)
             except BusError as error:
                 self._bus_answers = False
                 log.warning("registry: %s", error)
                 return
+            self.gateways = [replica for replica in everybody if replica.http_address]
+            found = {r.instance: r for r in everybody if r.service in _STUBS}
             # A replica too busy to be found in time, or behind a bus that is restarting, is
             # still there if it answers itself.
             known = {r.replica.instance: r.replica for r in self._states.values()}
@@ -202,18 +220,26 @@ class Registry:
     def _candidates(self, service: str) -> list[ReplicaState]:
         return [s for s in self.replicas(service) if s.free_slots > 0]
 
+    async def _look_again(self, states: Sequence[ReplicaState]) -> None:
+        """Note which slots have been taken; of who does not say so at once nothing is known."""
+        asked = (self._ask(state.replica, timeout_s=GLANCE_S) for state in states)
+        for told in await asyncio.gather(*asked):
+            known = self._states.get(told.replica.instance)
+            if known is not None and told.healthy:
+                # What we have chosen ourselves may not have reached it yet.
+                free = min(known.free_slots, told.free_slots)
+                self._states[told.replica.instance] = replace(told, free_slots=free)
+
     def _count_slots(self, state: ReplicaState, change: int) -> None:
         """Estimate free slots until the replica tells them itself."""
         free = min(state.slots, max(0, state.free_slots + change))
         self._states[state.replica.instance] = replace(state, free_slots=free)
 
-    async def _ask(self, replica: Replica) -> ReplicaState:
-        if replica.service not in _STUBS:
-            return ReplicaState(replica)
+    async def _ask(self, replica: Replica, *, timeout_s: float = STATUS_TIMEOUT_S) -> ReplicaState:
         sent_s = self._clock.now()
         try:
             answer = await self.stub(replica).GetStatus(
-                control_pb2.GetStatusRequest(), timeout=STATUS_TIMEOUT_S
+                control_pb2.GetStatusRequest(), timeout=timeout_s
             )
         except grpc.aio.AioRpcError as error:
             log.warning("registry: %s: %s", replica.instance, error.details())

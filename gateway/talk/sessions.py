@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+from collections.abc import Callable
 
 from gateway import metrics
 from gateway.answers.cache import AnswerCache
@@ -33,7 +33,9 @@ class Sessions:
         settings: GatewaySettings,
         answers: AnswerCache,
         loops: LoopLibrary,
+        new_id: Callable[[], str],
     ) -> None:
+        self._new_id = new_id
         self._bus = bus
         self._registry = registry
         self._settings = settings
@@ -68,6 +70,11 @@ class Sessions:
         return session
 
     @property
+    def free(self) -> int:
+        """How many more may be opened."""
+        return self._settings.max_sessions - len(self._open) - self._opening
+
+    @property
     def busy(self) -> bool:
         """Whether anybody is talking."""
         return any(session.state != "idle" for session in self._open.values())
@@ -79,10 +86,10 @@ class Sessions:
         welcome: said once somebody watches.
         """
         limit = self._settings.max_sessions
-        if len(self._open) + self._opening >= limit:
+        if self.free <= 0:
             raise AtCapacityError(f"sessions: {limit} are open, the most allowed; try again later")
         session = Session(
-            secrets.token_urlsafe(12),
+            self._new_id(),
             options,
             persona,
             bus=self._bus,

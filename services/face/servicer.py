@@ -74,7 +74,7 @@ class FaceService:
         studio: Studio | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._studio = studio or open_studio(settings)
+        self._studio = studio or open_studio(settings, bus)
         self._servicer = FaceAnimationServicer(
             settings, self._studio, bus, instance, clock or MonotonicClock()
         )

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.making.decoding import Decoder
+from services.face.avatar.packing import LARGEST_BYTES
 from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.loop import loop_digest, loop_frames, loop_motion
@@ -25,7 +26,9 @@ from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceSt
 from services.face.lips.turn_lips import Hearing
 from services.face.settings import FaceSettings
 from visavis.engine import Engine, EngineLane
-from visavis.serving.errors import EngineError, OutOfOrderError
+from visavis.serving.errors import EngineError, OutOfOrderError, UnknownNameError
+from visavis.wire.bucket import Shared
+from visavis.wire.bus import Bus
 from visavis.wire.media import Place, VideoChunk, VideoCodec
 from visavis.wire.subjects import Kind
 
@@ -44,12 +47,17 @@ class Studio:
         open_encoder: EncoderFactory,
         *,
         lips: Engine | None = None,
+        bus: Bus | None = None,
     ) -> None:
-        """`lips`: the network that hears them; None: the product's own."""
+        """`lips`: the network that hears them; None: the product's own. `bus`: by which replicas
+        share avatars.
+        """
         self._settings = settings
         self._engine = engine
         self._open_encoder = open_encoder
         self._lips = lips or settings.open_engine(WEIGHTS)
+        shelf = engine.shelf
+        self._shared = Shared(bus, shelf, LARGEST_BYTES) if bus and shelf else None
         self._network: AudioToFace | None = None
         self._lanes = [EngineLane(f"face-{index}") for index in range(settings.lanes)]
         self._hearing_lane = EngineLane("face-network")
@@ -80,6 +88,7 @@ class Studio:
         await self._hearing_lane.run(partial(stream.hear, np.zeros(1600, np.int16), last=True))
         await self._engine.load()
         await self._loop_lane.run(_step_back)
+        await self._sync(look=True)
         for lane in self._lanes:
             painter = await self._painter(self._settings.avatar)
             draw = await painter.prepare(_FIRST_FRAME)
@@ -160,23 +169,33 @@ class Studio:
         )
 
     async def avatars(self) -> Sequence[AvatarInfo]:
+        await self._sync(look=True)
         return await self._gallery_lane.run(self._engine.avatars)
 
     async def portrait(self, name: str) -> bytes:
         """JPEG. Raises UnknownNameError."""
+        await self._sync()
         return await self._gallery_lane.run(self._engine.portrait, name)
 
     async def create(self, name: str, image: bytes) -> AvatarInfo:
         """Raises InvalidInputError with the reason why a picture will not do, AlreadyExistsError,
         AtCapacityError. Cancelled, it keeps nothing.
         """
+        await self._sync(look=True)
         await self._gallery_lane.run(self._engine.check_new, name)
         picture = await self._decoder.decode(image, self._engine.reading)
         keep = await self._maker_lane.run(self._engine.make, name, picture)
-        return await self._gallery_lane.run(keep)
+        made = await self._gallery_lane.run(keep)
+        if self._shared is not None:
+            await self._shared.share(name)
+        return made
 
     async def delete(self, name: str) -> None:
+        """Raises UnknownNameError, InvalidInputError; BusError where others go on to have it."""
+        await self._sync()
         await self._gallery_lane.run(self._engine.delete, name)
+        if self._shared is not None:
+            await self._shared.forget(name)
 
     async def close(self) -> None:
         await self._engine.close()
@@ -186,7 +205,18 @@ class Studio:
         self._lips.close()
 
     async def _painter(self, name: str) -> Painter:
-        return await self._wardrobe_lane.run(self._engine.painter, name)
+        if name:
+            await self._sync()
+        try:
+            return await self._wardrobe_lane.run(self._engine.painter, name)
+        except UnknownNameError:
+            await self._sync(look=True)
+            return await self._wardrobe_lane.run(self._engine.painter, name)
+
+    async def _sync(self, *, look: bool = False) -> None:
+        """Have our avatars be those of all replicas; see `Shared.sync`."""
+        if self._shared is not None:
+            await self._shared.sync(look=look)
 
     def _loop_of(self, painter: Painter, fps: int) -> str:
         return loop_digest(painter.look, fps, self._settings.bitrate_kbps)
@@ -229,7 +259,7 @@ class VideoStream:
         self._encoder.close()
 
 
-def open_studio(settings: FaceSettings) -> Studio:
+def open_studio(settings: FaceSettings, bus: Bus | None = None) -> Studio:
     """The studio that the service runs with; nothing is loaded yet."""
     open_encoder = partial(VideoStream, bitrate=1000 * settings.bitrate_kbps)
-    return Studio(settings, open_face_engine(settings), open_encoder)
+    return Studio(settings, open_face_engine(settings), open_encoder, bus=bus)

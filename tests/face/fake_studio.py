@@ -78,6 +78,7 @@ class FakeGallery:
     needs_voice = False
     reading = Reading.COLOUR
     states: Sequence[NetworkState] = ()
+    shelf = None
 
     def __init__(self) -> None:
         self.names = {"built-in": True}

@@ -20,15 +20,16 @@ from tests.face.test_animator import mel_chunks
 from tests.gateway.conftest import until
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
+from visavis.wire.bus import Bus
 
 Stub = face_pb2_grpc.FaceAnimationStub
 WORD = [("sil", 0.2), ("M", 0.1), ("AA1", 0.2), ("M", 0.1), ("sil", 0.2)]
 
 
 @contextlib.asynccontextmanager
-async def serving(avatar_dir: Path, **wanted: Any) -> AsyncIterator[Stub]:
+async def serving(avatar_dir: Path, bus: Bus | None = None, **wanted: Any) -> AsyncIterator[Stub]:
     settings: dict[str, Any] = {"avatar_dir": avatar_dir, "lanes": 1, **wanted}
-    service = FaceService(FaceSettings(**settings), None, "face-test")
+    service = FaceService(FaceSettings(**settings), bus, "face-test")
     server = grpc.aio.server(interceptors=[ErrorInterceptor()])
     service.register(server)
     port = server.add_insecure_port("127.0.0.1:0")

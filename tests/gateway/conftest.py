@@ -14,6 +14,7 @@ import uvicorn
 
 from gateway.api.app import create_app, server_config
 from gateway.api.state import Gateway
+from gateway.peers.listening import listen
 from gateway.settings import GatewaySettings
 from tests.gateway.doubles import Doubles
 from visavis.tools.client import GatewayClient
@@ -25,12 +26,13 @@ class RunningGateway:
     """The real web server on a free port of the loopback interface."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self.app = create_app(settings)
+        self._listening = listen(settings.model_copy(update={"port": 0}))
+        self.app = create_app(settings, self._listening.address)
         self._server = uvicorn.Server(server_config(self.app, drain_s=1))
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._server.serve())
+        self._task = asyncio.create_task(self._server.serve(self._listening.sockets))
         await until(lambda: self._server.started)
 
     async def stop(self) -> None:

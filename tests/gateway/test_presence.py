@@ -146,3 +146,20 @@ async def test_a_browser_that_vanishes_gives_up_its_slots_before_its_connection_
     await until(lambda: doubles.leases() == 0, timeout_s=8)
     assert audience.present == 1
     await browser.pc.close()
+
+
+async def test_who_returns_is_served_by_the_replica_that_served_before(
+    gateway: RunningGateway, client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    await doubles.start("llm")
+    await gateway.inside.registry.refresh()
+    async with client.session() as neighbour:
+        created = (await http.post("/v1/sessions", json={})).json()
+        told = (await http.get(f"/v1/sessions/{neighbour.id}")).json()
+        assert created["stages"]["llm"] != told["stages"]["llm"]
+        await until(lambda: doubles.leases() == 4)
+    await until(lambda: doubles.leases() == 0)
+    async with client.connect(f"/v1/sessions/{created['id']}/events"):
+        await until(lambda: doubles.leases() == 4)
+        told = (await http.get(f"/v1/sessions/{created['id']}")).json()
+    assert told["stages"] == created["stages"]

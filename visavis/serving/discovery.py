@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -45,6 +46,18 @@ class Replica:
     """Where its networks run, as in "cuda:0, cpu"."""
     wanted_device: str = ""
     """Where they were to run; empty: they all do."""
+    http_address: str = ""
+    """Of a gateway, which has this one instead of gRPC."""
+
+    @property
+    def label(self) -> str:
+        """What its process is called: "face-2" of "face-2-3fa9c2d1"."""
+        return self.instance.rpartition("-")[0]
+
+
+def instance_of(label: str) -> str:
+    """A name for one start of the process that is called `label`; no other start has it."""
+    return f"{label}-{secrets.token_hex(4)}"
 
 
 async def discover(
@@ -96,7 +109,8 @@ def parse_info(payload: bytes) -> Replica | None:
             service=name.removeprefix(MICRO_PREFIX),
             instance=metadata["instance"],
             version=str(info["version"]),
-            grpc_address=metadata["grpc"],
+            grpc_address=metadata["grpc"] if "http" not in metadata else "",
+            http_address=metadata.get("http", ""),
             metrics_address=metadata.get("metrics", ""),
             device=metadata.get("device", ""),
             wanted_device=metadata.get("wanted", ""),

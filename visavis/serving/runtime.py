@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import start_http_server
 
 from visavis.engine.base import EngineState
-from visavis.serving.discovery import Registration
+from visavis.serving.discovery import Registration, instance_of
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.interceptor import ErrorInterceptor
@@ -41,15 +40,15 @@ MESSAGE_LIMITS = (
 )
 """Options of every gRPC server and channel."""
 # A peer that is frozen, or behind a cable that was pulled, keeps its connection open: it is asked
-# for a sign of life while it is silent.
+# for a sign of life while it is silent, and given up 2.5 s after the last one at the latest.
 KEEPALIVE = (
-    ("grpc.keepalive_time_ms", 2000),
-    ("grpc.keepalive_timeout_ms", 2000),
-    ("grpc.http2.ping_timeout_ms", 2000),  # keepalive's own limit alone is not heeded
+    ("grpc.keepalive_time_ms", 1000),
+    ("grpc.keepalive_timeout_ms", 1500),
+    ("grpc.http2.ping_timeout_ms", 1500),  # keepalive's own limit alone is not heeded
     ("grpc.http2.max_pings_without_data", 0),
 )
 """Options of the gateway's channels, which hold leases for as long as a session lasts."""
-KEEPALIVE_ALLOWED = (("grpc.http2.min_ping_interval_without_data_ms", 1000),)
+KEEPALIVE_ALLOWED = (("grpc.http2.min_ping_interval_without_data_ms", 500),)
 """Options of every gRPC server: it would hang up on who asks that often."""
 _BUS_WAIT_S = 30.0
 
@@ -99,7 +98,8 @@ def main(
 
 async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     name = settings.section
-    instance = f"{name}-{secrets.token_hex(4)}"
+    label = settings.label or name
+    instance = instance_of(label)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
@@ -117,7 +117,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     await server.start()
     registration: Registration | None = None
     try:
-        if not await _loaded(service, bus, stop):
+        if not await _loaded(service, bus, stop, label):
             return
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
@@ -162,9 +162,9 @@ def _make_server(
     return server, grpc_names
 
 
-async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event) -> bool:
+async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event, label: str = "") -> bool:
     """Load `service`, telling what is done; False if the process was told to end before that."""
-    reporting = asyncio.create_task(report_starting(bus, service.name))
+    reporting = asyncio.create_task(report_starting(bus, label or service.name))
     loading, stopping = asyncio.create_task(service.load()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)

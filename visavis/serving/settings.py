@@ -41,6 +41,12 @@ class Settings(BaseSettings):
     section: ClassVar[str]
 
     config: Path | None = Field(None, description="TOML file; the process's own section is read")
+    label: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9_-]{0,40}$",
+        description="What this process is called among others of its kind, such as face-2; its "
+        "instance name begins with it; empty: the service's name",
+    )
     host: str = Field("127.0.0.1", description="Address to listen on")
     nats_url: str = Field("", description="NATS server, e.g. nats://127.0.0.1:4222; empty: no bus")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -26,35 +26,35 @@ def busy_with(doing: str) -> None:
     _doing = doing
 
 
-async def report_starting(bus: Bus | None, service: str) -> None:
+async def report_starting(bus: Bus | None, label: str) -> None:
     """Tell what `busy_with` notes, whenever that has changed, until cancelled."""
     told = _doing
     while True:
         await asyncio.sleep(_REPORT_S)
         if _doing != told:
             told = _doing
-            await tell_starting(bus, service, told)
+            await tell_starting(bus, label, told)
 
 
-async def tell_starting(bus: Bus | None, service: str, doing: str) -> None:
-    """Say that `service` is getting on with its start. Without a bus nobody listens."""
+async def tell_starting(bus: Bus | None, label: str, doing: str) -> None:
+    """Say that the process `label` is getting on with its start. Without a bus nobody listens."""
     if bus is None:
         return
-    message = json.dumps({"service": service, "doing": doing}).encode()
+    message = json.dumps({"process": label, "doing": doing}).encode()
     with contextlib.suppress(nats.errors.Error, OSError):  # a start goes on without being told of
         await bus.client.publish(STARTING, message)
 
 
 async def on_starting(bus: Bus, told: Callable[[str, str], None]) -> None:
-    """Call `told(service, doing)` for whatever any service tells, until the bus is closed."""
+    """Call `told(label, doing)` for whatever any process tells, until the bus is closed."""
 
     async def receive(message: Msg) -> None:
         try:
             read = json.loads(message.data)
-            service, doing = str(read["service"]), str(read["doing"])
+            label, doing = str(read["process"]), str(read["doing"])
         except (ValueError, KeyError, TypeError):
             log.debug("%s: cannot be read", message.subject)
             return
-        told(service, doing)
+        told(label, doing)
 
     await bus.client.subscribe(STARTING, cb=receive)

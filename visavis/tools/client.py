@@ -36,9 +36,10 @@ class GatewayClient:
     def __init__(self, url: str, api_key: str = "") -> None:
         self.url = url.rstrip("/")
         self.api_key = api_key
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self.authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        """The header that carries the key."""
         self._http = httpx.AsyncClient(
-            base_url=self.url, headers=headers, timeout=_TIMEOUT_S, trust_env=False
+            base_url=self.url, headers=self.authorization, timeout=_TIMEOUT_S, trust_env=False
         )
 
     async def __aenter__(self) -> Self:
@@ -90,10 +91,9 @@ class GatewayClient:
 
     def connect(self, path: str) -> websockets.connect:
         """A WebSocket of the gateway, to be entered."""
-        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         return websockets.connect(
             "ws" + self.url.removeprefix("http") + path,
-            additional_headers=headers,
+            additional_headers=self.authorization,
             max_size=_MEDIA_LIMIT_BYTES,
             proxy=None,
         )

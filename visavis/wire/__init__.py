@@ -5,4 +5,5 @@
 `fields`: how a dataclass's fields travel in its protobuf message.
 `clock`: the only place where the platform reads the time.
 `bus`: typed, sequenced, bounded chunks over core NATS.
+`bucket`: what outlives them, by name, on the bus and on the disk of each process.
 """

@@ -10,6 +10,8 @@ from visavis.serving.errors import InvalidInputError
 PREFIX = "vv"
 STARTING = f"{PREFIX}.starting"
 """What a service is busy with before it is ready, see `visavis/serving/starting.py`."""
+GATEWAY = f"{PREFIX}.gateway"
+"""What a gateway answers that is asked for by name, see `gateway/peers/peers.py`."""
 _TURN_DIGITS = 10  # of a uint32
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -40,6 +42,11 @@ def check_session(session: str) -> str:
 def chunk_subject(session: str, turn: int, kind: Kind) -> str:
     """Subject of one turn's chunks of one kind."""
     return f"{PREFIX}.{session}.{turn}.{kind}"
+
+
+def gateway_subject(owner: str) -> str:
+    """Where one gateway can be asked. owner: its name in the ids of its sessions."""
+    return f"{GATEWAY}.{owner}"
 
 
 def all_turns(session: str, kind: Kind) -> str:

@@ -34,6 +34,8 @@ _ABOUT, _THUMBNAIL, _PORTRAIT, _BACKGROUND, _MATTE, _MESH = (
     "matte.png",
     "mesh.npz",
 )
+FILES = (_ABOUT, _THUMBNAIL, _PORTRAIT, _BACKGROUND, _MATTE, _MESH)
+"""All that an avatar's folder holds."""
 _JPEG_QUALITY = 88
 
 

@@ -11,14 +11,23 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar.avatar import Avatar, load_avatar, read_about, read_portrait, save_avatar
+from services.face.avatar.avatar import (
+    FILES,
+    Avatar,
+    load_avatar,
+    read_about,
+    read_portrait,
+    save_avatar,
+)
 from services.face.avatar.making.maker import make_avatar
 from services.face.avatar.making.portrait import PortraitStudio
+from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
 from services.face.engines.base import AvatarInfo
 from visavis.serving.errors import (
     AlreadyExistsError,
@@ -32,6 +41,8 @@ log = logging.getLogger(__name__)
 DEFAULT_AVATAR = "default"
 _BUILTIN_FOLDER = Path(__file__).parents[1] / "avatars"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SHARED = ".shared"
+"""File of an avatar's folder: its digest in the bucket that all replicas share."""
 _KEPT_LOADED = 16
 """Loaded avatars kept for the next session; each takes about 8 MB."""
 
@@ -41,7 +52,7 @@ def check_new(name: str, taken: Sequence[str], uploaded: int, most: int) -> None
 
     Raises InvalidInputError, AlreadyExistsError, AtCapacityError.
     """
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InvalidInputError(
             f"{name!r} is no avatar name: 1 to 64 letters, digits, _ and - are allowed"
         )
@@ -54,6 +65,11 @@ def check_new(name: str, taken: Sequence[str], uploaded: int, most: int) -> None
         )
 
 
+def is_name(name: str) -> bool:
+    """Whether an avatar may be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
 def not_kept(name: str, error: OSError) -> AtCapacityError | AlreadyExistsError:
     """What to say of an avatar that could not be written."""
     if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
@@ -62,7 +78,12 @@ def not_kept(name: str, error: OSError) -> AtCapacityError | AlreadyExistsError:
 
 
 class AvatarStore:
-    """Keeps avatars by name, a folder each. Thread-safe, but for `make`."""
+    """Keeps avatars by name, a folder each. Thread-safe, but for `make`.
+
+    It is a shelf: those of users can be kept alike with those of other replicas.
+    """
+
+    bucket = "visavis-avatars"
 
     def __init__(
         self, folder: Path, open_studio: Callable[[], PortraitStudio], *, most: int = 100
@@ -76,7 +97,8 @@ class AvatarStore:
         self._studio: PortraitStudio | None = None
         self._changing = threading.Lock()
         self._loading = threading.Lock()
-        self._loaded: OrderedDict[str, Avatar] = OrderedDict()
+        self._loaded: OrderedDict[str, tuple[FileVersion | None, Avatar]] = OrderedDict()
+        """Another process may put another avatar in the folder."""
 
     def names(self) -> list[str]:
         """Every avatar, the shipped ones first."""
@@ -107,12 +129,14 @@ class AvatarStore:
         """The avatar of that name, "" for the default. UnknownNameError lists what exists."""
         name = name or DEFAULT_AVATAR
         with self._loading:
-            avatar = self._loaded.get(name)
-            if avatar is None:
-                avatar = load_avatar(self._folder_of(name))
+            folder = self._folder_of(name)
+            record = file_version(folder / "avatar.toml")
+            known, avatar = self._loaded.get(name, (None, None))
+            if avatar is None or known != record:
+                avatar = load_avatar(folder)
                 # Worked out here, under the lock, not twice by two sessions that start together.
                 _ = avatar.texture
-                self._loaded[name] = avatar
+                self._loaded[name] = record, avatar
             self._loaded.move_to_end(name)
             while len(self._loaded) > _KEPT_LOADED:
                 self._loaded.popitem(last=False)
@@ -163,14 +187,58 @@ class AvatarStore:
                 self._loaded.pop(name, None)
             shutil.rmtree(folder)
 
+    # As a shelf
+
+    def kept(self) -> dict[str, str]:
+        names = _avatars_in(self._folder)
+        return {name: shared_digest(self._folder / name / _SHARED) for name in names}
+
+    def pack(self, name: str) -> bytes:
+        return pack({file: self._folder / name / file for file in FILES})
+
+    def take(self, name: str, packed: bytes, digest: str) -> None:
+        files = unpacked(packed, FILES)
+        if not is_name(name) or self.is_builtin(name):
+            raise ValueError(f"{name!r} is no name for an avatar of a user")
+
+        def write(folder: Path) -> None:
+            for file, content in files.items():
+                (folder / file).write_bytes(content)
+            (folder / _SHARED).write_text(digest)
+
+        with self._changing:
+            self._replace(name, write)
+
+    def note(self, name: str, digest: str) -> None:
+        (self._folder / name / _SHARED).write_text(digest)
+
+    def drop(self, name: str) -> None:
+        with self._changing:
+            if _is_avatar(self._folder, name):
+                shutil.rmtree(self._folder / name)
+
     def _write(self, avatar: Avatar) -> None:
+        self._place(avatar.name, partial(save_avatar, avatar))
+
+    def _replace(self, name: str, write: Callable[[Path], None]) -> None:
+        """Two replicas on one disk may do it at once: the other one has done it then."""
+        there = self._folder / name
+        if _is_avatar(self._folder, name):
+            if shared_digest(there / _SHARED):
+                shutil.rmtree(there)
+            else:
+                log.warning("avatar %r is another one than the replicas share", name)
+                set_aside(there)
+        self._place(name, write)
+
+    def _place(self, name: str, write: Callable[[Path], None]) -> None:
+        """Written aside and moved in place, so that nobody ever sees half an avatar."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        # Written aside and moved in place, so that nobody ever sees half an avatar.
         with tempfile.TemporaryDirectory(prefix=".new-", dir=self._folder) as aside:
-            made = Path(aside) / avatar.name
+            made = Path(aside) / name
             made.mkdir()
-            save_avatar(avatar, made)
-            made.rename(self._folder / avatar.name)
+            write(made)
+            made.rename(self._folder / name)
 
     def _info(self, name: str) -> AvatarInfo:
         about = read_about(self._folder_of(name))
@@ -183,6 +251,14 @@ class AvatarStore:
         raise UnknownNameError(f"no avatar {name!r}; there are: {', '.join(self.names())}")
 
 
+def shared_digest(note: Path) -> str:
+    """What a file says of an avatar that is shared; "": it is not."""
+    try:
+        return note.read_text()
+    except FileNotFoundError:
+        return ""
+
+
 def _avatars_in(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
@@ -190,4 +266,4 @@ def _avatars_in(folder: Path) -> list[str]:
 
 
 def _is_avatar(folder: Path, name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and (folder / name / "avatar.toml").is_file()
+    return is_name(name) and (folder / name / "avatar.toml").is_file()

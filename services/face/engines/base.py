@@ -11,6 +11,7 @@ from services.face.draw.pictures import Painter
 from services.face.lips.sound_track import Ear
 from visavis.engine import Engine, EngineState
 from visavis.serving.errors import EngineLoadError
+from visavis.wire.bucket import Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class FaceEngine(Protocol):
 
     reading: Reading
     """What it wants of a picture that an avatar is made of."""
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """Where its avatars lie, to be kept alike with those of other replicas."""
+        ...
 
     @property
     def states(self) -> Sequence[NetworkState]:

@@ -15,6 +15,7 @@ from services.face.draw.pictures import Draw, Painter
 from services.face.draw.renderer import Renderer
 from services.face.engines.base import AvatarInfo, Keep, NetworkState
 from services.face.lips.sound_track import Ear
+from visavis.wire.bucket import Shelf
 
 
 class WarpPainter:
@@ -48,6 +49,10 @@ class WarpEngine:
     @property
     def states(self) -> Sequence[NetworkState]:
         return ()
+
+    @property
+    def shelf(self) -> Shelf:
+        return self._store
 
     def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:
         return None

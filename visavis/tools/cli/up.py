@@ -20,11 +20,14 @@ from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import secret_in
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log
-from visavis.tools.stack.supervisor import SERVICES, Stack, StackOptions
+from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
 
 _REFRESH_S = 1.0
 _LOOK_S = 0.2
 _STARTING = "Starting the bus, four services and the gateway …"
+_REPLICATED = (*SERVICES, GATEWAY)
+MOST_REPLICAS = 32
+"""Of one service on one machine: more is a slip of the finger."""
 _COLOURS = {
     State.READY: "green",
     State.STARTING: "yellow",
@@ -65,12 +68,21 @@ def up(
         Path | None,
         typer.Option(help="TOML or JSON file of frequent questions and welcome phrases."),
     ] = None,
+    replicas: Annotated[
+        str,
+        typer.Option(
+            metavar="SERVICE=N,…",
+            help="How many processes of a service, or gateways, there are to be, as in "
+            "face=2,gateway=2; one of each that is not named. See docs/replicas.md.",
+        ),
+    ] = "",
     logs: Annotated[Path | None, typer.Option(help="Folder for the log of each process.")] = None,
 ) -> None:
     """Start the avatar: bus, four services and gateway; print the page's address.
 
     Weights that are missing are pulled first. Ctrl-C ends everything in order.
     """
+    counts = replica_counts(replicas)
     if api_key_file is not None and not api_key:
         api_key = secret_in(api_key_file, "--api-key-file")
     console = Console()
@@ -81,6 +93,7 @@ def up(
         port=port,
         api_key=api_key,
         arguments=stack_arguments(profile, config, answers),
+        replicas=counts,
     )
     _tell_of_the_stack(options.log_dir, console)
     asyncio.run(_run(options, console))
@@ -108,13 +121,33 @@ def _tell_of_the_stack(folder: Path, console: Console) -> None:
     logger.propagate = False
 
 
+def replica_counts(text: str) -> dict[str, int]:
+    """How many there are to be of each service that "face=2,tts=2" names. Raises BadParameter."""
+    counts: dict[str, int] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        service, _, count = map(str.strip, part.partition("="))
+        if service not in _REPLICATED:
+            known = ", ".join(_REPLICATED)
+            raise _not_replicas(f"there is no service {service!r}; known are {known}")
+        if service in counts:
+            raise _not_replicas(f"{service} is named twice")
+        if not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_REPLICAS):
+            raise _not_replicas(f"{part!r}: a number from 1 to {MOST_REPLICAS} is wanted")
+        counts[service] = int(count)
+    return counts
+
+
+def _not_replicas(why: str) -> typer.BadParameter:
+    return typer.BadParameter(f"{why}; write it as face=2,tts=2", param_hint="--replicas")
+
+
 def stack_arguments(
     profile: str, config: Path | None = None, answers: Path | None = None
 ) -> dict[str, list[str]]:
     """Flags of each process of a stack that runs `profile`."""
     shared = ["--config", str(config.resolve())] if config else []
     arguments = {name: [*shared, "--profile", profile] for name in SERVICES}
-    arguments["gateway"] = [*shared, *(["--answers", str(answers.resolve())] if answers else [])]
+    arguments[GATEWAY] = [*shared, *(["--answers", str(answers.resolve())] if answers else [])]
     return arguments
 
 
@@ -187,9 +220,14 @@ def placed(replica: Replica) -> str:
     return f"[yellow]{replica.device} (not {replica.wanted_device})[/yellow]"
 
 
+def address_of(replica: Replica) -> str:
+    """Where a process answers."""
+    return f"http://{replica.http_address}" if replica.http_address else replica.grpc_address
+
+
 def _table(stack: Stack) -> Table:
     table = Table("process", "state", "address", "device", "pid", "memory", box=None)
-    replicas = {replica.service: replica for replica in stack.replicas}
+    replicas = {replica.label: replica for replica in stack.replicas}
     addresses = {"nats-server": stack.nats.url, "gateway": stack.url}
     sizes_bytes = memory_bytes(stack.processes)
     for child in stack.processes:
@@ -197,7 +235,7 @@ def _table(stack: Stack) -> Table:
         table.add_row(
             child.name,
             f"[{_COLOURS[child.state]}]{child.state}[/]",
-            replica.grpc_address if replica else addresses.get(child.name, ""),
+            address_of(replica) if replica else addresses.get(child.name, ""),
             placed(replica) if replica else "",
             str(child.pid or ""),
             f"{sizes_bytes[child.name] / 2**20:.0f} MiB",

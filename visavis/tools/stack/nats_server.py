@@ -56,6 +56,8 @@ class NatsProcess(Child):
 
     def __init__(self, log_dir: Path) -> None:
         super().__init__("nats-server", [], log_dir)
+        self.storage: Path | None = None
+        """Folder of what it is to keep, and no other server; None: it keeps nothing."""
         self.port = 0
         """Chosen by the server at its first start: nobody else can take it in between."""
 
@@ -68,6 +70,8 @@ class NatsProcess(Child):
         """Raises BusError if nats-server is not installed."""
         # A media chunk is at most a second of sound or one picture: well below 1 MB.
         command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port or -1)]
+        if self.storage is not None:
+            command += ["-js", "-sd", str(self.storage)]
         if not self.port:
             command += ["--ports_file_dir", str(self.log_path.parent)]
         return command

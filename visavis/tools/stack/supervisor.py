@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 import httpx
+import psutil
 
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
@@ -22,19 +26,23 @@ from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 
 SERVICES = ("asr", "llm", "tts", "face")
+GATEWAY = "gateway"
 _POLL_S = 0.1
+_STORAGE = "visavis-bus-"
 _HTTP_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True)
 class StackOptions:
-    """How a stack is to be run. `arguments` are flags by process name ("tts": [...])."""
+    """How a stack is to be run. `arguments` are flags of all its replicas by service name."""
 
     log_dir: Path
     host: str = "127.0.0.1"
     port: int = 0
     api_key: str = field(default="", repr=False)
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """How many processes of a service there are to be, where not one."""
     ready_timeout_s: float = 120.0
     """Longest wait for all to be ready, counted anew whenever a service tells that it gets on."""
 
@@ -89,14 +97,20 @@ class Stack:
         started = self._clock.now()
         self._check_options()
         self.anything_started = True
+        self._nats.process.storage = _storage()
         self._nats.launch()
         await asyncio.to_thread(self._nats.until_listening)
         self._bus = await Bus.connect(self._nats.url, name="supervisor")
         await on_starting(self._bus, self._note_starting)
-        for name in SERVICES:
-            self._add(name, f"services.{name}", [])
+        for service in SERVICES:
+            for name in self._names(service):
+                self._add(name, service, f"services.{service}", ["--label", name])
         listen = ["--host", self.options.host, "--port", str(self.port)]
-        self._add("gateway", "gateway", listen)
+        gateways = self._names(GATEWAY)
+        if len(gateways) > 1:
+            listen += ["--share-port", "true"]
+        for name in gateways:
+            self._add(name, GATEWAY, GATEWAY, [*listen, "--label", name])
         for child in self.processes:
             self._keep(child)
         try:
@@ -139,13 +153,19 @@ class Stack:
             now = asyncio.get_running_loop().time()
             self._deadline.reschedule(now + self.options.ready_timeout_s)
 
-    def _add(self, name: str, module: str, arguments: Sequence[str]) -> None:
-        flags = ["--nats-url", self._nats.url, *arguments, *self.options.arguments.get(name, ())]
+    def _names(self, service: str) -> list[str]:
+        """What the service's processes are called: "face", or "face-1" and "face-2"."""
+        count = self.options.replicas.get(service, 1)
+        return [service] if count == 1 else [f"{service}-{n}" for n in range(1, count + 1)]
+
+    def _add(self, name: str, service: str, module: str, arguments: Sequence[str]) -> None:
+        given = self.options.arguments.get(service, ())
+        flags = ["--nats-url", self._nats.url, *arguments, *given]
         self.children[name] = python_child(name, module, flags, self.options.log_dir)
 
     def _environ(self, name: str) -> dict[str, str]:
         # A key on the command line could be read by every user of the machine.
-        if name == "gateway" and self.options.api_key:
+        if name in self._names(GATEWAY) and self.options.api_key:
             return {f"{ENV_PREFIX}GATEWAY_API_KEY": self.options.api_key}
         return {}
 
@@ -156,7 +176,7 @@ class Stack:
                 if child.state is State.FAILED:
                     raise VisavisError(_complaint(child, "cannot be started"))
             working = all(child.state is State.READY for child in self.processes)
-            found = {replica.service for replica in self.replicas}.issuperset(SERVICES)
+            found = self.children.keys() <= {replica.label for replica in self.replicas}
             if working and found and await self._gateway_says() == "ok":
                 return
             await asyncio.sleep(_POLL_S)
@@ -172,16 +192,19 @@ class Stack:
                 self.starting.pop(name, None)
 
     async def _gateway_says(self) -> str:
-        """What `/readyz` tells: "ok", or what is missing."""
-        host = "127.0.0.1" if self.options.host == "0.0.0.0" else self.options.host
+        """What `/readyz` of each gateway tells: "ok", or what one of them misses."""
+        addresses = [r.http_address for r in self.replicas if r.label in self._names(GATEWAY)]
         try:
             # No certificates: to read them takes 40 ms, and the gateway speaks http alone.
             client = httpx.AsyncClient(timeout=_HTTP_TIMEOUT_S, trust_env=False, verify=False)
             async with client:
-                answer = await client.get(f"http://{host}:{self.port}/readyz")
-                return str(answer.json()["status"])
+                for address in addresses:
+                    answer = await client.get(f"http://{address}/readyz")
+                    if (said := str(answer.json()["status"])) != "ok":
+                        return said
         except (httpx.HTTPError, ValueError, LookupError) as error:
             return f"it does not answer ({error!r})"
+        return "ok" if addresses else "it is not to be found on the bus"
 
     def _keep(self, child: Child) -> None:
         restarter = Restarter(child, self._environ(child.name), self._clock)
@@ -194,13 +217,31 @@ class Stack:
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
         self._keeping.clear()
-        if "gateway" in self.children:
-            await self.children["gateway"].stop()
+        gateways = self._names(GATEWAY)
+        await asyncio.gather(*(c.stop() for n, c in self.children.items() if n in gateways))
         await asyncio.gather(*(c.stop() for c in self.children.values()))
         if self._bus is not None:
             await self._bus.close()
             self._bus = None
         await asyncio.to_thread(self._nats.stop)
+        if (storage := self._nats.process.storage) is not None:
+            await asyncio.to_thread(shutil.rmtree, storage, ignore_errors=True)
+
+
+def _storage() -> Path | None:
+    """A folder for what the bus keeps while the stack runs; None where there can be none.
+
+    It need not outlive the stack: each process has what it put there on its own disk, too.
+    """
+    root = Path(tempfile.gettempdir())
+    for old in root.glob(f"{_STORAGE}*"):
+        pid = old.name.removeprefix(_STORAGE).partition("-")[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)  # of a stack that was killed
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{_STORAGE}{os.getpid()}-"))
+    except OSError:
+        return None
 
 
 def _complaint(child: Child, what: str) -> str:

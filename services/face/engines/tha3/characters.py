@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +14,18 @@ from numpy.typing import NDArray
 
 from services.face.avatar.avatar import read_or_make
 from services.face.avatar.making.decoding import Pixels
-from services.face.avatar.store import check_new, not_kept
+from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
+from services.face.avatar.store import check_new, is_name, not_kept, shared_digest
 from services.face.engines.base import AvatarInfo
 from services.face.engines.tha3.network import SIZE, Picture
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.whole_file import placed_whole
 
 DEFAULT_CHARACTER = "default"
+_SUFFIXES = (".jpg", ".png")
+"""Of a character's files. The picture last: it is what counts."""
+_SHARED = ".shared"
+"""Of the file that has its digest in the bucket that all replicas share."""
 UPLOADED_LICENCE = "as uploaded"
 _KEPT_LOADED = 16
 """Loaded pictures kept for the next session; each takes a megabyte."""
@@ -77,7 +82,12 @@ def read_character(pixels: Pixels) -> NDArray[np.uint8]:
 
 
 class CharacterStore:
-    """Keeps characters: pictures in a folder, by name, and the bundle's own. Thread-safe."""
+    """Keeps characters: pictures in a folder, by name, and the bundle's own. Thread-safe.
+
+    It is a shelf: those of users can be kept alike with those of other replicas.
+    """
+
+    bucket = "visavis-characters"
 
     def __init__(self, folder: Path, own: Path, licence: str, *, most: int = 100) -> None:
         """`folder`: of at most `most` uploaded pictures, made when first needed; `own`: the
@@ -88,7 +98,8 @@ class CharacterStore:
         self._licence = licence
         self._most = most
         self._lock = threading.Lock()
-        self._loaded: OrderedDict[str, Character] = OrderedDict()
+        self._loaded: OrderedDict[str, tuple[FileVersion | None, Character]] = OrderedDict()
+        """Another process may put another picture there."""
         self._own_portrait = b""
 
     def names(self) -> list[str]:
@@ -115,16 +126,19 @@ class CharacterStore:
         """ "" for the default. UnknownNameError lists what exists."""
         name = name or DEFAULT_CHARACTER
         with self._lock:
-            if name not in self._loaded:
-                if name not in self.names():
-                    raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
-                builtin = name == DEFAULT_CHARACTER
-                rgba = _read(self._own if builtin else self._folder / f"{name}.png")
-                self._loaded[name] = Character(name, self._licence_of(name), builtin, rgba)
+            if name not in self.names():
+                raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
+            builtin = name == DEFAULT_CHARACTER
+            file = self._own if builtin else self._file(name, ".png")
+            version = file_version(file)
+            known, character = self._loaded.get(name, (None, None))
+            if character is None or known != version:
+                character = Character(name, self._licence_of(name), builtin, _read(file))
+                self._loaded[name] = version, character
             self._loaded.move_to_end(name)
             while len(self._loaded) > _KEPT_LOADED:
                 self._loaded.popitem(last=False)
-            return self._loaded[name]
+            return character
 
     def check_new(self, name: str) -> None:
         """Raises InvalidInputError, AlreadyExistsError, AtCapacityError."""
@@ -139,12 +153,7 @@ class CharacterStore:
         with self._lock:
             self.check_new(name)
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                # The picture last: it is what counts.
-                for suffix, written in ((".jpg", portrait), (".png", content.tobytes())):
-                    path = self._folder / f"{name}{suffix}"
-                    with placed_whole(path, prefix=".new-") as file:
-                        file.write(written)
+                self._write(name, {".jpg": portrait, ".png": content.tobytes()})
             except OSError as error:
                 raise not_kept(name, error) from error
         return AvatarInfo(name, SIZE, character.builtin, character.licence)
@@ -160,13 +169,53 @@ class CharacterStore:
         with self._lock:
             if name not in self.names():
                 raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
+            self._remove(name)
+
+    # As a shelf
+
+    def kept(self) -> dict[str, str]:
+        return {name: shared_digest(self._file(name, _SHARED)) for name in self._uploaded()}
+
+    def pack(self, name: str) -> bytes:
+        return pack({suffix: self._file(name, suffix) for suffix in _SUFFIXES})
+
+    def take(self, name: str, packed: bytes, digest: str) -> None:
+        files = unpacked(packed, _SUFFIXES)
+        if not is_name(name) or name == DEFAULT_CHARACTER:
+            raise ValueError(f"{name!r} is no name for a character of a user")
+        with self._lock:
+            if not shared_digest(self._file(name, _SHARED)):
+                for suffix in _SUFFIXES:
+                    set_aside(self._file(name, suffix))
+            self._write(name, files)
+            self._file(name, _SHARED).write_text(digest)
             self._loaded.pop(name, None)
-            (self._folder / f"{name}.png").unlink()
-            (self._folder / f"{name}.jpg").unlink(missing_ok=True)
+
+    def note(self, name: str, digest: str) -> None:
+        self._file(name, _SHARED).write_text(digest)
+
+    def drop(self, name: str) -> None:
+        with self._lock:
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        self._loaded.pop(name, None)
+        for suffix in (".png", ".jpg", _SHARED):
+            self._file(name, suffix).unlink(missing_ok=True)
+
+    def _write(self, name: str, files: Mapping[str, bytes]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for suffix in _SUFFIXES:
+            if suffix in files:
+                with placed_whole(self._file(name, suffix), prefix=".new-") as file:
+                    file.write(files[suffix])
+
+    def _file(self, name: str, suffix: str) -> Path:
+        return self._folder / f"{name}{suffix}"
 
     def _uploaded(self) -> list[str]:
         found = sorted(path.stem for path in self._folder.glob("*.png"))
-        return [name for name in found if name != DEFAULT_CHARACTER]
+        return [name for name in found if name != DEFAULT_CHARACTER and is_name(name)]
 
     def _licence_of(self, name: str) -> str:
         return self._licence if name == DEFAULT_CHARACTER else UPLOADED_LICENCE

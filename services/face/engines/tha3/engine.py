@@ -32,6 +32,7 @@ from services.face.engines.tha3.network import (
 from services.face.lips.sound_track import Ear
 from visavis.engine import EngineLane, SharedRuns, Urgency
 from visavis.serving.errors import AtCapacityError, EngineError
+from visavis.wire.bucket import Shelf
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +111,10 @@ class Tha3Engine:
     @property
     def states(self) -> Sequence[NetworkState]:
         return [NetworkState(self._bundle, self._networks.state)]
+
+    @property
+    def shelf(self) -> Shelf:
+        return self._store
 
     def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:
         return None

@@ -26,6 +26,7 @@ from services.face.engines.wav2lip.network import Mouth, MouthAsk, MouthNetwork,
 from services.face.lips.sound_track import Ear
 from visavis.engine import Engine, EngineLane, SharedRuns
 from visavis.serving.errors import AtCapacityError, EngineError
+from visavis.wire.bucket import Shelf
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,10 @@ class Wav2LipEngine:
     @property
     def states(self) -> Sequence[NetworkState]:
         return [NetworkState(self._bundle, self._engine.state)]
+
+    @property
+    def shelf(self) -> Shelf:
+        return self._avatars.shelf
 
     def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:
         return MelEar(sample_rate_hz, fps)

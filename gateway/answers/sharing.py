@@ -1,0 +1,85 @@
+"""What one gateway has learned, all of them know: over the bus, where that keeps things."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from gateway.answers.cache import MAX_FILE_BYTES, AnswerCache
+from visavis.serving.errors import AtCapacityError, BusError
+from visavis.serving.supervision import Keeper
+from visavis.wire.bucket import Bucket, State
+from visavis.wire.bus import Bus
+
+log = logging.getLogger(__name__)
+
+REVIEW_S = 2.0
+BUCKET = "visavis-learned-answers"
+_NAME = "learned"
+
+
+class SharedLessons:
+    """Takes up what other gateways have learned, between `start` and `stop`, and tells them.
+
+    All of it is one object: each writes what it knows, the others' lessons among it.
+    """
+
+    def __init__(self, bus: Bus, cache: AnswerCache) -> None:
+        self._bucket = Bucket(bus, BUCKET, MAX_FILE_BYTES)
+        self._cache = cache
+        self._state: State | None = None
+        self._troubled = ""
+        self._changing = asyncio.Lock()
+        self._keeper = Keeper("shared-lessons", self._keep_looking)
+
+    def start(self) -> None:
+        self._cache.sharing = self
+        self._keeper.start()
+
+    async def stop(self) -> None:
+        self._cache.sharing = None
+        await self._keeper.stop()
+
+    async def learned(self) -> None:
+        """The cache knows something new."""
+        async with self._changing:
+            try:
+                await self._take_up()
+                await self._bucket.put(_NAME, self._cache.learned.dump().encode())
+            except (BusError, AtCapacityError) as error:
+                self._tell(error)
+
+    async def forgotten(self) -> None:
+        """The cache has forgotten all; so does whoever starts from now on."""
+        async with self._changing:
+            try:
+                await self._bucket.delete(_NAME)
+            except BusError as error:
+                self._tell(error)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            async with self._changing:
+                try:
+                    await self._take_up()
+                    self._troubled = ""
+                except BusError as error:
+                    self._tell(error)
+            await asyncio.sleep(REVIEW_S)
+
+    async def _take_up(self) -> None:
+        state = await self._bucket.state()
+        if state == self._state:
+            return
+        dumped = await self._bucket.get(_NAME)
+        if dumped is not None:
+            try:
+                self._cache.take_up(dumped.decode())
+            except ValueError as error:
+                log.warning("learned answers of other gateways are not used: %s", error)
+        self._state = state
+
+    def _tell(self, error: Exception) -> None:
+        if str(error) != self._troubled:
+            self._troubled = str(error)
+            log.warning("learned answers are this gateway's alone: %s", error)

@@ -1,0 +1,6 @@
+"""Several gateways behind one address: any of them takes any request, and the right one answers it.
+
+`listening`: the addresses of one gateway: the one that all share, and its own.
+`peers`: who the others are, which of them has a session, which of them has room.
+`passing`: a request, or a WebSocket, handed on to another gateway.
+"""

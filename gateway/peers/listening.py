@@ -1,0 +1,75 @@
+"""Where one gateway listens: at the address that visitors use, and at one that is its alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+from gateway.settings import GatewaySettings
+from visavis.serving.errors import SettingsError, VisavisError
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Sockets that are bound. address: "host:port" where the other gateways reach this one."""
+
+    sockets: list[socket.socket]
+    address: str
+
+    def close(self) -> None:
+        """Also where the server has closed them."""
+        for one in self.sockets:
+            one.close()
+
+
+def listen(settings: GatewaySettings) -> Listening:
+    """Bind the port; where gateways share it, one of our own as well.
+
+    Raises SettingsError where this system cannot share a port, VisavisError where it is taken.
+    """
+    if settings.share_port and not hasattr(socket, "SO_REUSEPORT"):
+        raise SettingsError("share_port: this system cannot share a port between processes")
+    sockets = _bound(settings.host, settings.port, shared=settings.share_port)
+    own = sockets
+    if settings.share_port:
+        own = _bound(settings.host, 0, shared=False)
+        sockets = [*sockets, *own]
+    host = settings.advertise or _reachable(settings.host)
+    return Listening(sockets, f"{host}:{own[0].getsockname()[1]}")
+
+
+def _bound(host: str, port: int, *, shared: bool) -> list[socket.socket]:
+    """One socket for each address that `host` names, all on one port."""
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                one = socket.socket(family, kind, protocol)
+            except OSError:
+                continue  # an IPv6 address of a machine that has none
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            chosen = port or (bound[0].getsockname()[1] if len(bound) > 1 else 0)
+            one.bind((address[0], chosen, *address[2:]))
+    except OSError as error:
+        for one in bound:
+            one.close()
+        raise VisavisError(f"port: cannot listen on {host}:{port}: {error.strerror}") from error
+    return bound
+
+
+def _reachable(host: str) -> str:
+    """The host under which others on this machine find us; IPv6 in brackets."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "[::1]"
+    return host if address.version == 4 else f"[{host}]"

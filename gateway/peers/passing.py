@@ -1,0 +1,306 @@
+"""Requests for another gateway's session, handed on to that one: HTTP and WebSockets, as they come.
+
+Nothing is kept on the way: who reads slowly is waited for. The key goes along, and the other one
+asks for it again. Media over WebRTC go to the session's gateway by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import httpx
+import websockets
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from websockets.asyncio.client import ClientConnection
+
+from gateway import metrics
+from gateway.api.problems import problem, problem_of
+from gateway.peers.peers import Peer, Peers
+from visavis.serving.errors import VisavisError
+
+log = logging.getLogger(__name__)
+_socket_log = logging.getLogger(f"{__name__}.sockets")
+_socket_log.setLevel(logging.INFO)  # at DEBUG it writes down the headers, and so the key
+
+PASSED_ON = "x-visavis-passed-on"
+"""Header of what another gateway hands on: it goes no further."""
+_SESSIONS = "/v1/sessions"
+_OF_A_SESSION = re.compile(r"/v1/sessions/([^/]+)")
+
+_TIMEOUT = httpx.Timeout(connect=2.0, read=30.0, write=10.0, pool=5.0)
+# Below the other's own patience, so that no request meets a connection that is just being closed.
+_LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=50, keepalive_expiry=2.0)
+_ASK_S = 3.0
+_SOCKET_OPEN_S = 5.0
+_SOCKET_PING_S, _SOCKET_SILENT_S = 5, 10
+_LARGEST_SOCKET_MESSAGE = 8 * 1024 * 1024
+_SERVICE_RESTART = 1012
+"""Close code: connecting again will help, or tell that the session is gone."""
+
+# Of one connection (RFC 9110, section 7.6.1); and what tells the next one of the visitor's page,
+# which has been looked at here.
+_OF_ONE_HOP = {
+    b"connection",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+}
+_LOOKED_AT = {b"host", b"origin"}
+
+
+class UnreachedError(VisavisError):
+    """The other gateway could not be reached: nothing of the request was sent."""
+
+
+class SilentError(VisavisError):
+    """The other gateway has the request and says nothing."""
+
+
+class PassOn:
+    """ASGI middleware: has each request answered by the gateway that has its session.
+
+    A new session is made where most room is.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ours = scope["type"] not in ("http", "websocket") or PASSED_ON in Headers(scope=scope)
+        if ours:
+            await self._app(scope, receive, send)
+            return
+        state = scope["app"].state
+        new = scope["path"] == _SESSIONS and scope.get("method") == "POST"
+        try:
+            address = await _where(state.gateway.peers, scope["path"], new)
+            if address:
+                await state.gateway.carrier.carry(scope, receive, send, address)
+                return
+        except UnreachedError as error:
+            if not new:
+                await problem(502, "bad_gateway", str(error))(scope, receive, send)
+                return
+        except SilentError as error:
+            await problem(504, "gateway_timeout", str(error))(scope, receive, send)
+            return
+        except (VisavisError, HTTPException) as error:
+            await problem_of(error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+async def _where(peers: Peers, path: str, new: bool) -> str:
+    """Address of the gateway that is to answer; "": we are. Raises VisavisError."""
+    if new:
+        return await peers.roomier()
+    session = _OF_A_SESSION.match(path)
+    return await peers.address_of(session[1]) if session else ""
+
+
+class Carrier:
+    """Hands requests on to other gateways, over connections that it keeps. `close` it."""
+
+    def __init__(self) -> None:
+        # No certificates: gateways speak http alone.
+        self._http = httpx.AsyncClient(
+            timeout=_TIMEOUT, limits=_LIMITS, trust_env=False, verify=False
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def ask_others(self, peers: Peers, request: Request, body: Any = None) -> list[Any]:
+        """What all others answer to the same request, as JSON; to one that was passed on, nothing.
+
+        Those that do not answer are told in the log.
+        """
+        if PASSED_ON in request.headers:
+            return []
+        others = await peers.others()
+        answers = await asyncio.gather(*(self._ask(peer, request, body) for peer in others))
+        return [answer for answer in answers if answer is not None]
+
+    async def _ask(self, peer: Peer, request: Request, body: Any) -> Any:
+        query = f"?{request.url.query}" if request.url.query else ""
+        headers = {PASSED_ON: "1"}
+        if "authorization" in request.headers:
+            headers["Authorization"] = request.headers["authorization"]
+        try:
+            answer = await self._http.request(
+                request.method,
+                f"http://{peer.address}{request.url.path}{query}",
+                headers=headers,
+                json=body,
+                timeout=_ASK_S,
+            )
+            return answer.raise_for_status().json()
+        except (httpx.HTTPError, ValueError) as error:
+            log.warning("%s did not answer %s: %r", peer.instance, request.url.path, error)
+            return None
+
+    async def carry(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
+        """Have `address` answer. Raises UnreachedError, SilentError, and what `receive` raises."""
+        metrics.passed_on.labels(scope["type"]).inc()
+        if scope["type"] == "websocket":
+            await _carry_socket(scope, receive, send, address)
+            return
+        body = _Body(receive, scope)
+        request = httpx.Request(
+            scope["method"],
+            _url("http", address, scope),
+            headers=_headers(scope),
+            content=body.parts() if body.comes else None,
+        )
+        await _first_of(self._answer(request, send), body.left())
+
+    async def _answer(self, request: httpx.Request, send: Send) -> None:
+        try:
+            response = await self._http.send(request, stream=True)
+        except httpx.ConnectError as error:
+            raise UnreachedError("session: its gateway cannot be reached") from error
+        except httpx.TimeoutException as error:
+            raise SilentError("session: its gateway does not answer") from error
+        except httpx.HTTPError as error:
+            raise SilentError(f"session: its gateway hung up: {error!r}") from error
+        try:
+            headers = [(k.lower(), v) for k, v in response.headers.raw]
+            headers = [(k, v) for k, v in headers if k not in _OF_ONE_HOP]
+            status = response.status_code
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            async for part in response.aiter_raw():
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        except httpx.HTTPError as error:
+            # The client sees that the answer is not complete: its end is missing.
+            log.warning("a gateway hung up in the middle of an answer: %r", error)
+        finally:
+            await response.aclose()
+
+
+class _Body:
+    """A request's body as it comes, and after it the moment when the client leaves."""
+
+    def __init__(self, receive: Receive, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        self.comes = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        self._receive = receive
+        self._read = asyncio.Event()
+        if not self.comes:
+            self._read.set()
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return
+            yield message.get("body", b"")
+            more = message.get("more_body", False)
+        self._read.set()
+
+    async def left(self) -> None:
+        await self._read.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+async def _carry_socket(scope: Scope, receive: Receive, send: Send, address: str) -> None:
+    await receive()  # that the client wants to connect
+    headers = Headers(scope=scope)
+    passed = {PASSED_ON: "1"}
+    if "authorization" in headers:
+        passed["Authorization"] = headers["authorization"]
+    try:
+        other = await websockets.connect(
+            _url("ws", address, scope),
+            additional_headers=passed,
+            subprotocols=scope.get("subprotocols") or None,
+            compression=None,
+            open_timeout=_SOCKET_OPEN_S,
+            ping_interval=_SOCKET_PING_S,
+            ping_timeout=_SOCKET_SILENT_S,
+            max_size=_LARGEST_SOCKET_MESSAGE,
+            logger=_socket_log,
+            proxy=None,
+        )
+    except websockets.InvalidStatus as refused:
+        answer, kind = refused.response, refused.response.headers.get("content-type")
+        await Response(bytes(answer.body or b""), answer.status_code, media_type=kind)(
+            scope, receive, send
+        )
+        return
+    except (OSError, TimeoutError, websockets.InvalidHandshake) as error:
+        raise UnreachedError("session: its gateway cannot be reached") from error
+    try:
+        await send({"type": "websocket.accept", "subprotocol": other.subprotocol})
+        await _first_of(_inwards(receive, other), _outwards(other, send))
+    finally:
+        # Its answer to the close stands behind all that it has sent before.
+        await asyncio.gather(other.close(), _read_away(other))
+
+
+async def _inwards(receive: Receive, other: ClientConnection) -> None:
+    """From the client, until that one has gone."""
+    try:
+        while (message := await receive())["type"] == "websocket.receive":
+            content = message.get("bytes")
+            await other.send(message["text"] if content is None else content)
+    except websockets.ConnectionClosed:
+        await asyncio.Event().wait()  # the other way tells the client
+
+
+async def _outwards(other: ClientConnection, send: Send) -> None:
+    """To the client, and at the end how the other gateway closed."""
+    with contextlib.suppress(OSError):  # the client has gone
+        with contextlib.suppress(websockets.ConnectionClosed):
+            async for content in other:
+                kind = "text" if isinstance(content, str) else "bytes"
+                await send({"type": "websocket.send", kind: content})
+        frame = other.protocol.close_rcvd
+        code = frame.code if frame is not None else _SERVICE_RESTART
+        reason = frame.reason if frame is not None else "its gateway is gone"
+        await send({"type": "websocket.close", "code": code, "reason": reason})
+
+
+async def _read_away(other: ClientConnection) -> None:
+    with contextlib.suppress(websockets.ConnectionClosed):
+        async for _ in other:
+            pass
+
+
+def _url(scheme: str, address: str, scope: Scope) -> str:
+    path, query = scope["raw_path"].decode("ascii"), scope["query_string"].decode("ascii")
+    return f"{scheme}://{address}{path}" + (f"?{query}" if query else "")
+
+
+def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    dropped = _OF_ONE_HOP | _LOOKED_AT
+    passed = [(key, value) for key, value in scope["headers"] if key not in dropped]
+    return [*passed, (PASSED_ON.encode(), b"1")]
+
+
+async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
+    """Run until one ends; the others are cancelled. Raises what that one raises."""
+    tasks = [asyncio.create_task(w) for w in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,56 @@
+"""Files of an avatar as one piece of bytes, for the replicas that share it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+FileVersion = tuple[int, int]
+LARGEST_BYTES = 32_000_000
+"""Of one avatar, packed or not."""
+
+
+def file_version(path: Path) -> FileVersion | None:
+    """Another one once the file was replaced; None where it is gone."""
+    try:
+        told = path.stat()
+    except FileNotFoundError:
+        return None
+    return told.st_ino, told.st_mtime_ns
+
+
+def pack(files: Mapping[str, Path]) -> bytes:
+    """Files under these names; those that are not there are left out. Raises OSError.
+
+    Equal files give equal bytes.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in sorted(files):
+            if files[name].is_file():
+                # Without the file's own date and rights. What is in it is compressed already.
+                archive.writestr(zipfile.ZipInfo(name), files[name].read_bytes())
+    return packed.getvalue()
+
+
+def unpacked(packed: bytes, allowed: Collection[str]) -> dict[str, bytes]:
+    """Content by name. Raises ValueError where it is not what `pack` made of such files."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            entries = archive.infolist()
+            if strange := [e.filename for e in entries if e.filename not in allowed]:
+                raise ValueError(f"a packed avatar has files of other names: {strange[:3]}")
+            if sum(entry.file_size for entry in entries) > LARGEST_BYTES:
+                raise ValueError(f"a packed avatar has more than {LARGEST_BYTES} bytes")
+            return {entry.filename: archive.read(entry) for entry in entries}
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"a packed avatar is damaged: {error}") from None
+
+
+def set_aside(path: Path) -> None:
+    """Out of the way of what has its name now, and kept: somebody made it. Raises OSError."""
+    if path.exists():
+        number = sum(1 for _ in path.parent.glob(f".replaced-*-{path.name}"))
+        path.rename(path.with_name(f".replaced-{number}-{path.name}"))

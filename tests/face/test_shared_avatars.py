@@ -1,0 +1,88 @@
+"""Avatars of users reach every replica and outlive each one's disk, where the bus keeps things."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.face.portraits import DEFAULT_FOLDER
+from tests.face.test_servicer_studio import Stub, serving
+from visavis.tools.stack.nats_server import NatsServer
+from visavis.v1 import face_pb2
+from visavis.wire.bus import Bus
+
+
+@pytest.fixture
+async def keeping_bus(tmp_path: Path) -> AsyncIterator[Bus]:
+    """A bus of a server with JetStream."""
+    server = NatsServer(tmp_path)
+    server.process.storage = tmp_path / "storage"
+    with server:
+        bus = await Bus.connect(server.url, name="test")
+        yield bus
+        await bus.close()
+
+
+def made(folder: Path, name: str) -> None:
+    shutil.copytree(DEFAULT_FOLDER, folder / name)
+
+
+async def names(stub: Stub) -> list[str]:
+    listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
+    return [avatar.name for avatar in listed.avatars]
+
+
+async def test_what_one_replica_has_all_have_whatever_becomes_of_its_disk(
+    tmp_path: Path, keeping_bus: Bus
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    made(ours, "ann")
+    made(ours, "bob")
+    async with serving(ours, bus=keeping_bus) as one, serving(theirs, bus=keeping_bus) as other:
+        assert await names(other) == ["default", "ann", "bob"]
+        shutil.rmtree(ours)
+        asked = face_pb2.GetAvatarPortraitRequest(name="ann")
+        portrait = (await other.GetAvatarPortrait(asked)).jpeg
+        assert portrait == (DEFAULT_FOLDER / "portrait.jpg").read_bytes()
+        assert await names(one) == ["default", "ann", "bob"]
+        assert (ours / "ann" / "mesh.npz").read_bytes() == (
+            DEFAULT_FOLDER / "mesh.npz"
+        ).read_bytes()
+        await one.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="bob"))
+        with pytest.raises(grpc.aio.AioRpcError) as gone:
+            await other.GetAvatarPortrait(face_pb2.GetAvatarPortraitRequest(name="bob"))
+        assert gone.value.code() is grpc.StatusCode.NOT_FOUND
+        assert await names(other) == ["default", "ann"]
+    async with serving(ours, bus=keeping_bus) as again:
+        assert await names(again) == ["default", "ann"], "what was deleted has come back"
+
+
+async def test_of_two_that_met_under_one_name_the_shared_one_is_worn_and_the_other_kept(
+    tmp_path: Path, keeping_bus: Bus
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    made(ours, "ann")
+    made(theirs, "ann")
+    about = theirs / "ann" / "avatar.toml"
+    about.write_text(about.read_text().replace("licence = ", 'licence = "theirs" # '))
+    async with serving(ours, bus=keeping_bus), serving(theirs, bus=keeping_bus) as other:
+        listed = (await other.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
+    assert [avatar.licence == "theirs" for avatar in listed] == [False, False]
+    [kept] = theirs.glob(".replaced-*-ann")  # nobody else runs on this loop
+    assert "theirs" in (kept / "avatar.toml").read_text()
+
+
+async def test_without_a_bus_that_keeps_things_avatars_stay_where_they_are(
+    tmp_path: Path, bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    made(tmp_path, "ann")
+    async with serving(tmp_path, bus=bus) as stub:
+        assert await names(stub) == ["default", "ann"]
+        await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="ann"))
+        assert await names(stub) == ["default"]
+    assert caplog.text.count("this machine's disk alone") == 1
+    assert "no JetStream (-js)" in caplog.text

@@ -1,0 +1,218 @@
+"""Two gateways on one bus, with a key: either takes any request, and the right one answers it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+import websockets
+from nats.aio.msg import Msg
+
+from gateway.settings import GatewaySettings
+from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.media import film
+from tests.gateway.test_api import problem
+from tests.gateway.test_turns import collect
+from tests.gateway.test_webrtc import Browser
+from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
+from visavis.wire.subjects import gateway_subject
+
+KEY = "secret"
+SETTINGS = {"api_key": KEY, "recording_limit_s": 60.0}
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("peers")
+    (folder / "answers.json").write_text("{}")
+    return folder
+
+
+def settings_of(folder: Path, name: str) -> dict[str, Any]:
+    """Of one of the gateways: what they have learned lies on a disk of each."""
+    learns = {"learn_answers": True, "answer_cache_dir": folder / name}
+    return {**SETTINGS, **learns, "answers": folder / "answers.json", "max_sessions": 3}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(folder: Path) -> AsyncIterator[Rig]:
+    rig = Rig(folder)
+    rig.nats.process.storage = folder / "storage"
+    await rig.start(**settings_of(folder, "one"))
+    yield rig
+    await rig.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def other(rig: Rig, gateway: RunningGateway, folder: Path) -> AsyncIterator[RunningGateway]:
+    """Beside `gateway`; each knows the other."""
+    settings = {"nats_url": rig.nats.url, **settings_of(folder, "other")}
+    other = RunningGateway(GatewaySettings.model_validate(settings))
+    await other.start()
+    await gateway.inside.registry.refresh()
+    yield other
+    await other.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(gateway: RunningGateway) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient(gateway.url, KEY) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def theirs(client: GatewayClient, other: RunningGateway) -> AsyncIterator[GatewaySession]:
+    """A session of `other`, used through `gateway` alone."""
+    async with GatewayClient(other.url, KEY) as direct:
+        await direct.call("POST", "/v1/sessions", json={}, headers={"X-Visavis-Passed-On": "1"})
+    [session] = other.inside.sessions.all()
+    async with client.connect(f"/v1/sessions/{session.id}/events") as events:
+        yield GatewaySession(client, session.id, events)
+
+
+async def test_new_sessions_go_where_most_room_is_and_either_lists_all(
+    client: GatewayClient, gateway: RunningGateway, other: RunningGateway
+) -> None:
+    made = [(await client.call("POST", "/v1/sessions", json={})).json()["id"] for _ in range(4)]
+    assert [len(g.inside.sessions.all()) for g in (gateway, other)] == [2, 2]
+    for url in (gateway.url, other.url):
+        async with GatewayClient(url, KEY) as asked:
+            listed = (await asked.call("GET", "/v1/sessions")).json()["sessions"]
+            assert sorted(session["id"] for session in listed) == sorted(made)
+            for session in made[-2:]:
+                told = (await asked.call("GET", f"/v1/sessions/{session}")).json()
+                assert told["id"] == session
+    targets = (await client.call("GET", "/v1/metrics-targets")).json()
+    own = [t["targets"][0] for t in targets if t["labels"]["service"] == "gateway"]
+    assert sorted(f"http://{address}" for address in own) == sorted([gateway.url, other.url])
+
+
+async def test_a_session_of_the_other_one_is_talked_to_and_watched(
+    theirs: GatewaySession, client: GatewayClient, gateway: RunningGateway
+) -> None:
+    path = f"/v1/sessions/{theirs.id}"
+    media = await client.connect(f"{path}/media?role=speaker")
+    await media.send(b"\0" * 640)
+    await theirs.record_turn()
+    turn = await theirs.say("How are you?")
+    events = await collect(theirs, "finished")
+    assert "".join(e["text"] for e in events if e["type"] == "answer")
+    assert isinstance(await media.recv(), bytes)
+    with pytest.raises(websockets.InvalidStatus) as refused:
+        await client.connect(f"{path}/media?role=speaker")
+    assert refused.value.response.status_code == 409
+    assert b"microphone" in (refused.value.response.body or b"")
+    media.transport.abort()
+    record = (await client.call("GET", f"{path}/turns/{turn}")).json()
+    assert record["state"] == "finished"
+    with film(await theirs.recording()) as recorded:
+        assert list(recorded.decode(video=0))
+    with pytest.raises(GatewayError, match="text"):
+        await theirs.say("word " * 20_000)
+    with pytest.raises(GatewayError, match="larger than 1 MB"):
+        await theirs.say("x" * 2_000_000)
+    assert not gateway.inside.sessions.all()
+
+
+async def test_media_over_webrtc_go_to_the_other_one_by_themselves(
+    theirs: GatewaySession, client: GatewayClient
+) -> None:
+    browser = Browser(client, theirs)
+    await browser.connect("viewer")
+    await browser.pc.close()
+
+
+async def test_the_key_is_wanted_and_goes_along_and_into_no_log(
+    theirs: GatewaySession, gateway: RunningGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
+        problem(await http.get(f"/v1/sessions/{theirs.id}"), 401)
+    url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/{theirs.id}/events"
+    offered = [websockets.Subprotocol(p) for p in ("visavis", f"bearer.{KEY}")]
+    quiet = logging.getLogger("tests.quiet")
+    quiet.setLevel(logging.INFO)
+    async with websockets.connect(url, subprotocols=offered, logger=quiet, proxy=None) as socket:
+        assert json.loads(await socket.recv())["type"] == "session"
+        assert socket.subprotocol == "visavis"
+    assert KEY not in caplog.text
+
+
+async def test_a_client_who_leaves_has_left_the_other_one_too(
+    theirs: GatewaySession, client: GatewayClient, other: RunningGateway
+) -> None:
+    [session] = other.inside.sessions.all()
+    media = await client.connect(f"/v1/sessions/{theirs.id}/media?role=speaker")
+    await until(lambda: session.audience.present == 1)
+    media.transport.abort()
+    await until(lambda: session.audience.present == 0)
+    async with client.connect(f"/v1/sessions/{theirs.id}/media?role=speaker"):
+        pass  # its microphone is free again
+
+
+async def test_both_know_what_one_has_learned_or_was_told(
+    client: GatewayClient, gateway: RunningGateway, other: RunningGateway, folder: Path
+) -> None:
+    caches = [gateway.inside.answers, other.inside.answers]
+    async with client.session() as session:
+        await session.say("How are you?")
+        await collect(session, "finished")
+    await until(lambda: all(len(cache.learned.all(cache.now_s())) == 1 for cache in caches))
+    await client.call("DELETE", "/v1/cache", params={"what": "learned"})
+    assert [cache.learned.all(cache.now_s()) for cache in caches] == [[], []]
+    welcome = {"language": "en", "text": "Hello."}
+    (folder / "answers.json").write_text(json.dumps({"welcome": [welcome]}))
+    await client.call("POST", "/v1/cache/warm", json={})
+    assert [cache.book.welcome[0].text for cache in caches] == ["Hello.", "Hello."]
+
+
+async def test_of_a_gateway_that_is_gone_is_told_so(
+    theirs: GatewaySession, client: GatewayClient, other: RunningGateway
+) -> None:
+    async with client.connect(f"/v1/sessions/{theirs.id}/events") as socket:
+        await other.stop()
+        async with asyncio.timeout(5):
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                while True:
+                    await socket.recv()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code in (4410, 1012)
+    with pytest.raises(GatewayError, match="the gateway that had it is gone") as gone:
+        await client.call("GET", f"/v1/sessions/{theirs.id}")
+    assert gone.value.code == "not_found"
+    created = await client.call("POST", "/v1/sessions", json={})
+    assert created.json()["stages"]["face"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [
+        (None, 503, "does not answer"),
+        ({"instance": "gateway-deadbeef", "address": "127.0.0.1:1", "free": 1}, 502, "reached"),
+    ],
+)
+async def test_of_a_gateway_that_is_frozen_or_out_of_reach_is_told_so(
+    rig: Rig, client: GatewayClient, answer: dict[str, Any] | None, status: int, said: str
+) -> None:
+    async def reply(message: Msg) -> None:
+        if answer is not None:
+            await message.respond(json.dumps(answer).encode())
+
+    frozen = await rig.bus.client.subscribe(gateway_subject("deadbeef"), cb=reply)
+    try:
+        async with httpx.AsyncClient(base_url=client.url, trust_env=False) as http:
+            headers = {"Authorization": f"Bearer {KEY}"}
+            asked = await http.get("/v1/sessions/abc-deadbeef", headers=headers)
+        assert said in problem(asked, status)
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await client.connect("/v1/sessions/abc-deadbeef/events")
+        assert refused.value.response.status_code == status
+    finally:
+        await frozen.unsubscribe()

@@ -1,0 +1,241 @@
+"""What all processes on one bus have in common, by name, and what outlives each of their disks.
+
+`Bucket` is JetStream's object store as far as we use it. `Shelf` is a process's own copy of what
+a bucket holds, and `Shared` keeps the two alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol, TypeVar
+
+import nats.errors
+import nats.js.errors
+from nats.js import JetStreamContext
+from nats.js.api import StreamInfo
+from nats.js.object_store import ObjectStore
+
+from visavis.serving.errors import AtCapacityError, BusError
+from visavis.wire.bus import Bus
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ASK_S, _CARRY_S = 2.0, 20.0
+"""How long a question and a whole object may take."""
+
+State = tuple[str, int]
+"""Of a bucket: when it was made, and the number of its last change."""
+
+
+class NoStoreError(BusError):
+    """The NATS server keeps nothing: it runs without JetStream."""
+
+
+def digest_of(content: bytes) -> str:
+    """As the object store tells it of what it holds."""
+    return "SHA-256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+
+
+class Bucket:
+    """Objects of at most `largest_bytes` by name; made when first needed.
+
+    Who wants it on several disks, or of another size, makes it beforehand with `nats object add`.
+    """
+
+    def __init__(self, bus: Bus, name: str, largest_bytes: int) -> None:
+        self._bus = bus
+        self._name = name
+        self._largest_bytes = largest_bytes
+
+    async def state(self) -> State:
+        """Changes with every object. Raises NoStoreError, BusError."""
+        async with self._open(_ASK_S) as (stream, _):
+            return str(stream.created), stream.state.last_seq
+
+    async def index(self) -> dict[str, str]:
+        """Digests by name; "" for what was deleted. Raises NoStoreError, BusError."""
+        async with self._open(_ASK_S) as (_, store):
+            try:
+                found = await store.list()
+            except nats.js.errors.NotFoundError:  # it is empty
+                return {}
+            return {i.name: "" if i.deleted else i.digest or "" for i in found}
+
+    async def put(self, name: str, content: bytes) -> str:
+        """The digest. Raises AtCapacityError for what is too large, NoStoreError, BusError."""
+        if len(content) > self._largest_bytes:
+            raise AtCapacityError(
+                f"{name!r} has {len(content)} bytes, of which {self._largest_bytes} can be shared"
+            )
+        async with self._open(_CARRY_S) as (_, store):
+            return (await store.put(name, content)).digest or ""
+
+    async def get(self, name: str) -> bytes | None:
+        """None where it is not there (any more), or too large. Raises NoStoreError, BusError."""
+        async with self._open(_CARRY_S) as (_, store):
+            try:
+                if ((await store.get_info(name)).size or 0) > self._largest_bytes:
+                    return None
+                return (await store.get(name)).data
+            except nats.js.errors.NotFoundError:
+                return None
+
+    async def delete(self, name: str) -> None:
+        """Whether it was there or not. Raises NoStoreError, BusError."""
+        async with self._open(_CARRY_S) as (_, store):
+            try:
+                await store.delete(name)
+            except nats.js.errors.NotFoundError:
+                return
+
+    @asynccontextmanager
+    async def _open(self, timeout_s: float) -> AsyncIterator[tuple[StreamInfo, ObjectStore]]:
+        if not self._bus.connected:
+            raise BusError(f"{self._name}: the bus is not connected")
+        js = self._bus.client.jetstream(timeout=_ASK_S)
+        try:
+            async with asyncio.timeout(timeout_s):
+                stream = await self._stream(js)
+                yield stream, ObjectStore(self._name, f"OBJ_{self._name}", js)
+        except nats.js.errors.ServiceUnavailableError as error:
+            raise NoStoreError(f"{self._name}: the NATS server has no JetStream (-js)") from error
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise BusError(f"{self._name}: {error or type(error).__name__}") from error
+
+    async def _stream(self, js: JetStreamContext) -> StreamInfo:
+        try:
+            return await js.stream_info(f"OBJ_{self._name}")
+        except nats.js.errors.NotFoundError:
+            await js.create_object_store(self._name)
+            return await js.stream_info(f"OBJ_{self._name}")
+
+
+class Shelf(Protocol):
+    """A process's own copies, on its disk. What it does blocks; one call follows the other."""
+
+    bucket: str
+    """What the bucket is called."""
+
+    def kept(self) -> Mapping[str, str]:
+        """Digests by name, as in the bucket; "" for what has never been in it."""
+        ...
+
+    def pack(self, name: str) -> bytes:
+        """The same bytes for the same content. Raises OSError."""
+        ...
+
+    def take(self, name: str, packed: bytes, digest: str) -> None:
+        """Keep this from now on, in place of what had the name. Raises OSError, and ValueError
+        for what is no such thing.
+        """
+        ...
+
+    def note(self, name: str, digest: str) -> None:
+        """What it keeps under that name is in the bucket now. Raises OSError."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Forget it; nothing where it is not there. Raises OSError."""
+        ...
+
+
+class Shared:
+    """Keeps a shelf and its bucket alike: asked before the shelf is used, told what was changed.
+
+    Where the bus keeps nothing, the shelf stays as it is and says so once, in the log. What was
+    put on it meanwhile comes into the bucket as soon as there is one; of two things of one name
+    that met so, the bucket's is used.
+    """
+
+    def __init__(self, bus: Bus, shelf: Shelf, largest_bytes: int) -> None:
+        self._bucket = Bucket(bus, shelf.bucket, largest_bytes)
+        self._shelf = shelf
+        self._state: State | None = None
+        self._troubled = ""
+        self._syncing = asyncio.Lock()
+
+    async def sync(self, *, look: bool = False) -> None:
+        """Have the shelf be as the bucket is. look: even if no other process has changed anything.
+
+        Never fails: what cannot be had is told in the log, and the shelf is used as it is.
+        """
+        async with self._syncing:
+            try:
+                state = await self._bucket.state()
+                if state != self._state or look:
+                    await self._reconcile()
+                    self._state = state
+                self._troubled = ""
+            except BusError as error:
+                self._tell(error)
+
+    async def share(self, name: str) -> None:
+        """It is new on the shelf. Where that fails, the next `sync` makes up for it."""
+        async with self._syncing:
+            try:
+                await self._put(name)
+            except BusError as error:
+                self._tell(error)
+
+    async def forget(self, name: str) -> None:
+        """Delete it from the bucket, and so from all shelves. Raises BusError."""
+        async with self._syncing:
+            try:
+                await self._bucket.delete(name)
+            except NoStoreError as error:
+                self._tell(error)
+
+    async def _reconcile(self) -> None:
+        index, kept = await self._bucket.index(), await self._do(self._shelf.kept) or {}
+        for name, digest in index.items():
+            mine = kept.get(name)
+            if not digest and mine:
+                await self._do(partial(self._shelf.drop, name))
+            elif digest and mine != digest:
+                await self._fetch(name, digest, there=mine is not None)
+        for name, mine in kept.items():
+            if not index.get(name) and (not mine or name not in index):
+                await self._put(name)
+
+    async def _fetch(self, name: str, digest: str, *, there: bool) -> None:
+        own = await self._do(partial(self._shelf.pack, name)) if there else None
+        if own is not None and digest_of(own) == digest:
+            await self._do(partial(self._shelf.note, name, digest))
+            return
+        packed = await self._bucket.get(name)
+        if packed is None:
+            log.warning("%s: %r is gone, or too large", self._shelf.bucket, name)
+            return
+        await self._do(partial(self._shelf.take, name, packed, digest_of(packed)))
+
+    async def _put(self, name: str) -> None:
+        packed = await self._do(partial(self._shelf.pack, name))
+        if packed is None:
+            return
+        try:
+            digest = await self._bucket.put(name, packed)
+        except AtCapacityError as error:
+            log.warning("%s: %s", self._shelf.bucket, error)
+            return
+        await self._do(partial(self._shelf.note, name, digest))
+
+    async def _do(self, work: Callable[[], T]) -> T | None:
+        """What `work` returns; None where the disk, or what came, will not do."""
+        try:
+            return await asyncio.to_thread(work)
+        except (OSError, ValueError) as error:
+            log.warning("%s: %s", self._shelf.bucket, error)
+            return None
+
+    def _tell(self, error: BusError) -> None:
+        if str(error) != self._troubled:
+            self._troubled = str(error)
+            log.warning("kept on this machine's disk alone: %s", error)
