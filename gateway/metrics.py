@@ -116,6 +116,23 @@ av_skew_seconds = Histogram(
 tick_late_seconds = Histogram(
     "gateway_tick_late_seconds", "How late the pacing clock's ticks run.", buckets=_LATE_S
 )
+pictures = Counter(
+    "gateway_pictures_total",
+    "Pictures that left: of a turn; live, idle and drawn for this session; loop, from memory.",
+    ["source"],
+)
+loops = Gauge("gateway_idle_loops", "Loops of idle life in memory.")
+loop_bytes = Gauge("gateway_idle_loop_bytes", "Memory of these loops.")
+loop_skips = Histogram(
+    "gateway_idle_loop_skipped_frames",
+    "Frames of the face's motion that are left out, or seen twice, where a turn ends the loop.",
+    buckets=(0, 1, 2, 3, 5, 10, 25, 100),
+)
+loop_fetches = Counter(
+    "gateway_idle_loop_fetches_total",
+    "Loops asked of the face: kept; failed; refused, for want of memory.",
+    ["result"],
+)
 underruns = Counter("gateway_voice_underruns_total", "Gaps in the voice during an answer.")
 late_pictures = Counter("gateway_late_pictures_total", "Pictures that left after their time.")
 dropped_pictures = Counter(

@@ -112,6 +112,13 @@ class GatewaySettings(Settings):
         None, description="Where recordings are written; empty: a temporary folder"
     )
     recording_limit_s: float = Field(7200.0, gt=0, description="Longest recording")
+    loop_memory_mb: float = Field(
+        64.0,
+        ge=0,
+        le=100_000,
+        description="Memory for the idle life of avatars, about 4 MB for each and codec; 0: the "
+        "face draws it anew for everybody",
+    )
     upload_limit_mb: float = Field(20.0, gt=0, le=20, description="Largest photo")
     answers: Path | None = Field(
         None,

@@ -37,6 +37,7 @@ from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
+from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.phrases import Phrases
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
@@ -85,7 +86,9 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
         bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
         registry = Registry(bus)
         answers = _answers(settings)
-        sessions = Sessions(bus, registry, settings, answers, partial(session_id, instance))
+        loops = LoopLibrary(registry, round(settings.loop_memory_mb * 1e6))
+        new_id = partial(session_id, instance)
+        sessions = Sessions(bus, registry, settings, answers, loops, new_id)
         peers = Peers(bus, registry, instance, address, lambda: sessions.free)
         carrier = Carrier()
         lessons = SharedLessons(bus, answers)
@@ -106,6 +109,7 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
             await answers.open()
             if answers.learns:
                 lessons.start()
+            loops.start()
             sessions.start_sweeping()
             if settings.prerender:
                 prerenderer.start()
@@ -118,6 +122,7 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
             await prerenderer.stop()
             await sessions.end_all()
             await lessons.stop()
+            await loops.close()
             await answers.save()
             await registry.close()
             await bus.close()

@@ -88,6 +88,8 @@ class Stopwatch:
         """What left in this tick."""
         ledger = self._ledger
         for released in tick.pictures:
+            idle = "loop" if released.looped else "live"
+            metrics.pictures.labels(idle if released.picture.live else "turn").inc()
             if released.skew_s is None:
                 continue
             side = "leads" if released.skew_s < 0 else "lags"

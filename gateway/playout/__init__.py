@@ -3,6 +3,8 @@
 `pacing`: media time, and the loop that calls each tick of 20 ms.
 `playout`: releases a turn's voice and pictures together.
 `pictures`: encoded pictures of one codec, and when a key frame is due.
+`loops`: idle life as pictures in memory.
+`idle`: whether the face shows a session's idle life or its loop does.
 `sound`: a voice at 48 kHz, quieter, remembered, encoded.
 `audience`: everybody that a tick goes to; `sinks` are the ways to them.
 """

@@ -34,6 +34,12 @@ class Picture:
     last: bool = False
     number: int = 0
     """In its codec's stream; 0: not counted."""
+    motion_frame: int = 0
+    """Of the motion that runs through idle life and speech."""
+    loop: str = ""
+    """Digest of the loop that the face's idle life repeats; "": it never does."""
+    at_rest: bool = False
+    """It shows that frame of the loop, and nothing else."""
 
     @property
     def duration_samples(self) -> int:
@@ -50,6 +56,8 @@ class ReleasedPicture:
     picture: Picture
     time: int
     skew_s: float | None = None
+    looped: bool = False
+    """From memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,8 @@ class PictureLane:
     dropped: int = 0
     late: int = 0
     needs_keyframe: bool = True
+    missed: bool = False
+    """A picture that was wanted could not be used without the key frame."""
     last_index: int | None = None
     """Index of the newest synced picture of the current turn released so far."""
     complete: bool = False
@@ -133,13 +143,14 @@ class PictureLane:
             return
         if self.needs_keyframe and not picture.keyframe:
             self.dropped += 1
+            self.missed = True
             return
         if len(self._waiting) >= QUEUE_LIMIT:
             self._truncate([])
             if not picture.keyframe:
                 self.dropped += 1
                 return
-        self.needs_keyframe = False
+        self.needs_keyframe = self.missed = False
         self._waiting.append(picture)
 
     def _lost_before(self, picture: Picture) -> bool:
@@ -183,10 +194,23 @@ class PictureLane:
             out.append(self._leave(head, due, skew_s))
         return out
 
+    def is_free(self, now_samples: int) -> bool:
+        """Whether no picture of the face is to be seen now, or waits for that."""
+        live = bool(self._waiting) and self._waiting[0].live
+        return not live and now_samples + TICK_SAMPLES // 2 >= self._busy_until
+
+    def show(self, picture: Picture, now_samples: int) -> ReleasedPicture:
+        """Another stream's picture leaves: of ours, the next one has to stand on its own."""
+        self.needs_keyframe = True
+        return ReleasedPicture(picture, self._time(now_samples), looped=True)
+
     def _leave(self, picture: Picture, samples: int, skew_s: float | None) -> ReleasedPicture:
         self._waiting.popleft()
+        return ReleasedPicture(picture, self._time(samples), skew_s)
+
+    def _time(self, samples: int) -> int:
         self._last_time = max(to_video_clock(samples), self._last_time + 1)
-        return ReleasedPicture(picture, self._last_time, skew_s)
+        return self._last_time
 
     def _drop_late(self, now_samples: int, turn: TurnTime | None) -> None:
         """Begin with the newest key frame that is due, if what stands before it is late."""

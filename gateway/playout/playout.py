@@ -21,6 +21,7 @@ from enum import Enum, StrEnum, auto
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.playout.idle import IdleLife
 from gateway.playout.pacing import ORIGIN_SAMPLES, RATE_HZ, TICK_S, TICK_SAMPLES
 from gateway.playout.pictures import Picture, PictureLane, ReleasedPicture, TurnTime
 from gateway.playout.sound import Fader, Recall
@@ -139,6 +140,7 @@ class Playout:
         self._turn: _Turn | None = None
         self._epoch = 0
         self._lanes: dict[VideoCodec, PictureLane] = {}
+        self.idle = IdleLife()
         self._tail = np.zeros(0, np.int16)
 
     @property
@@ -184,7 +186,25 @@ class Playout:
 
     def needs_keyframe(self) -> list[VideoCodec]:
         """Codecs whose viewers see a still picture until a key frame comes."""
-        return [codec for codec, lane in self._lanes.items() if lane.needs_keyframe]
+        return [
+            codec
+            for codec, lane in self._lanes.items()
+            if lane.needs_keyframe and (lane.missed or not self.idle.plays(codec))
+        ]
+
+    @property
+    def motion_frame(self) -> int | None:
+        """Frame of the face's motion that viewers see from memory; None: they see its pictures."""
+        return self.idle.frame(self._now - TICK_SAMPLES)
+
+    @property
+    def missing_loops(self) -> list[VideoCodec]:
+        """Codecs of which the loop that `idle` tells is wanted."""
+        return self.idle.missing(self._lanes)
+
+    def begin_to_be_seen(self) -> None:
+        """The first viewer has come, and waits for a key frame."""
+        self.idle.jump(self._now)
 
     def set_codecs(self, codecs: set[VideoCodec]) -> None:
         """The streams that the face sends from now on."""
@@ -194,9 +214,11 @@ class Playout:
             lane = PictureLane(new)
             lane.advance(self._epoch)
             self._lanes[new] = lane
+        self.idle.set_codecs(codecs, self._now)
 
     def restart_stream(self) -> None:
         """Another face encodes from now on: what was decoded before is no reference."""
+        self.idle.restart()
         for lane in self._lanes.values():
             lane.needs_keyframe = True
 
@@ -235,6 +257,8 @@ class Playout:
             return
         if turn.start_samples is not None:
             self._cut_voice(turn, keep=True)
+        # Before its start they wait, too, unless the loop goes on and leaves them behind.
+        if turn.start_samples is not None or self.motion_frame is not None:
             for lane in self._lanes.values():
                 lane.give_up()
         turn.phase = _Phase.PAUSED
@@ -250,14 +274,15 @@ class Playout:
         turn.fader.goal = 1.0
         if turn.phase is not _Phase.PAUSED:
             return
+        turn.waited_ticks = 0
+        for lane in self._lanes.values():
+            lane.take_up()
         if turn.start_samples is None:
             turn.phase = _Phase.WAITING
             return
         turn.go_back(at_samples // RESUME_GRID_SAMPLES * RESUME_GRID_SAMPLES)
         turn.fader.jump(0.0)
-        turn.phase, turn.waited_ticks = _Phase.RESUMING, 0
-        for lane in self._lanes.values():
-            lane.take_up()
+        turn.phase = _Phase.RESUMING
 
     def push_voice(self, number: int, pcm: NDArray[np.int16], *, last: bool = False) -> None:
         """Voice that follows what came before. pcm: [N] int16 at 48 kHz."""
@@ -275,7 +300,7 @@ class Playout:
     def push_picture(self, picture: Picture) -> None:
         """One of a turn or an idle one, in the order in which they were encoded."""
         lane = self._lanes.get(picture.codec)
-        if lane is not None:
+        if lane is not None and not self.idle.voids(picture):
             lane.queue(picture)
 
     def tick(self) -> Tick:
@@ -293,10 +318,25 @@ class Playout:
             self._go_on_if_ready(turn, now)
         if turn is not None and turn.phase in (_Phase.PLAYING, _Phase.OVER):
             time = TurnTime(turn.number, self._release_voice(turn, pcm, events))
-        pictures = [p for lane in self._lanes.values() for p in lane.release(now, time)]
+        pictures = self._release_pictures(now, time)
         if turn is not None:
             self._finish_if_over(turn, events)
         return Tick(now, pcm, tuple(pictures), tuple(events))
+
+    def _release_pictures(self, now: int, turn: TurnTime | None) -> list[ReleasedPicture]:
+        """Those of the face, and where it rests those of its loop."""
+        out: list[ReleasedPicture] = []
+        for codec, lane in self._lanes.items():
+            released = lane.release(now, turn)
+            self.idle.left(released, now)
+            free = not released and lane.is_free(now)
+            looped = self.idle.take(codec, now, free=free)
+            if looped is not None:
+                released = [lane.show(looped, now)]
+            out += released
+        over = self._turn is None or self._turn.phase is _Phase.OVER
+        self.idle.review(set(self._lanes), now, idle=over)
+        return out
 
     def _cut_voice(self, turn: _Turn, *, keep: bool = False) -> None:
         """Fade out what is being heard; with `keep` it comes again, as it was not understood."""

@@ -117,7 +117,8 @@ class AacPacket:
 class AacEncoder:
     """AAC-LC, mono, 48 kHz, for sound that begins at `start_samples` and has no gaps.
 
-    The first packet starts a frame before the first sample.
+    The first packet starts a frame before the first sample. Silence is not encoded for ever, as
+    with Opus: once its packets are all the same, the last one is sent again.
     """
 
     def __init__(self, start_samples: int) -> None:
@@ -133,8 +134,11 @@ class AacEncoder:
         self._codec.time_base = SOUND_TIME_BASE
         self._codec.open()
         self._start = start_samples
-        self._encoded = 0
-        self._waiting = np.zeros(0, np.float32)
+        self._pushed = 0
+        """Frames that were encoded, or known already."""
+        self._silent_frames = 0
+        self._silence: list[bytes] = []
+        self._waiting = np.zeros(0, np.int16)
 
     @property
     def config(self) -> bytes:
@@ -143,23 +147,30 @@ class AacEncoder:
 
     def encode(self, pcm: NDArray[np.int16]) -> list[AacPacket]:
         """pcm: [N] int16, any N."""
-        self._waiting = np.concatenate([self._waiting, pcm.astype(np.float32) / 32768])
+        self._waiting = np.concatenate([self._waiting, pcm])
         packets: list[AacPacket] = []
         while len(self._waiting) >= AAC_FRAME_SAMPLES:
             packets += self._push(self._waiting[:AAC_FRAME_SAMPLES])
             self._waiting = self._waiting[AAC_FRAME_SAMPLES:]
         return packets
 
-    def _push(self, samples: NDArray[np.float32]) -> list[AacPacket]:
-        frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+    def _push(self, samples: NDArray[np.int16]) -> list[AacPacket]:
+        """samples: [1024] int16."""
+        self._silent_frames = 0 if samples.any() else self._silent_frames + 1
+        if self._silent_frames <= _SETTLED_PACKETS:
+            self._silence = self._encode(samples)
+        # A packet comes with the frame after it, and the first one starts before the sound.
+        time = self._start + (self._pushed - 2) * AAC_FRAME_SAMPLES
+        self._pushed += 1
+        return [AacPacket(payload, time, AAC_FRAME_SAMPLES) for payload in self._silence]
+
+    def _encode(self, samples: NDArray[np.int16]) -> list[bytes]:
+        wave = samples.astype(np.float32) / 32768
+        frame = av.AudioFrame.from_ndarray(wave[None], format="fltp", layout="mono")
         frame.sample_rate = RATE_HZ
-        frame.pts = self._encoded
+        frame.pts = self._pushed * AAC_FRAME_SAMPLES
         frame.time_base = SOUND_TIME_BASE
-        self._encoded += len(samples)
-        return [
-            AacPacket(bytes(p), self._start + (p.pts or 0), p.duration or AAC_FRAME_SAMPLES)
-            for p in self._codec.encode(frame)
-        ]
+        return [bytes(packet) for packet in self._codec.encode(frame)]
 
 
 class OpusEncoder:

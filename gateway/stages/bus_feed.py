@@ -64,14 +64,23 @@ class BusFeed:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self._stack.aclose()
 
-    def announce(self, turn: int, reason: str, *, held: bool = False, style: str = "") -> None:
+    def announce(
+        self,
+        turn: int,
+        reason: str,
+        *,
+        held: bool = False,
+        style: str = "",
+        motion_frame: int | None = None,
+    ) -> None:
         """Make `turn` the epoch; what waits of older turns is dropped unread.
 
-        style: of this turn alone.
+        style: of this turn alone. motion_frame: of the face, where viewers see it from memory.
         """
         for subscription in self._subscriptions:
             subscription.advance(turn)
-        self._put(Kind.TURN, TurnChunk(Place(self._session, turn, 0, 0), reason, held, style))
+        place = Place(self._session, turn, 0, 0)
+        self._put(Kind.TURN, TurnChunk(place, reason, held, style, motion_frame))
         self._clock_seq = 0
 
     def send_mic(self, pts: int, pcm: NDArray[np.int16]) -> None:
@@ -81,12 +90,21 @@ class BusFeed:
         self._put(Kind.MIC, PcmChunk(place, MIC_RATE_HZ, pcm))
 
     def send_clock(
-        self, turn: int, played_samples: int, sample_rate_hz: int, *, paused: bool = False
+        self,
+        turn: int,
+        played_samples: int,
+        sample_rate_hz: int,
+        *,
+        paused: bool = False,
+        motion_frame: int | None = None,
     ) -> None:
-        """So much of the turn's voice has been heard, and it goes on or stands still."""
+        """So much of the turn's voice has been heard, and it goes on or stands still.
+
+        motion_frame: as in `announce`.
+        """
         place = Place(self._session, turn, self._clock_seq, played_samples)
         self._clock_seq += 1
-        self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused))
+        self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused, motion_frame))
 
     def send_answer(self, turn: int, text: str) -> None:
         """A whole answer that needs no language model: it goes where that one's tokens go."""

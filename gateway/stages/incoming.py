@@ -77,6 +77,9 @@ def picture_of(chunk: VideoChunk) -> Picture | None:
         payload=chunk.payload,
         last=chunk.place.last,
         number=chunk.number,
+        motion_frame=chunk.motion_frame,
+        loop=chunk.loop,
+        at_rest=chunk.at_rest,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from gateway import metrics
 from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
+from gateway.playout.idle import IdleOrder
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
 from gateway.stages.lease import LeaseListener, StageLease
@@ -144,6 +145,13 @@ class Stages:
             return  # attaching tells it
         request = face_pb2.SetCodecs(codecs=[_codec(c) for c in self._codecs])
         await self._leases["face"].tell(face_pb2.FaceAttachRequest(codecs=request))
+
+    async def tell_idle(self, order: IdleOrder) -> None:
+        """Who shows the idle life. Raises StageLostError."""
+        if not self.attached:
+            return  # the face that comes back begins with live pictures
+        idle = face_pb2.SetIdle(live=order.live, motion_frame=order.frame)
+        await self._leases["face"].send(face_pb2.FaceAttachRequest(idle=idle))
 
     def _request(self, messages: Iterable[Message]) -> llm_pb2.GenerateRequest:
         return llm_pb2.GenerateRequest(

@@ -30,6 +30,7 @@ from gateway.playout.sinks.recording import Recordings
 from gateway.playout.sinks.webrtc import Peers
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
+from gateway.stages.idle_loops import LoopLibrary, SessionLoops
 from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
@@ -66,6 +67,7 @@ class Session:
         registry: Registry,
         settings: GatewaySettings,
         answers: AnswerCache,
+        loops: LoopLibrary,
         welcome: str = "",
     ) -> None:
         self.id = session_id
@@ -97,6 +99,9 @@ class Session:
         self.news = StageNews(self._conversation, self._playout, self._clock, self._perform)
         self._background = Background()
         self.stages = Stages(session_id, options, registry, self.news, settings, self._background)
+        self._loops = SessionLoops(
+            self._playout, loops, self.stages, self._background, lambda: self.options.avatar
+        )
         self._feed = BusFeed(
             bus,
             session_id,
@@ -108,6 +113,7 @@ class Session:
             },
         )
         self._ticks = 0
+        self._watched = self._pictures_held = False
         self._keyframes = KeyframeThrottle()
         self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
         self.answering.speak_as(Speaker(persona, options.language))
@@ -159,6 +165,7 @@ class Session:
         """Free everything, also where a part of it fails; listeners are told why."""
         async with AsyncExitStack() as stack:  # the last that is named is closed first
             stack.callback(self._hub.end)
+            stack.callback(self._loops.close)
             stack.push_async_callback(self.audience.close)
             stack.push_async_callback(self._feed.close)
             stack.push_async_callback(self.presence.release_for_good)
@@ -252,8 +259,10 @@ class Session:
             self._feed.send_mic(pts, pcm)
 
     def request_keyframe(self, codec: VideoCodec) -> None:
-        """A viewer needs one; asked of the face at most every 0.4 s."""
-        if self._keyframes.allows(codec, self._clock.now()):
+        """A viewer needs one; asked of the face at most every 0.4 s. A loop has one each second."""
+        if self._playout.idle.plays(codec):
+            self._keyframes.refused.discard(codec)
+        elif self._keyframes.allows(codec, self._clock.now()):
             self._background.run(self.stages.request_keyframe(codec))
 
     # ------------------------------------------------------------ what the bus brings
@@ -283,6 +292,9 @@ class Session:
     # ------------------------------------------------------------ the pacing clock
 
     def _tick(self) -> None:
+        was_watched, self._watched = self._watched, self.audience.watched
+        if self._watched and not was_watched:
+            self._playout.begin_to_be_seen()
         tick = self._playout.tick()
         self.audience.push(tick)
         now = self._clock.now()
@@ -300,6 +312,7 @@ class Session:
                 self._perform(self._conversation.finished(number, now))
         for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
             self.request_keyframe(codec)
+        self._loops.tick()
         self._perform(self._interruption.tick(tick.pcm, self._conversation, now))
         self._ticks += 1
         if self._ticks % CLOCK_TICKS == 0 and self._playout.playing:
@@ -323,6 +336,15 @@ class Session:
         if turn is not None and heard is not None:
             self._feed.send_clock(turn.number, *heard, paused=self._playout.paused)
 
+    def _hold_pictures(self, turn: int) -> None:
+        """The turn is paused or goes on before its first sample. While the loop is shown, the face
+        is to begin it later, from what is seen then.
+        """
+        paused, frame = self._playout.paused, self._playout.motion_frame
+        held, self._pictures_held = self._pictures_held, paused and frame is not None
+        if held != self._pictures_held:
+            self._feed.send_clock(turn, 0, RATE_HZ, paused=paused, motion_frame=frame)
+
     def _check(self, now: float) -> None:
         self._perform(self._conversation.check(now))
         if self._feed.newly_lost():
@@ -345,9 +367,12 @@ class Session:
                     self._feed.send_clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
+                    was_paused = self._playout.paused
                     self._interruption.carry_out(action, self._clock.now())
                     if self._playout.playing:
                         self._publish_clock()
+                    elif self._playout.paused != was_paused:
+                        self._hold_pictures(action.turn)
                 case actions.CloseTurn():
                     self._close_turn(action)
                 case actions.Emit():
@@ -362,7 +387,10 @@ class Session:
             self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
         else:
             self._playout.void(action.turn)
-        self._feed.announce(action.turn, action.reason, held=action.held, style=style)
+        frame = self._playout.motion_frame
+        self._feed.announce(
+            action.turn, action.reason, held=action.held, style=style, motion_frame=frame
+        )
 
     async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
         if self._conversation.turn is not turn:

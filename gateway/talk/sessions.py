@@ -9,6 +9,7 @@ from collections.abc import Callable
 from gateway import metrics
 from gateway.answers.cache import AnswerCache
 from gateway.settings import GatewaySettings
+from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
@@ -31,6 +32,7 @@ class Sessions:
         registry: Registry,
         settings: GatewaySettings,
         answers: AnswerCache,
+        loops: LoopLibrary,
         new_id: Callable[[], str],
     ) -> None:
         self._new_id = new_id
@@ -38,6 +40,7 @@ class Sessions:
         self._registry = registry
         self._settings = settings
         self._answers = answers
+        self._loops = loops
         self._open: dict[str, Session] = {}
         self._opening = 0
         self._sweeper = Keeper("sessions-sweep", self._sweep)
@@ -93,6 +96,7 @@ class Sessions:
             registry=self._registry,
             settings=self._settings,
             answers=self._answers,
+            loops=self._loops,
             welcome=welcome,
         )
         self._opening += 1

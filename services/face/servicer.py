@@ -16,6 +16,7 @@ import grpc.aio
 
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
+from services.face.draw.loop import LOOP_S, loop_motion
 from services.face.draw.pictures import Chunk, PictureMaker
 from services.face.engines.base import AvatarInfo
 from services.face.lips.turn_lips import Hearing
@@ -23,6 +24,7 @@ from services.face.session import FaceSession
 from services.face.settings import FaceSettings
 from services.face.studio import Studio, open_studio
 from visavis.engine import EngineState
+from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, OutOfOrderError
 from visavis.serving.lease import CallLimit, read_config
 from visavis.serving.stage import Leases, engine_status
@@ -37,6 +39,8 @@ _ANIMATED_TURN = 1
 _UNBOUNDED_S = 1e9
 _MAKINGS_AT_ONCE = 4
 """Uploads that are decoded side by side, each in a process of its own."""
+_LOOPS_AT_ONCE = 4
+"""They are drawn on one thread."""
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -50,6 +54,8 @@ class FaceOptions:
     codecs: tuple[VideoCodec, ...]
     blendshapes: bool
     seed: int
+    seeded: bool
+    """The client has chosen the seed."""
     start_frame: int
 
 
@@ -106,6 +112,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         # Animate draws as fast as it can, so there are no more of it than slots, either.
         self._animations = CallLimit(settings.slots, "Animate calls")
         self._makings = CallLimit(_MAKINGS_AT_ONCE, "new avatars")
+        self._loops = CallLimit(_LOOPS_AT_ONCE, "loops")
 
     async def Animate(
         self, requests: AsyncIterator[face_pb2.AnimateRequest], context: _Context
@@ -137,10 +144,10 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         first = await read_config(requests, "Attach")
         options = read_options(first.config.face)
         with self._leases.attach(first.config.session) as stage:
-            pictures = await self._pictures(options)
+            pictures = await self._pictures(options, repeats=not options.seeded)
             session = FaceSession(
                 stage,
-                animator=Animator(seed=options.seed, fps=FPS, lead_s=self._settings.lead_s),
+                animator=self._animator(options, pictures.loop),
                 pictures=pictures,
                 hearing=self._hearing(options),
                 from_voice=options.from_voice or self._studio.needs_voice,
@@ -157,6 +164,16 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                         yield event
             finally:
                 await pictures.close()
+
+    async def RenderLoop(
+        self, request: face_pb2.RenderLoopRequest, context: _Context
+    ) -> AsyncIterator[face_pb2.RenderLoopResponse]:
+        [codec] = read_codecs([request.codec])
+        with self._loops.hold():
+            pictures = self._studio.loop(request.avatar, codec, fps=FPS)
+            async with contextlib.aclosing(pictures):
+                async for response in _loop_responses(pictures):
+                    yield response
 
     async def ListAvatars(
         self, request: face_pb2.ListAvatarsRequest, context: _Context
@@ -191,10 +208,21 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         )
         return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)
 
-    async def _pictures(self, options: FaceOptions) -> PictureMaker:
+    async def _pictures(self, options: FaceOptions, *, repeats: bool = False) -> PictureMaker:
         return await self._studio.pictures(
-            options.avatar, fps=FPS, codecs=options.codecs, blendshapes=options.blendshapes
+            options.avatar,
+            fps=FPS,
+            codecs=options.codecs,
+            blendshapes=options.blendshapes,
+            repeats=repeats,
         )
+
+    def _animator(self, options: FaceOptions, loop: str) -> Animator:
+        """Of a session. Each is elsewhere in the loop: two faces do not blink in unison."""
+        motion = loop_motion(loop, FPS) if loop else None
+        start = secrets.randbelow(motion.period_frames) if motion else 0
+        lead_s = self._settings.lead_s
+        return Animator(seed=options.seed, fps=FPS, lead_s=lead_s, start_frame=start, motion=motion)
 
     def _hearing(self, options: FaceOptions) -> Hearing:
         return self._studio.hearing(fps=FPS, durations=not options.from_voice)
@@ -213,6 +241,7 @@ def read_options(config: face_pb2.FaceConfig) -> FaceOptions:
         codecs,
         config.blendshapes,
         config.seed or secrets.randbits(63),
+        bool(config.seed),
         config.start_frame,
     )
 
@@ -234,8 +263,14 @@ def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
                 session.request_keyframe(codec)
         case "codecs":
             session.set_codecs(read_codecs(request.codecs.codecs))
+        case "idle" if request.idle.live:
+            session.wake(request.idle.motion_frame)
+        case "idle":
+            session.rest(request.idle.motion_frame)
         case _:
-            raise OutOfOrderError("after the config only keyframe and codecs may follow on Attach")
+            raise OutOfOrderError(
+                "after the config only keyframe, codecs and idle may follow on Attach"
+            )
 
 
 async def _frames(
@@ -297,6 +332,30 @@ def _response(chunk: Chunk) -> face_pb2.AnimateResponse:
     if isinstance(chunk, VideoChunk):
         return face_pb2.AnimateResponse(video=chunk.to_message())
     return face_pb2.AnimateResponse(face=chunk.to_message())
+
+
+async def _loop_responses(
+    pictures: AsyncIterator[VideoChunk],
+) -> AsyncIterator[face_pb2.RenderLoopResponse]:
+    """The loop's record, then its pictures, a second in each message."""
+    waiting: list[face_pb2.LoopPicture] = []
+    async for chunk in pictures:
+        if not chunk.place.pts:
+            codec: Any = int(chunk.codec)  # as the generated code's annotations want it
+            loop = face_pb2.IdleLoop(
+                digest=chunk.loop,
+                codec=codec,
+                width=chunk.width,
+                height=chunk.height,
+                fps=chunk.fps,
+                pictures=LOOP_S * chunk.fps,
+            )
+            yield face_pb2.RenderLoopResponse(loop=loop)
+        metrics.face_frames.labels("loop").inc()
+        waiting.append(face_pb2.LoopPicture(data=chunk.payload, keyframe=chunk.keyframe))
+        if len(waiting) == chunk.fps:
+            yield face_pb2.RenderLoopResponse(pictures=face_pb2.LoopPictures(pictures=waiting))
+            waiting = []
 
 
 def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:

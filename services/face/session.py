@@ -96,6 +96,7 @@ class FaceSession(StageWork):
         self._from_voice = from_voice
         self._clock = clock
         self._news = asyncio.Event()
+        self._unwatched = False
         self._bus_failed = False
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
@@ -111,14 +112,34 @@ class FaceSession(StageWork):
         self._pictures.request_keyframe(codec)
 
     def set_codecs(self, codecs: Sequence[VideoCodec]) -> None:
-        """The streams to send from the next frame on."""
+        """The streams to send from the next frame on. While there are none, idle life stands still:
+        whoever comes then has not seen where.
+        """
         self._pictures.set_codecs(codecs)
+        if not self._pictures.wanted:
+            self._unwatched = True
+            self._animator.rest(0)
+        elif self._unwatched:
+            self._unwatched = False
+            self._animator.wake(None, self._clock.now())
+        self._news.set()
+
+    def rest(self, motion_frame: int) -> None:
+        """From this frame on the loop is shown from memory."""
+        self._animator.rest(motion_frame)
+        self._news.set()
+
+    def wake(self, motion_frame: int) -> None:
+        """Viewers see this frame of the loop, and live pictures shall follow."""
+        self._animator.wake(motion_frame, self._clock.now())
+        self._news.set()
 
     # What comes in
 
     def announced(self, chunk: TurnChunk) -> None:
         self._hearing.begin_turn(chunk.place.turn)
-        self._animator.advance(chunk.place.turn, self._clock.now(), held=chunk.held)
+        turn, seen = chunk.place.turn, chunk.motion_frame
+        self._animator.advance(turn, self._clock.now(), held=chunk.held, seen=seen)
         self._news.set()
 
     async def _follow_playback(self) -> None:
@@ -126,7 +147,8 @@ class FaceSession(StageWork):
             assert isinstance(chunk, ClockChunk)
             played_s = chunk.place.pts / chunk.sample_rate_hz
             turn, now = chunk.place.turn, self._clock.now()
-            self._animator.played(turn, played_s, now, paused=chunk.paused)
+            seen = chunk.motion_frame
+            self._animator.played(turn, played_s, now, paused=chunk.paused, seen=seen)
             self._news.set()
 
     async def _hear(self, kind: Kind) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,6 +17,7 @@ from services.face.avatar.making.decoding import Decoder
 from services.face.avatar.packing import LARGEST_BYTES
 from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
+from services.face.draw.loop import loop_digest, loop_frames, loop_motion
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
 from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState
@@ -21,11 +26,14 @@ from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceSt
 from services.face.lips.turn_lips import Hearing
 from services.face.settings import FaceSettings
 from visavis.engine import Engine, EngineLane
-from visavis.serving.errors import EngineError, UnknownNameError
+from visavis.serving.errors import EngineError, OutOfOrderError, UnknownNameError
 from visavis.wire.bucket import Shared
 from visavis.wire.bus import Bus
-from visavis.wire.media import VideoCodec
+from visavis.wire.media import Place, VideoChunk, VideoCodec
+from visavis.wire.subjects import Kind
 
+_GIVES_WAY = 10
+"""Niceness of who draws loops: a tenth of a core where everybody else wants all of it."""
 _FIRST_FRAME = Frame(0, 0, True, False, True, FacePose(jaw_open=0.3))
 
 
@@ -53,6 +61,8 @@ class Studio:
         self._network: AudioToFace | None = None
         self._lanes = [EngineLane(f"face-{index}") for index in range(settings.lanes)]
         self._hearing_lane = EngineLane("face-network")
+        # Loops are nobody's first picture: their thread gives way to every other one.
+        self._loop_lane = EngineLane("face-loops")
         # Nobody who attaches waits for lists of avatars, or for the second that making one takes.
         self._wardrobe_lane = EngineLane("face-wardrobe")
         self._gallery_lane = EngineLane("face-gallery")
@@ -78,6 +88,7 @@ class Studio:
         await self._hearing_lane.run(partial(stream.hear, np.zeros(1600, np.int16), last=True))
         await self._engine.load()
         await self._sync(look=True)
+        await self._loop_lane.run(_step_back)
         for lane in self._lanes:
             painter = await self._painter(self._settings.avatar)
             draw = await painter.prepare(_FIRST_FRAME)
@@ -85,9 +96,18 @@ class Studio:
             painter.cancel_ahead()
 
     async def pictures(
-        self, avatar: str, *, fps: int, codecs: Sequence[VideoCodec], blendshapes: bool
+        self,
+        avatar: str,
+        *,
+        fps: int,
+        codecs: Sequence[VideoCodec],
+        blendshapes: bool,
+        repeats: bool = False,
     ) -> PictureMaker:
-        """Pictures of an avatar ("": the default one) on the least used lane."""
+        """Pictures of an avatar ("": the default one) on the least used lane.
+
+        repeats: idle life is the avatar's loop, where the engine can draw that ahead.
+        """
         painter = await self._painter(avatar or self._settings.avatar)
         index = min(range(len(self._lanes)), key=lambda i: self._busy[i])
         self._busy[index] += 1
@@ -102,8 +122,39 @@ class Studio:
             fps=fps,
             codecs=codecs,
             blendshapes=blendshapes,
+            loop=self._loop_of(painter, fps) if repeats else "",
             on_close=release,
         )
+
+    async def loop(
+        self, avatar: str, codec: VideoCodec, *, fps: int
+    ) -> AsyncGenerator[VideoChunk, None]:
+        """The pictures of an avatar's loop, drawn as they are asked for, after everything else.
+
+        Raises OutOfOrderError where its idle life does not repeat, UnknownNameError.
+        """
+        painter = await self._painter(avatar or self._settings.avatar)
+        digest = self._loop_of(painter, fps)
+        if not digest:
+            painter.cancel_ahead()
+            raise OutOfOrderError("loop: this engine draws idle life anew for everybody")
+        pictures = PictureMaker(
+            painter,
+            self._open_encoder,
+            self._loop_lane,
+            fps=fps,
+            codecs=(codec,),
+            blendshapes=False,
+            loop=digest,
+        )
+        try:
+            for frame in loop_frames(loop_motion(digest, fps)):
+                place = partial(_place_in_loop, frame.index)
+                [(_, chunk)] = await pictures.draw(frame, restart=frame.restart, place=place)
+                assert isinstance(chunk, VideoChunk)
+                yield chunk
+        finally:
+            await pictures.close()
 
     def hearing(self, *, fps: int, durations: bool) -> Hearing:
         """The lips of one session. EngineError before `load`."""
@@ -148,8 +199,8 @@ class Studio:
 
     async def close(self) -> None:
         await self._engine.close()
-        others = (self._hearing_lane, self._wardrobe_lane, self._gallery_lane, self._maker_lane)
-        for lane in (*self._lanes, *others):
+        others = (self._wardrobe_lane, self._gallery_lane, self._maker_lane, self._loop_lane)
+        for lane in (*self._lanes, self._hearing_lane, *others):
             lane.close()
         self._lips.close()
 
@@ -167,6 +218,9 @@ class Studio:
         if self._shared is not None:
             await self._shared.sync(look=look)
 
+    def _loop_of(self, painter: Painter, fps: int) -> str:
+        return loop_digest(painter.look, fps, self._settings.bitrate_kbps)
+
     def _warm(self, draw: Draw, size: int) -> None:
         """The first picture compiles the rasteriser and opens the codecs' libraries."""
         picture = draw()
@@ -174,6 +228,17 @@ class Studio:
             encoder = self._open_encoder(codec, size, 25)
             encoder.encode(picture, keyframe=True)
             encoder.close()
+
+
+def _place_in_loop(index: int, kind: Kind, last: bool) -> Place:
+    return Place("", 0, index, index, last)
+
+
+def _step_back() -> None:
+    """On a thread: whatever else wants a core goes first."""
+    if sys.platform == "linux":  # where it counts for this thread alone
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _GIVES_WAY)
 
 
 _CODECS: dict[VideoCodec, Codec] = {VideoCodec.H264: "h264", VideoCodec.VP8: "vp8"}

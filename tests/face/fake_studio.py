@@ -32,6 +32,7 @@ class FakePainter:
     """Paints the pose into the first pixels. Waits for `go` first, so that a test can hold it."""
 
     size = SIZE
+    look = "circle"
 
     def __init__(self, go: threading.Event, prepared: list[Frame]) -> None:
         self._go = go

@@ -39,7 +39,7 @@ async def serving(
 @contextlib.asynccontextmanager
 async def attached(stub: Stub, session: str, **face: Any) -> AsyncIterator[Any]:
     call = stub.Attach()
-    config = face_pb2.FaceConfig(seed=1, **face)
+    config = face_pb2.FaceConfig(**{"seed": 1, **face})
     await call.write(
         face_pb2.FaceAttachRequest(config=face_pb2.FaceAttachConfig(session=session, face=config))
     )

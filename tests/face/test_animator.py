@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from services.face.draw.animator import Animator, Frame
-from services.face.draw.pose import POSE_INDEX
+from services.face.draw.loop import loop_frames
+from services.face.draw.motion import Motion
+from services.face.draw.pose import POSE_INDEX, FacePose
 from services.face.lips.lips import DurationLips, SoundLips
 from services.face.lips.visemes import LIP_COEFFICIENTS
 from visavis.serving.errors import InvalidInputError
@@ -488,3 +490,115 @@ def test_stressed_sounds_move_head_and_brows() -> None:
             difference = poses[0][:60, column] - poses[1][:60, column]
             moved[name] = max(moved[name], float(difference.max()))
     assert moved["pitch"] > 0.015 and moved["brow_raise"] > 0.1
+
+
+# ------------------------------------------------------------ life shown from memory
+
+LOOP = Motion(seed=3, fps=FPS, period_frames=30 * FPS)
+
+
+def loop_viewer(start_frame: int = 5) -> Viewer:
+    """Its face lives the loop's life."""
+    return Viewer(Animator(seed=1, start_frame=start_frame, motion=LOOP))
+
+
+def test_a_face_at_rest_shows_the_loops_own_pictures() -> None:
+    viewer = loop_viewer()
+    viewer.run(2.0)
+    frames = list(loop_frames(LOOP))
+    assert all(f.at_rest and f.pose == frames[f.motion].pose for f in viewer.frames)
+    assert [f.motion for f in viewer.frames[:3]] == [5, 6, 7]
+
+
+def test_after_a_turn_it_comes_to_rest_within_four_seconds() -> None:
+    viewer = loop_viewer()
+    viewer.run(0.5)
+    viewer.animator.express(1, 0.0, "angry")
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(SENTENCE_S)
+    said = len(viewer.frames)
+    viewer.run(6.0)
+    spoken = [f for f in viewer.frames if not f.live]
+    assert spoken and not any(f.at_rest for f in viewer.frames[said - 5 : said + 40])
+    settled = next(f for f in viewer.frames if f.at_rest and f.motion > spoken[-1].motion)
+    assert settled.motion - spoken[-1].motion < 4.5 * FPS
+    last = viewer.frames[-1]
+    assert last.at_rest and last.pose == FacePose.from_vector(LOOP.pose(last.motion))
+    around = viewer.frames[viewer.frames.index(settled) - 25 :]
+    steps = np.abs(np.diff([f.pose.vector() for f in around], axis=0))
+    for name, largest in LARGEST_STEP.items():
+        assert steps[:, POSE_INDEX[name]].max() < largest
+
+
+def test_a_resting_face_makes_nothing_until_a_turn_goes_on_from_what_is_seen() -> None:
+    viewer = loop_viewer()
+    viewer.run(0.5)
+    rest_from = viewer.frames[-1].motion + 4
+    viewer.animator.rest(rest_from)
+    viewer.run(2.0)
+    assert viewer.frames[-1].motion == rest_from - 1
+    assert viewer.animator.delay_s(viewer.now_s) is None
+    viewer.animator.advance(1, viewer.now_s, seen=900)
+    viewer.run(0.4)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(0.2)
+    first = next(f for f in viewer.frames if not f.live)
+    assert first.restart and abs(first.motion - (900 + 10 + 1)) <= 2
+    viewer.animator.advance(2, viewer.now_s)
+    viewer.run(0.2)
+    assert viewer.frames[-1].live
+
+
+def test_without_news_it_goes_on_as_if_the_loop_had_been_shown_since() -> None:
+    viewer = loop_viewer()
+    viewer.animator.rest(0)
+    viewer.run(4.0)
+    assert viewer.frames == []
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(0.1)
+    assert abs(viewer.frames[0].motion - (5 + 4 * FPS)) <= 3
+
+
+def test_it_lives_again_when_it_is_told_to() -> None:
+    viewer = loop_viewer()
+    viewer.animator.rest(0)
+    viewer.run(1.0)
+    viewer.animator.wake(300, viewer.now_s)
+    viewer.run(0.2)
+    assert viewer.frames[0].restart and viewer.frames[0].at_rest
+    assert 300 < viewer.frames[0].motion <= 303
+    assert len(viewer.frames) >= 4
+
+
+def test_a_turn_that_is_paused_before_it_is_seen_begins_where_the_viewer_is_then() -> None:
+    viewer = loop_viewer()
+    viewer.animator.rest(0)
+    viewer.run(1.0)
+    viewer.animator.advance(1, viewer.now_s, seen=500)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.1)
+    assert [f.turn for f in viewer.frames if not f.live]
+    viewer.animator.played(1, 0.0, viewer.now_s, paused=True)
+    viewer.animator.rest(0)
+    viewer.frames.clear()
+    viewer.run(2.0)
+    assert len(viewer.frames) <= 1
+    viewer.animator.played(1, 0.0, viewer.now_s, seen=555)
+    viewer.run(0.1)
+    first = next(f for f in viewer.frames if not f.live)
+    assert first.index == 0 and first.restart and 555 < first.motion <= 558
+
+
+def test_a_turn_that_is_paused_before_it_came_waits() -> None:
+    viewer = loop_viewer()
+    viewer.animator.advance(1, viewer.now_s)
+    viewer.animator.played(1, 0.0, viewer.now_s, paused=True)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.5)
+    assert all(f.live for f in viewer.frames)
+    viewer.animator.played(1, 0.0, viewer.now_s)
+    viewer.run(0.1)
+    assert not viewer.frames[-1].live

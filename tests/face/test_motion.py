@@ -108,3 +108,38 @@ def test_a_blink_accent_shuts_the_eyes() -> None:
         [motion.pose(f, accents=[Accent(AccentKind.BLINK, 3)]) for f in range(3, 3 + 4)]
     )
     assert column(poses, "blink_left").max() == 1.0
+
+
+PERIOD = 30 * 25
+
+
+@pytest.fixture(scope="module")
+def loop() -> np.ndarray:
+    motion = Motion(seed=11, period_frames=PERIOD)
+    return np.stack([motion.pose(frame) for frame in range(2 * PERIOD)])
+
+
+def test_life_that_repeats_is_the_same_to_the_bit(loop: np.ndarray) -> None:
+    np.testing.assert_array_equal(loop[:PERIOD], loop[PERIOD:])
+    assert not np.allclose(loop[:PERIOD], Motion(seed=12, period_frames=PERIOD).pose(0))
+
+
+def test_its_seam_moves_no_more_than_any_other_frame(loop: np.ndarray) -> None:
+    steps = np.abs(np.diff(loop, axis=0))
+    seam, others = steps[PERIOD - 1], np.delete(steps, PERIOD - 1, axis=0)
+    assert np.all(seam <= others.max(axis=0))
+    # Nor does the speed change there.
+    turns = np.abs(np.diff(loop, n=2, axis=0))
+    assert np.all(turns[PERIOD - 2 : PERIOD].max(axis=0) <= turns[: PERIOD - 2].max(axis=0))
+
+
+def test_within_it_nothing_comes_again(loop: np.ndarray) -> None:
+    lids = column(loop, "blink_left")
+    starts = np.flatnonzero((lids[1:] > 0) & (lids[:-1] == 0)) + 1
+    gaps = np.diff(starts[starts < PERIOD + starts[0]])
+    single = gaps[gaps > 12]
+    assert len(single) >= 6 and np.ptp(single) > 20
+    yaw = column(loop, "yaw")[:PERIOD]
+    yaw = (yaw - yaw.mean()) / yaw.std()
+    echoes = [float(np.mean(yaw * np.roll(yaw, shift))) for shift in range(100, PERIOD - 100)]
+    assert max(echoes) < 0.8

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 
-from tests.face.fake_studio import FakeGallery
+from services.face.settings import FaceSettings
+from tests.face.fake_studio import FakeGallery, FakePainter
 from tests.face.portraits import png_of_declared_size
 from tests.face.serving import (
     H264,
@@ -163,6 +165,91 @@ async def test_several_codecs_and_key_frames_on_request(bus: Bus) -> None:
             error = await failing(call.read())
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "H264 is not sent" in (error.details() or "")
+
+
+async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
+    gallery = FakeGallery()
+    async with serving(bus, gallery) as stub, bus.subscribe("loop", Kind.VIDEO) as video:
+        async with attached(stub, "loop", seed=0):
+            seen = await frames(video, lambda c: c.place.pts >= 3)
+        live = {frame.motion: frame.pose for frame in gallery.prepared if frame.at_rest}
+        request = face_pb2.RenderLoopRequest(codec=H264)
+        record, *parts = await answers(stub.RenderLoop(request))
+    assert [c.motion_frame for c in seen] == [seen[0].motion_frame + k for k in range(4)]
+    assert all(c.at_rest and c.loop == record.loop.digest for c in seen)
+    assert (record.loop.pictures, record.loop.fps, record.loop.codec) == (750, 25, H264)
+    pictures = [picture for part in parts for picture in part.pictures.pictures]
+    assert [k for k, picture in enumerate(pictures) if picture.keyframe] == list(range(0, 750, 25))
+    assert len(pictures) == 750
+    loop = [frame.pose for frame in gallery.prepared if frame.due_s is None][-750:]
+    assert all(loop[motion % 750] == pose for motion, pose in live.items())
+
+
+async def test_an_engine_that_cannot_draw_ahead_has_no_loop(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakePainter, "look", "")
+    async with serving(bus) as stub, bus.subscribe("none", Kind.VIDEO) as video:
+        async with attached(stub, "none", seed=0):
+            (seen,) = await frames(video, lambda c: True)
+        error = await failing(answers(stub.RenderLoop(face_pb2.RenderLoopRequest(codec=VP8))))
+    assert seen.loop == "" and not seen.at_rest
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_a_face_rests_while_its_loop_is_shown_and_goes_on_from_there(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("rest", Kind.VIDEO, limit=256) as video:
+        async with attached(stub, "rest", seed=0) as call:
+            first = (await frames(video, lambda c: True))[0]
+            rest_from = first.motion_frame + 5
+            idle = face_pb2.SetIdle(motion_frame=rest_from)
+            await call.write(face_pb2.FaceAttachRequest(idle=idle))
+            last = (await frames(video, lambda c: c.motion_frame == rest_from - 1))[-1]
+            with pytest.raises(TimeoutError):
+                await frames(video, lambda c: True, within_s=0.2)
+            turn = TurnChunk(Place("rest", 1, 0, 0), "text", motion_frame=3000)
+            await bus.publish(Kind.TURN, turn)
+            await say(bus, "rest", 1, mel_chunks(SENTENCE))
+            spoken = (await frames(video, lambda c: True))[0]
+            assert spoken.keyframe and not spoken.live and spoken.number == last.number + 1
+            assert 3001 <= spoken.motion_frame < 3050
+            await bus.publish(Kind.TURN, TurnChunk(Place("rest", 2, 0, 0), "interrupt"))
+            await frames(video, lambda c: c.live)
+            await call.write(face_pb2.FaceAttachRequest(idle=face_pb2.SetIdle(motion_frame=0)))
+            await asyncio.sleep(0.2)
+            wake = face_pb2.SetIdle(live=True, motion_frame=5000)
+            await call.write(face_pb2.FaceAttachRequest(idle=wake))
+            woken = (await frames(video, lambda c: c.motion_frame >= 5000))[-1]
+    assert woken.keyframe and woken.live and woken.motion_frame <= 5003
+
+
+async def test_a_face_that_nobody_watches_makes_no_frames(bus: Bus) -> None:
+    made = MetricGrowth("face_frames_total", mode="live")
+    async with serving(bus) as stub, bus.subscribe("alone", Kind.VIDEO) as video:
+        async with attached(stub, "alone", seed=0) as call:
+            await frames(video, lambda c: c.place.pts >= 2)
+            nobody = face_pb2.FaceAttachRequest(codecs=face_pb2.SetCodecs())
+            await call.write(nobody)
+            with contextlib.suppress(TimeoutError):
+                await frames(video, lambda c: False, within_s=0.2)
+            before = made.value
+            await asyncio.sleep(0.3)
+            assert made.value == before
+            again = face_pb2.FaceAttachRequest(codecs=face_pb2.SetCodecs(codecs=[VP8]))
+            await call.write(again)
+            seen = await frames(video, lambda c: c.place.pts > 3)
+    assert seen[0].keyframe and seen[0].codec == VideoCodec.VP8
+
+
+async def test_two_faces_of_one_avatar_are_elsewhere_in_its_loop(bus: Bus) -> None:
+    begun = []
+    async with serving(bus) as stub, bus.subscribe("each", Kind.VIDEO) as video:
+        for _ in range(4):
+            async with attached(stub, "each", seed=0):
+                begun.append((await frames(video, lambda c: c.place.pts == 0))[-1])
+            await until_free(stub, FaceSettings().slots)
+    assert len({c.loop for c in begun}) == 1
+    assert len({c.motion_frame for c in begun}) > 1
 
 
 async def test_blendshapes_on_the_bus(bus: Bus) -> None:

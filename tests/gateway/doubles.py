@@ -82,6 +82,10 @@ class Script:
     """So many of the next pictures never arrive."""
     first_keyframe: bool = True
     """The first picture of a turn is a key frame."""
+    loop: str = ""
+    """Digest of the loop that the face's idle life repeats; "": it does not."""
+    lent_loop: str = "as told"
+    """Digest of the loop that it gives who asks."""
 
 
 @dataclass
@@ -93,6 +97,9 @@ class Seen:
     prompts: list[list[tuple[Any, str]]] = field(default_factory=list)
     prerendered: list[tuple[str, str, float]] = field(default_factory=list)
     """Voice, text and speed."""
+    loops: list[str] = field(default_factory=list)
+    """Avatars whose loop was asked for."""
+    live_pictures: int = 0
 
     def of(self, service: str, kind: str) -> list[Any]:
         """Messages of one kind that one service has received."""
@@ -319,9 +326,13 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         self.creating = 0
         self._keyframe: dict[str, bool] = {}
         self._codecs: dict[str, list[VideoCodec]] = {}
+        self._resting: dict[str, bool] = {}
         face_pb2_grpc.add_FaceAnimationServicer_to_server(self, server)
 
     async def request(self, session: str, request: Any) -> None:
+        if request.WhichOneof("request") == "idle":
+            self._resting[session] = not request.idle.live
+            return
         self._keyframe[session] = True
         if request.WhichOneof("request") == "codecs":
             self._codecs[session] = [VideoCodec(c) for c in request.codecs.codecs]
@@ -342,14 +353,25 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
                 payload, key = encoder.encode(min(200, 40 + 15 * index), keyframe=keyframe or fresh)
                 place = Place(session, number, seq, index, last)
                 seq += 1
-                size = encoder.size
+                size, self._resting[session] = encoder.size, False
                 if self.script.lost_pictures:
                     self.script.lost_pictures -= 1
                     continue
                 await self.bus.publish(
                     Kind.VIDEO,
                     VideoChunk(
-                        place, number == 0, codec, key, size, size, FPS, payload, encoder.made
+                        place,
+                        number == 0,
+                        codec,
+                        key,
+                        size,
+                        size,
+                        FPS,
+                        payload,
+                        encoder.made,
+                        encoder.made,
+                        self.script.loop,
+                        bool(self.script.loop) and number == 0,
                     ),
                 )
 
@@ -371,8 +393,26 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
                             await show(turn, index, last=last)
                         produced = wanted
                         continue
-                if self.name not in self.script.silent:
+                if self.name not in self.script.silent and not self._resting.get(session):
+                    self.seen.live_pictures += 1
                     await show(0, 0)
+
+    async def RenderLoop(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self.seen.loops.append(request.avatar)
+        if not self.script.loop:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "it does not repeat")
+        codec = VideoCodec(request.codec)
+        encoder, count = PictureEncoder(codec), 2 * FPS
+        digest = self.script.loop if self.script.lent_loop == "as told" else self.script.lent_loop
+        size = encoder.size
+        loop = face_pb2.IdleLoop(
+            digest=digest, codec=request.codec, width=size, height=size, fps=FPS, pictures=count
+        )
+        yield face_pb2.RenderLoopResponse(loop=loop)
+        for k in range(count):
+            payload, key = encoder.encode(100 + k, keyframe=k % FPS == 0)
+            picture = face_pb2.LoopPicture(data=payload, keyframe=key)
+            yield face_pb2.RenderLoopResponse(pictures=face_pb2.LoopPictures(pictures=[picture]))
 
     async def GetStatus(self, _request: Any, _context: Any) -> Any:
         return face_pb2.FaceStatus(service=self.status(), blendshapes=[])

@@ -80,6 +80,35 @@ def test_aac_packets_follow_each_other() -> None:
     assert encoder.config.hex() == "1188"  # AAC-LC, 48 kHz, mono
 
 
+def test_aac_of_silence_is_sent_again_and_speech_after_it_keeps_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pcm = _voice()
+    again = AacEncoder(0).encode(pcm)
+    encoded = [p.payload for p in again]
+    assert len(set(encoded[62:138])) == 1
+    monkeypatch.setattr(sound, "_SETTLED_PACKETS", 10_000)
+    encoder = AacEncoder(0)
+    anew = encoder.encode(pcm)
+    assert [p.time_samples for p in again] == [p.time_samples for p in anew]
+
+    def decoded(packets: list[sound.AacPacket]) -> NDArray[np.float32]:
+        decoder = av.CodecContext.create("aac", "r")
+        assert isinstance(decoder, av.AudioCodecContext)
+        decoder.sample_rate, decoder.layout, decoder.extradata = 48_000, "mono", encoder.config
+        frames = [f for p in packets for f in decoder.decode(av.Packet(p.payload))]
+        return np.concatenate([frame.to_ndarray()[0] for frame in frames])
+
+    ours, theirs = decoded(again), decoded(anew)
+    wanted = pcm[: len(ours) - AAC_FRAME_SAMPLES] / 32768.0
+    part = slice(TICK * 150, TICK * 196)
+    miss = [
+        np.sqrt(np.mean((d[AAC_FRAME_SAMPLES:][part] - wanted[part]) ** 2)) for d in (ours, theirs)
+    ]
+    assert miss[0] < 1.05 * miss[1] + 1e-3
+    assert np.abs(ours[TICK * 60 : TICK * 145]).max() < 0.001
+
+
 @pytest.mark.parametrize("rate_hz", [8_000, 16_000, 22_050, 24_000, 48_000])
 def test_a_voice_keeps_its_length_and_pitch(rate_hz: int) -> None:
     resampler, voice = VoiceResampler(rate_hz), tone(rate_hz, rate_hz=rate_hz)

@@ -124,7 +124,7 @@ tts_phrase_cache_evictions = Counter(
 face_frame_seconds = Histogram(
     "face_frame_seconds", "Pose, picture and encoding of one frame.", buckets=_FAST_S
 )
-face_frames = Counter("face_frames_total", "Frames made.", ["mode"])
+face_frames = Counter("face_frames_total", "Frames made: live, speaking or loop.", ["mode"])
 face_late_frames = Counter(
     "face_late_frames_total", "Idle frames skipped because their time had passed."
 )

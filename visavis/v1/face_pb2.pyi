@@ -50,14 +50,16 @@ class AnimateResponse(_message.Message):
     def __init__(self, video: _Optional[_Union[_media_pb2.VideoChunk, _Mapping]] = ..., face: _Optional[_Union[_media_pb2.BlendshapeChunk, _Mapping]] = ...) -> None: ...
 
 class FaceAttachRequest(_message.Message):
-    __slots__ = ("config", "keyframe", "codecs")
+    __slots__ = ("config", "keyframe", "codecs", "idle")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     KEYFRAME_FIELD_NUMBER: _ClassVar[int]
     CODECS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
     config: FaceAttachConfig
     keyframe: KeyframeRequest
     codecs: SetCodecs
-    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ...) -> None: ...
+    idle: SetIdle
+    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ..., idle: _Optional[_Union[SetIdle, _Mapping]] = ...) -> None: ...
 
 class FaceAttachConfig(_message.Message):
     __slots__ = ("session", "face")
@@ -78,6 +80,60 @@ class SetCodecs(_message.Message):
     CODECS_FIELD_NUMBER: _ClassVar[int]
     codecs: _containers.RepeatedScalarFieldContainer[_media_pb2.VideoCodec]
     def __init__(self, codecs: _Optional[_Iterable[_Union[_media_pb2.VideoCodec, str]]] = ...) -> None: ...
+
+class SetIdle(_message.Message):
+    __slots__ = ("live", "motion_frame")
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    MOTION_FRAME_FIELD_NUMBER: _ClassVar[int]
+    live: bool
+    motion_frame: int
+    def __init__(self, live: _Optional[bool] = ..., motion_frame: _Optional[int] = ...) -> None: ...
+
+class RenderLoopRequest(_message.Message):
+    __slots__ = ("avatar", "codec")
+    AVATAR_FIELD_NUMBER: _ClassVar[int]
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    avatar: str
+    codec: _media_pb2.VideoCodec
+    def __init__(self, avatar: _Optional[str] = ..., codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ...) -> None: ...
+
+class RenderLoopResponse(_message.Message):
+    __slots__ = ("loop", "pictures")
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
+    loop: IdleLoop
+    pictures: LoopPictures
+    def __init__(self, loop: _Optional[_Union[IdleLoop, _Mapping]] = ..., pictures: _Optional[_Union[LoopPictures, _Mapping]] = ...) -> None: ...
+
+class IdleLoop(_message.Message):
+    __slots__ = ("digest", "codec", "width", "height", "fps", "pictures")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    FPS_FIELD_NUMBER: _ClassVar[int]
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    codec: _media_pb2.VideoCodec
+    width: int
+    height: int
+    fps: int
+    pictures: int
+    def __init__(self, digest: _Optional[str] = ..., codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., pictures: _Optional[int] = ...) -> None: ...
+
+class LoopPictures(_message.Message):
+    __slots__ = ("pictures",)
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
+    pictures: _containers.RepeatedCompositeFieldContainer[LoopPicture]
+    def __init__(self, pictures: _Optional[_Iterable[_Union[LoopPicture, _Mapping]]] = ...) -> None: ...
+
+class LoopPicture(_message.Message):
+    __slots__ = ("data", "keyframe")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    KEYFRAME_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    keyframe: bool
+    def __init__(self, data: _Optional[bytes] = ..., keyframe: _Optional[bool] = ...) -> None: ...
 
 class ListAvatarsRequest(_message.Message):
     __slots__ = ()

@@ -45,6 +45,11 @@ class FaceAnimationStub:
                 request_serializer=visavis_dot_v1_dot_face__pb2.FaceAttachRequest.SerializeToString,
                 response_deserializer=visavis_dot_v1_dot_control__pb2.AttachEvent.FromString,
                 _registered_method=True)
+        self.RenderLoop = channel.unary_stream(
+                '/visavis.v1.FaceAnimation/RenderLoop',
+                request_serializer=visavis_dot_v1_dot_face__pb2.RenderLoopRequest.SerializeToString,
+                response_deserializer=visavis_dot_v1_dot_face__pb2.RenderLoopResponse.FromString,
+                _registered_method=True)
         self.ListAvatars = channel.unary_unary(
                 '/visavis.v1.FaceAnimation/ListAvatars',
                 request_serializer=visavis_dot_v1_dot_face__pb2.ListAvatarsRequest.SerializeToString,
@@ -87,6 +92,15 @@ class FaceAnimationServicer:
         """A lease on one session: reads "mel" (or "voice", see source) and "clock",
         writes "video" and "face". The face lives between answers: idle pictures
         come as live chunks of turn 0 at the frame rate.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenderLoop(self, request, context):
+        """The idle life of an avatar as encoded pictures, drawn when it is asked for, after
+        everything else. Live pictures tell its digest. First the loop's record, then its
+        pictures in order. FAILED_PRECONDITION: this face's idle life does not repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,6 +153,11 @@ def add_FaceAnimationServicer_to_server(servicer, server):
                     servicer.Attach,
                     request_deserializer=visavis_dot_v1_dot_face__pb2.FaceAttachRequest.FromString,
                     response_serializer=visavis_dot_v1_dot_control__pb2.AttachEvent.SerializeToString,
+            ),
+            'RenderLoop': grpc.unary_stream_rpc_method_handler(
+                    servicer.RenderLoop,
+                    request_deserializer=visavis_dot_v1_dot_face__pb2.RenderLoopRequest.FromString,
+                    response_serializer=visavis_dot_v1_dot_face__pb2.RenderLoopResponse.SerializeToString,
             ),
             'ListAvatars': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAvatars,
@@ -220,6 +239,33 @@ class FaceAnimation:
             '/visavis.v1.FaceAnimation/Attach',
             visavis_dot_v1_dot_face__pb2.FaceAttachRequest.SerializeToString,
             visavis_dot_v1_dot_control__pb2.AttachEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenderLoop(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/visavis.v1.FaceAnimation/RenderLoop',
+            visavis_dot_v1_dot_face__pb2.RenderLoopRequest.SerializeToString,
+            visavis_dot_v1_dot_face__pb2.RenderLoopResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -115,16 +115,18 @@ class TranscriptChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., event: _Optional[_Union[TranscriptChunk.Event, str]] = ..., utterance: _Optional[int] = ..., text: _Optional[str] = ..., language: _Optional[str] = ..., end_of_turn_probability: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordTime, _Mapping]]] = ..., speech_end_samples: _Optional[int] = ..., stable_characters: _Optional[int] = ..., voiced_ms: _Optional[int] = ..., compute_ms: _Optional[float] = ..., hum_odds: _Optional[float] = ...) -> None: ...
 
 class TurnChunk(_message.Message):
-    __slots__ = ("header", "reason", "held", "style")
+    __slots__ = ("header", "reason", "held", "style", "motion_frame")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     STYLE_FIELD_NUMBER: _ClassVar[int]
+    MOTION_FRAME_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     reason: str
     held: bool
     style: str
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ..., style: _Optional[str] = ...) -> None: ...
+    motion_frame: int
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ..., style: _Optional[str] = ..., motion_frame: _Optional[int] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
     __slots__ = ("header", "text")
@@ -163,7 +165,7 @@ class MelChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., hop_samples: _Optional[int] = ..., n_mels: _Optional[int] = ..., mel_f16le: _Optional[bytes] = ..., phonemes: _Optional[_Iterable[_Union[PhonemeSpan, _Mapping]]] = ..., style: _Optional[str] = ...) -> None: ...
 
 class VideoChunk(_message.Message):
-    __slots__ = ("header", "live", "codec", "keyframe", "width", "height", "fps", "data", "number")
+    __slots__ = ("header", "live", "codec", "keyframe", "width", "height", "fps", "data", "number", "motion_frame", "loop", "at_rest")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
@@ -173,6 +175,9 @@ class VideoChunk(_message.Message):
     FPS_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    MOTION_FRAME_FIELD_NUMBER: _ClassVar[int]
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    AT_REST_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     live: bool
     codec: VideoCodec
@@ -182,7 +187,10 @@ class VideoChunk(_message.Message):
     fps: int
     data: bytes
     number: int
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., codec: _Optional[_Union[VideoCodec, str]] = ..., keyframe: _Optional[bool] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., data: _Optional[bytes] = ..., number: _Optional[int] = ...) -> None: ...
+    motion_frame: int
+    loop: str
+    at_rest: bool
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., codec: _Optional[_Union[VideoCodec, str]] = ..., keyframe: _Optional[bool] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., data: _Optional[bytes] = ..., number: _Optional[int] = ..., motion_frame: _Optional[int] = ..., loop: _Optional[str] = ..., at_rest: _Optional[bool] = ...) -> None: ...
 
 class BlendshapeChunk(_message.Message):
     __slots__ = ("header", "live", "fps", "weights", "head_rotation")
@@ -199,11 +207,13 @@ class BlendshapeChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., fps: _Optional[int] = ..., weights: _Optional[_Iterable[float]] = ..., head_rotation: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class ClockChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz", "paused")
+    __slots__ = ("header", "sample_rate_hz", "paused", "motion_frame")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
+    MOTION_FRAME_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
     paused: bool
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., paused: _Optional[bool] = ...) -> None: ...
+    motion_frame: int
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., paused: _Optional[bool] = ..., motion_frame: _Optional[int] = ...) -> None: ...

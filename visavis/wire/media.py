@@ -229,6 +229,8 @@ class TurnChunk(OnTheWire):
     held: bool = False
     style: str = ""
     """Of this turn alone; "": the session's."""
+    motion_frame: int | None = None
+    """Of the face's motion, as seen now from the gateway's memory; None: the face draws it live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +284,12 @@ class VideoChunk(OnTheWire):
     payload: Annotated[bytes, As("data")]
     number: int = 0
     """Of the codec's encoded stream, from 1: a hole breaks it up to the next key frame."""
+    motion_frame: int = 0
+    """Of the motion that runs through idle life and speech."""
+    loop: str = ""
+    """Digest of the loop that the idle life repeats; "": it never does."""
+    at_rest: bool = False
+    """It shows that frame of the loop, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +319,8 @@ class ClockChunk(OnTheWire):
     place: Annotated[Place, _HEADER]
     sample_rate_hz: Annotated[int, _RATE]
     paused: bool = False
+    motion_frame: int | None = None
+    """As in TurnChunk."""
 
 
 Chunk = (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -101,6 +103,14 @@ class Avatar:
         return int(self.portrait.shape[0])
 
     @cached_property
+    def digest(self) -> str:
+        """Of all that is drawn of it: another avatar of the same name has another one."""
+        found = hashlib.blake2b(digest_size=16)
+        for part in _arrays(self):
+            found.update(np.ascontiguousarray(part).tobytes())
+        return found.hexdigest()
+
+    @cached_property
     def texture(self) -> NDArray[np.uint8]:
         """[scale * size, scale * size, 4] uint8: the person alone, RGB times alpha, and alpha.
 
@@ -125,6 +135,16 @@ class Avatar:
             bool(shown[y0:y1, x0:x1].any()) for (x0, y0), (x1, y1) in zip(low, high, strict=True)
         ]
         return np.ascontiguousarray(triangles[np.array(visible)])
+
+
+def _arrays(part: Any) -> Iterator[NDArray[Any]]:
+    """All numbers of a record and of the records in it, in order."""
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, np.ndarray | float):
+            yield np.asarray(value)
+        elif is_dataclass(value):
+            yield from _arrays(value)
 
 
 def person_texture(avatar: Avatar, seen: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -2,6 +2,7 @@
 
 - `animator`: the timeline of one face, which says what to draw next and when.
 - `motion`: blinks, gaze, sway and breath.
+- `loop`: idle life that repeats, so that it can be shown from memory.
 - `expressions`: what a style of speech does to a face beside its lips.
 - `pose`: one instant of a face.
 - `blendshapes`: a pose as ARKit's weights, for clients that draw themselves.

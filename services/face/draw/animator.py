@@ -7,6 +7,9 @@ to voice second k/fps and is made ahead of time, as far as the lips are known an
 The motion of the head runs on one frame counter through both, so it never jumps. Where the lips do
 change their ground (a turn begins, runs dry, is interrupted), what differs from the pose on screen
 is eased out over EASE_FRAMES.
+
+Idle life that repeats can be shown from memory elsewhere (`rest`). The face then makes no live
+frames, and a turn begins with the frame of the motion that follows what the viewer sees by then.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.expressions import Expressions, express
+from services.face.draw.expressions import Expressions, express, offsets_of
 from services.face.draw.motion import Accent, AccentKind, Motion
 from services.face.draw.pose import POSE_INDEX, FacePose
 from services.face.lips.lips import LipTrack
 from services.face.lips.sound_track import SoundTrack
 from services.face.lips.visemes import LIP_COEFFICIENTS
+from visavis.styles import NEUTRAL
 
 EASE_FRAMES = 3
 """120 ms at 25 fps: how fast the mouth shuts after an interruption."""
@@ -34,6 +38,10 @@ _SPEECH_RISE, _SPEECH_FALL = 0.12, 0.06
 _ACCENT_GAP_S = 0.8
 _SLOW_FRAMES = 4
 """An engine is slow when so many frames in a row were: one that had to wait is no sign of it."""
+_STILL = 0.02
+"""So little of the livelier motion of speech moves nothing by a tenth of a pixel."""
+_LEAD_FRAMES = 1
+"""Shown elsewhere until a turn's first frame is there: drawing, bus, the gateway's tick."""
 _CLOCK_TRUST_S = 0.5
 """Playback is taken to go on for so long after the clock last spoke."""
 _CLOCK_SILENT_S = 2.0
@@ -55,6 +63,10 @@ class Frame:
     """The turn's sound, for pictures that are drawn from it."""
     due_s: float | None = None
     """When it is to be shown, on the clock of the animator's calls; None: now."""
+    motion: int = 0
+    """Frame of the motion that runs through life and speech."""
+    at_rest: bool = False
+    """Nothing but that motion moves the face: no speech, no expression, no rest of either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +126,17 @@ class Animator:
         lead_s: float = 1.0,
         first_lead_s: float = 0.4,
         start_frame: int = 0,
+        motion: Motion | None = None,
     ) -> None:
         """`lead_s`: how far frames may run ahead of the clock; `first_lead_s`: before it starts.
 
-        `start_frame`: frame of the motion to begin with.
+        `start_frame`: frame of the motion to begin with. `motion`: None: one of the seed.
         """
         self.fps = fps
         self.late = 0
         """Frames skipped because their time had passed."""
         self._lead_s, self._first_lead_s = lead_s, min(first_lead_s, lead_s)
-        self._motion = Motion(seed, fps)
+        self._motion = motion or Motion(seed, fps)
         self._draws = np.random.default_rng(seed)
         self._accents: list[Accent] = []
         self._accent_free = 0
@@ -131,7 +144,7 @@ class Animator:
         self._turn: _Turn | None = None
         self._newest_turn = 0
         self._held = False
-        self._early_clock: tuple[int, float, float] | None = None
+        self._early_clock: tuple[int, float, float, bool] | None = None
         self._restart = True
         self._expressions = Expressions(fps)
         self._frame = start_frame
@@ -143,6 +156,9 @@ class Animator:
         self._live = 0
         self._live_since_s: float | None = None
         self._live_due = 0
+        self._rest_from: int | None = None
+        self._resting = False
+        self._seen: tuple[int, float] | None = None
         self._draw_s: deque[float] = deque([0.0], maxlen=_SLOW_FRAMES)
 
     @property
@@ -150,13 +166,37 @@ class Animator:
         """The turn being spoken; 0 while idle."""
         return self._turn.number if self._turn else 0
 
-    def advance(self, turn: int, now_s: float, *, held: bool = False) -> None:
+    def rest(self, frame: int) -> None:
+        """From this frame of the motion on idle life is shown from memory, up to the next turn.
+
+        Where a turn is being made, it comes too late and means nothing.
+        """
+        turn = self._turn
+        if turn is None or turn.held or turn.paused:
+            self._rest_from = frame
+
+    def wake(self, frame: int | None, now_s: float) -> None:
+        """Live frames are wanted again: viewers see this frame of the motion now; None: no new
+        one since the rest began.
+        """
+        if frame is not None:
+            self._seen = (frame, now_s)
+        self._go_on_from_seen(now_s)
+        self._restart = True
+        self._live_since_s = None
+
+    def advance(
+        self, turn: int, now_s: float, *, held: bool = False, seen: int | None = None
+    ) -> None:
         """The session's turn is now `turn`: anything older stops where the screen has it.
 
         A held turn may yet be thrown away: the face stays idle until the clock speaks of it.
+        seen: frame of the motion that the viewer sees now, from memory.
         """
         if turn <= self._newest_turn:
             return
+        if seen is not None:
+            self._seen = (seen, now_s)
         self._newest_turn, self._held = turn, held
         self._restart = True
         if self._turn is not None:
@@ -169,7 +209,8 @@ class Animator:
         if turn == self._newest_turn and self._turn is None:
             self._turn = _Turn(turn, lips, self._held)
             if self._early_clock is not None and self._early_clock[0] == turn:
-                self.played(*self._early_clock)
+                _, played_s, at_s, paused = self._early_clock
+                self.played(turn, played_s, at_s, paused=paused)
 
     def express(self, turn: int, time_s: float, style: str) -> None:
         """From this time of the turn's voice on it is said in `style`."""
@@ -180,12 +221,22 @@ class Animator:
         if self._turn is not None and turn == self._turn.number:
             self._turn.ended = True
 
-    def played(self, turn: int, played_s: float, now_s: float, *, paused: bool = False) -> None:
+    def played(
+        self,
+        turn: int,
+        played_s: float,
+        now_s: float,
+        *,
+        paused: bool = False,
+        seen: int | None = None,
+    ) -> None:
         """The clock: so much of the turn's voice has been played; none yet: it is wanted.
 
         paused: it stands there, and goes on with the frame of the next time that it does not say
-        so, which may be one made before.
+        so, which may be one made before. seen: as in `advance`.
         """
+        if seen is not None:
+            self._seen = (seen, now_s)
         if self._turn is not None and turn == self._turn.number:
             wanted, self._turn.held = self._turn.held, False
             was_paused, self._turn.paused = self._turn.paused, paused
@@ -197,8 +248,10 @@ class Animator:
             elif was_paused and not paused:
                 self._turn.made = math.floor(played_s * self.fps + 1e-6)
                 self._restart = True
+                if not self._turn.made:
+                    self._turn.first_made_s = None  # nothing of it has been seen
         elif turn > self._newest_turn or (turn == self._newest_turn and self._turn is None):
-            self._early_clock = (turn, played_s, now_s)
+            self._early_clock = (turn, played_s, now_s, paused)
 
     def took(self, draw_s: float) -> None:
         """How long the last frame took to draw. Where all of them take longer than they are shown,
@@ -226,6 +279,8 @@ class Animator:
         """How long to wait for the next frame if nothing is heard; None: until something is."""
         if self._turn is not None and not self._screen_is_free(self._turn, now_s):
             return self._free_in_s(self._turn, now_s)
+        if self._resting:
+            return None
         if self._live_since_s is None:
             return 0.0
         return max(0.0, self._live_since_s + self._live_due / self.fps - now_s)
@@ -284,6 +339,7 @@ class Animator:
         time_s = turn.made / self.fps
         if turn.first_made_s is None:
             turn.first_made_s = now_s
+            self._go_on_from_seen(now_s)
             # So that a recording of the turn can begin with its first picture.
             self._restart = True
         self._note_accents(turn.lips, time_s)
@@ -306,6 +362,10 @@ class Animator:
     def _live_frame(self, now_s: float) -> Frame | None:
         if self._turn is not None and self._turn.ended:
             self._turn = None
+        self._resting = self._rest_from is not None and self._frame >= self._rest_from
+        if self._resting:
+            self._seen = self._seen or (self._frame, now_s)
+            return None
         if self._live_since_s is None:
             self._live_since_s, self._live_due = now_s, 0
         behind = math.floor((now_s - self._live_since_s) * self.fps + 1e-6) - self._live_due
@@ -319,10 +379,26 @@ class Animator:
         due_s = self._live_since_s + self._live_due / self.fps
         self._live_due += 1
         self._speech += _SPEECH_FALL * (0 - self._speech)
+        if self._speech < _STILL:
+            self._speech = 0.0
         self._expressions.rest()
         pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
         index, self._live = self._live, self._live + 1
         return self._shown(pose, 0, index, live=True, last=False, due_s=due_s)
+
+    def _go_on_from_seen(self, now_s: float) -> None:
+        """Leave the rest: what is made now is seen after what is shown from memory until then."""
+        if self._seen is not None:
+            frame, at_s = self._seen
+            self._frame = frame + math.floor((now_s - at_s) * self.fps) + 1 + _LEAD_FRAMES
+            self._speech = 0.0
+            self._expressions.offsets = offsets_of(NEUTRAL)
+        self._seen, self._rest_from, self._resting = None, None, False
+
+    def _at_rest(self) -> bool:
+        """Whether the pose of this frame is the motion's own."""
+        moved = self._speech or self._eased < EASE_FRAMES or self._expressions.offsets.any()
+        return not moved and all(self._frame >= a.frame + a.frames for a in self._accents)
 
     # Poses
 
@@ -352,11 +428,13 @@ class Animator:
         due_s: float,
         sound: SoundTrack | None = None,
     ) -> Frame:
-        expression = self._expressions.offsets
-        self._history.append(_Shown(turn, index, self._frame, self._speech, expression, pose))
+        expression, motion = self._expressions.offsets, self._frame
+        self._history.append(_Shown(turn, index, motion, self._speech, expression, pose))
+        at_rest = live and self._at_rest()
         self._frame += 1
         restart, self._restart = self._restart, False
-        return Frame(turn, index, live, last, restart, FacePose.from_vector(pose), sound, due_s)
+        drawn = FacePose.from_vector(pose)
+        return Frame(turn, index, live, last, restart, drawn, sound, due_s, motion, at_rest)
 
     def _stand_on(self, ground: int) -> None:
         """The lips follow a turn from here on, or rest (0): ease over from the last frame's."""

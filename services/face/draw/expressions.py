@@ -43,6 +43,8 @@ _OFFSETS: Mapping[str, Mapping[str, float]] = {
 _LIDS = [POSE_INDEX["blink_left"], POSE_INDEX["blink_right"]]
 SPEAKING_S, RESTING_S = 0.22, 0.9
 """Time constants: how fast a face takes an expression, and how slowly it lets go of one."""
+_GONE = 0.01
+"""An expression of which so little is left is let go of: nobody sees it."""
 
 
 def offsets_of(style: str) -> NDArray[np.float32]:
@@ -96,6 +98,8 @@ class Expressions:
     def rest(self) -> None:
         """Let go, a frame's worth."""
         self._approach(NEUTRAL, self._resting)
+        if np.abs(self.offsets).max() < _GONE:
+            self.offsets = offsets_of(NEUTRAL)
 
     def _approach(self, style: str, share: float) -> None:
         if style != NEUTRAL or self.offsets.any():

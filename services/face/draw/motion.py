@@ -1,11 +1,14 @@
 """What a face does besides speaking: blinks, brows, gaze, sway of the head, breath, a slight smile.
 
 Everything is a function of the seed and the frame index. Any frame can be computed on its own,
-and two faces with one seed live the same life; nothing is carried from frame to frame.
+and two faces with one seed live the same life; nothing is carried from frame to frame. A life may
+repeat: then its slots and knots are stretched by a few percent, so that a whole number of them fits
+and the last frame goes over into the first like any other.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -21,6 +24,8 @@ BLINK_PROFILE = (0.45, 1.0, 0.8, 0.35)
 _BLINK_SLOT_S = 4.0
 """One blink falls in the middle half of each slot, so they are 2 to 6 s apart."""
 _GAZE_SLOT_S = 1.7
+_TREMOR_SLOT_S = 0.44
+_BREATHS_HZ = 0.25
 _DRAWS_PER_BLOCK = 64
 
 
@@ -60,13 +65,49 @@ class _Channel(IntEnum):
     TREMOR = 10
 
 
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """Time cut into equal slots, each with random numbers of its own."""
+
+    frames: float
+    """Length of one."""
+    count: int
+    """After so many the first one follows; 0: never."""
+
+    def at(self, frame: int) -> int:
+        """The slot that a frame falls into."""
+        return int(frame // self.frames)
+
+    def start(self, slot: int) -> int:
+        """Its first frame."""
+        return math.ceil(slot * self.frames)
+
+    def number(self, slot: int) -> int:
+        """By which its random numbers are drawn."""
+        return slot % self.count if self.count else slot
+
+
 class Motion:
     """Moves a face that lives: blinks, gaze, sway, breath, at `fps`. Immutable."""
 
-    def __init__(self, seed: int, fps: int = 25) -> None:
+    def __init__(self, seed: int, fps: int = 25, *, period_frames: int = 0) -> None:
+        """period_frames: after so many frames the same life begins again; 0: never."""
         self.seed = seed
         self.fps = fps
+        self.period_frames = period_frames
         self._block = lru_cache(maxsize=64)(self._draw_block)
+        self._blinks, self._looks, self._tremors = (
+            self._slots(seconds) for seconds in (_BLINK_SLOT_S, _GAZE_SLOT_S, _TREMOR_SLOT_S)
+        )
+        breaths = round(_BREATHS_HZ * period_frames / fps)
+        self._breaths_hz = breaths * fps / period_frames if period_frames else _BREATHS_HZ
+
+    def _slots(self, seconds: float) -> _Slots:
+        frames = round(seconds * self.fps)
+        if not self.period_frames:
+            return _Slots(frames, 0)
+        count = max(1, round(self.period_frames / frames))
+        return _Slots(self.period_frames / count, count)
 
     def pose(
         self, frame: int, *, speech: float = 0.0, accents: Sequence[Accent] = ()
@@ -75,12 +116,13 @@ class Motion:
 
         `speech` is how much the face is speaking, 0..1, and should change over some frames.
         """
-        time_s = frame / self.fps
+        within = frame % self.period_frames if self.period_frames else frame
+        time_s = within / self.fps
         out = np.zeros(len(POSE_NAMES), np.float32)
         self._sway(out, time_s, speech)
         self._face(out, time_s, speech)
-        self._gaze(out, frame, speech)
-        lids = self._blink(frame)
+        self._gaze(out, within, speech)
+        lids = self._blink(within)
         for accent in accents:
             lids = max(lids, self._accent(out, frame, accent))
         out[POSE_INDEX["blink_left"]] = lids
@@ -96,13 +138,13 @@ class Motion:
             ("roll", _Channel.ROLL, 0.024, 0.012),
         ):
             drift = self._noise(channel, time_s, 0.22)
-            talk = self._noise(_Channel.TALK, time_s + 1000.0 * channel, 0.9)
+            talk = self._noise(_Channel.TALK, time_s, 0.9, later_s=1000.0 * channel)
             out[POSE_INDEX[name]] = slow * drift + fast * lively * talk
         breath = self._breath(time_s)
         out[POSE_INDEX["breath"]] = breath
         out[POSE_INDEX["pitch"]] -= 0.006 * breath
         out[POSE_INDEX["shift_x"]] = 0.007 * self._noise(_Channel.SHIFT, time_s, 0.2)
-        rise = self._noise(_Channel.SHIFT, time_s + 5000.0, 0.2) - breath
+        rise = self._noise(_Channel.SHIFT, time_s, 0.2, later_s=5000.0) - breath
         out[POSE_INDEX["shift_y"]] = 0.003 * rise
 
     def _face(self, out: NDArray[np.float32], time_s: float, speech: float) -> None:
@@ -114,17 +156,19 @@ class Motion:
 
     def _breath(self, time_s: float) -> float:
         """About 15 breaths a minute, in faster than out, never quite regular."""
-        phase = 2 * np.pi * 0.25 * time_s + 0.9 * self._noise(_Channel.BREATH, time_s, 0.1)
+        phase = 2 * np.pi * self._breaths_hz * time_s + 0.9 * self._noise(
+            _Channel.BREATH, time_s, 0.1
+        )
         return float(0.5 - 0.5 * np.cos(phase + 0.35 * np.sin(phase)))
 
     def _gaze(self, out: NDArray[np.float32], frame: int, speech: float) -> None:
-        slot_frames = round(_GAZE_SLOT_S * self.fps)
-        slot, into = divmod(frame, slot_frames)
+        slot, tremors = self._looks.at(frame), self._tremors
         # A saccade of this size takes about 50 ms: one frame lies between two fixations.
-        mix = {0: 0.6}.get(into, 1.0)
+        mix = 0.6 if frame == self._looks.start(slot) else 1.0
         looks = zip(self._fixation(slot - 1, speech), self._fixation(slot, speech), strict=True)
         for axis, (before, after) in enumerate(looks):
-            tremor = self._draw(_Channel.TREMOR, 2 * (frame // 11) + axis) - 0.5
+            number = tremors.number(tremors.at(frame))
+            tremor = self._draw(_Channel.TREMOR, 2 * number + axis) - 0.5
             at = before + mix * (after - before) + 0.025 * tremor
             # The eyes turn against the head, so that they stay on the camera while it sways.
             name, turned = (("gaze_x", "yaw"), ("gaze_y", "pitch"))[axis]
@@ -132,17 +176,18 @@ class Motion:
 
     def _fixation(self, slot: int, speech: float) -> tuple[float, float]:
         """Where the eyes rest: mostly on the camera, now and then beside it."""
-        chance, x, y = (self._draw(_Channel.GAZE, 3 * slot + part) for part in range(3))
+        number = self._looks.number(slot)
+        chance, x, y = (self._draw(_Channel.GAZE, 3 * number + part) for part in range(3))
         away = chance < 0.22
         reach = (0.32 if away else 0.07) * (1.0 - 0.4 * speech)
         return (2 * x - 1) * reach, 0.6 * (2 * y - 1) * reach
 
     def _blink(self, frame: int) -> float:
-        slot_frames = round(_BLINK_SLOT_S * self.fps)
-        lids = 0.0
-        for slot in (frame // slot_frames - 1, frame // slot_frames):
-            position, twice = (self._draw(_Channel.BLINK, 2 * slot + part) for part in range(2))
-            start = slot * slot_frames + round((0.25 + 0.5 * position) * slot_frames)
+        slots, lids = self._blinks, 0.0
+        for slot in (slots.at(frame) - 1, slots.at(frame)):
+            number = slots.number(slot)
+            position, twice = (self._draw(_Channel.BLINK, 2 * number + part) for part in range(2))
+            start = slots.start(slot) + round((0.25 + 0.5 * position) * slots.frames)
             lids = max(lids, _blink_at(frame - start))
             if twice < 0.15:
                 lids = max(lids, _blink_at(frame - start - len(BLINK_PROFILE) - 3))
@@ -160,10 +205,24 @@ class Motion:
             out[POSE_INDEX["brow_raise"]] += 0.38 * bump
         return 0.0
 
-    def _noise(self, channel: _Channel, time_s: float, rate_hz: float) -> float:
-        """Smooth noise in -1..1, a cubic B-spline over random knots: little above `rate_hz`."""
-        knot, mix = divmod(time_s * 2 * rate_hz, 1.0)
-        values = [2 * self._draw(channel, int(knot) + step) - 1 for step in (-1, 0, 1, 2)]
+    def _noise(
+        self, channel: _Channel, time_s: float, rate_hz: float, *, later_s: float = 0.0
+    ) -> float:
+        """Smooth noise in -1..1, a cubic B-spline over random knots: little above `rate_hz`.
+
+        later_s: so much further on in the channel, where it is a noise of its own.
+        """
+        knots_hz = 2 * rate_hz
+        if not self.period_frames:
+            first, count = 0, 0
+            knot, mix = divmod((time_s + later_s) * knots_hz, 1.0)
+        else:
+            period_s = self.period_frames / self.fps
+            first, count = round(later_s * knots_hz), max(4, round(period_s * knots_hz))
+            knot, mix = divmod(time_s * count / period_s, 1.0)
+        places = [int(knot) + step for step in (-1, 0, 1, 2)]
+        numbers = [first + (place % count if count else place) for place in places]
+        values = [2 * self._draw(channel, number) - 1 for number in numbers]
         weights = (
             (1 - mix) ** 3 / 6,
             (3 * mix**3 - 6 * mix**2 + 4) / 6,

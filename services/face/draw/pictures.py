@@ -32,6 +32,11 @@ class Painter(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def look(self) -> str:
+        """Digest of all that its pictures show besides the pose; "": not to be drawn ahead."""
+        ...
+
     async def prepare(self, frame: Frame) -> Draw:
         """What draws the frame, [size, size, 3] uint8 RGB, once all that it needs is there: a
         network may have to run.
@@ -95,8 +100,11 @@ class PictureMaker:
         fps: int,
         codecs: Sequence[VideoCodec],
         blendshapes: bool,
+        loop: str = "",
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
+        """loop: digest of the loop that the idle life repeats; "": it never does."""
+        self.loop = loop
         self._on_close = on_close
         self._painter = painter
         self._open_encoder = open_encoder
@@ -116,6 +124,11 @@ class PictureMaker:
         wanted = tuple(dict.fromkeys(codecs))
         self._keyframes |= set(wanted) - set(self._codecs)
         self._codecs = wanted
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is made of a frame."""
+        return bool(self._codecs) or self._blendshapes
 
     def request_keyframe(self, codec: VideoCodec) -> None:
         """The codec's next picture stands on its own. InvalidInputError if it is not sent."""
@@ -155,6 +168,9 @@ class PictureMaker:
                 self._fps,
                 encoded.payload,
                 self._made[codec],
+                frame.motion,
+                self.loop,
+                frame.at_rest and bool(self.loop),
             )
             chunks.append((Kind.VIDEO, chunk))
         return chunks

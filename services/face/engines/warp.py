@@ -23,6 +23,7 @@ class WarpPainter:
 
     def __init__(self, avatar: Avatar) -> None:
         self._renderer = Renderer(avatar)
+        self.look = f"warp {avatar.digest}"
 
     @property
     def size(self) -> int:

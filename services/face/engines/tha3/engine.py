@@ -48,6 +48,8 @@ class Tha3Painter:
     """Draws one character for one session. A picture that failed is replaced by the last one."""
 
     size = SIZE
+    look = ""
+    """The loop of a character takes a CPU many minutes, and as long all that others ask for."""
 
     def __init__(
         self,

@@ -51,7 +51,9 @@ class _Face:
 class Wav2LipPainter:
     """Draws one avatar for one session."""
 
-    def __init__(self, face: _Face, network: SharedRuns[MouthAsk, Mouth]) -> None:
+    def __init__(self, face: _Face, network: SharedRuns[MouthAsk, Mouth], bundle: str) -> None:
+        """bundle: of the network, which draws the mouth at rest, too."""
+        self.look = f"wav2lip {bundle} {face.photo.digest}"
         self._face = face
         self._network = network
         self._renderer = PhotographRenderer(face.avatar)
@@ -133,7 +135,8 @@ class Wav2LipEngine:
         """Raises EngineError before `load`, UnknownNameError where there is no such avatar."""
         if self._network is None:
             raise EngineError("the network that draws mouths is not loaded")
-        return Wav2LipPainter(self._face(self._avatars.load_avatar(name)), self._network)
+        face = self._face(self._avatars.load_avatar(name))
+        return Wav2LipPainter(face, self._network, self._bundle)
 
     def portrait(self, name: str) -> bytes:
         return self._avatars.portrait(name)

@@ -1,0 +1,196 @@
+"""Who shows a session's idle life: the face, picture by picture, or its loop from memory.
+
+Pure. A face whose idle life repeats tells with each live picture which frame of the motion it
+shows, and whether that is the loop's own. Once it is, and no turn is open, the loop takes over at
+its next key frame, and the face is told to rest from there on. A turn's first picture ends the
+loop: the face knows by the turn's announcement which frame viewers see, and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gateway.playout.loops import IdleLoop, LoopClock
+from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES
+from gateway.playout.pictures import Picture, ReleasedPicture
+from visavis.wire.media import VideoCodec
+
+# The face learns a quarter of a picture later that it may rest.
+NOTICE_FRAMES = 3
+# A busy face comes to the loop's first frame late, and its motion waits with it. So long is waited
+# for the picture before that: it may be lost.
+LOST_FRAMES = 8
+# A face that says nothing for so long is away, or was told to rest by an earlier gateway.
+SILENT_SAMPLES = RATE_HZ
+# A face that goes on is told again that it may rest, no faster than this.
+_TELL_AGAIN_SAMPLES = 2 * RATE_HZ // 5
+
+
+@dataclass(frozen=True, slots=True)
+class IdleOrder:
+    """What the face is to be told: draw live pictures, or none from this frame on.
+
+    live: viewers see that frame of the motion now.
+    """
+
+    live: bool
+    frame: int
+
+
+class IdleLife:
+    """Takes one session from live pictures to the loop and back. Times are media time, samples."""
+
+    def __init__(self) -> None:
+        self.digest = ""
+        """Of the loop that the face's live pictures repeat; "": they do not."""
+        self._loops: dict[VideoCodec, IdleLoop] = {}
+        self._clock: LoopClock | None = None
+        self._shown: dict[VideoCodec, int | None] = {}
+        """Of each codec that the loop has or will have: the frame of it that left last."""
+        self._leaving = False
+        self._seen = (0, 0)
+        """Frame of the face's newest picture, and when it left."""
+        self._settled = False
+        """That was in this tick, and is the loop's own."""
+        self._unwanted = False
+        self._told_samples = 0
+        self.skips: list[int] = []
+        """Of turns that ended the loop, not read yet: frames of the motion that were left out
+        between its last picture and their first; less than 0: seen twice."""
+        self._orders: list[IdleOrder] = []
+
+    def missing(self, codecs: Iterable[VideoCodec]) -> list[VideoCodec]:
+        """Those of which the loop is wanted and not here."""
+        return [codec for codec in codecs if self.digest and codec not in self._loops]
+
+    def offer(self, loop: IdleLoop) -> None:
+        """A loop that may be played; one of another face is of no use."""
+        if loop.digest == self.digest:
+            self._loops[loop.codec] = loop
+
+    def take_orders(self) -> list[IdleOrder]:
+        """What the face is to be told now."""
+        orders, self._orders = self._orders, []
+        return orders
+
+    def frame(self, now: int) -> int | None:
+        """Frame of the motion that the loop shows; None while the face's pictures are shown."""
+        clock = self._clock
+        return clock.frame(now) if clock is not None and clock.started else None
+
+    def plays(self, codec: VideoCodec) -> bool:
+        """Whether the codec's idle pictures come from memory, and shall."""
+        clock = self._clock
+        return clock is not None and clock.started and codec in self._shown and not self._leaving
+
+    def set_codecs(self, codecs: set[VideoCodec], now: int) -> None:
+        """The streams from now on. One whose loop is not here has all of them drawn live again."""
+        for gone in self._shown.keys() - codecs:
+            del self._shown[gone]
+        clock = self._clock
+        if clock is None:
+            return
+        if not self.missing(codecs):
+            for new in codecs - self._shown.keys():
+                self._shown[new] = None
+            return
+        frame, seen_at = self._seen
+        seen = clock.frame(now) if clock.started else frame + (now - seen_at) // clock.frame_samples
+        self._orders.append(IdleOrder(True, seen))
+        self._leaving = clock.started
+        if not clock.started or not self._shown:
+            self._end()
+
+    def restart(self) -> None:
+        """Another face begins, anywhere in the motion: what the last one was told is void."""
+        if self._clock is not None and not self._clock.started:
+            self._end()
+
+    def jump(self, now: int) -> None:
+        """Nobody has seen the loop up to now: it goes on with a key frame at once."""
+        clock, loop = self._clock, next(iter(self._loops.values()), None)
+        if clock is not None and clock.started and loop is not None and not self._leaving:
+            clock.start(loop.keyframe_from(clock.frame(now)), now)
+            self._shown = dict.fromkeys(self._shown)
+
+    def voids(self, picture: Picture) -> bool:
+        """Whether a picture that has come is not to be shown: the loop is there for it."""
+        clock = self._clock
+        if clock is None or not picture.live or picture.codec not in self._shown:
+            return False
+        if self._leaving or picture.loop != self.digest:
+            return False
+        void = clock.started or picture.motion_frame >= clock.first
+        self._unwanted = self._unwanted or void
+        return void
+
+    def left(self, released: list[ReleasedPicture], now: int) -> None:
+        """Pictures of the face leave in this tick: where the loop was, it ends."""
+        for picture in (one.picture for one in released):
+            clock = self._clock
+            if clock is not None and (clock.started or not picture.live):
+                shown = self._shown.get(picture.codec)
+                if shown is not None and not picture.live:
+                    self.skips.append(picture.motion_frame - shown - 1)
+                self._end()
+            self._seen = (picture.motion_frame, now)
+            self._settled = picture.live and picture.at_rest
+            if picture.live and picture.loop != self.digest:
+                self._end()
+                self.digest, self._loops = picture.loop, {}
+
+    def take(self, codec: VideoCodec, now: int, *, free: bool) -> Picture | None:
+        """The loop's picture that is due now, if one is.
+
+        free: nothing of the face waits to be shown or is to be seen any longer.
+        """
+        clock = self._clock
+        if clock is None or codec not in self._shown:
+            return None
+        if not clock.started:
+            frame, seen_at = self._seen
+            lost = now - seen_at >= LOST_FRAMES * clock.frame_samples
+            complete = frame == clock.first - 1 or lost
+            if not free or not complete or now + TICK_SAMPLES // 2 < clock.due_samples:
+                return None
+            clock.start(clock.first, now)
+        frame, shown = clock.frame(now), self._shown[codec]
+        picture = self._loops[codec].at(frame)
+        if frame == shown or (shown is None and not picture.keyframe):
+            return None
+        self._shown[codec] = frame
+        return picture
+
+    def review(self, codecs: set[VideoCodec], now: int, *, idle: bool) -> None:
+        """Call once a tick, after its pictures have left. idle: no turn is open."""
+        settled, self._settled = self._settled, False
+        unwanted, self._unwanted = self._unwanted, False
+        clock = self._clock
+        if clock is not None:
+            if unwanted and now - self._told_samples >= _TELL_AGAIN_SAMPLES:
+                self._tell_to_rest(0 if clock.started else clock.first, now)
+            return
+        if not codecs or not idle or not self.digest or self.missing(codecs):
+            return
+        loop = self._loops[min(codecs)]
+        frame_samples = loop.pictures[0].duration_samples
+        frame, seen_at = self._seen
+        if settled:
+            first = loop.keyframe_from(frame + NOTICE_FRAMES)
+            due = seen_at + (first - frame) * frame_samples
+        elif now - seen_at >= SILENT_SAMPLES:
+            first = loop.keyframe_from(frame + (now - seen_at) // frame_samples)
+            due = now + TICK_SAMPLES
+        else:
+            return
+        self._clock = LoopClock(first, due, frame_samples)
+        self._shown = dict.fromkeys(codecs)
+        self._tell_to_rest(first, now)
+
+    def _tell_to_rest(self, frame: int, now: int) -> None:
+        self._orders.append(IdleOrder(False, frame))
+        self._told_samples = now
+
+    def _end(self) -> None:
+        self._clock, self._shown, self._leaving = None, {}, False

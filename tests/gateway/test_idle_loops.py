@@ -1,0 +1,98 @@
+"""Idle life from memory, over real gRPC and a real bus: viewers see pictures, no face draws."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from tests.fakes import MetricGrowth
+from tests.gateway.doubles import Doubles
+from visavis.tools.client import GatewayClient
+
+SETTINGS = {"idle_release_s": 0.3}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@contextlib.asynccontextmanager
+async def watching(client: GatewayClient, session: str) -> AsyncIterator[Callable[[], int]]:
+    """A viewer; gives how many pictures have come."""
+    seen = 0
+
+    async def watch(media: Any) -> None:
+        nonlocal seen
+        async for message in media:
+            seen += isinstance(message, bytes)
+
+    async with client.connect(f"/v1/sessions/{session}/media?role=viewer") as media:
+        task = asyncio.create_task(watch(media))
+        yield lambda: seen
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110 - metrics call nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_an_idle_session_is_shown_from_memory(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.loop = "0123456789abcdef"
+    looped = MetricGrowth("gateway_pictures_total", source="loop")
+    dropped = MetricGrowth("gateway_dropped_pictures_total")
+    async with client.session() as session, watching(client, session.id) as seen:
+        await until(lambda: looped.value >= 3)
+        drawn, came, played = doubles.seen.live_pictures, seen(), looped.value
+        await until(lambda: looped.value >= played + 30)
+        assert doubles.seen.live_pictures == drawn
+        assert seen() >= came + 25
+        turns = MetricGrowth("gateway_pictures_total", source="turn")
+        await session.say("hello")
+        await until(lambda: turns.value >= 10)
+        told = doubles.seen.of("face", "idle")
+        assert [order.idle.live for order in told] == [False]
+        played = looped.value
+        await until(lambda: looped.value >= played + 30)
+    assert dropped.value == 0
+    # The next visitor of this avatar: nobody draws it again.
+    async with client.session() as session, watching(client, session.id):
+        played = looped.value
+        await until(lambda: looped.value >= played + 5)
+    assert doubles.seen.loops == [""]
+
+
+async def test_a_face_that_comes_back_finds_its_loop_shown(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.loop = "123456789abcdef0"
+    looped = MetricGrowth("gateway_pictures_total", source="loop")
+    async with client.session() as session, watching(client, session.id):
+        await until(lambda: looped.value >= 3)
+        await doubles.stop("face")
+        played = looped.value
+        await until(lambda: looped.value >= played + 10)
+        await doubles.start("face")
+        await until(lambda: doubles.seen.attached.get("face") == 2)
+        live = MetricGrowth("gateway_pictures_total", source="live")
+        told = len(doubles.seen.of("face", "idle"))
+        await until(lambda: len(doubles.seen.of("face", "idle")) > told)
+        assert live.value == 0
+
+
+async def test_a_loop_of_another_face_is_not_shown(client: GatewayClient, doubles: Doubles) -> None:
+    doubles.script.loop, doubles.script.lent_loop = "23456789abcdef01", "3456789abcdef012"
+    failed = MetricGrowth("gateway_idle_loop_fetches_total", result="failed")
+    looped = MetricGrowth("gateway_pictures_total", source="loop")
+    live = MetricGrowth("gateway_pictures_total", source="live")
+    async with client.session() as session, watching(client, session.id):
+        await until(lambda: failed.value >= 1)
+        drawn = live.value
+        await until(lambda: live.value >= drawn + 30)
+    assert looped.value == 0 and doubles.seen.loops == [""]
