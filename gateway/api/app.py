@@ -87,7 +87,8 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
         registry = Registry(bus)
         answers = _answers(settings)
         loops = LoopLibrary(registry, round(settings.loop_memory_mb * 1e6))
-        sessions = Sessions(bus, registry, settings, answers, loops, partial(session_id, instance))
+        new_id = partial(session_id, instance)
+        sessions = Sessions(bus, registry, settings, answers, loops, new_id)
         peers = Peers(bus, registry, instance, address, lambda: sessions.free)
         carrier = Carrier()
         lessons = SharedLessons(bus, answers)
@@ -106,9 +107,9 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
         try:
             await registry.start()
             await answers.open()
-            loops.start()
             if answers.learns:
                 lessons.start()
+            loops.start()
             sessions.start_sweeping()
             if settings.prerender:
                 prerenderer.start()
@@ -120,8 +121,8 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
             await carrier.close()
             await prerenderer.stop()
             await sessions.end_all()
-            await loops.close()
             await lessons.stop()
+            await loops.close()
             await answers.save()
             await registry.close()
             await bus.close()

@@ -87,8 +87,8 @@ class Studio:
         stream = AudioToFaceStream(self._network, 16_000)
         await self._hearing_lane.run(partial(stream.hear, np.zeros(1600, np.int16), last=True))
         await self._engine.load()
-        await self._loop_lane.run(_step_back)
         await self._sync(look=True)
+        await self._loop_lane.run(_step_back)
         for lane in self._lanes:
             painter = await self._painter(self._settings.avatar)
             draw = await painter.prepare(_FIRST_FRAME)
