@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 # Short answers: they are spoken at the speed of speech, and tests wait for their end.
-_CONFIG = "[llm]\nmax_tokens = 32\n[gateway]\nanswers = {answers}\n"
+_CONFIG = "[llm]\nmax_tokens = 20\n[gateway]\nanswers = {answers}\n"
 KNOWN_QUESTION = "What are your opening hours?"
 KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."
 WELCOME = "Hello, and welcome to the museum."

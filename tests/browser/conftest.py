@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.browser.stub_gateway import StubGateway
 
@@ -57,23 +57,60 @@ async def browser(chromium_path: str) -> AsyncIterator[Browser]:
         yield browser
 
 
+# Reduced motion: a machine without a GPU would draw the page's animations picture by picture.
+VISITOR: dict[str, Any] = {
+    "viewport": {"width": 1280, "height": 800},
+    "locale": "en-US",
+    "reduced_motion": "reduce",
+}
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def profile(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """One profile for the tabs of all tests. An empty tab stays open: with it lives the process
+    that draws the others', which is slow to start."""
+    async with await browser.new_context(**VISITOR) as profile:
+        await profile.new_page()
+        yield profile
+
+
+@asynccontextmanager
+async def tab(profile: BrowserContext, url: str) -> AsyncIterator[Page]:
+    """A desktop page for the gateway at `url`, of which nothing is remembered: where an earlier
+    one had the same port, its choices are forgotten."""
+    page = await profile.new_page()
+    await page.add_init_script(HEARD)
+    storage = await profile.new_cdp_session(page)
+    whose = {"origin": url, "storageTypes": "local_storage"}
+    await storage.send("Storage.clearDataForOrigin", whose)
+    await storage.detach()
+    with _nothing_thrown(page):
+        yield page
+        await page.close()
+
+
 @asynccontextmanager
 async def fresh_page(browser: Browser, **options: Any) -> AsyncIterator[Page]:
-    """A desktop page with a fresh profile; whatever it throws fails the test."""
-    async with await browser.new_context(
-        viewport={"width": 1280, "height": 800}, locale="en-US", **options
-    ) as context:
+    """A desktop page with a profile of its own, for those who need special options."""
+    async with await browser.new_context(**{**VISITOR, **options}) as context:
         await context.add_init_script(HEARD)
         page = await context.new_page()
-        thrown: list[str] = []
-        page.on("pageerror", lambda error: thrown.append(str(error)))
-        yield page
+        with _nothing_thrown(page):
+            yield page
+
+
+@contextmanager
+def _nothing_thrown(page: Page) -> Iterator[None]:
+    """Whatever the page throws fails the test."""
+    thrown: list[str] = []
+    page.on("pageerror", lambda error: thrown.append(str(error)))
+    yield
     assert not thrown
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    async with fresh_page(browser) as page:
+async def page(profile: BrowserContext, stub: StubGateway) -> AsyncIterator[Page]:
+    async with tab(profile, stub.url) as page:
         yield page
 
 

@@ -39,7 +39,7 @@ from visavis.wire.media import PcmChunk, Place, VideoChunk, VideoCodec
 from visavis.wire.subjects import Kind
 
 PROBE = Path(__file__).with_name("flash_and_beep.js").read_text("utf-8")
-FIRST_FRAME, EVERY_FRAMES, _WHITE_FRAMES = 10, 9, 4
+FIRST_FRAME, EVERY_FRAMES, _WHITE_FRAMES = 10, 15, 4
 _BLACK, _WHITE = 30, 220
 _KEYFRAME_FRAMES = 2 * FPS
 # How far the sound may be spoken ahead of real time: as a synthesiser with credit does.
@@ -200,9 +200,10 @@ def pair(flashes: Sequence[float], beeps: Sequence[float], reach_ms: float) -> t
     return tuple(skew for skew in nearest if abs(skew) <= reach_ms)
 
 
-async def measure(page: Page, url: str, transport: str, flashes: int) -> Skews:
+async def measure(page: Page, rig: Rig, transport: str, flashes: int) -> Skews:
     """Have the signal played in the product's own page."""
-    await page.goto(f"{url}/?transport={transport}")
+    rig.doubles.script.voice_s = frames_of(flashes) / FPS
+    await page.goto(f"{rig.running.url}/?transport={transport}")
     await page.click("#start-type")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     assert await page.get_attribute("body", "data-transport") == transport
@@ -231,17 +232,16 @@ async def measure(page: Page, url: str, transport: str, flashes: int) -> Skews:
 async def measure_all(
     browser: Browser, rig: Rig, flashes: int, *, browsers_own: bool = False
 ) -> list[Skews]:
-    """Over WebRTC and over the WebSocket, one after the other.
+    """Over WebRTC and over the WebSocket, one after the other, the page moving as it does.
 
     browsers_own: the browser plays the sound of WebRTC, as it does where the page cannot.
     """
-    rig.doubles.script.voice_s = frames_of(flashes) / FPS
     measured = []
     for transport in ("webrtc", "websocket"):
-        async with fresh_page(browser) as page:
+        async with fresh_page(browser, reduced_motion="no-preference") as page:
             if browsers_own:
                 await page.add_init_script("delete window.RTCRtpScriptTransform")
-            measured.append(await measure(page, rig.running.url, transport, flashes))
+            measured.append(await measure(page, rig, transport, flashes))
     return measured
 
 

@@ -7,72 +7,65 @@ recorded on the page and judged: the sound by recognising it, the lips by their 
 from __future__ import annotations
 
 import re
-import wave
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import av
-import grpc
 import httpx
 import numpy as np
 import pytest
-import soxr
-from hibari import Hibari
-from playwright.async_api import FilePayload, Page, expect
+import pytest_asyncio
+from playwright.async_api import BrowserContext, FilePayload, Page, expect
 
-from tests.browser.conftest import chromium, fresh_page
+from tests.browser.conftest import VISITOR, chromium, tab
 from tests.browser.tape import FaceGauge, Tape, best_lag_s, openings
 from tests.running_stack import RunningStack
-from visavis.v1 import asr_pb2, asr_pb2_grpc
+from tests.stack.conftest import Ears, channel_to, spoken
+from visavis.tools.client import GatewayClient
 
 QUESTION = "Why is the sky blue?"
 ON_TOPIC = {"sky", "blue", "light", "sun", "air", "atmosphere", "scattering", "color", "colour"}
 RECORDER = Path(__file__).with_name("page_recorder.js").read_text("utf-8")
-_RATE_HZ = 48_000
-# Pictures of an answer that are enough to judge it by: six seconds.
-_ENOUGH = 150
+# Pictures of an answer that are enough to judge it by, and of the face at rest: 4 and 2 seconds.
+_ENOUGH, _RESTING = 100, 50
 
-pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="session")
-def question_wav(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A spoken question between half a second of silence and a long one."""
-    voice = Hibari()
-    speech = soxr.resample(
-        np.concatenate(list(voice.stream(QUESTION))), voice.sample_rate, _RATE_HZ
-    )
-    silence = np.zeros(_RATE_HZ, np.float32)
-    sound = np.concatenate([silence[: _RATE_HZ // 2], 0.9 * speech, np.tile(silence, 5)])
-    path = tmp_path_factory.mktemp("microphone") / "question.wav"
-    with wave.open(str(path), "wb") as out:
-        out.setparams((1, 2, _RATE_HZ, 0, "NONE", ""))
-        out.writeframes((np.clip(sound, -1, 1) * 32767).astype("<i2").tobytes())
-    return path
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 
-@pytest.fixture
-async def visitor(chromium_path: str, question_wav: Path) -> AsyncIterator[Page]:
-    """A page of a browser that hears the question as soon as its microphone is opened."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hearing_profile(
+    chromium_path: str, stack: RunningStack, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[BrowserContext]:
+    """Of a browser that hears the question as soon as its microphone is opened."""
+    async with GatewayClient(stack.url) as client:
+        question = await spoken(client, QUESTION, tmp_path_factory.mktemp("microphone"))
     flags = (
-        f"--use-file-for-fake-audio-capture={question_wav}%noloop",
+        f"--use-file-for-fake-audio-capture={question}%noloop",
         "--autoplay-policy=no-user-gesture-required",
     )
-    async with chromium(chromium_path, *flags) as browser:
-        # The recorder brings a worklet of its own, which the page's policy forbids.
-        async with fresh_page(browser, reduced_motion="reduce", bypass_csp=True) as page:
-            # The stack has a welcome, which would be heard before the question.
-            await page.add_init_script(
-                "localStorage.setItem('visavis.preferences', '{\"welcome\": false}')"
-            )
-            yield page
+    # The recorder brings a worklet of its own, which the page's policy forbids.
+    async with (
+        chromium(chromium_path, *flags) as browser,
+        await browser.new_context(**VISITOR, bypass_csp=True) as profile,
+    ):
+        yield profile
 
 
-async def begin(page: Page, url: str, transport: str = "auto") -> None:
+@pytest_asyncio.fixture(loop_scope="module")
+async def visitor(hearing_profile: BrowserContext, stack: RunningStack) -> AsyncIterator[Page]:
+    async with tab(hearing_profile, stack.url) as page:
+        # The stack has a welcome, which would be heard before the question.
+        await page.add_init_script(
+            "localStorage.setItem('visavis.preferences', '{\"welcome\": false}')"
+        )
+        yield page
+
+
+async def begin(page: Page, url: str, transport: str) -> None:
     await page.goto(f"{url}/?transport={transport}&language=en")
     await page.click("#start-type")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert await page.get_attribute("body", "data-transport") == transport
 
 
 async def answered(page: Page) -> None:
@@ -80,11 +73,10 @@ async def answered(page: Page) -> None:
     await page.wait_for_selector("body[data-state=idle]", timeout=90_000)
 
 
-async def converse(page: Page, url: str, transport: str) -> Tape:
-    """Look at the idle face, ask, listen, cut a long answer short, look at the idle face again."""
-    await begin(page, url, transport)
+async def converse(page: Page, url: str) -> Tape:
+    """Ask, look at the idle face meanwhile, listen, cut a long answer short, look again."""
+    await begin(page, url, "webrtc")
     await page.evaluate(RECORDER)
-    await page.wait_for_function("recorder.pictures.length >= 60")
     await page.click("#microphone")
     await page.wait_for_selector("body[data-microphone=on]")
     await page.wait_for_selector("body[data-state=speaking]", timeout=60_000)
@@ -97,32 +89,24 @@ async def converse(page: Page, url: str, transport: str) -> Tape:
     await page.keyboard.press("Escape")
     await page.wait_for_selector("body[data-state=idle]")
     shown = await page.evaluate("recorder.pictures.length")
-    await page.wait_for_function(f"recorder.pictures.length >= {shown + 60}")
+    await page.wait_for_function(f"recorder.pictures.length >= {shown + _RESTING}")
     return Tape.from_page(await page.evaluate("recorder.stop()"))
 
 
 async def recognise(url: str, pcm: bytes) -> str:
     """What the stack's own speech recognition hears in it."""
-    async with httpx.AsyncClient() as client:
-        services: dict[str, Any] = (await client.get(f"{url}/v1/services")).json()
-    address = next(s["address"] for s in services["services"] if s["service"] == "asr")
-    config = asr_pb2.RecognitionConfig(sample_rate_hz=16_000, language="en")
-    request = asr_pb2.RecognizeRequest(config=config, pcm_s16le=pcm)
-    async with grpc.aio.insecure_channel(address) as channel:
-        response = await asr_pb2_grpc.SpeechRecognitionStub(channel).Recognize(request)
-    return str(response.text)
+    async with GatewayClient(url) as client, channel_to(client, "asr") as channel:
+        return await Ears(channel).transcribe(pcm, "en")
 
 
 def words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]+", text.lower()))
 
 
-@pytest.mark.parametrize("transport", ["webrtc", "websocket"])
 async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
-    transport: str, visitor: Page, stack: RunningStack, bundle: Callable[[str], Path]
+    visitor: Page, stack: RunningStack, bundle: Callable[[str], Path]
 ) -> None:
-    tape = await converse(visitor, stack.url, transport)
-    assert await visitor.get_attribute("body", "data-transport") == transport
+    tape = await converse(visitor, stack.url)
     asked = await visitor.locator(".line[data-side=visitor]").first.inner_text()
     answer = await visitor.locator(".line[data-side=avatar]").first.inner_text()
     await expect(visitor.locator(".latency-total")).to_contain_text("ms")
@@ -137,7 +121,7 @@ async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
     # The lips follow the sound.
     gauge = FaceGauge(bundle("face-landmarks"))
     begin_s, end_s = tape.speech_span_s()
-    around = tape.shown_between(begin_s - 1, end_s + 1)
+    around = tape.shown_between(begin_s - 1, end_s + 1, every=2)
     opening = openings(gauge.points(tape.pictures[index] for index in around))
     lag_s, agreement = best_lag_s(tape.shown_s[around], opening, tape)
     assert agreement > 0.5
@@ -158,7 +142,7 @@ async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
 async def test_a_typed_question_is_answered_and_recorded(
     visitor: Page, stack: RunningStack
 ) -> None:
-    await begin(visitor, stack.url)
+    await begin(visitor, stack.url, "websocket")
     await visitor.click("#record")
     await visitor.wait_for_selector("body[data-recording=on]")
     await visitor.fill("#message", "Say hello.")
@@ -181,7 +165,7 @@ async def test_an_uploaded_portrait_becomes_the_face(visitor: Page, stack: Runni
         avatars = (await client.get("/v1/avatars")).json()["avatars"]
         portrait = (await client.get(f"/v1/avatars/{avatars[0]['name']}/portrait.jpg")).content
         try:
-            await begin(visitor, stack.url)
+            await begin(visitor, stack.url, "webrtc")
             await visitor.click("#settings-open")
             await visitor.click("#avatar-new")
             photo = FilePayload(name="twin.jpg", mimeType="image/jpeg", buffer=portrait)

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import BrowserContext, Page, expect
 
-from tests.browser.conftest import fresh_page
+from tests.browser.conftest import tab
 from tests.browser.flash_and_beep import SignalRig
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -29,10 +29,10 @@ async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SignalR
 
 @pytest.mark.parametrize("transport", ["websocket", "webrtc"])
 async def test_the_key_opens_the_sockets_and_is_logged_nowhere(
-    browser: Browser, rig: SignalRig, caplog: pytest.LogCaptureFixture, transport: str
+    profile: BrowserContext, rig: SignalRig, caplog: pytest.LogCaptureFixture, transport: str
 ) -> None:
     caplog.set_level(logging.INFO, "uvicorn.error")
-    async with fresh_page(browser) as page:
+    async with tab(profile, rig.running.url) as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.on("websocket", lambda socket: asked.append(socket.url))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from playwright.async_api import Browser, Page, ViewportSize, expect
+from playwright.async_api import Page, ViewportSize, expect
 
 from tests.browser.driving import open_page, start
 from tests.browser.stub_gateway import StubGateway
@@ -119,11 +117,8 @@ async def test_works_by_keyboard_alone(page: Page, stub: StubGateway) -> None:
     await expect(page.locator("#settings-open")).to_be_focused()
 
 
-async def test_rests_where_motion_is_not_wanted(browser: Browser, stub: StubGateway) -> None:
-    options: dict[str, Any] = {"reduced_motion": "reduce"}
-    async with await browser.new_context(**options) as context:
-        page = await context.new_page()
-        await start(page, stub)
-        stub.push({"type": "state", "state": "thinking"})
-        await expect(page.locator("#state")).to_have_text("Thinking")
-        assert await page.evaluate("document.getAnimations().length") == 0
+async def test_rests_where_motion_is_not_wanted(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    stub.push({"type": "state", "state": "thinking"})
+    await expect(page.locator("#state")).to_have_text("Thinking")
+    assert await page.evaluate("document.getAnimations().length") == 0

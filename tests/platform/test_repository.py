@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -15,12 +16,18 @@ GENERATED = ROOT / "visavis" / "v1"
 SERVICES = ("asr", "llm", "tts", "face")
 
 
+@cache
+def import_nodes(file: Path) -> list[ast.Import | ast.ImportFrom]:
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports_of(file: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in import_nodes(file):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{file}: relative import"
             names.add(node.module or "")
     return names
@@ -101,7 +108,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def imported_modules(file: Path, names: Mapping[str, Path]) -> set[str]:
     found = set(imports_of(file))
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in import_nodes(file):
         if isinstance(node, ast.ImportFrom):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     # A name out of a package is that of its module where there is one.

@@ -1,16 +1,24 @@
-"""What the tests of the whole stack share: sessions, and ears of their own."""
+"""What the tests of the whole stack share: sessions, ears and a voice of their own, commands."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import sys
+import wave
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from pathlib import Path
 
 import grpc.aio
 import pytest
 
 from tests.running_stack import RunningStack
+from visavis.tools.cli.main import main
 from visavis.tools.client import GatewayClient
-from visavis.v1 import asr_pb2, asr_pb2_grpc
+from visavis.v1 import asr_pb2, asr_pb2_grpc, tts_pb2, tts_pb2_grpc
+
+_VOICE_RATE_HZ = 24_000
 
 
 @pytest.fixture
@@ -34,10 +42,66 @@ class Ears:
 
 @pytest.fixture
 async def ears(gateway: GatewayClient) -> AsyncIterator[Ears]:
-    services = (await gateway.call("GET", "/v1/services")).json()["services"]
-    address = next(s["address"] for s in services if s["service"] == "asr")
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(gateway, "asr") as channel:
         yield Ears(channel)
+
+
+@asynccontextmanager
+async def channel_to(gateway: GatewayClient, service: str) -> AsyncIterator[grpc.aio.Channel]:
+    """To the stack's replica of a service, as the gateway knows it."""
+    services = (await gateway.call("GET", "/v1/services")).json()["services"]
+    address = next(s["address"] for s in services if s["service"] == service)
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield channel
+
+
+async def spoken(gateway: GatewayClient, text: str, folder: Path) -> Path:
+    """A WAV of the stack's own English voice, as a visitor's."""
+
+    async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
+        # Not as the avatar speaks: that would come out of its phrase cache.
+        yield tts_pb2.SynthesizeRequest(config=tts_pb2.SynthesisConfig(language="en", speed=1.01))
+        yield tts_pb2.SynthesizeRequest(text=text)
+
+    async with channel_to(gateway, "tts") as channel:
+        stub = tts_pb2_grpc.SpeechSynthesisStub(channel)
+        answers = [a async for a in stub.Synthesize(requests())]
+    path = folder / "question.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(_VOICE_RATE_HZ)
+        file.writeframes(b"".join(a.voice.pcm_s16le for a in answers if a.HasField("voice")))
+    return path
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command has ended with and written."""
+
+    status: int
+    output: str
+    error: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `visavis` with the arguments given, in this process: to start one takes longer."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["visavis", *arguments])
+        capsys.readouterr()
+        status = 0
+        try:
+            main()
+        except SystemExit as exit:
+            status = exit.code if isinstance(exit.code, int) else 1
+        return Done(status, *capsys.readouterr())
+
+    return run
 
 
 def likeness(heard: str, said: str) -> float:

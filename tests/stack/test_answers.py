@@ -5,22 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import wave
 from pathlib import Path
 
-import grpc.aio
 import httpx
-import numpy as np
-from numpy.typing import NDArray
 
 from tests.running_stack import KNOWN_ANSWER, KNOWN_QUESTION, WELCOME
-from tests.stack.conftest import Ears, likeness
+from tests.stack.conftest import Ears, likeness, spoken
 from tests.stack.test_conversation import answer_of, recorded_answer, until_turn
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.client import MIC_RATE_HZ, GatewayClient
-from visavis.v1 import tts_pb2, tts_pb2_grpc
-
-VOICE_RATE_HZ = 24_000
 
 
 async def words_read(gateway: GatewayClient) -> float:
@@ -30,27 +23,6 @@ async def words_read(gateway: GatewayClient) -> float:
     async with httpx.AsyncClient(trust_env=False) as http:
         text = (await http.get(f"http://{target}/metrics")).text
     return sum(map(float, re.findall(r"^llm_tokens_total\{.*\} (\S+)$", text, re.M)))
-
-
-async def spoken(gateway: GatewayClient, text: str, folder: Path) -> NDArray[np.int16]:
-    """A visitor's voice at 16 kHz."""
-    services = (await gateway.call("GET", "/v1/services")).json()["services"]
-    address = next(s["address"] for s in services if s["service"] == "tts")
-
-    async def requests():  # type: ignore[no-untyped-def]
-        yield tts_pb2.SynthesizeRequest(config=tts_pb2.SynthesisConfig(language="en", speed=1.01))
-        yield tts_pb2.SynthesizeRequest(text=text)
-
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = tts_pb2_grpc.SpeechSynthesisStub(channel)
-        answers = [a async for a in stub.Synthesize(requests())]
-    path = folder / "question.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(VOICE_RATE_HZ)
-        file.writeframes(b"".join(a.voice.pcm_s16le for a in answers if a.HasField("voice")))
-    return read_mono(path, MIC_RATE_HZ)
 
 
 async def test_a_known_question_typed_is_answered_aloud_without_the_language_model(
@@ -72,7 +44,8 @@ async def test_a_known_question_typed_is_answered_aloud_without_the_language_mod
 async def test_a_known_question_spoken_is_answered_from_the_cache(
     gateway: GatewayClient, tmp_path: Path
 ) -> None:
-    pcm = await spoken(gateway, KNOWN_QUESTION, tmp_path)
+    question = await spoken(gateway, KNOWN_QUESTION, tmp_path)
+    pcm = read_mono(question, MIC_RATE_HZ)
     async with gateway.session(language="en") as session:
         stop = asyncio.Event()
         microphone = asyncio.create_task(session.speak(pcm, stop))

@@ -16,18 +16,11 @@ import psutil
 import pytest
 
 from tests.running_stack import KNOWN_QUESTION, WELCOME, RunningStack
+from tests.stack.conftest import Run
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.lecture import FPS, PartStore
 
 CLIPS = Path(__file__).parents[1] / "clips"
-
-
-def visavis(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from visavis.tools.cli.main import main; main()", *arguments]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(visavis(*arguments), capture_output=True, text=True, timeout=100)
 
 
 def frames_in(video: Path) -> int:
@@ -35,15 +28,17 @@ def frames_in(video: Path) -> int:
         return sum(1 for _ in file.decode(video=0))
 
 
-def test_ask_prints_the_exchange_and_writes_the_video(stack: RunningStack, tmp_path: Path) -> None:
+def test_ask_prints_the_exchange_and_writes_the_video(
+    stack: RunningStack, run: Run, tmp_path: Path
+) -> None:
     video = tmp_path / "answer.mp4"
     question = str(CLIPS / "two_cities_01.wav")
     done = run("ask", question, "--url", stack.url, "-o", str(video))
-    assert done.returncode == 0, done.stderr
-    assert "best of times" in done.stdout
-    assert "Avatar:" in done.stdout
+    assert done.status == 0, done.error
+    assert "best of times" in done.output
+    assert "Avatar:" in done.output
     for stage in ("asr", "llm", "tts"):
-        assert stage in done.stdout
+        assert stage in done.output
     assert np.abs(read_mono(video, 16_000)).max() > 1000
 
 
@@ -58,10 +53,10 @@ def test_ask_prints_the_exchange_and_writes_the_video(stack: RunningStack, tmp_p
         (["models", "pull", "hibari"], "hibari-en"),
     ],
 )
-def test_mistakes_are_told_in_one_line(arguments: list[str], named: str) -> None:
+def test_mistakes_are_told_in_one_line(run: Run, arguments: list[str], named: str) -> None:
     done = run(*arguments)
-    assert done.returncode != 0
-    said = " ".join(done.stderr.split())
+    assert done.status != 0
+    said = " ".join(done.error.split())
     assert named in said
     assert "Traceback" not in said
 
@@ -77,14 +72,17 @@ def silence_parts(folder: Path) -> None:
         store.save(key, replace(part, pcm=np.zeros_like(part.pcm)))
 
 
-def test_script_goes_on_where_it_was_stopped(bundle: Callable[[str], Path], tmp_path: Path) -> None:
+def test_script_goes_on_where_it_was_stopped(
+    bundle: Callable[[str], Path], run: Run, tmp_path: Path
+) -> None:
     for name in ("hibari-en", "fastspeech2-mbmelgan-zh", "face-landmarks"):
         bundle(name)
     text, video = tmp_path / "lecture.txt", tmp_path / "lecture.mp4"
-    text.write_text("\n\n".join(f"This is part {n} of a short lecture." for n in range(1, 5)))
-    command = visavis("script", str(text), "-o", str(video), "--profile", "tiny")
+    text.write_text("\n\n".join(f"Part {n} of a short lecture." for n in range(1, 5)))
+    command = ["script", str(text), "-o", str(video), "--profile", "tiny"]
+    process = [sys.executable, "-c", "from visavis.tools.cli.main import main; main()", *command]
     parts = tmp_path / "lecture.mp4.parts"
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+    with subprocess.Popen(process, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
         while len(list(parts.glob("*.npz"))) < 2:
             assert first.poll() is None
             try:
@@ -97,8 +95,8 @@ def test_script_goes_on_where_it_was_stopped(bundle: Callable[[str], Path], tmp_
     assert psutil.wait_procs(children, timeout=10)[1] == []
     assert not video.exists()
     silence_parts(parts)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
+    done = run(*command)
+    assert done.status == 0, done.error
     assert not parts.exists()
     with av.open(str(video)) as file:
         sound = file.streams.audio[0]
@@ -110,20 +108,20 @@ def test_script_goes_on_where_it_was_stopped(bundle: Callable[[str], Path], tmp_
     assert sound_level[-48_000:].max() > 1000
 
 
-def test_cache_lists_warms_and_clears_what_is_known(stack: RunningStack) -> None:
+def test_cache_lists_warms_and_clears_what_is_known(stack: RunningStack, run: Run) -> None:
     warmed = run("cache", "warm", "--url", stack.url, "--style", "calm")
-    assert warmed.returncode == 0, warmed.stderr
-    assert "2 texts are ready" in warmed.stdout
+    assert warmed.status == 0, warmed.error
+    assert "2 texts are ready" in warmed.output
     listed = run("cache", "list", "--url", stack.url)
-    assert KNOWN_QUESTION[:20] in listed.stdout
-    assert WELCOME in listed.stdout
-    everything = json.loads(run("cache", "list", "--json", "--url", stack.url).stdout)
+    assert KNOWN_QUESTION[:20] in listed.output
+    assert WELCOME in listed.output
+    everything = json.loads(run("cache", "list", "--json", "--url", stack.url).output)
     assert everything["phrases"][0]["entries"] >= 2
     cleared = run("cache", "clear", "--phrases", "--url", stack.url)
-    assert "Forgot 0 learned answers and the sound of" in cleared.stdout
+    assert "Forgot 0 learned answers and the sound of" in cleared.output
     refused = run("cache", "warm", "--url", stack.url, "--language", "de")
-    assert refused.returncode == 1
-    assert "nothing to warm in 'de'" in refused.stderr
+    assert refused.status == 1
+    assert "nothing to warm in 'de'" in refused.error
     nobody = run("cache", "list", "--url", "http://127.0.0.1:9")
-    assert nobody.returncode == 1
-    assert "127.0.0.1:9" in nobody.stderr
+    assert nobody.status == 1
+    assert "127.0.0.1:9" in nobody.error

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from tests.running_stack import RunningStack
-from tests.stack.conftest import Ears, likeness
+from tests.stack.conftest import Ears, channel_to, likeness
 from tests.stack.test_conversation import answer_of, until_turn
 from visavis.bundles.store import profile
 from visavis.tools.bench.visitor.clips import read_mono
@@ -68,9 +68,7 @@ async def gateway(gpu_stack: RunningStack) -> AsyncIterator[GatewayClient]:
 @pytest.fixture
 async def channel(gateway: GatewayClient) -> AsyncIterator[grpc.aio.Channel]:
     """To the recogniser."""
-    services = (await gateway.call("GET", "/v1/services")).json()["services"]
-    address = next(s["address"] for s in services if s["service"] == "asr")
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(gateway, "asr") as channel:
         yield channel
 
 

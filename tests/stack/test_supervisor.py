@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from tests.gateway.conftest import until
+from tests.stack.conftest import Run
 from visavis.serving.errors import VisavisError
-from visavis.tools.stack import tether
+from visavis.tools.stack import supervisor, tether
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.tools.stack.process import Child, State, memory_bytes, python_child
 from visavis.tools.stack.restarter import Restarter
@@ -31,14 +32,20 @@ async def test_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path
     assert not any(tmp_path.iterdir())  # noqa: ASYNC240  # nobody else runs on this loop
 
 
-async def test_service_that_keeps_dying_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
+async def test_service_that_keeps_dying_is_named_with_the_end_of_its_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ("llm",))  # the others would start in vain
     options = StackOptions(log_dir=tmp_path, arguments={"llm": ["--profile", "nonsense"]})
     with pytest.raises(VisavisError, match=r"llm cannot be started(.|\n)*nonsense"):
         async with Stack(options) as stack:
             pytest.fail(f"started {stack.children}")
 
 
-async def test_wrong_settings_are_told_at_once_and_not_tried_again(tmp_path: Path) -> None:
+async def test_wrong_settings_are_told_at_once_and_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ())
     log = tmp_path / "gateway.log"
     log.write_text("gateway: an older trouble\n")
     options = StackOptions(log_dir=tmp_path, host="0.0.0.0")
@@ -126,17 +133,19 @@ UP = [
 ]
 
 
-def test_what_cannot_start_is_told_in_one_line() -> None:
-    impossible = subprocess.run([*UP, "--port", "99999"], capture_output=True, text=True)
-    assert "--port" in impossible.stderr and "65535" in impossible.stderr
+def test_what_cannot_start_is_told_in_one_line(run: Run) -> None:
+    impossible = run("up", "--profile", "tiny", "--port", "99999")
+    assert impossible.status != 0
+    assert "--port" in impossible.error and "65535" in impossible.error
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = subprocess.run([*UP, "--port", str(port)], capture_output=True, text=True)
+    assert refused.returncode != 0
     assert f"port {port}" in refused.stderr
-    for done in (impossible, refused):
-        assert done.returncode != 0
-        assert "Traceback" not in done.stderr
-        assert "Stopping" not in done.stdout, "nothing was started"
+    for error in (impossible.error, refused.stderr):
+        assert "Traceback" not in error
+    for output in (impossible.output, refused.stdout):
+        assert "Stopping" not in output, "nothing was started"
 
 
 def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
