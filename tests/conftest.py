@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.parity import PARITIES, Parity, parity_table
+from tests.plans.float_graphs import FloatGraphs
 from tests.real_tensorrt import RealTensorrt
 from tests.running_stack import RunningStack
 from visavis.bundles.store import bundle_path, profile
@@ -48,6 +50,13 @@ def bundle() -> Callable[[str], Path]:
             pytest.skip(str(error))
 
     return path_of
+
+
+@pytest.fixture(scope="session")
+def float_graphs(bundle: Callable[[str], Path]) -> Iterator[FloatGraphs]:
+    """A gigabyte: not kept, as pytest's own folders are, for three runs."""
+    with tempfile.TemporaryDirectory(prefix="visavis-graphs-") as folder:
+        yield FloatGraphs(Path(folder), bundle)
 
 
 @pytest.fixture(scope="session")

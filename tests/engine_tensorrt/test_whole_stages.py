@@ -21,8 +21,8 @@ from tests.asr.test_transcripts import sound
 from tests.engine_tensorrt.onnx_network import network_of, ranges_of
 from tests.engine_tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine_tensorrt.recorded_trt import RecordedTrt
+from tests.plans.float_graphs import FloatGraphs
 from tests.tts.small_kokoro import pull_kokoro, small_kokoro
-from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.sources import BundlePlan, bundle_plans
 from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, open_engine
@@ -42,7 +42,12 @@ def device() -> RecordedDevice:
 
 
 @pytest.fixture
-def open_compiled(bundle: Bundle, device: RecordedDevice, monkeypatch: pytest.MonkeyPatch) -> Open:
+def open_compiled(
+    bundle: Bundle,
+    float_graphs: FloatGraphs,
+    device: RecordedDevice,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Open:
     """A file of a bundle through the whole backend, with doubles in the place of plan and GPU."""
     trt = RecordedTrt(device, {})
 
@@ -53,8 +58,8 @@ def open_compiled(bundle: Bundle, device: RecordedDevice, monkeypatch: pytest.Mo
         for recipe in recipes_of(name):
             if recipe.graph == file:
                 key = f"{name} {recipe.name} fp32".encode()
-                graph = float_graph(bundle(name), recipe)
-                trt.plans[key] = network_of(graph.SerializeToString(), ranges_of(recipe.profiles))
+                graph = float_graphs.path(name, recipe.name).read_bytes()
+                trt.plans[key] = network_of(graph, ranges_of(recipe.profiles))
         return CompiledEngine(
             bundle(name) / file,
             device="cuda:0",

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.plans.float_graphs import FloatGraphs
 from visavis.bundles.compile.findings import findings_path, read_findings
-from visavis.bundles.compile.graphs import graph_for
 from visavis.bundles.compile.precision.calibration import Tensors, run_float
 from visavis.bundles.store import bundle_path, recipes_of
-from visavis.bundles.store.recipe import Precision
 from visavis.engine import open_engine
 from visavis.serving.errors import InvalidInputError, PlanError
 from visavis.tools.cli.main import app
@@ -26,13 +25,15 @@ from visavis.tools.precision.spoken import recordings, sentences
 Bundles = Callable[[str], Path]
 
 
-def graphs_of(name: str, folder: Path, precision: Precision = "fp32") -> Graphs:
-    return {r.name: graph_for(folder, r, precision) for r in recipes_of(name)}
+def graphs_of(name: str, made: FloatGraphs) -> Graphs:
+    return {recipe.name: made.load(name, recipe.name) for recipe in recipes_of(name)}
 
 
-def test_hibari_in_one_piece_speaks_like_the_published_graph(bundle: Bundles) -> None:
+def test_hibari_in_one_piece_speaks_like_the_published_graph(
+    bundle: Bundles, float_graphs: FloatGraphs
+) -> None:
     folder = bundle("hibari-en")
-    (whole,) = assembled("hibari-en", graphs_of("hibari-en", folder)).values()
+    (whole,) = assembled("hibari-en", graphs_of("hibari-en", float_graphs)).values()
     ids = np.array([[0, 50, 83, 54, 156, 57, 135, 0]], np.int64)
     inputs: Tensors = {"ids": ids, "speed": np.ones(1, np.float32)}
     (out,) = run_float(whole, [inputs])
@@ -46,15 +47,11 @@ def test_hibari_in_one_piece_speaks_like_the_published_graph(bundle: Bundles) ->
         assert np.corrcoef(values.ravel(), other.ravel())[0, 1] > 0.99
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_moonshine_in_one_piece_decodes_like_the_published_graph(
-    precision: Precision, bundle: Bundles
+    bundle: Bundles, float_graphs: FloatGraphs
 ) -> None:
     folder = bundle("moonshine-tiny-en")
-    files = assembled(
-        "moonshine-tiny-en",
-        graphs_of("moonshine-tiny-en", folder, precision),
-    )
+    files = assembled("moonshine-tiny-en", graphs_of("moonshine-tiny-en", float_graphs))
     hidden = np.random.default_rng(2).normal(size=(1, 40, 288)).astype(np.float32)
     with open_engine(folder / "decoder.onnx") as engine:
         step = {
@@ -71,9 +68,8 @@ def test_moonshine_in_one_piece_decodes_like_the_published_graph(
         later |= {"use_cache_branch": np.array([True]), "input_ids": np.array([[37]], np.int64)}
         second = engine.infer(later)
     got = list(run_float(files["decoder.onnx"], [step, later]))
-    near = 1e-3 if precision == "fp32" else 0.2
     for wanted, given in zip((first, second), got, strict=True):
-        assert np.abs(np.asarray(wanted["logits"]) - given["logits"]).max() < near
+        assert np.abs(np.asarray(wanted["logits"]) - given["logits"]).max() < 1e-3
 
 
 def test_a_bundle_of_unknown_parts_is_told() -> None:
@@ -81,10 +77,12 @@ def test_a_bundle_of_unknown_parts_is_told() -> None:
         assembled("smart-turn", {})
 
 
-def test_a_variant_passes_for_the_bundle_and_leaves_it_alone(bundle: Bundles) -> None:
+def test_a_variant_passes_for_the_bundle_and_leaves_it_alone(
+    bundle: Bundles, float_graphs: FloatGraphs
+) -> None:
     folder = bundle("hibari-en")
     before = (folder / "hibari-durations.onnx").stat()
-    (whole,) = graphs_of("audio-to-face", bundle("audio-to-face")).values()
+    (whole,) = graphs_of("audio-to-face", float_graphs).values()
     with variant_model_dir(folder, {"hibari-durations.onnx": whole}) as model_dir:
         variant = bundle_path("hibari-en", model_dir)
         assert (variant / "hibari-durations.onnx").stat().st_size != before.st_size
