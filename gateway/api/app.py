@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -81,52 +81,8 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        heartbeat = Heartbeat()
-        heartbeat.start()
-        bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
-        registry = Registry(bus)
-        answers = _answers(settings)
-        loops = LoopLibrary(registry, round(settings.loop_memory_mb * 1e6))
-        new_id = partial(session_id, instance)
-        sessions = Sessions(bus, registry, settings, answers, loops, new_id)
-        peers = Peers(bus, registry, instance, address, lambda: sessions.free)
-        carrier = Carrier()
-        lessons = SharedLessons(bus, answers)
-        prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
-        app.state.gateway = Gateway(
-            settings,
-            bus,
-            registry,
-            Catalog(registry),
-            sessions,
-            answers,
-            prerenderer,
-            peers,
-            carrier,
-        )
-        try:
-            await registry.start()
-            await answers.open()
-            if answers.learns:
-                lessons.start()
-            loops.start()
-            sessions.start_sweeping()
-            if settings.prerender:
-                prerenderer.start()
-            await peers.start()
-            heartbeat.working()
+        async with _running(settings, instance, address) as app.state.gateway:
             yield
-        finally:
-            await peers.stop()
-            await carrier.close()
-            await prerenderer.stop()
-            await sessions.end_all()
-            await lessons.stop()
-            await loops.close()
-            await answers.save()
-            await registry.close()
-            await bus.close()
-            await heartbeat.stop()
 
     app = FastAPI(
         title="visavis",
@@ -154,6 +110,57 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
         app.include_router(module.router)
     _add_pages(app)
     return app
+
+
+@asynccontextmanager
+async def _running(
+    settings: GatewaySettings, instance: str, address: str
+) -> AsyncIterator[Gateway]:
+    """All that lives as long as the process; what is named last is ended first."""
+    async with AsyncExitStack() as ending:
+        heartbeat = Heartbeat()
+        heartbeat.start()
+        ending.push_async_callback(heartbeat.stop)
+        bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
+        ending.push_async_callback(bus.close)
+        registry = Registry(bus)
+        ending.push_async_callback(registry.close)
+        await registry.start()
+        answers = _answers(settings)
+        await answers.open()
+        ending.push_async_callback(answers.save)
+        loops = LoopLibrary(registry, round(settings.loop_memory_mb * 1e6))
+        ending.push_async_callback(loops.close)
+        loops.start()
+        lessons = SharedLessons(bus, answers)
+        ending.push_async_callback(lessons.stop)
+        if answers.learns:
+            lessons.start()
+        new_id = partial(session_id, instance)
+        sessions = Sessions(bus, registry, settings, answers, loops, new_id)
+        ending.push_async_callback(sessions.end_all)
+        sessions.start_sweeping()
+        prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
+        ending.push_async_callback(prerenderer.stop)
+        if settings.prerender:
+            prerenderer.start()
+        carrier = Carrier()
+        ending.push_async_callback(carrier.close)
+        peers = Peers(bus, registry, instance, address, lambda: sessions.free)
+        ending.push_async_callback(peers.stop)
+        await peers.start()
+        heartbeat.working()
+        yield Gateway(
+            settings,
+            bus,
+            registry,
+            Catalog(registry),
+            sessions,
+            answers,
+            prerenderer,
+            peers,
+            carrier,
+        )
 
 
 def _answers(settings: GatewaySettings) -> AnswerCache:
