@@ -34,7 +34,7 @@ browser:
 
 gpu-test: $(VENV)/.test
 	$(BIN)/visavis models pull --profile tiny
-	$(BIN)/python -m pytest -m gpu --timeout 300 tests/gpu tests/platform/test_engine.py $(ARGS)
+	$(BIN)/python -m pytest -m gpu --timeout 300 tests/gpu tests/engine/test_engine.py $(ARGS)
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.parity import PARITIES, Parity, parity_table
-from tests.plans.float_graphs import FloatGraphs
 from tests.real_tensorrt import RealTensorrt
 from tests.running_stack import RunningStack
 from visavis.bundles.store import bundle_path, profile

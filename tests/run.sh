@@ -23,8 +23,8 @@ fi
 
 # Three groups side by side. Those that only compute have the lower priority: the others start
 # services and browsers, and wait for them.
-computing=(tests/asr tests/engine_tensorrt tests/face tests/gpu tests/llm tests/makers tests/models
-  tests/plans tests/tts)
+computing=(tests/asr tests/bundles tests/engine tests/face tests/gpu tests/llm
+  tests/tools/precision tests/tts)
 stacks=(tests/stack)
 groups=(computing serving stacks)
 mkdir -p "$logs"

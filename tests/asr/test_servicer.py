@@ -15,7 +15,7 @@ from services.asr.servicer import AsrService
 from services.asr.settings import AsrSettings
 from tests.asr.doubles import COUGH, FakeHearing, loud, pcm16, quiet
 from tests.fakes import MetricGrowth
-from tests.serving import served
+from tests.serving.grpc_server import served
 from visavis.serving.errors import EngineError
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2

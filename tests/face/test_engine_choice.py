@@ -31,7 +31,7 @@ from tests.face.serving import (
 )
 from tests.face.test_animator import SENTENCE, mel_chunks
 from tests.face.test_servicer_studio import decoded
-from tests.serving import served
+from tests.serving.grpc_server import served
 from visavis.serving.errors import ModelStoreError, SettingsError, UnknownNameError
 from visavis.v1 import control_pb2
 from visavis.wire.bus import Bus

@@ -24,7 +24,7 @@ from tests.face.portraits import portrait
 from tests.face.serving import Stub, animate_config, answers, mel_request
 from tests.face.test_animator import mel_chunks
 from tests.face.test_servicer_studio import WORD, decoded
-from tests.serving import served
+from tests.serving.grpc_server import served
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 from visavis.v1 import face_pb2
 

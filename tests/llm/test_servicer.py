@@ -13,7 +13,7 @@ from services.llm.servicer import LlmService
 from services.llm.settings import LlmSettings
 from tests.fakes import MetricGrowth
 from tests.llm.fake_backend import FakeBackend, words
-from tests.serving import served
+from tests.serving.grpc_server import served
 from visavis.serving.errors import EngineError
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 from visavis.wire.bus import Bus

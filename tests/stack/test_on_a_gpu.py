@@ -1,7 +1,7 @@
 """The whole product as on a machine with a GPU: every network runs by its plan.
 
 The four services are those that `visavis up` starts, told to use `cuda:0`. They find a GPU and a
-TensorRT that are doubles (`tests/engine_tensorrt/machine`): the plans are compiled from the
+TensorRT that are doubles (`tests/engine/tensorrt/machine`): the plans are compiled from the
 real recipes, what computes is ONNX Runtime, and whatever TensorRT would refuse is refused.
 Nothing here is about a real GPU's numbers.
 """
@@ -44,7 +44,7 @@ def gpu_stack(
             bundle(name)
     folder = tmp_path_factory.mktemp("gpu")
     environ = {
-        "PYTHONPATH": f"{_ROOT / 'tests/engine_tensorrt/machine'}:{_ROOT}",
+        "PYTHONPATH": f"{_ROOT / 'tests/engine/tensorrt/machine'}:{_ROOT}",
         "VISAVIS_PLAN_DIR": str(folder / "plans"),
         "VISAVIS_LLM_MAX_TOKENS": "12",
     }

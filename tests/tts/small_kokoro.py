@@ -15,8 +15,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from tests.makers.seeded import seeded
-from tests.models.conftest import file_of, to_toml
+from tests.bundles.families.seeded import seeded
+from tests.bundles.store.conftest import file_of, to_toml
 from visavis.bundles.formats.onnx_graph import GraphBuilder
 from visavis.bundles.store.catalogue import pullable_catalog
 from visavis.bundles.store.puller import pull

@@ -17,9 +17,9 @@ from services.tts.prosody import Prosody
 from services.tts.sound import HOP_SAMPLES
 from services.tts.synthesizer import Voice
 from services.tts.voices.opening import OwnVoice, own_voices
-from tests.makers.compiling import compile_plans
+from tests.bundles.compile.graph_runs import GraphRun, Tensors, operators
+from tests.bundles.families.compiling import compile_plans
 from tests.parity import Parity
-from tests.plans.graph_runs import GraphRun, Tensors, operators
 from tests.tts.small_kokoro import (
     FRAME_SAMPLES,
     PROSODY_WIDTH,

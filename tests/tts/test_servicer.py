@@ -14,7 +14,7 @@ from services.tts.phrase_feed import MAX_TEXT_CHARACTERS
 from services.tts.servicer import TtsService
 from services.tts.settings import TtsSettings
 from tests.fakes import MetricGrowth
-from tests.serving import served
+from tests.serving.grpc_server import served
 from tests.tts.fakes import word_synthesizer
 from visavis.serving.settings import load_settings
 from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc

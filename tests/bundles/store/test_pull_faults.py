@@ -1,0 +1,257 @@
+"""What goes wrong leaves no half bundle, says what to do, and is resumed where it can be."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.bundles.store.conftest import Store, file_of, pypi
+from tests.bundles.store.registry import Fault, Hosted, wheel
+from visavis.serving.errors import ModelStoreError
+
+# Noise does not compress: the archive is as large as the file.
+NOISE = hashlib.shake_256(b"noise").digest(1 << 20)
+ARCHIVE = wheel({"a": NOISE})
+NAME = "ear-1.0-py3-none-any.whl"
+
+
+def host(store: Store, *faults: Fault, stated_sha256: str | None = None) -> Hosted:
+    hosted = store.registry.add_pypi("ear", NAME, ARCHIVE, stated_sha256=stated_sha256)
+    hosted.faults = list(faults)
+    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))])
+    return hosted
+
+
+def partial(store: Store) -> list[Path]:
+    return list((store.models / ".downloads").glob("*.part"))
+
+
+def test_a_cut_connection_is_continued_where_it_broke(store: Store) -> None:
+    host(store, Fault(cut_after_bytes=600_000), Fault(cut_after_bytes=100_000))
+    (pulled,) = store.pull("ear")
+    ranges = store.registry.ranges_asked(NAME)
+    assert ranges[0] == ""
+    offsets = [int(asked.removeprefix("bytes=").removesuffix("-")) for asked in ranges[1:]]
+    assert len(offsets) == 2
+    assert 0 < offsets[0] < offsets[1] <= 700_000
+    assert (pulled.path / "a").read_bytes() == NOISE
+
+
+def test_the_next_pull_goes_on_where_the_last_gave_up(store: Store) -> None:
+    cut = Fault(cut_after_bytes=600_000)
+    hosted = host(store, cut, Fault(cut_after_bytes=0), Fault(cut_after_bytes=0), Fault(status=503))
+    with pytest.raises(ModelStoreError, match=r"ear 1\.0 could not be downloaded .* pull again"):
+        store.pull("ear")
+    assert store.left() == set()
+    (part,) = partial(store)
+    kept = part.stat().st_size
+    assert kept > 0
+    hosted.faults.clear()
+    store.registry.asked.clear()
+    store.pull("ear")
+    assert store.registry.ranges_asked(NAME) == [f"bytes={kept}-"]
+    assert store.left() == {"ear"}
+
+
+def test_a_download_that_was_killed_at_its_very_end_is_taken(store: Store) -> None:
+    host(store, Fault(cut_after_bytes=600_000))
+    with pytest.raises(ModelStoreError):
+        store.pull("ear", attempts=1)
+    (part,) = partial(store)
+    part.write_bytes(ARCHIVE)
+    store.registry.asked.clear()
+    store.pull("ear")
+    assert store.registry.ranges_asked(NAME) == []
+
+
+def test_a_server_without_ranges_is_asked_for_all_again(store: Store) -> None:
+    host(store, Fault(cut_after_bytes=600_000)).ranges = False
+    (pulled,) = store.pull("ear")
+    assert (pulled.path / "a").read_bytes() == NOISE
+
+
+def test_a_changed_file_is_not_glued_to_the_old_half(store: Store) -> None:
+    other = hashlib.shake_256(b"other").digest(1 << 20)
+    source = {"kind": "file", "location": f"{store.registry.url}/a.bin"}
+    store.registry.add("/a.bin", NOISE).faults = [Fault(cut_after_bytes=600_000)] + [
+        Fault(status=503)
+    ] * 3
+    store.declare("ear", [file_of("a", other, source)])
+    with pytest.raises(ModelStoreError):
+        store.pull("ear", attempts=2)
+    store.registry.add("/a.bin", other)
+    (pulled,) = store.pull("ear")
+    assert store.registry.ranges_asked("/a.bin")[-1] != ""
+    assert (pulled.path / "a").read_bytes() == other
+
+
+def test_without_anything_that_proves_the_same_file_it_starts_over(store: Store) -> None:
+    source = {"kind": "file", "location": f"{store.registry.url}/a.bin"}
+    hosted = store.registry.add("/a.bin", NOISE)
+    hosted.etag, hosted.faults = False, [Fault(cut_after_bytes=600_000)]
+    store.declare("ear", [file_of("a", NOISE, source)])
+    store.pull("ear")
+    assert store.registry.ranges_asked("/a.bin") == ["", ""]
+
+
+def test_a_line_that_moves_forward_is_given_more_tries(store: Store) -> None:
+    host(store, *[Fault(cut_after_bytes=120_000)] * 8)
+    store.pull("ear", attempts=2)
+    assert store.left() == {"ear"}
+
+
+def test_waits_grow_and_the_server_may_ask_for_one(store: Store) -> None:
+    host(store, Fault(status=503, retry_after="7"), Fault(status=503, retry_after="soon"))
+    store.pull("ear")
+    assert store.waits_s[0] == 7.0
+    assert 0.8 <= store.waits_s[1] <= 1.2
+
+
+def test_a_refusal_is_not_repeated(store: Store) -> None:
+    host(store, Fault(status=403))
+    with pytest.raises(ModelStoreError, match=r"answers 403 Forbidden; check the address"):
+        store.pull("ear")
+    assert len(store.registry.ranges_asked(NAME)) == 1
+
+
+def test_an_index_that_is_down_is_named(store: Store) -> None:
+    host(store)
+    store.registry.hosted["/simple/ear/"].faults = [Fault(status=502)] * 3
+    with pytest.raises(ModelStoreError, match=r"127\.0\.0\.1 answers 502, 3 times"):
+        store.pull("ear")
+    assert store.left() == set()
+
+
+def test_a_version_that_nobody_has_is_named(store: Store) -> None:
+    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))])
+    with pytest.raises(ModelStoreError, match=r"no wheel of ear==1\.0: .*does not have it"):
+        store.pull("ear")
+
+
+def test_bytes_damaged_on_the_way_are_fetched_again(store: Store) -> None:
+    host(store, Fault(damage=True))
+    (pulled,) = store.pull("ear")
+    assert (pulled.path / "a").read_bytes() == NOISE
+
+
+def test_an_index_that_lies_about_its_file_is_refused(store: Store) -> None:
+    host(store, stated_sha256="0" * 64)
+    with pytest.raises(ModelStoreError, match="does not have the sha256 that the registry states"):
+        store.pull("ear")
+    assert store.left() == set()
+
+
+def test_a_wrong_digest_leaves_nothing_and_is_fetched_anew(store: Store) -> None:
+    replaced = wheel({"a": NOISE[::-1]})
+    store.registry.add_pypi("ear", NAME, replaced)
+    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))])
+    with pytest.raises(ModelStoreError, match=r"wrong digest: a has sha256 .* is pinned"):
+        store.pull("ear")
+    assert store.left() == set()
+    assert list((store.models / ".downloads").glob("*")) == []
+
+
+def test_a_member_larger_than_promised_is_stopped(store: Store) -> None:
+    store.registry.add_pypi("ear", NAME, wheel({"a": NOISE * 8}))
+    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))])
+    with pytest.raises(ModelStoreError, match=f"larger than the {len(NOISE)} bytes"):
+        store.pull("ear")
+    assert store.left() == set()
+
+
+def test_the_next_source_steps_in(store: Store) -> None:
+    store.registry.add_pypi("wrong", "wrong-1.0-py3-none-any.whl", wheel({"a": b"else"}))
+    store.registry.add_pypi("ear", NAME, ARCHIVE)
+    sources = [pypi("gone", "a"), pypi("wrong", "a"), pypi("ear", "a")]
+    store.declare("ear", [file_of("a", NOISE, *sources)])
+    (pulled,) = store.pull("ear")
+    assert (pulled.path / "a").read_bytes() == NOISE
+    tried = [line for line in store.progress.lines if line.endswith("trying the next source")]
+    assert len(tried) == 2
+
+
+def test_bundles_before_the_broken_one_stay(store: Store) -> None:
+    host(store)
+    store.declare("nose", [file_of("a", NOISE, pypi("nose", "a"))])
+    with pytest.raises(ModelStoreError, match="nose: cannot get a"):
+        store.pull("ear", "nose")
+    assert store.left() == {"ear"}
+
+
+def test_too_little_room_is_said_before_anything_is_fetched(store: Store) -> None:
+    host(store)
+    with pytest.raises(ModelStoreError, match=r"69 MB are needed in .* 5 MB are free: make room"):
+        store.pull("ear", free=lambda folder: 5_000_000)
+    assert store.registry.asked == []
+    assert store.left() == set()
+
+
+def test_a_full_disk_is_not_blamed_on_the_source(store: Store) -> None:
+    host(store)
+    room = iter([1 << 40, 1000])
+    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"), pypi("nose", "a"))])
+    with pytest.raises(ModelStoreError, match="make room"):
+        store.pull("ear", free=lambda folder: next(room, 1 << 40))
+    assert "/simple/nose/" not in [asked.path for asked in store.registry.asked]
+
+
+def test_room_that_shrinks_while_pulling_is_noticed(store: Store) -> None:
+    host(store)
+    room = iter([1 << 40, 1000])
+    with pytest.raises(ModelStoreError, match="0 MB are free"):
+        store.pull("ear", free=lambda folder: next(room))
+    assert store.left() == set()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_fills_up_leaves_no_half_bundle(store: Store, number: int) -> None:
+    host(store)
+    step = {"name": "cook", "inputs": ["a"], "outputs": ["b"]}
+    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))], prepare=[step])
+
+    def cook(name: str, folder: Path, progress: object) -> list[str]:
+        (folder / "b").write_bytes(b"half")
+        raise OSError(number, "full")
+
+    with pytest.raises(ModelStoreError, match=r"is full: make room and pull again"):
+        store.pull("ear", run_step=cook)
+    assert store.left() == set()
+
+
+def test_a_step_that_writes_nothing_is_noticed(store: Store) -> None:
+    host(store)
+    step = {"name": "cook", "inputs": ["a"], "outputs": ["b"]}
+    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))], prepare=[step])
+    with pytest.raises(ModelStoreError, match="step cook did not write b"):
+        store.pull("ear", run_step=lambda name, folder, progress: [])
+    assert store.left() == set()
+
+
+def test_the_old_bundle_stays_until_the_new_one_stands(store: Store) -> None:
+    host(store)
+    (pulled,) = store.pull("ear")
+    store.declare("ear", [file_of("a", b"newer", pypi("gone", "a"))])
+    with pytest.raises(ModelStoreError):
+        store.pull("ear")
+    assert (pulled.path / "a").read_bytes() == NOISE
+    assert store.left() == {"ear"}
+
+
+def test_leavings_of_a_killed_pull_are_swept(store: Store) -> None:
+    host(store)
+    for name in (".staging-ear", ".staging-nose", ".old-ear"):
+        (store.models / name).mkdir(parents=True)
+        (store.models / name / "half").write_bytes(b"half")
+    store.pull("ear")
+    assert store.left() == {"ear"}
+    assert not (store.models / "ear" / "half").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(store: Store) -> None:
+    host(store)
+    store.models.write_text("a file where the folder should be")
+    with pytest.raises(ModelStoreError, match=r"cannot write in .*models"):
+        store.pull("ear")

@@ -1,0 +1,170 @@
+"""What must stay true of the repository as a whole."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GENERATED = ROOT / "visavis" / "v1"
+SERVICES = ("asr", "llm", "tts", "face")
+
+
+@cache
+def import_nodes(file: Path) -> list[ast.Import | ast.ImportFrom]:
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imports_of(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in import_nodes(file):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        else:
+            assert node.level == 0, f"{file}: relative import"
+            names.add(node.module or "")
+    return names
+
+
+def offenders(folder: str, *forbidden: str) -> list[str]:
+    return [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for name in imports_of(file)
+        if any(name == f or name.startswith(f + ".") for f in forbidden)
+    ]
+
+
+KIT = ("wire", "serving", "engine")
+
+
+def test_the_kit_knows_of_bundles_only_the_store() -> None:
+    found = [
+        line
+        for room in KIT
+        for line in offenders(f"visavis/{room}", "visavis.bundles", "visavis.tools")
+        if " imports visavis.bundles.store" not in line
+    ]
+    assert found == []
+
+
+def test_the_store_of_bundles_knows_nothing_else_of_them() -> None:
+    found = offenders("visavis/bundles/store", "visavis.bundles")
+    assert [line for line in found if " imports visavis.bundles.store" not in line] == []
+
+
+def test_nothing_of_visavis_imports_a_service_or_the_gateway() -> None:
+    assert offenders("visavis", "services", "gateway", "tests", "training") == []
+
+
+def test_nothing_that_serves_imports_the_tools() -> None:
+    for folder in ("services", "gateway", "visavis/bundles"):
+        assert offenders(folder, "visavis.tools") == []
+
+
+def test_gateway_imports_no_service() -> None:
+    assert offenders("gateway", "services", "tests", "training", "visavis.bundles.compile") == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_services_never_import_each_other(service: str) -> None:
+    others = [f"services.{other}" for other in SERVICES if other != service]
+    assert offenders(f"services/{service}", "gateway", "tests", "training", *others) == []
+
+
+def test_torch_is_never_needed_to_run() -> None:
+    for folder in ("visavis", "services", "gateway"):
+        assert offenders(folder, "torch") == []
+
+
+def test_protobuf_stops_at_the_edge() -> None:
+    """Model files, the conversation and the playout see arrays, text and plain values only."""
+    edges = ("visavis/wire", "visavis/serving", "visavis/tools", "gateway/stages")
+    found = [
+        file.relative_to(ROOT).as_posix()
+        for folder in ("visavis", "services", "gateway")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if file.parent != GENERATED and any(n.startswith("visavis.v1") for n in imports_of(file))
+    ]
+    assert [
+        name for name in found if not name.startswith(edges) and not name.endswith("/servicer.py")
+    ] == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    files = [f for d in ("visavis", "services", "gateway") for f in (ROOT / d).rglob("*.py")]
+    names = {".".join(f.relative_to(ROOT).with_suffix("").parts): f for f in files}
+    names = {name.removesuffix(".__init__"): f for name, f in names.items()}
+    graph = {name: imported_modules(file, names) - {name} for name, file in names.items()}
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def imported_modules(file: Path, names: Mapping[str, Path]) -> set[str]:
+    found = set(imports_of(file))
+    for node in import_nodes(file):
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    # A name out of a package is that of its module where there is one.
+    within = {name.rpartition(".")[0] for name in found if name in names}
+    return {name for name in found if name in names and name not in within}
+
+
+def test_every_folder_names_its_modules() -> None:
+    """In reading order, in its `__init__`: a reader finds his way from there."""
+    missing = [
+        f"{file.relative_to(ROOT)} does not name {module.stem}"
+        for folder in ("visavis", "services", "gateway")
+        for file in (ROOT / folder).rglob("__init__.py")
+        if file.parent != GENERATED
+        for module in sorted(file.parent.glob("*.py"))
+        if not module.stem.startswith("__")
+        and not re.search(rf"\b{module.stem}\b", ast.get_docstring(tree_of(file)) or "")
+    ]
+    assert missing == []
+
+
+def test_no_folder_names_a_module_that_is_gone() -> None:
+    gone = [
+        f"{file.relative_to(ROOT)} names {name}"
+        for folder in ("visavis", "services", "gateway")
+        for file in (ROOT / folder).rglob("__init__.py")
+        for name in re.findall(r"^(?:- )?`(\w+)/?`:", ast.get_docstring(tree_of(file)) or "", re.M)
+        if not (file.parent / name).is_dir() and not (file.parent / f"{name}.py").is_file()
+    ]
+    assert gone == []
+
+
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    names = re.findall(r"`([\w./]+\.(?:py|js|proto|html|toml))[`:]", text)
+    folders = ("protos", "visavis", "services", "gateway", "training", "tests", "deploy")
+    there = {file.name for folder in folders for file in (ROOT / folder).rglob("*.*")}
+    assert [name for name in names if Path(name).name not in there] == []
+    from_the_root = [name for name in names if name.startswith(folders)]
+    assert [name for name in from_the_root if not (ROOT / name).is_file()] == []
+
+
+def test_generated_code_is_fresh(tmp_path: Path) -> None:
+    protos = sorted(str(p) for p in (ROOT / "protos").rglob("*.proto"))
+    declares = re.compile("^service ", re.M)
+    with_service = [p for p in protos if declares.search(Path(p).read_text(encoding="utf-8"))]
+    protoc = [sys.executable, "-m", "grpc_tools.protoc", "-I", str(ROOT / "protos")]
+    subprocess.run(
+        [*protoc, f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", *protos], check=True
+    )
+    subprocess.run([*protoc, f"--grpc_python_out={tmp_path}", *with_service], check=True)
+    made = {p.name: p.read_text() for p in (tmp_path / "visavis" / "v1").iterdir()}
+    kept = {p.name: p.read_text() for p in GENERATED.iterdir() if p.suffix in (".py", ".pyi")}
+    kept.pop("__init__.py")
+    assert made == kept, "run `make protos`"

@@ -1,0 +1,142 @@
+"""What the events of one clip amount to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from training.turn_taking.make_clips import write_opus
+from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.turns import (
+    LABELS,
+    TurnClip,
+    Verdict,
+    load_turn_clips,
+    outcome_of,
+    precision_and_recall,
+    retracted,
+    write_labels,
+)
+from visavis.wire.media import Place, TranscriptChunk
+from visavis.wire.media import TranscriptEvent as Event
+
+TURNS = Path(__file__).parents[2] / "turns"
+CLIP = TurnClip(
+    Path("one.opus"),
+    "en",
+    "unfinished",
+    "synthetic",
+    "I want tea and milk",
+    speech_start=4_800,
+    turn_end=48_000,
+    pauses=((20_000, 32_000),),
+    half="test",
+)
+
+
+def chunk(event: Event, at: int, text: str = "", stable: int = 0, **more: float) -> TranscriptChunk:
+    probability, end = more.get("p", 0.0), int(more.get("end", 0))
+    return TranscriptChunk(
+        Place("", 0, 0, at),
+        event,
+        1,
+        text,
+        "en",
+        probability,
+        (),
+        end,
+        stable,
+        compute_ms=more.get("ms", 0.0),
+    )
+
+
+def test_labels_are_written_as_they_are_read(tmp_path: Path) -> None:
+    write_labels(tmp_path, load_turn_clips(TURNS))
+    assert (tmp_path / LABELS).read_text("utf-8") == (TURNS / LABELS).read_text("utf-8")
+
+
+def test_a_turn_that_is_heard_to_its_end() -> None:
+    found = outcome_of(
+        CLIP,
+        [
+            chunk(Event.SPEECH_STARTED, 5_000),
+            chunk(Event.PARTIAL, 9_600, "I want", 1, ms=20),
+            chunk(Event.PAUSED, 21_000, "I want tea and", p=0.2, end=20_100, ms=30),
+            chunk(Event.PARTIAL, 33_000, "I want tea and"),
+            chunk(Event.PAUSED, 49_600, "I want tea and milk.", p=0.9, end=48_100, ms=200),
+            chunk(Event.FINAL, 51_200, "I want tea and milk.", p=0.9, end=48_100),
+        ],
+    )
+    assert found.cut_offs == ()
+    assert found.end_of_turn_s == pytest.approx(0.2)
+    assert found.paused_s == pytest.approx(0.1)
+    assert found.paused_with_compute_s == pytest.approx(0.3)
+    assert found.end_of_turn_with_compute_s == pytest.approx(0.3)
+    assert found.first_text_s == pytest.approx(0.3)
+    assert found.first_text_with_compute_s == pytest.approx(0.32)
+    assert found.verdicts == (Verdict(False, pytest.approx(0.2)), Verdict(True, pytest.approx(0.9)))
+    assert found.word_errors == 0
+    json.dumps(found.to_dict())
+
+
+def test_a_turn_that_is_cut_off() -> None:
+    first = chunk(Event.FINAL, 26_000, "I want tea and.")
+    found = outcome_of(CLIP, [first, chunk(Event.FINAL, 52_000, "Milk.")])
+    assert found.cut_offs == ("I want tea and.",)
+    assert found.end_of_turn_s == pytest.approx(0.25)
+    assert found.word_errors == 0
+    lost = outcome_of(CLIP, [first])
+    assert lost.end_of_turn_s is None
+    assert outcome_of(CLIP, []).cut_offs == ()
+
+
+def test_what_was_called_stable_and_changed_is_counted() -> None:
+    assert retracted([chunk(Event.PARTIAL, 1, "abcd", 2), chunk(Event.FINAL, 2, "abx")]) == 0
+    assert retracted([chunk(Event.PARTIAL, 1, "abcd", 3), chunk(Event.FINAL, 2, "abx")]) == 1
+    assert retracted([chunk(Event.PARTIAL, 1, "abcd", 4), chunk(Event.PAUSED, 2, "ab")]) == 2
+
+
+def test_precision_and_recall() -> None:
+    verdicts = [Verdict(True, 0.9), Verdict(True, 0.1), Verdict(False, 0.8), Verdict(False, 0.2)]
+    assert precision_and_recall(verdicts) == (0.5, 0.5)
+    assert precision_and_recall([]) == (None, None)
+
+
+def test_a_labelled_set_is_read(tmp_path: Path) -> None:
+    write_opus(tmp_path / "a.opus", np.zeros(16_000, np.float32))
+    label = {
+        "file": "a.opus",
+        "language": "en",
+        "category": "short",
+        "origin": "synthetic",
+        "text": "Yes.",
+        "speech_start": 4_800,
+        "turn_end": 9_600,
+        "pauses": [],
+        "half": "tune",
+    }
+    (tmp_path / "labels.jsonl").write_text(json.dumps(label) + "\n", "utf-8")
+    (clip,) = load_turn_clips(tmp_path)
+    assert 16_000 + 2 * 16_000 - 400 < len(clip.sound()) < 16_000 + 2 * 16_000 + 400
+    with pytest.raises(InvalidInputError, match="half"):
+        load_turn_clips(tmp_path, half="test")
+    (tmp_path / "labels.jsonl").write_text('{"file": "a.opus"}', "utf-8")
+    with pytest.raises(InvalidInputError, match=r"labels\.jsonl:1"):
+        load_turn_clips(tmp_path)
+    with pytest.raises(InvalidInputError, match="tests/turns"):
+        load_turn_clips(tmp_path / "nowhere")
+
+
+def test_our_own_set_is_whole() -> None:
+    clips = load_turn_clips(Path(__file__).parents[2] / "turns")
+    assert len(clips) >= 60
+    assert {c.language for c in clips} == {"en", "zh"}
+    assert {c.category for c in clips} == {"short", "finished", "unfinished", "hesitant"}
+    assert {c.origin for c in clips} == {"recorded", "synthetic"}
+    for clip in clips:
+        assert clip.path.is_file()
+        assert 0 < clip.speech_start < clip.turn_end
+        assert all(clip.speech_start < first < end < clip.turn_end for first, end in clip.pauses)
