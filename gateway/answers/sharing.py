@@ -8,7 +8,7 @@ import logging
 from gateway.answers.cache import MAX_FILE_BYTES, AnswerCache
 from visavis.serving.errors import AtCapacityError, BusError
 from visavis.serving.supervision import Keeper
-from visavis.wire.bucket import Bucket, State
+from visavis.wire.bucket import Bucket, State, Trouble
 from visavis.wire.bus import Bus
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class SharedLessons:
         self._bucket = Bucket(bus, BUCKET, MAX_FILE_BYTES)
         self._cache = cache
         self._state: State | None = None
-        self._troubled = ""
+        self._trouble = Trouble("learned answers are this gateway's alone")
         self._changing = asyncio.Lock()
         self._keeper = Keeper("shared-lessons", self._keep_looking)
 
@@ -47,7 +47,7 @@ class SharedLessons:
                 await self._take_up()
                 await self._bucket.put(_NAME, self._cache.learned.dump().encode())
             except (BusError, AtCapacityError) as error:
-                self._tell(error)
+                self._trouble.tell(error)
 
     async def forgotten(self) -> None:
         """The cache has forgotten all; so does whoever starts from now on."""
@@ -55,16 +55,16 @@ class SharedLessons:
             try:
                 await self._bucket.delete(_NAME)
             except BusError as error:
-                self._tell(error)
+                self._trouble.tell(error)
 
     async def _keep_looking(self) -> None:
         while True:
             async with self._changing:
                 try:
                     await self._take_up()
-                    self._troubled = ""
+                    self._trouble.over()
                 except BusError as error:
-                    self._tell(error)
+                    self._trouble.tell(error)
             await asyncio.sleep(REVIEW_S)
 
     async def _take_up(self) -> None:
@@ -78,8 +78,3 @@ class SharedLessons:
             except ValueError as error:
                 log.warning("learned answers of other gateways are not used: %s", error)
         self._state = state
-
-    def _tell(self, error: Exception) -> None:
-        if str(error) != self._troubled:
-            self._troubled = str(error)
-            log.warning("learned answers are this gateway's alone: %s", error)

@@ -27,6 +27,7 @@ from gateway.api.state import Gateway, gateway_of
 from gateway.talk.microphone import pcm_of_message
 from gateway.talk.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.supervision import cancelled_at_last
 
 router = APIRouter()
 
@@ -174,14 +175,9 @@ async def _send(socket: WebSocket, event: ServerEvent) -> None:
 
 async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
     """Run until one ends; the others are cancelled. A client that has gone is no error."""
-    tasks = [asyncio.create_task(w) for w in work]
-    try:
+    async with cancelled_at_last(*work) as tasks:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        gone = isinstance(result, WebSocketDisconnect | asyncio.CancelledError | RuntimeError)
-        if isinstance(result, BaseException) and not gone:
-            raise result
+    for task in tasks:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, WebSocketDisconnect | RuntimeError):
+            raise error

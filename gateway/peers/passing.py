@@ -26,6 +26,7 @@ from gateway import metrics
 from gateway.api.problems import problem, problem_of
 from gateway.peers.peers import Peer, Peers
 from visavis.serving.errors import VisavisError
+from visavis.serving.supervision import cancelled_at_last
 
 log = logging.getLogger(__name__)
 _socket_log = logging.getLogger(f"{__name__}.sockets")
@@ -136,14 +137,11 @@ class Carrier:
 
     async def _ask(self, peer: Peer, request: Request, body: Any) -> Any:
         query = f"?{request.url.query}" if request.url.query else ""
-        headers = {PASSED_ON: "1"}
-        if "authorization" in request.headers:
-            headers["Authorization"] = request.headers["authorization"]
         try:
             answer = await self._http.request(
                 request.method,
                 f"http://{peer.address}{request.url.path}{query}",
-                headers=headers,
+                headers=_introduction(request.headers),
                 json=body,
                 timeout=_ASK_S,
             )
@@ -220,14 +218,10 @@ class _Body:
 
 async def _carry_socket(scope: Scope, receive: Receive, send: Send, address: str) -> None:
     await receive()  # that the client wants to connect
-    headers = Headers(scope=scope)
-    passed = {PASSED_ON: "1"}
-    if "authorization" in headers:
-        passed["Authorization"] = headers["authorization"]
     try:
         other = await websockets.connect(
             _url("ws", address, scope),
-            additional_headers=passed,
+            additional_headers=_introduction(Headers(scope=scope)),
             subprotocols=scope.get("subprotocols") or None,
             compression=None,
             open_timeout=_SOCKET_OPEN_S,
@@ -287,6 +281,12 @@ def _url(scheme: str, address: str, scope: Scope) -> str:
     return f"{scheme}://{address}{path}" + (f"?{query}" if query else "")
 
 
+def _introduction(headers: Headers) -> dict[str, str]:
+    """What a gateway that asks another one says of itself, with the key of whom it asks for."""
+    key = headers.get("authorization")
+    return {PASSED_ON: "1"} | ({} if key is None else {"Authorization": key})
+
+
 def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     dropped = _OF_ONE_HOP | _LOOKED_AT
     passed = [(key, value) for key, value in scope["headers"] if key not in dropped]
@@ -295,12 +295,7 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
     """Run until one ends; the others are cancelled. Raises what that one raises."""
-    tasks = [asyncio.create_task(w) for w in work]
-    try:
+    async with cancelled_at_last(*work) as tasks:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,10 +1,11 @@
-"""Work that runs for as long as its process: it cannot end unseen."""
+"""Tasks that are looked after: lasting work cannot end unseen, and none outlives its owner."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 from visavis.serving import metrics
@@ -54,3 +55,20 @@ class Keeper:
                 log.exception("%s failed; it begins anew", self._name)
             metrics.background_restarts.labels(self._name).inc()
             await asyncio.sleep(self._pause_s)
+
+
+@asynccontextmanager
+async def cancelled_at_last(
+    *work: Coroutine[Any, Any, Any],
+) -> AsyncIterator[set[asyncio.Task[Any]]]:
+    """Runs `work`, a task each; these, and those added to the set, end with the context.
+
+    Nobody waits for them, and what they raise is left with them.
+    """
+    tasks = {asyncio.create_task(one) for one in work}
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

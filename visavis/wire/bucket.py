@@ -39,6 +39,22 @@ class NoStoreError(BusError):
     """The NATS server keeps nothing: it runs without JetStream."""
 
 
+class Trouble:
+    """Tells in the log what stands in the way of sharing: once, until it is over or another one."""
+
+    def __init__(self, what_follows: str) -> None:
+        self._what_follows = what_follows
+        self._told = ""
+
+    def tell(self, error: Exception) -> None:
+        if str(error) != self._told:
+            self._told = str(error)
+            log.warning("%s: %s", self._what_follows, error)
+
+    def over(self) -> None:
+        self._told = ""
+
+
 def digest_of(content: bytes) -> str:
     """As the object store tells it of what it holds."""
     return "SHA-256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
@@ -159,7 +175,7 @@ class Shared:
         self._bucket = Bucket(bus, shelf.bucket, largest_bytes)
         self._shelf = shelf
         self._state: State | None = None
-        self._troubled = ""
+        self._trouble = Trouble("kept on this machine's disk alone")
         self._syncing = asyncio.Lock()
 
     async def sync(self, *, look: bool = False) -> None:
@@ -173,9 +189,9 @@ class Shared:
                 if state != self._state or look:
                     await self._reconcile()
                     self._state = state
-                self._troubled = ""
+                self._trouble.over()
             except BusError as error:
-                self._tell(error)
+                self._trouble.tell(error)
 
     async def share(self, name: str) -> None:
         """It is new on the shelf. Where that fails, the next `sync` makes up for it."""
@@ -183,7 +199,7 @@ class Shared:
             try:
                 await self._put(name)
             except BusError as error:
-                self._tell(error)
+                self._trouble.tell(error)
 
     async def forget(self, name: str) -> None:
         """Delete it from the bucket, and so from all shelves. Raises BusError."""
@@ -191,7 +207,7 @@ class Shared:
             try:
                 await self._bucket.delete(name)
             except NoStoreError as error:
-                self._tell(error)
+                self._trouble.tell(error)
 
     async def _reconcile(self) -> None:
         index, kept = await self._bucket.index(), await self._do(self._shelf.kept) or {}
@@ -234,8 +250,3 @@ class Shared:
         except (OSError, ValueError) as error:
             log.warning("%s: %s", self._shelf.bucket, error)
             return None
-
-    def _tell(self, error: BusError) -> None:
-        if str(error) != self._troubled:
-            self._troubled = str(error)
-            log.warning("kept on this machine's disk alone: %s", error)

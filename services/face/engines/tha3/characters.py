@@ -115,7 +115,7 @@ class CharacterStore:
 
     def portrait(self, name: str, draw: Callable[[Character], bytes]) -> bytes:
         """JPEG as `draw` makes it, once. UnknownNameError lists what exists."""
-        if name not in self.names():
+        if not self._is_there(name):
             raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
         if name == DEFAULT_CHARACTER:
             self._own_portrait = self._own_portrait or draw(self.load(name))
@@ -126,7 +126,7 @@ class CharacterStore:
         """ "" for the default. UnknownNameError lists what exists."""
         name = name or DEFAULT_CHARACTER
         with self._lock:
-            if name not in self.names():
+            if not self._is_there(name):
                 raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
             builtin = name == DEFAULT_CHARACTER
             file = self._own if builtin else self._file(name, ".png")
@@ -167,7 +167,7 @@ class CharacterStore:
         if name == DEFAULT_CHARACTER:
             raise InvalidInputError(f"avatar {name!r} belongs to the bundle and stays")
         with self._lock:
-            if name not in self.names():
+            if not self._is_there(name):
                 raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
             self._remove(name)
 
@@ -209,6 +209,10 @@ class CharacterStore:
             if suffix in files:
                 with placed_whole(self._file(name, suffix), prefix=".new-") as file:
                     file.write(files[suffix])
+
+    def _is_there(self, name: str) -> bool:
+        own = name == DEFAULT_CHARACTER
+        return own or (is_name(name) and self._file(name, ".png").is_file())
 
     def _file(self, name: str, suffix: str) -> Path:
         return self._folder / f"{name}{suffix}"

@@ -14,13 +14,14 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from visavis.serving.errors import VisavisError
+from visavis.serving.supervision import cancelled_at_last
 from visavis.tools.bench.load.exchange import Exchange
 from visavis.tools.bench.load.guest import Deck, Guest, Notes, clips_of, watch
 from visavis.tools.bench.load.results import ClientReport
@@ -103,7 +104,7 @@ class Client:
     async def run(self) -> None:
         orders = self._orders
         async with GatewayClient(orders.url, orders.api_key) as gateway, AsyncExitStack() as stack:
-            tasks = await stack.enter_async_context(_cancelled_at_last())
+            tasks = await stack.enter_async_context(cancelled_at_last())
             for number in orders.visitors:
                 await self._let_in(number, gateway, stack)
             for number in orders.watchers:
@@ -116,10 +117,9 @@ class Client:
 
     async def _unless_alone(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do the work; False, and it is cancelled, where the parent ends before."""
-        async with _cancelled_at_last() as tasks:
+        async with cancelled_at_last(self._parent.line()) as tasks:
             working = asyncio.create_task(work)
-            alone = asyncio.create_task(self._parent.line())
-            tasks |= {working, alone}
+            tasks.add(working)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()
@@ -182,18 +182,6 @@ class Client:
             await asyncio.sleep(due_s - self._clock.now())
             self._report.lags_s.append(round(max(0.0, self._clock.now() - due_s), 5))
         self._report.cpu_s = time.process_time() - used_s
-
-
-@asynccontextmanager
-async def _cancelled_at_last() -> AsyncIterator[set[asyncio.Task[Any]]]:
-    """A set of tasks that nobody waits for and that end with the context."""
-    tasks: set[asyncio.Task[Any]] = set()
-    try:
-        yield tasks
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def main() -> int:
