@@ -24,7 +24,14 @@ fi
 # start services and browsers, and wait for them.
 computing=(tests/asr tests/bundles tests/engine tests/face tests/gpu tests/llm
   tests/tools/precision tests/tts)
-stacks=(tests/stack tests/browser/test_conversation.py)
+# All that meets one and the same stack.
+stacks=(tests/browser/test_conversation.py)
+for file in tests/stack/test_*.py; do
+  case $file in
+    */test_on_a_gpu.py | */test_replicas.py | */test_supervisor.py) ;; # start others
+    *) stacks+=("$file") ;;
+  esac
+done
 groups=(types computing serving stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
 # as long as what is computed on it, so processes keep what they have freed.
@@ -50,7 +57,7 @@ group() { # name, then a command
   "$@" 2>&1 </dev/null | (trap '' INT && tee "$logs/$name.log" | progress "$name")
 }
 
-echo "== types, and tests in three groups side by side: computing is ${computing[*]}; stacks is ${stacks[*]}; serving all others"
+echo "== types, and tests in three groups side by side: stacks is ${stacks[*]}; computing is ${computing[*]}; serving all others"
 set -m # each a job of its own, which Ctrl-C is passed on to
 group types nice -n 10 "$bin/mypy" visavis services gateway training &
 jobs=($!)
