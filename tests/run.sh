@@ -6,10 +6,9 @@ bin="${VENV:-.venv}/bin"
 logs=.out/tests
 
 if [ $# -eq 0 ]; then
-  echo "== format, lint, types"
+  echo "== format, lint"
   "$bin/ruff" format --check --quiet .
   "$bin/ruff" check --quiet .
-  "$bin/mypy" visavis services gateway training
 fi
 
 # And the larger recogniser of English: its networks are compiled with the others.
@@ -21,15 +20,25 @@ if [ $# -gt 0 ]; then
   exec "$bin/python" -m pytest "$@"
 fi
 
-# Three groups side by side. Those that only compute have the lower priority: the others start
-# services and browsers, and wait for them.
+# Three groups side by side, and the types. What only computes has the lower priority: the others
+# start services and browsers, and wait for them.
 computing=(tests/asr tests/bundles tests/engine tests/face tests/gpu tests/llm
   tests/tools/precision tests/tts)
-stacks=(tests/stack)
-groups=(computing serving stacks)
+# All that meets one and the same stack.
+stacks=(tests/browser/test_conversation.py)
+for file in tests/stack/test_*.py; do
+  case $file in
+    */test_on_a_gpu.py | */test_replicas.py | */test_supervisor.py) ;; # start others
+    *) stacks+=("$file") ;;
+  esac
+done
+groups=(types computing serving stacks)
+# Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
+# as long as what is computed on it, so processes keep what they have freed.
+keeping=(env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000)
 mkdir -p "$logs"
 
-# Passes on what pytest says while it is at work; what it found comes at the end, in one piece.
+# Passes on what a group says while it is at work; what pytest found comes at the end, in one piece.
 progress() {
   local line ended=
   while IFS= read -r line; do
@@ -41,19 +50,21 @@ progress() {
   done
 }
 
-group() { # name, then a command of pytest
+group() { # name, then a command
   local name=$1
   shift
   # Ctrl-C ends the tests, which have something to say yet; so it does not end their readers.
   "$@" 2>&1 </dev/null | (trap '' INT && tee "$logs/$name.log" | progress "$name")
 }
 
-echo "== tests, in three groups side by side: computing is ${computing[*]}; stacks is ${stacks[*]}; serving all others"
+echo "== types, and tests in three groups side by side: stacks is ${stacks[*]}; computing is ${computing[*]}; serving all others"
 set -m # each a job of its own, which Ctrl-C is passed on to
-group computing nice -n 10 "$bin/python" -m pytest "${computing[@]}" &
+group types nice -n 10 "$bin/mypy" visavis services gateway training &
 jobs=($!)
+group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}" &
+jobs+=($!)
 others=("${computing[@]}" "${stacks[@]}")
-group serving "$bin/python" -m pytest "${others[@]/#/--ignore=}" &
+group serving "${keeping[@]}" "$bin/python" -m pytest "${others[@]/#/--ignore=}" &
 jobs+=($!)
 group stacks "$bin/python" -m pytest "${stacks[@]}" &
 jobs+=($!)
@@ -72,10 +83,10 @@ for job in "${jobs[@]}"; do
   [ "$status" = 0 ] || worst=$status
 done
 
-for name in "${groups[@]}"; do
+for name in "${groups[@]:1}"; do # the types' have been shown
   echo
   echo "== what $name found"
-  # Without the progress, which has been shown.
+  # Without the progress, which has been shown, too.
   sed '1,/\[100%\]\|^=* FAILURES =\|^=* ERRORS =\|^!!* /{/^=* FAILURES =\|^=* ERRORS =\|^!!* /!d}' \
     "$logs/$name.log"
 done
@@ -84,12 +95,12 @@ echo
 echo "== summary"
 for number in "${!groups[@]}"; do
   name=${groups[number]}
-  last=$(grep -E '^=+ .* in [0-9.]+s.* =+$' "$logs/$name.log" | tail -1 | sed 's/^=* //; s/ =*$//' || true)
+  last=$(grep -E '^=+ .* in [0-9.]+s.* =+$|^(Found|Success:) ' "$logs/$name.log" | tail -1 | sed 's/^=* //; s/ =*$//' || true)
   echo "$name: ${last:-broke off} (status ${statuses[number]}; all of it in $logs/$name.log)"
 done
 failed=$(for name in "${groups[@]}"; do cat "$logs/$name.log"; done |
   sed -nE 's/^(FAILED|ERROR) (tests\/[^ []+).*/\2/p' | sort -u)
-if grep -q 'no Chromium' "$logs/serving.log"; then
+if grep -q 'no Chromium' "$logs/serving.log" "$logs/stacks.log"; then
   echo "The browser tests were skipped: there is no Chromium. \`make browser\` installs it."
 fi
 if [ "$worst" = 0 ]; then

@@ -41,6 +41,8 @@ class RunningStack:
     ) -> None:
         """environ: beside this process's own."""
         self._ready_timeout_s = ready_timeout_s
+        self._unprovoked_bytes: dict[str, int] | None = None
+        self._told_before_stop_bytes: dict[str, int] = {}
         self.log_dir = log_dir
         self._output = log_dir / "up.txt"
         config = log_dir / "visavis.toml"
@@ -81,24 +83,37 @@ class RunningStack:
     def log(self, name: str) -> str:
         return (self.log_dir / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
+    def provoke(self) -> None:
+        """From now on faults are provoked: `faults` knows those before."""
+        self._unprovoked_bytes = self._log_bytes()
+
     def faults(self) -> list[str]:
         """Tracebacks in the logs: what no client and no test may provoke."""
         found = []
         for path in sorted(self.log_dir.glob("*.log")):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            told = path.read_bytes()
+            if self._unprovoked_bytes is not None:
+                told = told[: self._unprovoked_bytes.get(path.stem, 0)]
+            for line in told.decode(errors="replace").splitlines():
                 if "Traceback" in line or "never retrieved" in line:
                     found.append(f"{path.stem}: {_readable(line)}")
         return found
 
     def bus_lost(self) -> list[str]:
-        """Which processes say that the bus was gone before they were."""
-        return [p.stem for p in self.log_dir.glob("*.log") if "connection lost" in self.log(p.stem)]
+        """Which processes said, as they were stopped, that the bus was gone before they were."""
+        told = {path.stem: path.read_bytes() for path in self.log_dir.glob("*.log")}
+        before = self._told_before_stop_bytes
+        return [n for n, said in told.items() if b"connection lost" in said[before.get(n, 0) :]]
+
+    def _log_bytes(self) -> dict[str, int]:
+        return {path.stem: path.stat().st_size for path in self.log_dir.glob("*.log")}
 
     def stop(self) -> list[psutil.Process]:
         """Ctrl-C, as a terminal sends it: to the whole process group.
 
         Returns what is still alive after it: nothing, if all is well.
         """
+        self._told_before_stop_bytes = self._log_bytes()
         family = [self.process, *self.process.children(recursive=True)]
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGINT)

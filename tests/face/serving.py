@@ -48,7 +48,7 @@ async def attached(stub: Stub, session: str, **face: Any) -> AsyncIterator[Any]:
     call.cancel()
 
 
-async def frames(video: Subscription, until: Any, *, within_s: float = 10.0) -> list[VideoChunk]:
+async def frames(video: Subscription, until: Any, *, within_s: float = 30.0) -> list[VideoChunk]:
     """Chunks up to the first one for which `until` holds."""
     seen: list[VideoChunk] = []
     async with asyncio.timeout(within_s):
@@ -76,7 +76,7 @@ async def clock(bus: Bus, session: str, turn: int, played_s: float) -> None:
 async def play(bus: Bus, video: Subscription) -> list[VideoChunk]:
     """Chunks up to the turn's last, while the clock follows what is spoken."""
     seen: list[VideoChunk] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async for chunk in video:
             assert isinstance(chunk, VideoChunk)
             seen.append(chunk)
@@ -90,13 +90,13 @@ async def play(bus: Bus, video: Subscription) -> list[VideoChunk]:
 
 async def failing(call: Any) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await call
     return caught.value
 
 
 async def answers(call: Any) -> list[Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return [answer async for answer in call]
 
 

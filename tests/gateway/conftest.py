@@ -51,7 +51,7 @@ class RunningGateway:
         return gateway
 
 
-async def until(met: Callable[[], Any], timeout_s: float = 5.0) -> Any:
+async def until(met: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """Returns what `met` says once that is true."""
     async with asyncio.timeout(timeout_s):
         # What is waited for is another process's or task's doing and sets no event here.

@@ -36,7 +36,7 @@ async def watching(client: GatewayClient, session: str) -> AsyncIterator[Callabl
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - metrics call nobody
             await asyncio.sleep(0.01)
 

@@ -39,7 +39,7 @@ async def events(client: GatewayClient, session: str) -> AsyncIterator[Any]:
 
 async def answer(socket: Any, message: str | bytes) -> dict[str, Any]:
     await socket.send(message)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         reply: dict[str, Any] = json.loads(await socket.recv())
     return reply
 
@@ -80,7 +80,7 @@ async def test_a_message_that_is_far_too_large_closes_the_socket(
     """The only one that does."""
     async with client.connect(f"/v1/sessions/{session}/{path}") as socket:
         await socket.send("x" * MAX_SOCKET_MESSAGE_BYTES)
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             while isinstance(reply := await socket.recv(), bytes) or '"error"' not in reply:
                 pass
             await socket.send("x" * (MAX_SOCKET_MESSAGE_BYTES + 1))
@@ -96,7 +96,7 @@ async def test_commands(events: Any, doubles: Doubles) -> None:
     assert (await answer(events, '{"type": "text", "text": "Hi."}'))["type"] == "transcript"
     await events.send('{"type": "interrupt"}')
     seen: list[dict[str, Any]] = []
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         while not seen or seen[-1].get("event") != "interrupted":
             seen.append(json.loads(await events.recv()))
 
@@ -150,7 +150,7 @@ async def test_sound_reaches_the_bus_as_it_was_sent(
         async with client.connect(f"/v1/sessions/{session}/media?role=speaker") as media:
             for start in range(0, 1600, 320):
                 await media.send(pcm[start : start + 320].tobytes())
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(30):
                 heard: list[Any] = [await anext(mic) for _ in range(5)]
     assert np.concatenate([c.pcm for c in heard]).tolist() == pcm.tolist()
     assert [c.place.pts for c in heard] == [0, 320, 640, 960, 1280]
@@ -170,7 +170,7 @@ async def test_bad_sound_is_answered_and_the_socket_lives(
 ) -> None:
     async with client.connect(f"/v1/sessions/{session}/media?role={role}") as media:
         await media.send(message)
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             while not isinstance(reply := await media.recv(), str):
                 pass
         assert words in json.loads(reply)["message"]
@@ -199,7 +199,7 @@ async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
             received.append(payload)
 
     reader = asyncio.create_task(read())
-    await until(lambda: slow.dropped, timeout_s=8)
+    await until(lambda: slow.dropped)
     count = len(received)
     await until(lambda: len(received) > count)
     assert fast.dropped == 0

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def collect(session: GatewaySession, *until_turn: str) -> list[dict[str, Any]]:
     """Events up to the first turn event of one of these kinds."""
     seen = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for event in session.events():
             seen.append(event)
             if event["type"] == "turn" and event["event"] in until_turn:
@@ -72,7 +72,7 @@ async def test_the_media_socket_plays(gateway: RunningGateway, client: GatewayCl
     async with client.session() as session:
         payloads: list[Any] = []
         async with client.connect(f"/v1/sessions/{session.id}/media?role=viewer") as media:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while len(payloads) < 60:
                     payloads.append(await media.recv())
     assert payloads[0][4:8] == b"ftyp"

@@ -98,13 +98,13 @@ async def browsers(client: GatewayClient, session: GatewaySession) -> AsyncItera
 
 
 async def frames(track: Any, count: int) -> list[Any]:
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(30):
         return [await track.recv() for _ in range(count)]
 
 
 async def first(track: Any, wanted: Callable[[Any], bool]) -> Any:
     """The first frame that is as `wanted`."""
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(30):
         while not wanted(frame := await track.recv()):
             pass
     return frame
@@ -142,7 +142,7 @@ async def test_the_microphone_reaches_the_bus(
     heard: list[Any] = []
     async with doubles.bus.subscribe(session.id, Kind.MIC) as mic:
         await browsers[0].connect("speaker")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(heard) < 20:
                 heard.append(await anext(mic))
     assert {c.sample_rate_hz for c in heard} == {16_000}

@@ -62,7 +62,7 @@ async def test_statistics_that_fail_end_without_a_trace_in_the_metrics(
             raise NotImplementedError("get_stats")
         return [ENTRY]
 
-    await asyncio.wait_for(StatisticsReader(read, lambda: True, interval_s=0).keep_looking(), 5)
+    await asyncio.wait_for(StatisticsReader(read, lambda: True, interval_s=0).keep_looking(), 30)
     assert looks == 3
     assert "no more statistics" in caplog.text
     assert math.isnan(metrics.llm_kv_cache_used_ratio._value.get())

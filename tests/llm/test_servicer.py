@@ -30,7 +30,7 @@ async def serving(backend: FakeBackend, bus: Bus | None = None) -> AsyncIterator
     async with served(service, "visavis.v1.LanguageModel") as channel:
         yield Stub(channel)
     if backend.at_work:
-        await asyncio.wait_for(backend.freed.wait(), 5)
+        await asyncio.wait_for(backend.freed.wait(), 30)
 
 
 def request(text: str = "Hello", role: int = USER, **fields: Any) -> llm_pb2.GenerateRequest:
@@ -61,7 +61,7 @@ async def attached(stub: Stub, session: str) -> AsyncIterator[Any]:
 async def tokens_of_turn(tokens: Any, turn: int) -> list[TokenChunk]:
     """The chunks of one turn up to its last, within the time a test may take."""
     chunks: list[TokenChunk] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for chunk in tokens:
             if chunk.place.turn == turn:
                 chunks.append(chunk)
@@ -71,7 +71,7 @@ async def tokens_of_turn(tokens: Any, turn: int) -> list[TokenChunk]:
 
 
 async def next_text(tokens: Any) -> str:
-    chunk = await asyncio.wait_for(anext(tokens), 5)
+    chunk = await asyncio.wait_for(anext(tokens), 30)
     assert isinstance(chunk, TokenChunk)
     return chunk.text
 
@@ -128,7 +128,7 @@ async def test_a_client_that_cancels_frees_its_slot() -> None:
             "all 1 slots are taken",
         )
         call.cancel()
-        await asyncio.wait_for(backend.freed.wait(), 5)
+        await asyncio.wait_for(backend.freed.wait(), 30)
         status = await stub.GetStatus(control_pb2.GetStatusRequest())
         assert (status.slots, status.free_slots) == (1, 1)
 
@@ -187,7 +187,7 @@ async def test_a_new_epoch_on_the_bus_stops_the_turn_at_once(bus: Bus) -> None:
         await call.write(begin(1))
         assert await next_text(tokens) == "Once"
         await announce(bus, "epoch", 2)
-        await asyncio.wait_for(backend.freed.wait(), 5)
+        await asyncio.wait_for(backend.freed.wait(), 30)
         assert (await call.read()).turn_started.turn == 1
         finished = (await call.read()).turn_finished
         assert (finished.turn, finished.cancelled) == (1, True)
@@ -265,7 +265,7 @@ async def test_a_client_that_vanishes_frees_everything(bus: Bus) -> None:
         async with attached(stub, "gone") as call:
             await call.write(begin(1))
             assert await next_text(tokens) == "Once"
-        await asyncio.wait_for(backend.freed.wait(), 5)
+        await asyncio.wait_for(backend.freed.wait(), 30)
         async with attached(stub, "next"):
             pass
 

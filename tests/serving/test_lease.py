@@ -84,7 +84,7 @@ def begin(turn: int) -> llm_pb2.LlmAttachRequest:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110  # waits for another task to be scheduled
             await asyncio.sleep(0)
 

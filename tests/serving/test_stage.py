@@ -89,7 +89,7 @@ class Client:
         await self._bus.publish(Kind.TURN, TurnChunk(Place(self._name, turn, 0, 0), "text"))
 
     async def next_event(self) -> pb.AttachEvent:
-        event: pb.AttachEvent = await asyncio.wait_for(anext(self.events), 5)
+        event: pb.AttachEvent = await asyncio.wait_for(anext(self.events), 30)
         return event
 
     async def next_kinds(self, count: int) -> list[str | None]:
@@ -116,7 +116,7 @@ async def attached(leases: Leases, bus: Bus, name: str) -> AsyncIterator[Client]
             yield client
 
 
-async def until(condition: Any, *, within_s: float = 5.0) -> None:
+async def until(condition: Any, *, within_s: float = 30.0) -> None:
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110  # waits for what comes over the bus
             await asyncio.sleep(0.001)

@@ -26,7 +26,7 @@ async def test_work_that_fails_or_ends_is_told_and_begins_anew(
 
     keeper = Keeper("sweeping", work, pause_s=0)
     keeper.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await lasting.wait()
     await keeper.stop()
     assert "a fault of ours" in caplog.text and "sweeping has ended" in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,11 @@ LONG = "Tell me a long story about a dragon and a castle."
 
 
 @pytest.fixture(scope="module")
-def fragile(
-    tmp_path_factory: pytest.TempPathFactory, stack: RunningStack
-) -> Iterator[RunningStack]:
-    """A second stack of its own, because these tests kill parts of it."""
-    running = RunningStack(tmp_path_factory.mktemp("fragile"))
-    yield running
-    alive = running.stop()
-    assert alive == [], f"left behind after Ctrl-C: {alive}"
+def fragile(stack: RunningStack) -> RunningStack:
+    """The stack, when all others have done with it (`pytest_collection_modifyitems`): these tests
+    kill parts of it."""
+    stack.provoke()
+    return stack
 
 
 @pytest.fixture

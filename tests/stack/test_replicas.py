@@ -6,11 +6,8 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import psutil
-import pytest
 
 from tests.face.portraits import DEFAULT_FOLDER
 from tests.running_stack import RunningStack
@@ -18,19 +15,6 @@ from tests.stack.test_conversation import answer_of, until_turn
 from visavis.tools.client import GatewayClient, GatewaySession
 
 QUESTION = "What is two plus two?"
-
-
-@pytest.fixture(scope="module")
-def replicas(tmp_path_factory: pytest.TempPathFactory, stack: RunningStack) -> Any:
-    """The stack, and where its faces keep avatars."""
-    folder = tmp_path_factory.mktemp("replicas")
-    environ = {"VISAVIS_FACE_AVATAR_DIR": str(folder / "avatars")}
-    running = RunningStack(folder, "--replicas", "face=2,gateway=2", environ=environ)
-    yield running, folder / "avatars"
-    alive = running.stop()
-    assert alive == [], f"left behind after Ctrl-C: {alive}"
-    assert running.bus_lost() == [], "Ctrl-C ends the bus before those who need it"
-    assert running.faults() == []
 
 
 @contextlib.asynccontextmanager
@@ -80,9 +64,9 @@ def process_of(stack: RunningStack, instance: str) -> psutil.Process:
 
 
 async def test_visitors_are_spread_and_any_gateway_serves_them(
-    replicas: tuple[RunningStack, Path],
+    gpu_stack: RunningStack,
 ) -> None:
-    stack, avatars = replicas
+    stack, avatars = gpu_stack, gpu_stack.log_dir / "avatars"
     shutil.copytree(DEFAULT_FOLDER, avatars / "guest")
     async with GatewayClient(stack.url) as client:
         gateways = await both_gateways(client)
@@ -103,10 +87,10 @@ async def test_visitors_are_spread_and_any_gateway_serves_them(
 
 
 async def test_a_session_goes_on_with_another_face_while_its_own_is_frozen(
-    replicas: tuple[RunningStack, Path],
+    gpu_stack: RunningStack,
 ) -> None:
     """Long before that one is ended for it and started anew."""
-    stack, _ = replicas
+    stack = gpu_stack
     async with GatewayClient(stack.url) as client, client.session() as session:
         face = await face_of(client, session.id)
         frozen = process_of(stack, face)

@@ -37,7 +37,7 @@ async def test_a_first_phrase_goes_before_later_ones_and_what_is_made_ahead() ->
             pass
 
     begun = speaking("One. " + "Two three four five six seven. " * 3)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(voices["en"].heard) < 2:
             await anext(begun)
         go = threading.Event()
