@@ -9,7 +9,7 @@ if [ $# -eq 0 ]; then
   echo "== format, lint, types"
   "$bin/ruff" format --check --quiet .
   "$bin/ruff" check --quiet .
-  "$bin/mypy" visavis services gateway training
+  "$bin/mypy" visavis services gateway simulation training
 fi
 
 # And the larger recogniser of English: its networks are compiled with the others.
