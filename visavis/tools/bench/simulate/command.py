@@ -52,7 +52,6 @@ N = TypeVar("N", int, float)
 
 _TIMES = StageTimes()
 _SHOWN_FAULTS = 5
-_DRAIN_S = 15.0
 
 Sessions: TypeAlias = Annotated[
     str, typer.Option(help="Visitors at once, a number for each step, such as 4,8,16.")
@@ -71,6 +70,9 @@ Dilation: TypeAlias = Annotated[
 AnswerWords: TypeAlias = Annotated[
     int,
     typer.Option(min=4, max=ANSWER_SPAN - 1, help="Words of an answer, a token each, on average."),
+]
+Drain: TypeAlias = Annotated[
+    float, typer.Option(min=1, help="How long answers are heard out after the counted time.")
 ]
 TurnSeconds: TypeAlias = Annotated[
     float, typer.Option(min=0.1, help="How long a question and its answer are taken to last.")
@@ -95,13 +97,14 @@ def simulate(
     replicas: Replicas = "1",
     dilation: Dilation = "8",
     duty: Duty = 0.4,
-    turn_s: TurnSeconds = 6.5,
+    turn_s: TurnSeconds = 5.2,
     arrivals: HowTheyArrive = "poisson",
     spoken_share: SpokenShare = 0.7,
     interrupt_share: InterruptShare = 0.0,
     idle_watchers: IdleWatchers = 0,
     duration_s: Duration = 30.0,
     warmup_s: Warmup = 8.0,
+    drain_s: Drain = 15.0,
     seed: Seed = 0,
     visitors_per_client: VisitorsPerClient = 16,
     answer_words: AnswerWords = 12,
@@ -148,7 +151,7 @@ def simulate(
         warmup_s,
         duration_s,
         questions=0,
-        drain_s=_DRAIN_S,
+        drain_s=drain_s,
         visitors_per_client=visitors_per_client,
     )
     console = wide_console()

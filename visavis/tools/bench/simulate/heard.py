@@ -16,6 +16,7 @@ from visavis.tools.bench.load.ledger import Line
 from visavis.tools.bench.simulate.words import (
     ANSWER_SPAN,
     LAPS,
+    NUMBERS,
     Pair,
     answer_pairs,
     asked_in,
@@ -58,7 +59,7 @@ def judge_heard(lines: Iterable[Line], exchanges: Iterable[Exchange], mean_words
     by_visitor: defaultdict[int, list[Line]] = defaultdict(list)
     for line in lines:
         by_visitor[line.visitor].append(line)
-    answered = {(x.visitor, x.number) for x in exchanges if x.outcome == "answered"}
+    answered = {(x.visitor, x.number % NUMBERS) for x in exchanges if x.outcome == "answered"}
     heard = Heard()
     for visitor, own in sorted(by_visitor.items()):
         asked: list[int] = []
@@ -72,7 +73,11 @@ def judge_heard(lines: Iterable[Line], exchanges: Iterable[Exchange], mean_words
         for number in asked:
             expected = answer_pairs(visitor, number, mean_words)
             complete = (visitor, number) in answered
+            answered.discard((visitor, number))
             _settle(heard, visitor, number, [counts[number, k] for _, k in expected], complete)
+    for visitor, number in sorted(answered):
+        heard.answers += 1
+        heard.fault(visitor, f"question {number} was answered and is not in the ledger")
     return heard
 
 

@@ -67,6 +67,9 @@ class SimulatedStep:
     devices: dict[str, Occupancy]
     bus: BusLoad
     files: dict[str, int]
+    """Open, by process, as counting ends."""
+    empty_files: dict[str, int]
+    """The same before anybody came."""
     late_s: dict[str, float]
     """P95 by who keeps time, simulated seconds; of histograms the upper bound."""
     heard: Heard
@@ -125,15 +128,17 @@ class SimulatedStep:
             "devices": {name: asdict(device) for name, device in self.devices.items()},
             "bus": asdict(self.bus),
             "open_files": self.files,
+            "open_files_before_anybody_came": self.empty_files,
             "heard": self.heard.to_dict(),
             "load": self.load.to_dict(),
         }
 
 
 def summed_up(
-    plan: SimulationPlan, replicas: int, load: StepResult, before: Reading, after: Reading
+    plan: SimulationPlan, replicas: int, load: StepResult, readings: tuple[Reading, ...]
 ) -> SimulatedStep:
-    """before, after: when counting began and ended."""
+    """readings: before anybody came, when counting began, when it ended."""
+    empty, before, after = readings
     length_s = after.at_s - before.at_s
     grown = rise(before.counters, after.counters)
     late = {
@@ -160,6 +165,7 @@ def summed_up(
         {stage: _occupancy(grown, stage, replicas, length_s) for stage in STAGES},
         bus,
         dict(after.files),
+        dict(empty.files),
         {name: late_s for name, late_s in late.items() if late_s is not None},
         judge_heard(load.lines, load.exchanges, plan.answer_words),
     )
@@ -245,8 +251,6 @@ def likenesses(steps: Sequence[SimulatedStep]) -> list[Likeness]:
 SESSIONS = 10_000
 _USED_SHARE = 0.7
 """Of a core that a process with one event loop should use at most: beyond, its ticks come late."""
-_OWN_FILES = 40
-"""Of a gateway without sessions, about."""
 NATS_MOST_CONNECTIONS = 65_536
 """max_connections of nats-server where nobody sets it."""
 
@@ -278,9 +282,10 @@ def carried_on(step: SimulatedStep, sessions: int = SESSIONS) -> CarriedOn | Non
     here = step.load.sessions + step.load.watchers
     times = sessions / here
     each = loads[_GATEWAY].cores / here
-    per_gateway = max(1, int(_USED_SHARE / each))
+    per_gateway = max(1, int(_USED_SHARE / each + 1e-9))
     gateways = -(-sessions // per_gateway)
-    per_session = max(0.0, step.files.get(_GATEWAY, 0) - _OWN_FILES) / here
+    own_files = step.empty_files.get(_GATEWAY, 0)
+    files_each = (step.files.get(_GATEWAY, 0) - own_files) / here
     bus = step.bus
     replicas = times * len(STAGES) * step.replicas
     return CarriedOn(
@@ -294,5 +299,5 @@ def carried_on(step: SimulatedStep, sessions: int = SESSIONS) -> CarriedOn | Non
         8 * bus.bytes_out * times,
         bus.subscriptions * times,
         gateways + replicas,
-        _OWN_FILES + per_session * per_gateway,
+        own_files + files_each * per_gateway,
     )

@@ -63,6 +63,7 @@ class Simulation:
             addresses = [(service["address"], service["service"]) for service in services]
             processes = find_named_processes(client.url, addresses)
             observer = Observer(client, stack)
+            await observer.take()
             program = (_CLIENT, repr(plan.simulation.dilation))
             bench = LoadBench(
                 client,
@@ -74,8 +75,7 @@ class Simulation:
                 on_reading=observer.take,
             )
             step = await bench.step(plan.visitors)
-        before, after = observer.readings
-        return summed_up(plan.simulation, plan.replicas, step, before, after)
+        return summed_up(plan.simulation, plan.replicas, step, tuple(observer.readings))
 
     def _options(self, plan: StepPlan) -> StackOptions:
         line = plan.simulation.to_line()
@@ -95,7 +95,7 @@ class Simulation:
 
 
 class Observer:
-    """Reads what the stack tells of itself when counting begins and when it ends."""
+    """Reads what the stack tells of itself, whenever it is asked to."""
 
     def __init__(self, client: GatewayClient, stack: Stack) -> None:
         self._stack = stack
