@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "visavis" / "v1"
 SERVICES = ("asr", "llm", "tts", "face")
+PRODUCT = ("visavis", "services", "gateway", "simulation")
 
 
 @cache
@@ -61,12 +62,12 @@ def test_the_store_of_bundles_knows_nothing_else_of_them() -> None:
 
 
 def test_nothing_of_visavis_imports_a_service_or_the_gateway() -> None:
-    assert offenders("visavis", "services", "gateway", "tests", "training") == []
+    assert offenders("visavis", "services", "gateway", "simulation", "tests", "training") == []
 
 
 def test_nothing_that_serves_imports_the_tools() -> None:
     for folder in ("services", "gateway", "visavis/bundles"):
-        assert offenders(folder, "visavis.tools") == []
+        assert offenders(folder, "visavis.tools", "simulation") == []
 
 
 def test_gateway_imports_no_service() -> None:
@@ -99,7 +100,7 @@ def test_protobuf_stops_at_the_edge() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    files = [f for d in ("visavis", "services", "gateway") for f in (ROOT / d).rglob("*.py")]
+    files = [f for d in PRODUCT for f in (ROOT / d).rglob("*.py")]
     names = {".".join(f.relative_to(ROOT).with_suffix("").parts): f for f in files}
     names = {name.removesuffix(".__init__"): f for name, f in names.items()}
     graph = {name: imported_modules(file, names) - {name} for name, file in names.items()}
@@ -120,7 +121,7 @@ def test_every_folder_names_its_modules() -> None:
     """In reading order, in its `__init__`: a reader finds his way from there."""
     missing = [
         f"{file.relative_to(ROOT)} does not name {module.stem}"
-        for folder in ("visavis", "services", "gateway")
+        for folder in PRODUCT
         for file in (ROOT / folder).rglob("__init__.py")
         if file.parent != GENERATED
         for module in sorted(file.parent.glob("*.py"))
@@ -133,7 +134,7 @@ def test_every_folder_names_its_modules() -> None:
 def test_no_folder_names_a_module_that_is_gone() -> None:
     gone = [
         f"{file.relative_to(ROOT)} names {name}"
-        for folder in ("visavis", "services", "gateway")
+        for folder in PRODUCT
         for file in (ROOT / folder).rglob("__init__.py")
         for name in re.findall(r"^(?:- )?`(\w+)/?`:", ast.get_docstring(tree_of(file)) or "", re.M)
         if not (file.parent / name).is_dir() and not (file.parent / f"{name}.py").is_file()
@@ -148,7 +149,7 @@ def tree_of(file: Path) -> ast.Module:
 def test_every_file_that_the_architecture_names_exists() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     names = re.findall(r"`([\w./]+\.(?:py|js|proto|html|toml))[`:]", text)
-    folders = ("protos", "visavis", "services", "gateway", "training", "tests", "deploy")
+    folders = ("protos", *PRODUCT, "training", "tests", "deploy")
     there = {file.name for folder in folders for file in (ROOT / folder).rglob("*.*")}
     assert [name for name in names if Path(name).name not in there] == []
     from_the_root = [name for name in names if name.startswith(folders)]

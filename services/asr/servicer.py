@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from services.asr.hearing.networks import Hearing
+from services.asr.hearing.networks import BundledNetworks, Hearing
 from services.asr.session import ListeningSession, TranscribingSession, chunk_of, words_of
 from services.asr.settings import AsrSettings
 from services.asr.sound import resample
@@ -48,7 +48,7 @@ def open_hearing(settings: AsrSettings) -> Hearing:
             )
     names = [*own, *profile(settings.profile, settings.model_dir)[AsrSettings.section]]
     bundles: dict[str, Path] = {name: bundle_path(name, settings.model_dir) for name in names}
-    return Hearing(bundles, settings.open_engine, settings.default_language)
+    return Hearing(BundledNetworks(bundles, settings.open_engine), settings.default_language)
 
 
 class AsrService:

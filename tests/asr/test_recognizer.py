@@ -14,7 +14,13 @@ from services.asr.hearing.detectors import (
     VadState,
     VoiceDetector,
 )
-from services.asr.hearing.networks import Ear, Hearing, Languages, pieces_of, speech_probabilities
+from services.asr.hearing.networks import (
+    BundledNetworks,
+    Ear,
+    Languages,
+    pieces_of,
+    speech_probabilities,
+)
 from services.asr.settings import AsrSettings
 from tests.asr.doubles import CountingTranscriber, loud, quiet
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
@@ -122,7 +128,7 @@ def test_pieces_end_with_the_recording_and_silence_has_none() -> None:
 
 def test_a_profile_without_a_recogniser_is_refused() -> None:
     with pytest.raises(EngineLoadError, match="recogniser"):
-        Hearing({}, lambda path: None, "en")  # type: ignore[arg-type, return-value]
+        BundledNetworks({}, lambda path: None)  # type: ignore[arg-type, return-value]
 
 
 def test_waits_are_set_in_milliseconds() -> None:

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from services.asr.hearing.detectors import SAMPLE_RATE_HZ
-from services.asr.hearing.networks import Hearing
+from services.asr.hearing.networks import BundledNetworks, Hearing
 from services.asr.hearing.transcript import Transcript
 from services.asr.session import ListeningSession
 from services.asr.turns.endpointing import EndpointRules
@@ -37,7 +37,7 @@ _DIGITS = str.maketrans("一二三四五六七八九", "123456789")
 def hearing(bundle: Callable[[str], Path]) -> Iterator[Hearing]:
     """Loading takes seconds, and the networks keep no state of whom they hear."""
     names = profile("tiny")["asr"]
-    hearing = Hearing({name: bundle(name) for name in names}, open_engine, "en")
+    hearing = Hearing(BundledNetworks({n: bundle(n) for n in names}, open_engine), "en")
     asyncio.run(hearing.load())
     yield hearing
     hearing.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, VisavisError, status_of
+from visavis.wire.clock import monotonic_ns
 
 log = logging.getLogger(__name__)
 
@@ -152,11 +152,12 @@ def _guard_stream(inner: Any, method: str, *, streaming: bool) -> Any:
 class _Call:
     def __init__(self, method: str) -> None:
         self._method = method.rsplit("/", 1)[-1]
-        self._started = time.monotonic()
+        self._started_ns = monotonic_ns()
 
     def finish(self, code: grpc.StatusCode) -> None:
         metrics.grpc_requests.labels(self._method, code.name).inc()
-        metrics.grpc_request_seconds.labels(self._method).observe(time.monotonic() - self._started)
+        took_s = (monotonic_ns() - self._started_ns) / 1e9
+        metrics.grpc_request_seconds.labels(self._method).observe(took_s)
 
     async def fail(self, error: BaseException, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         if isinstance(error, grpc.aio.AbortError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -21,7 +20,7 @@ from visavis.serving.errors import (
 from visavis.serving.logs import log_context
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus
-from visavis.wire.clock import clock_id
+from visavis.wire.clock import clock_id, monotonic_ns
 from visavis.wire.subjects import check_session
 
 
@@ -50,7 +49,7 @@ async def read_config(requests: AsyncIterator[Request], call: str) -> Request:
 
 def clock_reading() -> pb.ClockReading:
     """This machine's monotonic clock now, for GetStatus."""
-    return pb.ClockReading(clock=clock_id(), monotonic_ns=time.monotonic_ns())
+    return pb.ClockReading(clock=clock_id(), monotonic_ns=monotonic_ns())
 
 
 def need_bus(bus: Bus | None) -> Bus:

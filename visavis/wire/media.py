@@ -6,7 +6,6 @@ messages. Beyond this folder only servicers and the gateway's `stages` see those
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from visavis.serving.errors import InvalidInputError
 from visavis.v1 import media_pb2 as pb
-from visavis.wire.clock import clock_id
+from visavis.wire.clock import clock_id, monotonic_ns
 from visavis.wire.fields import As, OnTheWire
 from visavis.wire.subjects import Kind, check_session
 
@@ -117,12 +116,12 @@ class Stamp(OnTheWire):
     @classmethod
     def now(cls, stage: str) -> Self:
         """This moment, by this process's clock."""
-        return cls(stage, time.monotonic_ns(), clock_id())
+        return cls(stage, monotonic_ns(), clock_id())
 
     @classmethod
     def ago(cls, stage: str, seconds: float) -> Self:
         """What happened on this machine `seconds` ago."""
-        return cls(stage, time.monotonic_ns() - round(seconds * 1e9), clock_id())
+        return cls(stage, monotonic_ns() - round(seconds * 1e9), clock_id())
 
     def renamed(self, stage: str) -> Self:
         """The same moment under another name."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,13 @@ from services.asr.hearing.whisper import Whisper
 from visavis.bundles.store.lookup import family_of, task_of
 from visavis.engine import Engine, EngineLane, EngineState, Urgency, joined_state
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
+from visavis.wire.clock import MonotonicClock
 
 log = logging.getLogger(__name__)
 
 Open = Callable[[Path], Engine]
 
+_CLOCK = MonotonicClock()
 # Sound below this is digital silence, or the last bit of a converter.
 _SILENCE = 1.5 / 32768
 # Names of one language that differ from the code that recognisers use.
@@ -77,7 +79,7 @@ class Languages:
 
 
 def speech_probabilities(
-    pcm: NDArray[np.float32], detector: VoiceDetector, block_frames: int = 300
+    pcm: NDArray[np.float32], detector: Vad, block_frames: int = 300
 ) -> Iterator[list[float]]:
     """Probability per VAD frame of a whole recording, block by block.
 
@@ -111,15 +113,17 @@ _RECORDING = Urgency(Order.RECORDING)
 
 
 @dataclass(frozen=True, slots=True)
-class _Bundles:
-    """Names of the profile's bundles by what they are for."""
+class NetworkNames:
+    """Names of networks by what they are for."""
 
     vad: str
     turn: str
     ears: tuple[str, ...]
+    all: tuple[str, ...]
+    """In the order in which they are told."""
 
     @classmethod
-    def of(cls, bundles: Mapping[str, Path]) -> _Bundles:
+    def of(cls, bundles: Mapping[str, Path]) -> NetworkNames:
         tasks = {name: task_of(folder) for name, folder in bundles.items()}
         ears = tuple(name for name, task in tasks.items() if task == "asr")
         vad = next((name for name, task in tasks.items() if task == "vad"), "")
@@ -128,38 +132,111 @@ class _Bundles:
             raise EngineLoadError(
                 f"profile: {', '.join(bundles)} lacks a VAD, a turn detector or a recogniser"
             )
-        return cls(vad, turn, ears)
+        return cls(vad, turn, ears, tuple(bundles))
+
+
+class Vad(Protocol):
+    """Tells speech from other sound, a frame at a time."""
+
+    def probability(self, frame: NDArray[np.float32], state: VadState) -> float:
+        """Of speech. frame: [FRAME_SAMPLES] float32 at 16 kHz; state: of its stream."""
+        ...
+
+
+class TurnJudge(Protocol):
+    """Tells by the sound whether a speaker has finished."""
+
+    def probability(self, pcm: NDArray[np.float32]) -> float:
+        """Of the turn being over. pcm: [N] float32 at 16 kHz, the turn so far."""
+        ...
+
+
+class Networks(Protocol):
+    """Where a Hearing gets its networks from. What makes or closes them blocks."""
+
+    names: NetworkNames
+
+    def vad(self) -> Vad:
+        """Loaded. Raises EngineLoadError, as the others do."""
+        ...
+
+    def turn_judge(self) -> TurnJudge: ...
+
+    def transcriber(self, name: str) -> Transcriber:
+        """The recogniser of that name, loaded."""
+        ...
+
+    def state(self, name: str) -> EngineState | None:
+        """Where it runs; None before it is loaded."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class BundledNetworks:
+    """The networks of a profile, out of their bundles."""
+
+    def __init__(self, bundles: Mapping[str, Path], open_engine: Open) -> None:
+        """bundles: folder by name. Raises EngineLoadError if one of the kinds is missing."""
+        self._paths = dict(bundles)
+        self._open = open_engine
+        self._engines: dict[str, list[Engine]] = {}
+        self.names = NetworkNames.of(bundles)
+
+    def vad(self) -> Vad:
+        return VoiceDetector(self._engine(self.names.vad, "silero_vad.onnx"))
+
+    def turn_judge(self) -> TurnJudge:
+        return TurnDetector(self._engine(self.names.turn, "smart-turn.onnx"))
+
+    def transcriber(self, name: str) -> Transcriber:
+        tokenizer = Tokenizer.from_file(str(self._paths[name] / "tokenizer.json"))
+        encoder = self._engine(name, "encoder.onnx")
+        decoder = self._engine(name, "decoder.onnx")
+        kind = Moonshine if family_of(self._paths[name]) == "moonshine" else Whisper
+        return kind(encoder, decoder, tokenizer)
+
+    def state(self, name: str) -> EngineState | None:
+        engines = self._engines.get(name)
+        return joined_state(engine.state for engine in engines) if engines else None
+
+    def close(self) -> None:
+        for engines in self._engines.values():
+            for engine in engines:
+                engine.close()
+
+    def _engine(self, bundle: str, file: str) -> Engine:
+        engine = self._open(self._paths[bundle] / file)
+        engine.load()
+        self._engines.setdefault(bundle, []).append(engine)
+        return engine
 
 
 class Hearing:
     """What sound can be asked: is it speech, is the turn over, what was said.
 
-    Each bundle works on a thread of its own: a frame of turn-taking never waits behind a
+    Each network works on a thread of its own: a frame of turn-taking never waits behind a
     recording, nor one language behind another. Every question raises EngineLoadError before
     `load`, and UnknownNameError for a language that nobody here hears.
     """
 
-    def __init__(self, bundles: Mapping[str, Path], open_engine: Open, default_language: str):
-        """bundles: folder by name. Raises EngineLoadError if one of the kinds is missing."""
-        self._paths = dict(bundles)
-        self._names = _Bundles.of(bundles)
-        self._open = open_engine
+    def __init__(self, networks: Networks, default_language: str) -> None:
+        self._networks = networks
+        self._names = networks.names
         self._default_language = default_language
-        self._lanes = {name: EngineLane(f"asr-{name}") for name in bundles}
-        self._engines: dict[str, list[Engine]] = {}
-        self._detector: VoiceDetector | None = None
-        self._turn: TurnDetector | None = None
+        self._lanes = {name: EngineLane(f"asr-{name}") for name in self._names.all}
+        self._detector: Vad | None = None
+        self._turn: TurnJudge | None = None
         self._languages: Languages | None = None
         self._ears: dict[str, Ear] = {}
 
     @property
     def bundles(self) -> tuple[str, ...]:
-        return tuple(self._paths)
+        return self._names.all
 
     def state(self, bundle: str) -> EngineState | None:
         """Where a bundle's networks run; None before `load`."""
-        engines = self._engines.get(bundle)
-        return joined_state(engine.state for engine in engines) if engines else None
+        return self._networks.state(bundle)
 
     @property
     def languages(self) -> Languages:
@@ -181,16 +258,12 @@ class Hearing:
 
     async def load(self) -> None:
         """Load and warm everything. Raises EngineLoadError or UnknownNameError."""
-        names = self._names
-        self._detector = await self._lanes[names.vad].run(
-            lambda: VoiceDetector(self._engine(names.vad, "silero_vad.onnx"))
-        )
-        self._turn = await self._lanes[names.turn].run(
-            lambda: TurnDetector(self._engine(names.turn, "smart-turn.onnx"))
-        )
+        names, networks = self._names, self._networks
+        self._detector = await self._lanes[names.vad].run(networks.vad)
+        self._turn = await self._lanes[names.turn].run(networks.turn_judge)
         by_language: dict[str, Ear] = {}
         for name in names.ears:
-            transcriber = await self._lanes[name].run(self._transcriber, name)
+            transcriber = await self._lanes[name].run(networks.transcriber, name)
             self._ears[name] = Ear(name, transcriber)
             for language in transcriber.languages:
                 # The first bundle of the profile that knows a language keeps it.
@@ -218,8 +291,8 @@ class Hearing:
             raise EngineLoadError("the turn detector is not loaded yet")
 
         def work() -> tuple[float, float]:
-            started = time.monotonic()
-            return detector.probability(pcm), time.monotonic() - started
+            started = _CLOCK.now()
+            return detector.probability(pcm), _CLOCK.now() - started
 
         return await self._lanes[self._names.turn].run(work)
 
@@ -239,9 +312,9 @@ class Hearing:
         code, ear = self.languages.resolve(language)
 
         def work() -> tuple[Transcript, float]:
-            started = time.monotonic()
+            started = _CLOCK.now()
             text = ear.transcriber.transcribe(pcm, code, draft)
-            return text, time.monotonic() - started
+            return text, _CLOCK.now() - started
 
         return await self._lanes[ear.bundle].run(work, urgency=urgency)
 
@@ -268,35 +341,20 @@ class Hearing:
         """Free threads and networks. Blocks until what has begun is finished."""
         for lane in self._lanes.values():
             lane.close()
-        for engines in self._engines.values():
-            for engine in engines:
-                engine.close()
+        self._networks.close()
 
-    def _voice_detector(self) -> VoiceDetector:
+    def _voice_detector(self) -> Vad:
         if self._detector is None:
             raise EngineLoadError("the VAD is not loaded yet")
         return self._detector
 
-    def _engine(self, bundle: str, file: str) -> Engine:
-        engine = self._open(self._paths[bundle] / file)
-        engine.load()
-        self._engines.setdefault(bundle, []).append(engine)
-        return engine
-
-    def _transcriber(self, bundle: str) -> Moonshine | Whisper:
-        tokenizer = Tokenizer.from_file(str(self._paths[bundle] / "tokenizer.json"))
-        encoder = self._engine(bundle, "encoder.onnx")
-        decoder = self._engine(bundle, "decoder.onnx")
-        kind = Moonshine if family_of(self._paths[bundle]) == "moonshine" else Whisper
-        return kind(encoder, decoder, tokenizer)
-
     async def _warm(self) -> None:
         """The first run of a network allocates and is slow: let nobody wait for it."""
-        started = time.monotonic()
+        started = _CLOCK.now()
         second = np.zeros(SAMPLE_RATE_HZ, np.float32)
         await self.speech(second[:FRAME_SAMPLES][None], VadState())
         await self.end_of_turn(second)
         for ear in self._ears.values():
             language = ear.transcriber.languages[0]
             await self._lanes[ear.bundle].run(ear.transcriber.transcribe, second, language)
-        log.info("warmed %s in %.2f s", ", ".join(self._paths), time.monotonic() - started)
+        log.info("warmed %s in %.2f s", ", ".join(self._names.all), _CLOCK.now() - started)

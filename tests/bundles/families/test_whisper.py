@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
-from services.asr.hearing.networks import Hearing
+from services.asr.hearing.networks import BundledNetworks
 from services.asr.hearing.whisper import Whisper
 from services.asr.servicer import open_hearing
 from services.asr.settings import AsrSettings
@@ -163,9 +163,9 @@ def test_the_service_hears_with_it_under_any_name(
         "silero-vad": tmp_path / "silero-vad",
         "smart-turn": tmp_path / "smart-turn",
     }
-    hearing = Hearing(folders, open_engine, "en")
-    assert isinstance(hearing._transcriber("ear"), Whisper)
-    hearing.close()
+    networks = BundledNetworks(folders, open_engine)
+    assert isinstance(networks.transcriber("ear"), Whisper)
+    networks.close()
 
 
 def test_large_float_graphs_keep_matrices_in_halves(

@@ -11,6 +11,7 @@ The benchmarks, a command each; docs/benchmarks.md defines their figures:
 
 - `latency`: from the end of a question to its answer
 - `load/`: many visitors at once, and how many are served as one is; docs/load.md
+- `simulate/`: the same above simulated devices, in slower time; docs/simulation.md
 - `barge_in`: an answer interrupted, or not
 - `partials`: what is understood while the visitor still speaks
 - `turns`: ends of turns found on a labelled set

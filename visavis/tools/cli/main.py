@@ -16,6 +16,7 @@ from visavis.tools.bench.load.command import load
 from visavis.tools.bench.partials import partials
 from visavis.tools.bench.quality import quality
 from visavis.tools.bench.questions import questions
+from visavis.tools.bench.simulate.command import simulate
 from visavis.tools.bench.sync import sync
 from visavis.tools.bench.turns import turns
 from visavis.tools.cli.ask import ask
@@ -37,6 +38,7 @@ bench_app = typer.Typer(
 bench_app.command()(questions)
 bench_app.command()(latency)
 bench_app.command()(load)
+bench_app.command()(simulate)
 bench_app.command("barge-in")(barge_in)
 bench_app.command()(partials)
 bench_app.command()(turns)

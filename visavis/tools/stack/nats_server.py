@@ -58,6 +58,10 @@ class NatsProcess(Child):
         super().__init__("nats-server", [], log_dir)
         self.storage: Path | None = None
         """Folder of what it is to keep, and no other server; None: it keeps nothing."""
+        self.monitored = False
+        """Whether it is to tell its figures over HTTP."""
+        self.monitoring_url = ""
+        """Where it does, once it listens."""
         self.port = 0
         """Chosen by the server at its first start: nobody else can take it in between."""
 
@@ -72,6 +76,8 @@ class NatsProcess(Child):
         command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port or -1)]
         if self.storage is not None:
             command += ["-js", "-sd", str(self.storage)]
+        if self.monitored:
+            command += ["-m", "-1"]
         if not self.port:
             command += ["--ports_file_dir", str(self.log_path.parent)]
         return command
@@ -132,7 +138,9 @@ class NatsServer:
         if self.process.port:
             return _greets(self.process.port)
         ports = self.process.ports_file()
-        self.process.port = _port_in(ports)
+        self.process.port = _port_in(ports, "nats")
+        if self.process.monitored:
+            self.process.monitoring_url = f"http://127.0.0.1:{_port_in(ports, 'monitoring')}"
         if self.process.port:
             ports.unlink(missing_ok=True)
         return bool(self.process.port)
@@ -145,10 +153,10 @@ class NatsServer:
         self.stop()
 
 
-def _port_in(ports: Path) -> int:
-    """The port that the server says it listens on; 0: it has not said so yet."""
+def _port_in(ports: Path, what: str) -> int:
+    """The port that the server says it listens on for `what`; 0: it has not said so yet."""
     try:
-        return int(json.loads(ports.read_text())["nats"][0].rpartition(":")[2])
+        return int(json.loads(ports.read_text())[what][0].rpartition(":")[2])
     except (OSError, ValueError, LookupError):
         return 0
 

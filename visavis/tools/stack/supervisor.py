@@ -43,6 +43,10 @@ class StackOptions:
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many processes of a service there are to be, where not one."""
+    programs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By service: the module that is run in the place of its own, and what comes before flags."""
+    monitored: bool = False
+    """The bus tells its figures over HTTP, see `NatsProcess.monitoring_url`."""
     ready_timeout_s: float = 120.0
     """Longest wait for all to be ready, counted anew whenever a service tells that it gets on."""
 
@@ -65,6 +69,7 @@ class Stack:
         self.replicas: list[Replica] = []
         self._clock = clock or MonotonicClock()
         self._nats = NatsServer(options.log_dir)
+        self._nats.process.monitored = options.monitored
         self._bus: Bus | None = None
         self._restarters: list[Restarter] = []
         self._keeping: list[asyncio.Task[None]] = []
@@ -104,13 +109,13 @@ class Stack:
         await on_starting(self._bus, self._note_starting)
         for service in SERVICES:
             for name in self._names(service):
-                self._add(name, service, f"services.{service}", ["--label", name])
+                self._add(name, service, [f"services.{service}"], ["--label", name])
         listen = ["--host", self.options.host, "--port", str(self.port)]
         gateways = self._names(GATEWAY)
         if len(gateways) > 1:
             listen += ["--share-port", "true"]
         for name in gateways:
-            self._add(name, GATEWAY, GATEWAY, [*listen, "--label", name])
+            self._add(name, GATEWAY, [GATEWAY], [*listen, "--label", name])
         for child in self.processes:
             self._keep(child)
         try:
@@ -158,9 +163,10 @@ class Stack:
         count = self.options.replicas.get(service, 1)
         return [service] if count == 1 else [f"{service}-{n}" for n in range(1, count + 1)]
 
-    def _add(self, name: str, service: str, module: str, arguments: Sequence[str]) -> None:
+    def _add(self, name: str, service: str, usual: Sequence[str], arguments: Sequence[str]) -> None:
+        module, *first = self.options.programs.get(service, usual)
         given = self.options.arguments.get(service, ())
-        flags = ["--nats-url", self._nats.url, *arguments, *given]
+        flags = [*first, "--nats-url", self._nats.url, *arguments, *given]
         self.children[name] = python_child(name, module, flags, self.options.log_dir)
 
     def _environ(self, name: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, Self
 from visavis.serving.errors import VisavisError
 from visavis.serving.supervision import cancelled_at_last
 from visavis.tools.bench.load.exchange import Exchange
-from visavis.tools.bench.load.guest import Deck, Guest, Notes, clips_of, watch
+from visavis.tools.bench.load.guest import Deck, Guest, Notes, Questions, clips_of, watch
 from visavis.tools.bench.load.results import ClientReport
 from visavis.tools.bench.load.schedule import LONG_ANSWERS, Habits, LoadPlan, planned
 from visavis.tools.bench.visitor.visitor import Visitor, visit
@@ -95,11 +95,21 @@ class Client:
     def __init__(self, orders: Orders, parent: Parent) -> None:
         self._orders, self._parent = orders, parent
         self._clock = MonotonicClock()
-        clips = clips_of(Path(orders.plan.clips), orders.plan.language)
-        self._deck = Deck(clips, LONG_ANSWERS, orders.plan.habits.seed)
         self._report = ClientReport()
         self._notes: list[Notes] = []
         self._guests: list[tuple[Notes, Visitor]] = []
+        self._deck_of = self.decks()
+
+    def decks(self) -> Callable[[int], Questions]:
+        """What each visitor asks, by his number: all draw from one deck."""
+        plan = self._orders.plan
+        clips = clips_of(Path(plan.clips), plan.language)
+        deck = Deck(clips, LONG_ANSWERS, plan.habits.seed)
+        return lambda visitor: deck
+
+    def notes_of(self, visitor: int) -> Notes:
+        """Where what comes to him is noted."""
+        return Notes(visitor)
 
     async def run(self) -> None:
         orders = self._orders
@@ -126,7 +136,7 @@ class Client:
             return working.done()
 
     async def _let_in(self, number: int, gateway: GatewayClient, stack: AsyncExitStack) -> None:
-        notes, language = Notes(number), self._orders.plan.language
+        notes, language = self.notes_of(number), self._orders.plan.language
         visiting = visit(gateway, self._clock, witness=notes, language=language)
         try:
             visitor = await stack.enter_async_context(visiting)
@@ -163,7 +173,8 @@ class Client:
         async with asyncio.TaskGroup() as work:
             work.create_task(self._measure_itself(from_s, until_s))
             for notes, visitor in self._guests:
-                guest = Guest(visitor, notes, self._deck, self._clock, self._settled)
+                deck = self._deck_of(notes.visitor)
+                guest = Guest(visitor, notes, deck, self._clock, self._settled)
                 questions = planned(plan.habits, notes.visitor, until_s - start_s)
                 work.create_task(guest.converse(questions, start_s, until_s + plan.drain_s))
         self._report.playouts = [notes.judge.figures for notes in self._notes]

@@ -24,7 +24,8 @@ _END_TIMEOUT_S = 30.0
 # The report is one line: ten minutes of sixteen visitors are about 2 MB.
 _LINE_BYTES = 1 << 28
 _TAIL_BYTES = 2_000
-_MODULE = "visavis.tools.bench.load.client"
+PROGRAM = ("visavis.tools.bench.load.client",)
+"""The module that is such a process, and what it is told on its command line."""
 
 
 class ClientProcess:
@@ -86,12 +87,14 @@ class ClientProcess:
 
 
 @contextlib.asynccontextmanager
-async def clients(orders: Sequence[Orders], log_dir: Path) -> AsyncIterator[list[ClientProcess]]:
+async def clients(
+    orders: Sequence[Orders], log_dir: Path, program: Sequence[str] = PROGRAM
+) -> AsyncIterator[list[ClientProcess]]:
     """A process for each of the orders, with all their visitors connected or refused."""
     started: list[ClientProcess] = []
     try:
         for index, order in enumerate(orders):
-            started.append(await _start(log_dir / f"load-client-{index}.log"))
+            started.append(await _start(log_dir / f"load-client-{index}.log", program))
             await started[-1].tell(order.to_line())
         await asyncio.gather(*(client.ready() for client in started))
         yield started
@@ -99,13 +102,13 @@ async def clients(orders: Sequence[Orders], log_dir: Path) -> AsyncIterator[list
         await asyncio.gather(*(client.end() for client in started))
 
 
-async def _start(log_path: Path) -> ClientProcess:
+async def _start(log_path: Path, program: Sequence[str]) -> ClientProcess:
     with open_log(log_path) as log:
         begins = log.tell()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            _MODULE,
+            *program,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,

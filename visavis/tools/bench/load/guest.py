@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.load.exchange import (
@@ -70,6 +70,14 @@ def clips_of(folder: Path, language: str) -> list[Clip]:
     return clips
 
 
+class Questions(Protocol):
+    """Where a visitor has his questions from."""
+
+    def clip(self, planned: Planned) -> Clip:
+        """What is spoken, or the question that is typed."""
+        ...
+
+
 class Deck:
     """The questions that visitors draw from: clips to be spoken, texts to be typed."""
 
@@ -97,7 +105,7 @@ class Guest:
         self,
         visitor: Visitor,
         notes: Notes,
-        deck: Deck,
+        deck: Questions,
         clock: Clock,
         on_exchange: Callable[[Exchange], None],
     ) -> None:

@@ -29,9 +29,10 @@ class Line:
     visitor: int
     at_s: float
     """From the run's start."""
-    what: Literal["typed", "spoken", "understood", "answer", "record"]
+    what: Literal["typed", "spoken", "understood", "answer", "record", "heard"]
     """typed, spoken: the question; understood: the final transcript of it; answer: a piece of the
-    answer; record: the whole answer, as the gateway keeps it, of a turn that was finished."""
+    answer; record: the whole answer, as the gateway keeps it, of a turn that was finished; heard: a
+    word read from the sound, where a simulated voice makes that possible."""
     turn: int
     """0: not known yet (spoken)."""
     text: str

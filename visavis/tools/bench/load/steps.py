@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from visavis.tools.bench.figures.counters import Scraper, rise
 from visavis.tools.bench.figures.processes import MachineTime, Processes, share_of_others
 from visavis.tools.bench.load.client import Orders
-from visavis.tools.bench.load.fleet import ClientProcess, clients
+from visavis.tools.bench.load.fleet import PROGRAM, ClientProcess, clients
 from visavis.tools.bench.load.results import (
     ClientReport,
     ProcessLoad,
@@ -47,7 +47,8 @@ class _Reading:
 class LoadBench:
     """Makes steps of a load on one gateway. on_tell: told what the present one is busy with.
 
-    processes: the stack's, by name; empty where it runs on another machine."""
+    processes: the stack's, by name; empty where it runs on another machine. program: what a
+    process of visitors is; on_reading: awaited when counting begins, and when it ends."""
 
     def __init__(
         self,
@@ -56,12 +57,16 @@ class LoadBench:
         plan: LoadPlan,
         log_dir: Path,
         on_tell: Callable[[str], None],
+        program: Sequence[str] = PROGRAM,
+        on_reading: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._client = client
         self._processes = processes
         self._plan = plan
         self._log_dir = log_dir
         self._on_tell = on_tell
+        self._program = program
+        self._on_reading = on_reading
         self._clock = MonotonicClock()
         self._scraper = Scraper(client)
 
@@ -75,7 +80,7 @@ class LoadBench:
         plan = self._plan
         length_s = plan.length_s(visitors)
         self._on_tell(f"{_people(visitors)}: connecting")
-        async with clients(self._orders(visitors, length_s), self._log_dir) as fleet:
+        async with clients(self._orders(visitors, length_s), self._log_dir, self._program) as fleet:
             start_s = self._clock.now() + _LEAD_S
             from_s = start_s + plan.warmup_s
             for client in fleet:
@@ -123,6 +128,8 @@ class LoadBench:
         return before, await self._read()
 
     async def _read(self) -> _Reading:
+        if self._on_reading is not None:
+            await self._on_reading()
         machine = MachineTime.now()
         usages = {name: group.usage() for name, group in self._processes.items()}
         return _Reading(
