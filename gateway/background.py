@@ -39,6 +39,11 @@ class Background:
         """However the task ends, that is failure, unless whoever owns it has cancelled it."""
         task.add_done_callback(self._lost)
 
+    def fault(self, what: str, error: Exception) -> None:
+        """What is no task has failed, and the session is of no use."""
+        log.error("%s failed", what, exc_info=error)
+        self.failed.set()
+
     async def cancel_all(self) -> None:
         """Cancel all of them, and wait until they have ended."""
         tasks = list(self._tasks)

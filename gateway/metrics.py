@@ -30,6 +30,8 @@ _OVERHEAD_S = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05
 _SPAN_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 1.0)
 _SKEW_S = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.04, 0.08, 0.16, 0.32)
 _LATE_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+_PASS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+_SESSIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 sessions = Gauge("gateway_sessions", "Sessions that are open.")
 sessions_ended = Counter("gateway_sessions_ended_total", "Sessions that ended, by why.", ["reason"])
@@ -114,7 +116,17 @@ av_skew_seconds = Histogram(
     buckets=_SKEW_S,
 )
 tick_late_seconds = Histogram(
-    "gateway_tick_late_seconds", "How late the pacing clock's ticks run.", buckets=_LATE_S
+    "gateway_tick_late_seconds",
+    "How late the ticks of sessions run, the wait for those before them in the pass included.",
+    buckets=_LATE_S,
+)
+tick_sessions = Histogram(
+    "gateway_tick_sessions", "Sessions that one pass of the ticker serves.", buckets=_SESSIONS
+)
+tick_pass_seconds = Histogram(
+    "gateway_tick_pass_seconds",
+    "One pass of the ticker: the tick of every session that is due.",
+    buckets=_PASS_S,
 )
 pictures = Counter(
     "gateway_pictures_total",

@@ -139,7 +139,7 @@ async def _running(
         new_id = partial(session_id, instance)
         sessions = Sessions(bus, registry, settings, answers, loops, new_id)
         ending.push_async_callback(sessions.end_all)
-        sessions.start_sweeping()
+        sessions.start()
         prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
         ending.push_async_callback(prerenderer.stop)
         if settings.prerender:

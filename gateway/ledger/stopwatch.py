@@ -103,10 +103,11 @@ class Stopwatch:
             if ledger is not None and ledger.turn == number:
                 self._note_event(ledger, event, now)
         late, dropped = playout.late_pictures, playout.dropped_pictures
-        # A codec that is no longer sent takes its counts with it.
-        metrics.late_pictures.inc(max(0, late - self._late))
-        metrics.dropped_pictures.inc(max(0, dropped - self._dropped))
-        self._late, self._dropped = late, dropped
+        if (late, dropped) != (self._late, self._dropped):
+            # A codec that is no longer sent takes its counts with it.
+            metrics.late_pictures.inc(max(0, late - self._late))
+            metrics.dropped_pictures.inc(max(0, dropped - self._dropped))
+            self._late, self._dropped = late, dropped
 
     # ------------------------------------------------------------ what is known
 

@@ -1,13 +1,11 @@
-"""A session's media time, which counts from its start, and the one loop that paces it."""
+"""A session's media time, which counts from its start, and when each tick of it is due."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Hashable
 from fractions import Fraction
-
-from gateway import metrics
-from visavis.wire.clock import Clock
+from typing import Generic, TypeVar
 
 RATE_HZ = 48_000
 """Sound that leaves the gateway."""
@@ -29,6 +27,8 @@ ORIGIN_SAMPLES = 4800
 
 # After a longer stop (a suspended laptop) the past is not caught up with.
 MAX_LAG_S = 0.5
+# Of a tick: so little before its time it is due, for clocks and their sums are not exact.
+_EPSILON = 1e-6
 
 
 def to_video_clock(samples: int) -> int:
@@ -41,17 +41,77 @@ def to_samples(video_ticks: int) -> int:
     return video_ticks * RATE_HZ // VIDEO_HZ
 
 
-async def pace(tick: Callable[[], None], clock: Clock) -> None:
-    """Call `tick` at start + n x 20 ms, for ever.
+Member = TypeVar("Member", bound=Hashable)
 
-    A late tick is followed by the next at its own time, not 20 ms later.
+
+class Schedule(Generic[Member]):
+    """Says whose tick is due, the one that has waited longest first.
+
+    Pure: time comes as an argument, in seconds of one clock. All ticks lie on one grid of 20 ms,
+    so that whoever keeps the schedule wakes once for everybody. A member that rests is not due;
+    its media time goes on, and `wake` says by how much.
     """
-    deadline = clock.now()
-    while True:
-        tick()
-        deadline += TICK_S
-        lag = clock.now() - deadline
-        if lag > MAX_LAG_S:
-            deadline += lag
-        metrics.tick_late_seconds.observe(max(0.0, lag))
-        await asyncio.sleep(max(0.0, -lag))
+
+    def __init__(self) -> None:
+        self._next: dict[Member, int] = {}
+        """Place on the grid of the next tick of each."""
+        self._resting: dict[Member, int] = {}
+        self._origin_s: float | None = None
+
+    def __len__(self) -> int:
+        """How many have ticks to come."""
+        return len(self._next)
+
+    def join(self, member: Member, now: float) -> None:
+        """Its first tick is due with the next of the others, or at once where there are none."""
+        self._next[member] = self._place(now)
+
+    def leave(self, member: Member) -> None:
+        """It has no tick any more. May be called again."""
+        self._next.pop(member, None)
+        self._resting.pop(member, None)
+
+    def rest(self, member: Member) -> None:
+        """It has no tick until `wake`."""
+        if member in self._next:
+            self._resting[member] = self._next.pop(member)
+
+    def rests(self, member: Member) -> bool:
+        """Whether it waits for `wake`."""
+        return member in self._resting
+
+    def wake(self, member: Member, now: float) -> int:
+        """Its ticks go on with the next of the others; how many it has slept through."""
+        slept_at = self._resting.pop(member, None)
+        if slept_at is None:
+            return 0
+        self._next[member] = max(slept_at, self._place(now))
+        return self._next[member] - slept_at
+
+    def due(self, now: float) -> list[tuple[Member, float]]:
+        """Members with a tick that is due, and its time, the earliest first.
+
+        Each is listed once, and its next tick is then 20 ms after this one, however late this one
+        is; only a stop of more than MAX_LAG_S is not caught up with.
+        """
+        if self._origin_s is None:
+            return []
+        newest = math.floor((now - self._origin_s) / TICK_S + _EPSILON)
+        waiting = [(place, member) for member, place in self._next.items() if place <= newest]
+        waiting.sort(key=lambda item: item[0])
+        for place, member in waiting:
+            stopped = (newest - place) * TICK_S > MAX_LAG_S
+            self._next[member] = (newest if stopped else place) + 1
+        return [(member, self._origin_s + place * TICK_S) for place, member in waiting]
+
+    def wait_s(self, now: float) -> float | None:
+        """How long no tick is due; None where nobody has any to come."""
+        if self._origin_s is None or not self._next:
+            return None
+        return max(0.0, self._origin_s + min(self._next.values()) * TICK_S - now)
+
+    def _place(self, now: float) -> int:
+        """The first place on the grid that has not passed; the first member begins the grid."""
+        if self._origin_s is None:
+            self._origin_s = now
+        return math.ceil((now - self._origin_s) / TICK_S - _EPSILON)

@@ -194,6 +194,11 @@ class PictureLane:
             out.append(self._leave(head, due, skew_s))
         return out
 
+    @property
+    def waits(self) -> bool:
+        """Whether a picture is here that has not left."""
+        return bool(self._waiting)
+
     def is_free(self, now_samples: int) -> bool:
         """Whether no picture of the face is to be seen now, or waits for that."""
         live = bool(self._waiting) and self._waiting[0].live

@@ -167,6 +167,12 @@ class Playout:
         return self._turn is not None and self._turn.phase is _Phase.PAUSED
 
     @property
+    def at_rest(self) -> bool:
+        """Whether nothing waits to leave, but what comes from memory."""
+        over = self._turn is None or self._turn.phase is _Phase.OVER
+        return over and not len(self._tail) and not any(lane.waits for lane in self._lanes.values())
+
+    @property
     def played_samples(self) -> int:
         """Voice of the current turn released so far, at 48 kHz."""
         return self._turn.played_samples if self._turn else 0
@@ -302,6 +308,10 @@ class Playout:
         lane = self._lanes.get(picture.codec)
         if lane is not None and not self.idle.voids(picture):
             lane.queue(picture)
+
+    def skip(self, ticks: int) -> None:
+        """So many ticks have passed in which nobody watched, and nothing was to leave."""
+        self._now += ticks * TICK_SAMPLES
 
     def tick(self) -> Tick:
         """Release the next 20 ms."""

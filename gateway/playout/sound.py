@@ -145,6 +145,11 @@ class AacEncoder:
         """AudioSpecificConfig of the stream."""
         return bytes(self._codec.extradata or b"")[:2]
 
+    @property
+    def settled(self) -> bool:
+        """Whether it has been silent for so long that its packets are all the same."""
+        return self._silent_frames > _SETTLED_PACKETS
+
     def encode(self, pcm: NDArray[np.int16]) -> list[AacPacket]:
         """pcm: [N] int16, any N."""
         self._waiting = np.concatenate([self._waiting, pcm])
@@ -157,7 +162,7 @@ class AacEncoder:
     def _push(self, samples: NDArray[np.int16]) -> list[AacPacket]:
         """samples: [1024] int16."""
         self._silent_frames = 0 if samples.any() else self._silent_frames + 1
-        if self._silent_frames <= _SETTLED_PACKETS:
+        if not self.settled:
             self._silence = self._encode(samples)
         # A packet comes with the frame after it, and the first one starts before the sound.
         time = self._start + (self._pushed - 2) * AAC_FRAME_SAMPLES

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,13 @@ from gateway.background import Background
 from gateway.ledger.records import Records
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.audience import Audience
-from gateway.playout.pacing import RATE_HZ, pace
+from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
 from gateway.playout.sinks.broadcast import Broadcast
 from gateway.playout.sinks.recording import Recordings
 from gateway.playout.sinks.webrtc import Peers
+from gateway.playout.ticker import Pulse, Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.idle_loops import LoopLibrary, SessionLoops
@@ -52,6 +54,9 @@ from visavis.wire.subjects import Kind
 
 CLOCK_TICKS = 5
 CHECK_TICKS = 25
+# With nobody there and nothing to do for so long, there are no ticks: by then the pictures that the
+# face had on the way have come, and what was played is no echo any more.
+REST_TICKS = 100
 
 
 class Session:
@@ -68,6 +73,7 @@ class Session:
         settings: GatewaySettings,
         answers: AnswerCache,
         loops: LoopLibrary,
+        ticker: Ticker,
         welcome: str = "",
     ) -> None:
         self.id = session_id
@@ -112,7 +118,9 @@ class Session:
                 Kind.VIDEO: self._on_video,
             },
         )
-        self._ticks = 0
+        self._ticker = ticker
+        self._pulse: Pulse | None = None
+        self._ticks = self._quiet_ticks = 0
         self._watched = self._pictures_held = False
         self._keyframes = KeyframeThrottle()
         self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
@@ -121,12 +129,12 @@ class Session:
 
     def _add_sinks(self, settings: GatewaySettings) -> None:
         """All that sound and pictures go to."""
-        seats, changed = self.audience.seats, self.audience.review
-        self.peers = Peers(settings.ice_servers, seats, self.request_keyframe, changed)
-        self.broadcast = Broadcast(seats, self.request_keyframe, changed)
+        seats, changed, missed = self.audience.seats, self._audience_changed, self._picture_missed
+        self.peers = Peers(settings.ice_servers, seats, missed, changed)
+        self.broadcast = Broadcast(seats, missed, changed)
         folder, limit_s = settings.recording_dir, settings.recording_limit_s
         self.recordings = Recordings(
-            self.id, folder, limit_s, self.request_keyframe, changed, self._recording_failed
+            self.id, folder, limit_s, missed, changed, self._recording_failed
         )
         for sink in (self.peers, self.broadcast, self.recordings):
             self.audience.add(sink)
@@ -158,7 +166,9 @@ class Session:
                 raise
             for task in self._feed.tasks:
                 self._background.watch(task)
-            self._background.keep(pace(self._tick, self._clock), "pace")
+            self._pulse = self._ticker.join(
+                self._tick, self._playout.skip, partial(self._background.fault, "the tick")
+            )
             self._background.keep(self.presence.watch(), "presence")
 
     async def close(self, message: str = "the session was closed") -> None:
@@ -170,6 +180,8 @@ class Session:
             stack.push_async_callback(self._feed.close)
             stack.push_async_callback(self.presence.release_for_good)
             stack.push_async_callback(self._background.cancel_all)
+            if self._pulse is not None:
+                stack.callback(self._pulse.end)
             self._emit(ErrorEvent(code="session_closed", message=message))
             self._feed.announce(self._conversation.epoch + 1, "close")
 
@@ -199,11 +211,17 @@ class Session:
         return self._background.failed.is_set()
 
     @property
+    def rests(self) -> bool:
+        """Nobody is with it, and it costs nothing."""
+        return self._pulse is not None and self._pulse.rests
+
+    @property
     def state(self) -> State:
         return self._conversation.state
 
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""
+        self._wake_ticks()
         return self._hub.join(
             self.options.event(self.id), StateEvent(state=self._conversation.state)
         )
@@ -277,6 +295,7 @@ class Session:
         self._perform(self._incoming.voice(chunk, self._clock.now()))
 
     def _on_video(self, chunk: media.VideoChunk) -> None:
+        self._wake_ticks()
         self._prepare_recording(self._incoming.video(chunk, self._clock.now()))
 
     def _prepare_recording(self, picture: Picture | None) -> None:
@@ -291,7 +310,8 @@ class Session:
 
     # ------------------------------------------------------------ the pacing clock
 
-    def _tick(self) -> None:
+    def _tick(self) -> bool:
+        """What happens every 20 ms; False: nothing more, until the ticks are woken."""
         was_watched, self._watched = self._watched, self.audience.watched
         if self._watched and not was_watched:
             self._playout.begin_to_be_seen()
@@ -320,8 +340,35 @@ class Session:
         if self._ticks % CHECK_TICKS == 0:
             self._check(now)
         self._greet(now)
+        self._quiet_ticks = self._quiet_ticks + 1 if self._deserted else 0
+        return self._quiet_ticks < REST_TICKS
+
+    @property
+    def _deserted(self) -> bool:
+        """Nobody is there, and nothing goes on that time would change."""
+        if self._watched or self._hub.listeners:
+            return False
+        conversation = self._conversation
+        return conversation.turn is None and conversation.state == "idle" and self._playout.at_rest
+
+    def _wake_ticks(self) -> None:
+        """Somebody comes, or something: there is work for ticks."""
+        self._quiet_ticks = 0
+        if self._pulse is not None:
+            self._pulse.wake()
+
+    def _picture_missed(self, codec: VideoCodec) -> None:
+        """A viewer waits for a key frame, or a recording does."""
+        self._wake_ticks()
+        self.request_keyframe(codec)
+
+    def _audience_changed(self) -> None:
+        self._wake_ticks()
+        self.audience.review()
 
     def _greet(self, now: float) -> None:
+        if not self.answering.welcome.text:
+            return
         untouched = not self._conversation.epoch and self._conversation.state == "idle"
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
         if text:
@@ -353,6 +400,8 @@ class Session:
     # ------------------------------------------------------------ carrying out
 
     def _perform(self, wanted: Sequence[actions.Action], style: str = "") -> None:
+        if wanted:
+            self._wake_ticks()
         for action in wanted:
             match action:
                 case actions.AnnounceTurn():

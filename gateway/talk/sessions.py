@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from gateway import metrics
 from gateway.answers.cache import AnswerCache
+from gateway.playout.ticker import Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.registry import Registry
@@ -16,6 +17,7 @@ from gateway.talk.session import Session
 from visavis.serving.errors import AtCapacityError, BusError, StageLostError, UnknownNameError
 from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
+from visavis.wire.clock import MonotonicClock
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +45,12 @@ class Sessions:
         self._loops = loops
         self._open: dict[str, Session] = {}
         self._opening = 0
+        self._ticker = Ticker(MonotonicClock())
         self._sweeper = Keeper("sessions-sweep", self._sweep)
 
-    def start_sweeping(self) -> None:
-        """Have those that nobody uses expire, until `end_all`."""
+    def start(self) -> None:
+        """Have sessions tick, and those that nobody uses expire, until `end_all`."""
+        self._ticker.start()
         self._sweeper.start()
 
     async def end_all(self) -> None:
@@ -55,6 +59,7 @@ class Sessions:
         await asyncio.gather(
             *(self._end(s, "shutdown", "the gateway is stopping") for s in self.all())
         )
+        await self._ticker.stop()
 
     def all(self) -> list[Session]:
         return list(self._open.values())
@@ -97,6 +102,7 @@ class Sessions:
             settings=self._settings,
             answers=self._answers,
             loops=self._loops,
+            ticker=self._ticker,
             welcome=welcome,
         )
         self._opening += 1

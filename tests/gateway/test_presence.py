@@ -11,14 +11,17 @@ import pytest
 import websockets
 from aiortc import RTCConfiguration, RTCPeerConnection
 
+from gateway.playout.pacing import RATE_HZ, TICK_S
 from gateway.playout.sinks import webrtc
 from gateway.talk import presence
+from gateway.talk import session as session_module
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_faults import eventually
 from tests.gateway.test_webrtc import Browser
 from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.wire.clock import MonotonicClock
 
 SETTINGS = {"idle_release_s": 0.3, "max_sessions": 8, "max_viewers": 1}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -66,6 +69,28 @@ async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again
         assert turn > last[0]
         await next_of(socket, "answer")
     assert doubles.seen.prompts[-1][0][1] == "My name is Ada."
+
+
+async def test_a_session_that_nobody_is_with_has_no_ticks_and_keeps_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: RunningGateway,
+    client: GatewayClient,
+    http: httpx.AsyncClient,
+    doubles: Doubles,
+) -> None:
+    monkeypatch.setattr(session_module, "REST_TICKS", 3)
+    doubles.script.silent = {"face"}
+    inside = gateway.inside.sessions.get(await new_session(http))
+    playout, clock = inside._playout, MonotonicClock()
+    await until(lambda: doubles.leases() == 0 and inside.rests)
+    slept_at, slept_at_s = playout.now_samples, clock.now()
+    other = await new_session(http)  # whose ticks go on meanwhile
+    await finished(http, other, await say(http, other, "Hello?"))
+    assert playout.now_samples == slept_at
+    slept_s = clock.now() - slept_at_s
+    async with client.connect(f"/v1/sessions/{inside.id}/events"):
+        await until(lambda: playout.now_samples > slept_at)
+        assert playout.now_samples - slept_at >= (slept_s - TICK_S) * RATE_HZ
 
 
 async def test_a_return_without_a_free_slot_is_told(

@@ -60,6 +60,23 @@ async def test_a_lease_that_dies_of_our_own_fault_ends_its_session(
     assert "internal error" in event["message"]
 
 
+async def test_a_fault_in_one_session_ends_it_and_the_others_play_on(
+    gateway: RunningGateway, client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.voice_s = 1.0
+    async with client.session() as broken, client.session() as other:
+        inside = gateway.inside.sessions.get(broken.id)
+        await other.say("Hello?")
+        await until(lambda: gateway.inside.sessions.get(other.id)._playout.playing)
+        inside.audience.push = "a fault of ours"  # type: ignore[assignment, method-assign]
+        async with asyncio.timeout(6):
+            async for event in broken.events():
+                if event.get("code") == "session_closed":
+                    break
+        assert (await collect(other, "finished", "failed"))[-1]["event"] == "finished"
+    assert "internal error" in event["message"]
+
+
 @pytest.mark.parametrize("stage", ["llm", "tts"])
 async def test_a_stage_that_falls_silent_is_named(
     client: GatewayClient, doubles: Doubles, stage: str

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from fractions import Fraction
 from importlib.metadata import version
-from types import SimpleNamespace
 from typing import Any
 
 import av
@@ -21,6 +20,7 @@ from aiortc import (
     RTCSessionDescription,
 )
 from aiortc.jitterbuffer import JitterBuffer
+from aiortc.rtp import RtpPacket
 
 from gateway.__main__ import main
 from gateway.playout.sinks.tracks import PassTrack
@@ -28,6 +28,7 @@ from gateway.playout.sinks.webrtc import asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
+from visavis.serving import aiortc_private
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.subjects import Kind
 
@@ -64,12 +65,13 @@ class Browser:
         self.pc.on("track", lambda track: self.tracks.setdefault(track.kind, track))
         self.peer_id = ""
 
-    async def connect(self, role: str, *, codec: str | None = None) -> None:
+    async def connect(self, role: str, *, codec: str | None = None, video: Any = None) -> None:
+        """video: the transceiver of the pictures, where it is there already."""
         if role == "speaker":
             self.pc.addTrack(Tone())
         else:
             self.pc.addTransceiver("audio", direction="recvonly")
-        video = self.pc.addTransceiver("video", direction="recvonly")
+        video = video or self.pc.addTransceiver("video", direction="recvonly")
         if codec is not None:
             known = RTCRtpSender.getCapabilities("video").codecs
             video.setCodecPreferences([c for c in known if c.mimeType == codec])
@@ -189,6 +191,25 @@ async def test_a_lost_picture_is_asked_for_again(
     await until(lambda: len(doubles.seen.of("face", "keyframe")) > before)
 
 
+async def test_a_lost_packet_is_sent_again(
+    browsers: list[Browser], session: GatewaySession
+) -> None:
+    arrived: list[RtpPacket] = []
+
+    async def take(packet: RtpPacket) -> None:
+        arrived.append(packet)
+
+    browser = browsers[0]
+    watched = browser.pc.addTransceiver("video", direction="recvonly")
+    aiortc_private.take_packets(watched.receiver, take)
+    await browser.connect("viewer", video=watched)
+    await until(lambda: len(arrived) >= 5)
+    lost = arrived[2]
+    await watched.receiver._send_rtcp_nack(lost.ssrc, [lost.sequence_number])
+    again = lost.sequence_number.to_bytes(2, "big") + lost.payload
+    await until(lambda: any(packet.payload == again for packet in arrived))
+
+
 @pytest.mark.parametrize(
     ("offer", "words"),
     [
@@ -239,11 +260,35 @@ async def test_an_aiortc_that_has_changed_inside_is_told_before_anybody_is_serve
     assert f"aiortc {version('aiortc')}" in told and f"{owner.__name__}.{name}" in told
 
 
-async def test_sound_that_waits_for_a_slow_connection_is_dropped_with_its_turn() -> None:
-    track = PassTrack("audio", lambda: None)
-    for index in range(5):
-        track.queue(SimpleNamespace(pts=index))
-    track.drop_waiting()
-    track.queue(SimpleNamespace(pts=99))
-    assert (await track.recv()).pts == 99
-    assert track.dropped == 5
+class Narrow:
+    """A connection that takes packets while it is not `blocked`."""
+
+    def __init__(self) -> None:
+        self.ready, self.blocked = True, False
+        self.sent: list[Any] = []
+
+    def send(self, encoded: Any) -> None:
+        self.sent.append(encoded)
+
+
+async def test_sound_is_not_kept_for_a_connection_that_takes_none() -> None:
+    way, lost = Narrow(), list[str]()
+    track = PassTrack("audio", way, lambda: lost.append("lost"))
+    for index in range(6):
+        way.blocked = 1 < index < 5
+        track.send(index)
+    assert way.sent == [0, 1, 5], "what it could not take in time is never heard"
+    assert track.dropped == 3 and lost == ["lost"]
+
+
+async def test_pictures_that_a_connection_loses_are_lost_up_to_a_key_frame() -> None:
+    way, lost = Narrow(), list[str]()
+    track = PassTrack("video", way, lambda: lost.append("lost"))
+    for index in range(9):
+        way.blocked = index == 4
+        track.send(index, keyframe=index in (1, 7))
+    assert way.sent == [1, 2, 3, 7, 8]
+    assert lost == ["lost"]
+    way.ready = False
+    track.send(9)
+    assert way.sent[-1] == 8 and lost == ["lost"]

@@ -1,40 +1,72 @@
 """Everything of aiortc that visavis uses without its being public, in one place.
 
 aiortc's public interface plays and records media; it does not say when a browser has lost the
-picture, what its reports tell, or hand on a packet as it comes in. Whatever is private may be
-otherwise in the next version: `check` looks at all of it before anything is served, and
-pyproject.toml allows no version that was not tried.
+picture, what its reports tell, hand on a packet as it comes in, or send one as it is made. Whatever
+is private may be otherwise in the next version: `check` looks at all of it before anything is
+served, and pyproject.toml allows no version that was not tried.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+import queue
+import secrets
+import struct
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from importlib.metadata import version
 from types import CodeType
 from typing import Any, Protocol
 
-from aiortc import RTCRtpReceiver, RTCRtpSender
+import aioice
+import av
+from aiortc import RTCIceTransport, RTCRtpReceiver, RTCRtpSender, clock
+from aiortc.codecs import get_decoder, get_encoder
 from aiortc.jitterbuffer import JitterBuffer, JitterFrame
 from aiortc.rtcdtlstransport import RTCDtlsTransport
-from aiortc.rtp import RtcpSenderInfo, RtcpSrPacket, RtpPacket
+from aiortc.rtp import (
+    RTP_HISTORY_SIZE,
+    HeaderExtensions,
+    RtcpSenderInfo,
+    RtcpSrPacket,
+    RtpPacket,
+)
 
 from visavis.serving.errors import VisavisError
 
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
+_DECODER_QUEUE = "_RTCRtpReceiver__decoder_queue"
+_STARTED = "_RTCRtpSender__rtp_started"
+_EXITED = "_RTCRtpSender__rtp_exited"
+_HISTORY = "_RTCRtpSender__rtp_history"
+_EXTENSIONS = "_RTCRtpSender__rtp_header_extensions_map"
+_MID = "_RTCRtpSender__mid"
+_NTP_TIME = "_RTCRtpSender__ntp_timestamp"
+_RTP_TIME = "_RTCRtpSender__rtp_timestamp"
+_OCTETS = "_RTCRtpSender__octet_count"
+_PACKETS = "_RTCRtpSender__packet_count"
+_OF_SENDING = (_STARTED, _EXITED, _HISTORY, _EXTENSIONS, _MID, _NTP_TIME, _RTP_TIME, _OCTETS)
 
 # Class, its function, the function's parameters, and private names that it has to mention.
 _EXPECTED: tuple[tuple[type, str, tuple[str, ...], tuple[str, ...]], ...] = (
     (RTCRtpSender, "_send_keyframe", (), ()),
     (RTCRtpSender, "_handle_rtcp_packet", ("packet",), ("_send_keyframe",)),
     (RTCRtpSender, "_send_rtcp", ("packets",), ()),
-    (RTCRtpSender, "_run_rtcp", (), ("_send_rtcp",)),
+    (RTCRtpSender, "_run_rtcp", (), ("_send_rtcp", _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)),
+    (RTCRtpSender, "send", ("parameters",), ("_run_rtp",)),
+    (RTCRtpSender, "stop", (), (_STARTED, _EXITED)),
+    (RTCRtpSender, "_run_rtp", ("codec",), (*_OF_SENDING, _PACKETS, "_ssrc")),
+    (RTCRtpSender, "_retransmit", ("sequence_number",), (_HISTORY, "_send_rtp")),
+    (RTCDtlsTransport, "_send_rtp", ("data",), ("protect", "_send")),
+    (RTCIceTransport, "__init__", ("gatherer",), ("_connection", "_send")),
+    (aioice.Connection, "sendto", ("data", "component"), ("_nominated", "protocol")),
+    (RTCRtpReceiver, "receive", ("parameters",), (_DECODER_QUEUE,)),
     (RTCRtpReceiver, "__init__", ("kind", "transport"), (_JITTER_BUFFER,)),
     (
         RTCRtpReceiver,
         "_handle_rtp_packet",
         ("packet", "arrival_time_ms"),
-        ("_data", _JITTER_BUFFER),
+        ("_data", _JITTER_BUFFER, _DECODER_QUEUE),
     ),
     (RTCDtlsTransport, "_handle_rtp_data", ("data", "arrival_time_ms"), ("_handle_rtp_packet",)),
     (JitterBuffer, "add", ("packet",), ()),
@@ -116,3 +148,151 @@ def take_packets(receiver: RTCRtpReceiver, take: Callable[[RtpPacket], Awaitable
         await take(packet)
 
     receiver._handle_rtp_packet = handle  # type: ignore[method-assign]
+
+
+class _Decoding(queue.Queue[Any]):
+    """Stands in for the queue in front of a receiver's decoding thread, which then has no work."""
+
+    def __init__(self, take: Callable[[av.AudioFrame], None]) -> None:
+        super().__init__()
+        self._take = take
+        self._codec = ""
+        self._decoder: Any = None
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if item is None:  # the thread is to end
+            super().put(item, block, timeout)
+            return
+        codec, encoded = item
+        if codec.name != self._codec:
+            self._codec, self._decoder = codec.name, get_decoder(codec)
+        try:
+            frames = self._decoder.decode(encoded)
+        except av.FFmpegError:
+            return
+        for frame in frames:
+            self._take(frame)
+
+
+def decode_at_once(receiver: RTCRtpReceiver, take: Callable[[av.AudioFrame], None]) -> None:
+    """Have `take` given each frame of sound as its packet comes in; the track gets none.
+
+    aiortc decodes in a thread, and each frame then wakes the event loop once more. A packet of
+    sound is decoded in less time than that takes. Call it before anything is received.
+    """
+    setattr(receiver, _DECODER_QUEUE, _Decoding(take))
+
+
+# ------------------------------------------------------------ sending
+
+# So much may wait for a connection that takes nothing: about a second of pictures.
+_BACKLOG_BYTES = 150_000
+
+
+class _SentPackets:
+    """Those that a browser may ask for again, as aiortc looks for them."""
+
+    def __init__(self, extensions: Any) -> None:
+        self._extensions = extensions
+        self._kept: list[bytes] = [b""] * RTP_HISTORY_SIZE
+
+    def put(self, sequence_number: int, packet: bytes) -> None:
+        self._kept[sequence_number % RTP_HISTORY_SIZE] = packet
+
+    def get(self, index: int) -> RtpPacket | None:
+        packet = self._kept[index]
+        return RtpPacket.parse(packet, self._extensions) if packet else None
+
+
+class PacketSender:
+    """Sends a track's encoded packets at the moment at which they are handed to it.
+
+    In place of aiortc's own loop, which waits for a track in a task of its own and makes an object
+    of each packet: that is most of what a packet costs. Retransmission and reports stay aiortc's.
+    """
+
+    def __init__(self, sender: RTCRtpSender) -> None:
+        self._sender = sender
+        self._codec: Any = None
+        self._encoder: Any = None
+        self._sequence_number = secrets.randbelow(1 << 15)  # as SRTP wants it: far from its end
+        self._octets = self._packets = 0
+        self._history = _SentPackets(getattr(sender, _EXTENSIONS))
+        self.time_origin = secrets.randbits(32)
+        """RTP time of media time 0."""
+        setattr(sender, _HISTORY, self._history)
+        sender._run_rtp = self._run  # type: ignore[method-assign]
+
+    @property
+    def ready(self) -> bool:
+        """Whether packets can leave."""
+        return self._codec is not None and self._sender.transport.state == "connected"
+
+    @property
+    def blocked(self) -> bool:
+        """Whether so much waits for the network that more would be sent too late."""
+        pair = self._sender.transport.transport._connection._nominated.get(1)
+        waiting = getattr(pair and pair.protocol.transport, "get_write_buffer_size", None)
+        return waiting is not None and waiting() > _BACKLOG_BYTES
+
+    def send(self, encoded: av.Packet[Any]) -> None:
+        """Send what is in `encoded`, in as many packets as it needs; never waits.
+
+        Where the connection is gone, nothing is sent.
+        """
+        sender, codec = self._sender, self._codec
+        payloads, media_time = self._encoder.pack(encoded)
+        time = (self.time_origin + media_time) % (1 << 32)
+        now_ntp = clock.current_ntp_time()
+        extensions = HeaderExtensions(
+            abs_send_time=(now_ntp >> 14) & 0xFFFFFF, mid=getattr(sender, _MID)
+        )
+        profile, value = getattr(sender, _EXTENSIONS).set(extensions)
+        beyond = struct.pack("!HH", profile, len(value) >> 2) + value if value else b""
+        first = 0x90 if value else 0x80
+        try:
+            for left, payload in zip(range(len(payloads), 0, -1), payloads, strict=True):
+                marker = 0x80 if left == 1 else 0
+                number = self._sequence_number
+                head = struct.pack(
+                    "!BBHLL", first, marker | codec.payloadType, number, time, sender._ssrc
+                )
+                packet = head + beyond + payload
+                self._history.put(number, packet)
+                self._sequence_number = (number + 1) % (1 << 16)
+                _at_once(sender.transport._send_rtp(packet))
+                self._octets += len(payload)
+                self._packets += 1
+        except ConnectionError:
+            return
+        for name, told in (
+            (_NTP_TIME, now_ntp),
+            (_RTP_TIME, time),
+            (_OCTETS, self._octets),
+            (_PACKETS, self._packets),
+        ):
+            setattr(sender, name, told)
+
+    async def _run(self, codec: Any) -> None:
+        """What aiortc starts and cancels as its own loop."""
+        self._encoder = get_encoder(codec)
+        self._codec = codec
+        getattr(self._sender, _STARTED).set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self._codec = None
+            getattr(self._sender, _EXITED).set()
+
+
+def _at_once(work: Coroutine[Any, Any, None]) -> None:
+    """Run what is a coroutine in name only: it awaits nothing that is not there.
+
+    Raises what `work` raises, AiortcChangedError where it waits for something.
+    """
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    work.close()
+    raise AiortcChangedError(f"aiortc {version('aiortc')} does not send packets at once")

@@ -1,7 +1,8 @@
 """Live fragmented mp4 for viewers on a WebSocket: muxed once, sent to all of them.
 
-A viewer gets an init segment and then fragments from a key frame on. One that does not
-keep up loses what it could not take, up to the next key frame; nobody waits for it.
+A viewer gets an init segment and then fragments from a key frame on, those of a tick in one
+message. One that does not keep up loses what it could not take, up to the next key frame; nobody
+waits for it. While nothing is said, the silence leaves with the pictures, 25 times a second.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from gateway.api.hub import Outbox
 from gateway.playout.audience import Seats
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment
-from gateway.playout.sound import AacEncoder
+from gateway.playout.sound import AacEncoder, AacPacket
 from visavis.wire.media import VideoCodec
 
-# About three seconds of fragments: 25 pictures and 47 sound packets a second.
-QUEUE_LIMIT = 220
+# Three seconds of messages: one for each tick.
+QUEUE_LIMIT = 150
+# Packets of silence that wait for a picture to leave with: where none comes, they leave alone.
+_HELD_PACKETS = 2
 
 
 class Viewer(Outbox[bytes]):
@@ -59,6 +62,7 @@ class Broadcast:
         self._viewers: set[Viewer] = set()
         self._muxer: Muxer | None = None
         self._sound: AacEncoder | None = None
+        self._held: list[AacPacket] = []
         self._init = b""
         self._version = 0
 
@@ -108,30 +112,62 @@ class Broadcast:
             return
         if self._muxer is None or self._sound is None:
             self._muxer, self._sound = Muxer(), AacEncoder(tick.start_samples)
+            self._held = []
+        fragments = self._pictures(tick, self._muxer, self._sound)
+        self._held += self._sound.encode(tick.pcm)
+        waits = self._sound.settled and not fragments and len(self._held) < _HELD_PACKETS
+        if self._held and not waits:
+            fragments.append(self._muxer.sound(*self._held))
+            self._held = []
+        if fragments:
+            self._send(fragments)
+
+    def _pictures(self, tick: Tick, muxer: Muxer, sound: AacEncoder) -> list[Fragment]:
+        """Those that the tick's pictures complete."""
+        fragments: list[Fragment] = []
         for released in tick.pictures:
             if released.picture.codec is not VideoCodec.H264:
                 continue
-            fragment = self._muxer.picture(released)
+            fragment = muxer.picture(released)
             if fragment is not None:
-                self._send(fragment)
-            if self._muxer.parameters_changed and self._muxer.sets is not None:
+                fragments.append(fragment)
+            if muxer.parameters_changed and muxer.sets is not None:
+                if fragments:  # of pictures that stand on the parameters before
+                    self._send(fragments)
+                    fragments = []
                 self._version += 1
-                self._init = init_segment(
-                    self._muxer.sets, self._muxer.width, self._muxer.height, self._sound.config
-                )
-        for packet in self._sound.encode(tick.pcm):
-            self._send(self._muxer.sound(packet))
+                self._init = init_segment(muxer.sets, muxer.width, muxer.height, sound.config)
+        return fragments
 
-    def _send(self, fragment: Fragment) -> None:
+    def _send(self, fragments: list[Fragment]) -> None:
+        """Fragments of one tick, in one message."""
+        message = b"".join([fragment.payload for fragment in fragments])
+        begins = any(fragment.keyframe and not fragment.sound for fragment in fragments)
         for viewer in self._viewers:
-            if not viewer.started:
-                if fragment.sound or not fragment.keyframe or not self._init:
-                    continue
-                viewer.started = True
-            delivered = True
-            if fragment.keyframe and not fragment.sound and viewer.init_version != self._version:
-                viewer.init_version = self._version
-                delivered = viewer.queue(self._init)
-            if not (delivered and viewer.queue(fragment.payload)):
+            if viewer.started and not begins:
+                delivered = viewer.queue(message)
+            else:
+                delivered = self._send_beginning(viewer, fragments)
+            if not delivered:
                 metrics.viewer_drops.labels("websocket").inc()
                 self._request_keyframe(VideoCodec.H264)
+
+    def _send_beginning(self, viewer: Viewer, fragments: list[Fragment]) -> bool:
+        """What of a tick is for a viewer who cannot have all of it, or not yet."""
+        own: list[bytes] = []
+        for fragment in fragments:
+            key = fragment.keyframe and not fragment.sound
+            viewer.started = viewer.started or bool(key and self._init)
+            if not viewer.started:
+                continue
+            if key and viewer.init_version != self._version:
+                # A message of its own: before it there is nothing that it could stand behind.
+                viewer.init_version = self._version
+                if not (self._queue_all(viewer, own) and viewer.queue(self._init)):
+                    return False
+                own = []
+            own.append(fragment.payload)
+        return self._queue_all(viewer, own)
+
+    def _queue_all(self, viewer: Viewer, payloads: list[bytes]) -> bool:
+        return not payloads or viewer.queue(b"".join(payloads))

@@ -63,11 +63,11 @@ class Muxer:
         self._pending = (released.time, length_prefixed(units, self.sets), picture.keyframe)
         return done
 
-    def sound(self, packet: AacPacket) -> Fragment:
-        """Fragment of one packet."""
-        time = packet.time_samples
-        sample = Sample(packet.payload, packet.duration_samples)
-        payload = fragment_box(self._next(), SOUND_TRACK, time, [sample])
+    def sound(self, *packets: AacPacket) -> Fragment:
+        """Fragment of packets that follow one another."""
+        time = packets[0].time_samples
+        samples = [Sample(packet.payload, packet.duration_samples) for packet in packets]
+        payload = fragment_box(self._next(), SOUND_TRACK, time, samples)
         return Fragment(payload, True, True, time / RATE_HZ)
 
     def _flush(self, until: int) -> Fragment | None:
@@ -273,26 +273,32 @@ class Sample:
     keyframe: bool = True
 
 
+# moof, mfhd, traf, tfhd, tfdt, trun; flags of tfhd: default-base-is-moof, of trun: data offset, and
+# duration, size and flags of each sample.
+_HEAD = struct.Struct(">I4s I4sII I4s I4sII I4sIQ I4sIIi")
+_SAMPLE = struct.Struct(">III")
+_MDAT = struct.Struct(">I4s")
+
+
 def fragment_box(
     sequence: int, track_id: int, decode_time: int, samples: Sequence[Sample]
 ) -> bytes:
-    """moof and mdat of one track's consecutive samples."""
-    # tfhd flag: default-base-is-moof. trun flags: data offset, and per sample
-    # duration, size, flags.
-    head = full_box("tfhd", 0, 0x020000, struct.pack(">I", track_id))
-    time = full_box("tfdt", 1, 0, struct.pack(">Q", decode_time))
-    entries = b"".join(
-        struct.pack(">III", s.duration, len(s.payload), 0x02000000 if s.keyframe else 0x01010000)
-        for s in samples
+    """moof and mdat of one track's consecutive samples: the one thing here that is made often."""
+    trun = 20 + _SAMPLE.size * len(samples)
+    traf = 8 + 16 + 20 + trun
+    moof = 8 + 16 + traf
+    head = _HEAD.pack(
+        *(moof, b"moof"),
+        *(16, b"mfhd", 0, sequence),
+        *(traf, b"traf"),
+        *(16, b"tfhd", 0x020000, track_id),
+        *(20, b"tfdt", 1 << 24, decode_time),
+        *(trun, b"trun", 0x000701, len(samples), moof + _MDAT.size),
     )
-
-    def moof(offset: int) -> bytes:
-        run = full_box("trun", 0, 0x000701, struct.pack(">Ii", len(samples), offset), entries)
-        return box(
-            "moof",
-            full_box("mfhd", 0, 0, struct.pack(">I", sequence)),
-            box("traf", head, time, run),
-        )
-
-    offset = len(moof(0)) + 8
-    return moof(offset) + box("mdat", *(s.payload for s in samples))
+    entries = [
+        _SAMPLE.pack(s.duration, len(s.payload), 0x02000000 if s.keyframe else 0x01010000)
+        for s in samples
+    ]
+    payloads = [s.payload for s in samples]
+    mdat = _MDAT.pack(_MDAT.size + sum(map(len, payloads)), b"mdat")
+    return b"".join((head, *entries, mdat, *payloads))

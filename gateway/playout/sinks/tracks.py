@@ -1,4 +1,4 @@
-"""Tracks of encoded packets as aiortc sends them, and which sound belongs to which picture.
+"""Encoded packets on their way to one browser, and which sound belongs to which picture.
 
 The latter is what RTCP sender reports tell a browser: each pairs a wall clock time with an RTP time
 (RFC 3550, 6.4.1). A browser draws a line through the reports of each track and plays together what
@@ -10,77 +10,74 @@ clock, media time, so all lines are one.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from aiortc import MediaStreamTrack, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
 from visavis.serving import aiortc_private
 
-# Half a second waits for a slow connection, then it loses up to the next key frame.
-SOUND_LIMIT = 25
-PICTURE_LIMIT = 25
-
 _NTP_SECOND = 1 << 32
 _WRAP = 1 << 32
 
 
-class PassTrack(MediaStreamTrack):
-    """Hands encoded packets to the RTP sender; bounded, and whole up to the next key frame."""
+class Way(Protocol):
+    """What packets leave by: `visavis.serving.aiortc_private.PacketSender`."""
 
-    def __init__(self, kind: Literal["audio", "video"], on_drop: Callable[[], None]) -> None:
-        super().__init__()
+    @property
+    def ready(self) -> bool:
+        """Whether packets can leave."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether so much waits for the network that more would be sent too late."""
+
+    def send(self, encoded: Any) -> None:
+        """Send a packet (av.Packet) at once."""
+
+
+class PassTrack:
+    """Sends encoded packets as they are; what a slow connection loses is lost up to a key frame.
+
+    on_drop: called when something is lost, once for each row of it.
+    """
+
+    def __init__(
+        self, kind: Literal["audio", "video"], way: Way, on_drop: Callable[[], None]
+    ) -> None:
         self.kind = kind
         self.dropped = 0
+        self._way = way
         self._on_drop = on_drop
         self._needs_keyframe = kind == "video"
-        self._limit = PICTURE_LIMIT if kind == "video" else SOUND_LIMIT
-        self._packets: deque[Any] = deque()
-        self._arrived = asyncio.Event()
-        self._taken: int | None = None
-        self.left: int | None = None
-        """Media time of the newest packet that has left; None while one may be leaving."""
+        self._losing = False
 
-    def queue(self, packet: Any, *, keyframe: bool = True) -> None:
-        """Queue one packet. Never waits."""
-        if self.readyState != "live" or (self._needs_keyframe and not keyframe):
+    def send(self, packet: Any, *, keyframe: bool = True) -> None:
+        """Send one packet, an av.Packet in media time. Never waits."""
+        if not self._way.ready or (self._needs_keyframe and not keyframe):
             return
-        if len(self._packets) >= self._limit:
-            self.dropped += len(self._packets)
-            self._packets.clear()
+        if self._way.blocked:
+            self.dropped += 1
             self._needs_keyframe = self.kind == "video"
-            self._on_drop()
-            if self._needs_keyframe and not keyframe:
-                return
-        self._needs_keyframe = False
-        self._packets.append(packet)
-        self._arrived.set()
+            if not self._losing:
+                self._losing = True
+                self._on_drop()
+            return
+        self._needs_keyframe = self._losing = False
+        self._way.send(packet)
 
-    def drop_waiting(self) -> None:
-        """What waits is void: a slow connection must not play it after the fact."""
-        self.dropped += len(self._packets)
-        self._packets.clear()
+
+class NamedTrack(MediaStreamTrack):
+    """What the session description says of a track whose packets leave by themselves."""
+
+    def __init__(self, kind: Literal["audio", "video"]) -> None:
+        super().__init__()
+        self.kind = kind
 
     async def recv(self) -> Any:
-        """Next packet, once there is one; the one before has left. Raises MediaStreamError at the
-        end.
-        """
-        self.left = self._taken
-        while not self._packets:
-            if self.readyState != "live":
-                raise MediaStreamError
-            self._arrived.clear()
-            await self._arrived.wait()
-        packet = self._packets.popleft()
-        self.left, self._taken = None, packet.pts
-        return packet
-
-    def stop(self) -> None:
-        super().stop()
-        self._arrived.set()
+        """Nothing comes from here. Raises MediaStreamError."""
+        raise MediaStreamError
 
 
 class MediaClock:
@@ -100,24 +97,20 @@ class MediaClock:
 
 
 class TrackReports:
-    """Corrects a track's reports. Its RTP time is media time, from an origin that aiortc draws."""
+    """Corrects a track's reports. Its RTP time is media time, and 0 of it is at `origin`."""
 
-    def __init__(self, clock: MediaClock, rate_hz: int) -> None:
+    def __init__(self, clock: MediaClock, rate_hz: int, origin: int) -> None:
         self._clock = clock
         self._rate_hz = rate_hz
-        self._origin: int | None = None
+        self._origin = origin
 
-    def correct(self, info: Any, left: int | None) -> bool:
+    def correct(self, info: Any) -> bool:
         """Put a report's RTP time where its wall clock time lies in media time.
 
-        info: aiortc's RtcpSenderInfo, changed in place; left: media time of the newest packet
-        that has left, None while another may be leaving. False: not to be sent, it would be wrong.
+        info: aiortc's RtcpSenderInfo of the newest packet that has left, changed in place. False:
+        not to be sent, it would be wrong.
         """
         if not info.packet_count:
-            return False
-        if left is not None:
-            self._origin = (info.rtp_timestamp - left) % _WRAP
-        if self._origin is None:
             return False
         media_time = (info.rtp_timestamp - self._origin) % _WRAP
         time = self._clock.at(info.ntp_timestamp, media_time, self._rate_hz)
@@ -125,6 +118,6 @@ class TrackReports:
         return True
 
 
-def report_media_time(sender: RTCRtpSender, track: PassTrack, reports: TrackReports) -> None:
+def report_media_time(sender: RTCRtpSender, reports: TrackReports) -> None:
     """Correct the sender's reports on their way out."""
-    aiortc_private.correct_reports(sender, lambda info: reports.correct(info, track.left))
+    aiortc_private.correct_reports(sender, reports.correct)

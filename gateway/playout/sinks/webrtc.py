@@ -1,7 +1,7 @@
 """WebRTC viewers: encoded packets pass through, a microphone comes back.
 
-aiortc packs an `av.Packet` that a track returns into RTP as it is; nothing is encoded
-here a second time.
+An `av.Packet` is put into RTP as it is, in the tick that releases it; nothing is encoded here a
+second time, and no task stands between the tick and the network.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from aiortc import (
     RTCRtpSender,
     RTCSessionDescription,
 )
-from aiortc.mediastreams import MediaStreamError
 from aiortc.stats import RTCTransportStats
 from numpy.typing import NDArray
 
@@ -30,7 +29,13 @@ from gateway.playout.audience import Seats
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ, VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import Tick
-from gateway.playout.sinks.tracks import MediaClock, PassTrack, TrackReports, report_media_time
+from gateway.playout.sinks.tracks import (
+    MediaClock,
+    NamedTrack,
+    PassTrack,
+    TrackReports,
+    report_media_time,
+)
 from gateway.playout.sound import OpusEncoder
 from gateway.talk.microphone import MicPackets, MicSound
 from visavis.serving import aiortc_private
@@ -75,8 +80,9 @@ class Peer:
         self._on_mic = on_mic
         self._on_keyframe = on_keyframe
         self._on_closed = on_closed
-        self._sound = PassTrack("audio", self._dropped)
-        self._pictures = PassTrack("video", self._lost_picture)
+        self._sound: PassTrack | None = None
+        self._pictures: PassTrack | None = None
+        self._mic_sound = MicSound()
         # Without this, aiortc would ask a public STUN server.
         servers = [RTCIceServer(url) for url in ice_servers]
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=servers))
@@ -98,7 +104,6 @@ class Peer:
             raise InvalidInputError("sdp: the offer needs one audio and one video section")
         self._add_tracks()
         self._pc.on("connectionstatechange", self._state_changed)
-        self._pc.on("track", self._track_arrived)
         try:
             await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
             await self._pc.setLocalDescription(await self._pc.createAnswer())
@@ -113,30 +118,24 @@ class Peer:
         return wanted, local.type
 
     def push_sound(self, packet: Any) -> None:
-        """One Opus packet in session media time."""
-        if self.connected:
-            self._sound.queue(packet)
-
-    def silence(self) -> None:
-        """The voice was cut off: sound that has not gone out yet must not."""
-        self._sound.drop_waiting()
+        """Send one Opus packet in session media time."""
+        if self._sound is not None:
+            self._sound.send(packet)
 
     def push_picture(self, released: ReleasedPicture) -> None:
-        """Queue a picture, if it is in this viewer's codec."""
-        if released.picture.codec is not self.codec or not self.connected:
+        """Send a picture, if it is in this viewer's codec."""
+        if released.picture.codec is not self.codec or self._pictures is None:
             return
         packet: Any = av.Packet(released.picture.payload)
         packet.pts = released.time
         packet.time_base = VIDEO_TIME_BASE
-        self._pictures.queue(packet, keyframe=released.picture.keyframe)
+        self._pictures.send(packet, keyframe=released.picture.keyframe)
 
     async def close(self) -> None:
         """Close the connection and end all tasks of it. May be called again."""
         if self.closed:
             return
         self.closed = True
-        self._sound.stop()
-        self._pictures.stop()
         current = asyncio.current_task()
         for task in self._tasks:
             if task is not current:
@@ -150,11 +149,8 @@ class Peer:
 
     def _add_tracks(self) -> None:
         clock = MediaClock()
-        for track, rate_hz in ((self._sound, RATE_HZ), (self._pictures, VIDEO_HZ)):
-            sender = self._pc.addTrack(track)
-            report_media_time(sender, track, TrackReports(clock, rate_hz))
-            if track.kind == "video":
-                aiortc_private.on_lost_picture(sender, self._lost_picture)
+        self._sound = self._add_track("audio", RATE_HZ, clock, self._dropped)
+        self._pictures = self._add_track("video", VIDEO_HZ, clock, self._lost_picture)
         for transceiver in self._pc.getTransceivers():
             receives = self.role == "speaker" and transceiver.kind == "audio"
             transceiver.direction = "sendrecv" if receives else "sendonly"
@@ -163,16 +159,27 @@ class Peer:
             elif receives:
                 # As they come, where aiortc holds 80 ms of them back.
                 aiortc_private.receive_through(transceiver.receiver, MicPackets())
+                aiortc_private.decode_at_once(transceiver.receiver, self._hear)
+
+    def _add_track(
+        self,
+        kind: Literal["audio", "video"],
+        rate_hz: int,
+        clock: MediaClock,
+        on_drop: Callable[[], None],
+    ) -> PassTrack:
+        sender = self._pc.addTrack(NamedTrack(kind))
+        way = aiortc_private.PacketSender(sender)
+        report_media_time(sender, TrackReports(clock, rate_hz, way.time_origin))
+        if kind == "video":
+            aiortc_private.on_lost_picture(sender, self._lost_picture)
+        return PassTrack(kind, way, on_drop)
 
     def _lost_picture(self) -> None:
         self._on_keyframe(self.codec)
 
     def _dropped(self) -> None:
         metrics.viewer_drops.labels("webrtc").inc()
-
-    def _track_arrived(self, track: Any) -> None:
-        if track.kind == "audio" and self.role == "speaker":
-            self._start(self._listen(track))
 
     async def _state_changed(self) -> None:
         state = self._pc.connectionState
@@ -196,14 +203,15 @@ class Peer:
             quiet_s = quiet_s + _LOOK_EVERY_S if now == packets else 0.0
             packets, self.silent = now, quiet_s >= SILENT_S
 
-    async def _listen(self, track: Any) -> None:
-        sound = MicSound()
+    def _hear(self, frame: av.AudioFrame) -> None:
+        """Sound of the microphone has come."""
+        if self.closed:
+            return
         try:
-            while True:
-                for pcm in sound.decoded(await track.recv()):
-                    self._on_mic(pcm)
-        except MediaStreamError:
-            log.debug("peer %s: the microphone ended", self.id)
+            for pcm in self._mic_sound.decoded(frame):
+                self._on_mic(pcm)
+        except Exception as error:
+            self._fail(error)
 
     def _start(self, work: Any) -> None:
         task = asyncio.create_task(work, name=f"peer-{self.id}")
@@ -214,7 +222,10 @@ class Peer:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        # A browser that is not listened to any more shall see that, and connect again.
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """A browser that is not listened to any more shall see that, and connect again."""
         log.error("peer %s failed", self.id, exc_info=error)
         if not self.closed:
             self._start(self.close())
@@ -322,9 +333,7 @@ class Peers:
                 peer.push_picture(released)
 
     def cut(self, turn: int) -> None:
-        """The voice was cut off: sound that has not gone out yet must not."""
-        for peer in self._peers.values():
-            peer.silence()
+        """Nothing: what has left is the browser's, whose page falls silent by itself."""
 
     async def close(self) -> None:
         """Close all connections."""

@@ -23,7 +23,7 @@ _DECODER_SPECIFIC = 5
 class FragmentReader:
     """Takes one viewer's live mp4 apart, message by message.
 
-    Only what a measurement needs: each message is an init segment or one fragment of one track
+    Only what a measurement needs: a message is an init segment or fragments, each of one track
     (ISO/IEC 14496-12). Sound is decoded at once, pictures are only timed.
     """
 
@@ -32,18 +32,22 @@ class FragmentReader:
         self._sound_tracks: dict[int, tuple[av.AudioCodecContext, int]] = {}
         self._scales: dict[int, int] = {}
 
-    def take_apart(self, message: bytes, at_s: float) -> HeardSound | SeenPicture | None:
-        """What `message`, which came at `at_s`, holds; None for an init segment or sound that is
+    def take_apart(self, message: bytes, at_s: float) -> list[HeardSound | SeenPicture]:
+        """What `message`, which came at `at_s`, holds; nothing for an init segment or sound that is
         not complete yet.
 
         Raises InvalidInputError for what is no such stream.
         """
+        found: list[HeardSound | SeenPicture | None] = []
+        boxes: dict[bytes, bytes] = {}
         try:
-            boxes = dict(_walk(message))
-            if b"moov" in boxes:
-                self._begin(message)
-                return None
-            return self._fragment(boxes, at_s)
+            for kind, body in _walk(message):
+                boxes[kind] = body
+                if kind == b"moov":
+                    self._begin(message)
+                elif kind == b"mdat":
+                    found.append(self._fragment(boxes, at_s))
+            return [one for one in found if one is not None]
         except (struct.error, KeyError, IndexError) as error:
             raise InvalidInputError(f"media: not the stream that was expected: {error}") from error
 
@@ -69,7 +73,7 @@ class FragmentReader:
         if track not in self._sound_tracks:
             return SeenPicture(at_s, media_s)
         decoder, rate_hz = self._sound_tracks[track]
-        frames = decoder.decode(av.Packet(boxes[b"mdat"]))
+        frames = [f for sample in _samples(boxes) for f in decoder.decode(av.Packet(sample))]
         if not frames:
             return None
         wave = np.concatenate([frame.to_ndarray().reshape(-1) for frame in frames])
@@ -88,6 +92,16 @@ def _walk(payload: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield kind, body
         if kind in _CONTAINERS:
             yield from _walk(body)
+        at += size
+
+
+def _samples(boxes: dict[bytes, bytes]) -> Iterator[bytes]:
+    """A fragment's samples, whose duration, size and flags stand in its trun box."""
+    (count,) = struct.unpack_from(">I", boxes[b"trun"], 4)
+    at = 0
+    for k in range(count):
+        (size,) = struct.unpack_from(">I", boxes[b"trun"], 12 + 12 * k + 4)
+        yield boxes[b"mdat"][at : at + size]
         at += size
 
 
@@ -121,8 +135,7 @@ class WebSocketMedia:
         async for message in self._socket:
             if isinstance(message, str):
                 raise MediaEndedError(f"the gateway refused sound: {message}")
-            found = reader.take_apart(message, self._clock.now())
-            if found is not None:
+            for found in reader.take_apart(message, self._clock.now()):
                 yield found
         raise MediaEndedError("the media socket was closed")
 

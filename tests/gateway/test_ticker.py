@@ -1,0 +1,91 @@
+"""Whose tick is due. Pure: time is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.playout.pacing import MAX_LAG_S, TICK_S, Schedule
+
+
+def due(schedule: Schedule[str], now: float) -> list[str]:
+    return [member for member, _ in schedule.due(now)]
+
+
+@pytest.fixture
+def schedule() -> Schedule[str]:
+    """One that has begun at 100 s, when `a` came."""
+    made: Schedule[str] = Schedule()
+    made.join("a", 100.0)
+    return made
+
+
+def test_one_waking_serves_everybody(schedule: Schedule[str]) -> None:
+    assert due(schedule, 100.0) == ["a"]
+    schedule.join("b", 100.007)
+    schedule.join("c", 100.0199)
+    assert due(schedule, 100.0199) == []
+    assert schedule.wait_s(100.0199) == pytest.approx(0.0001)
+    served = schedule.due(100.021)
+    assert [member for member, _ in served] == ["a", "b", "c"]
+    assert [time for _, time in served] == pytest.approx([100.02] * 3)
+
+
+def test_a_tick_keeps_its_own_time_however_late_it_runs(schedule: Schedule[str]) -> None:
+    served = [schedule.due(now) for now in (100.0, 100.055, 100.055, 100.06, 100.06)]
+    times = [time for due_now in served for _, time in due_now]
+    assert times == pytest.approx([100.0, 100.02, 100.04, 100.06])
+    assert schedule.wait_s(100.06) == pytest.approx(0.02)
+
+
+def test_who_has_waited_longest_comes_first_and_each_once(schedule: Schedule[str]) -> None:
+    due(schedule, 100.0)
+    schedule.join("b", 100.041)
+    assert due(schedule, 100.061) == ["a", "b"]
+    schedule.join("c", 100.061)
+    assert due(schedule, 100.08) == ["a", "b", "c"]
+    assert due(schedule, 100.08) == ["a"], "it catches up while the others wait for their time"
+
+
+def test_after_a_long_stop_the_past_is_left_alone(schedule: Schedule[str]) -> None:
+    due(schedule, 100.0)
+    stopped = 100.0 + MAX_LAG_S + 2 * TICK_S
+    assert due(schedule, stopped) == ["a"]
+    assert due(schedule, stopped) == []
+    assert 0 < (schedule.wait_s(stopped) or 0) <= TICK_S
+
+
+@pytest.mark.parametrize("hours", [0, 1, 500])
+def test_no_tick_is_lost_to_rounding(schedule: Schedule[str], hours: int) -> None:
+    first = hours * 3600 * 50
+    due(schedule, 100.0 + first * TICK_S)
+    for tick in range(first + 1, first + 500):
+        now = 100.0 + tick * TICK_S
+        assert due(schedule, now - 1e-4) == []
+        assert due(schedule, now) == ["a"]
+
+
+def test_who_rests_is_not_served_and_its_time_goes_on(schedule: Schedule[str]) -> None:
+    assert due(schedule, 100.0) == ["a"]
+    schedule.rest("a")
+    assert schedule.wait_s(100.0) is None and due(schedule, 130.0) == []
+    assert schedule.wake("a", 130.001) == 1500, "ticks 1 to 1500 have passed"
+    assert schedule.wait_s(130.001) == pytest.approx(0.019)
+    assert due(schedule, 130.02) == ["a"]
+    assert schedule.wake("a", 130.03) == 0, "it does not rest"
+
+
+def test_who_wakes_before_its_next_tick_has_missed_none(schedule: Schedule[str]) -> None:
+    due(schedule, 100.0)
+    schedule.rest("a")
+    assert schedule.wake("a", 100.003) == 0
+    assert due(schedule, 100.02) == ["a"]
+
+
+def test_who_has_left_is_not_served(schedule: Schedule[str]) -> None:
+    schedule.join("b", 100.0)
+    schedule.rest("b")
+    schedule.leave("a")
+    schedule.leave("b")
+    schedule.leave("b")
+    assert due(schedule, 101.0) == [] and schedule.wait_s(101.0) is None
+    assert schedule.wake("b", 102.0) == 0 and not len(schedule)
