@@ -51,7 +51,7 @@ class TranscriptEvent(Event):
     """What the visitor says or typed; replaces the earlier text of the same utterance."""
 
     type: Literal["transcript"] = "transcript"
-    utterance: int = Field(description="Counts what was spoken from 1; 0: typed")
+    utterance: int = Field(description="Of what was spoken, counting upwards; 0: typed")
     text: str
     final: bool
     turn: int | None = Field(default=None, description="The turn that answers it; set where final")

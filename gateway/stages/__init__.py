@@ -2,6 +2,7 @@
 
 `registry`: which replicas there are, how loaded, how their clocks stand to ours.
 `lease`: a slot of one service, held by a stream that comes back when it dies.
+`ears`: whose words count while two replicas hear one session.
 `stages`: a session's four leases, what is said over them and what is heard.
 `bus_feed`: what a session reads from the bus and writes to it.
 `incoming`: chunks from the bus on their way into the pure parts.

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class BusFeed:
         self.tasks: list[asyncio.Task[None]] = []
         """They end only by a fault of ours."""
         self._outbox: asyncio.Queue[tuple[Kind, Chunk]] = asyncio.Queue(OUTBOX_LIMIT)
+        self._announced: TurnChunk | None = None
         self._mic_seq = 0
         self._clock_seq = 0
         self._connected = True
@@ -80,8 +82,15 @@ class BusFeed:
         for subscription in self._subscriptions:
             subscription.advance(turn)
         place = Place(self._session, turn, 0, 0)
-        self._put(Kind.TURN, TurnChunk(place, reason, held, style, motion_frame))
+        self._announced = TurnChunk(place, reason, held, style, motion_frame)
+        self._put(Kind.TURN, self._announced)
         self._clock_seq = 0
+
+    def announce_again(self, *, held: bool, motion_frame: int | None) -> None:
+        """Say it to a replica that may have come too late for it."""
+        if self._announced is not None:
+            again = replace(self._announced, held=held, motion_frame=motion_frame)
+            self._put(Kind.TURN, again)
 
     def send_mic(self, pts: int, pcm: NDArray[np.int16]) -> None:
         """Microphone sound. pcm: [N] int16 at 16 kHz, at most one second."""

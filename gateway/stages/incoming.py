@@ -9,6 +9,7 @@ from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import Picture
 from gateway.playout.playout import Playout
 from gateway.playout.sound import VoiceResampler
+from gateway.stages.ears import Ears
 from gateway.talk.actions import Action
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
@@ -109,15 +110,19 @@ class Incoming:
         interruption: Interruption,
         stopwatch: Stopwatch,
         microphone: Microphone,
+        ears: Ears,
     ) -> None:
         self._conversation = conversation
         self._playout = playout
         self._interruption = interruption
         self._stopwatch = stopwatch
         self._microphone = microphone
+        self._ears = ears
 
     def transcript(self, chunk: TranscriptChunk, now: float) -> list[Action]:
         """The visitor's speech goes on."""
+        if not self._ears.count(chunk):
+            return []
         end_s = self._microphone.arrival_s(chunk.speech_end_samples)
         self._stopwatch.heard(chunk, end_s or now)
         if chunk.event is TranscriptEvent.SPEECH_STARTED:

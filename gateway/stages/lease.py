@@ -31,6 +31,18 @@ BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 # How long a request waits for a stage that is coming back.
 RETURN_TIMEOUT_S = 2.0
 _RETURNING = "it is coming back"
+_ENDING = "its replica is about to end, and there is no other one"
+# How often it is looked whether the session is between two turns.
+_LOOK_S = 0.02
+# Where nobody can take over, how often another replica is looked for, and how many times before
+# the session leaves one that is about to end without having another.
+_SEEK_S = 0.2
+_LOOKS_ALONE = 5
+_LEAVE_TIMEOUT_S = 2.0
+# A newcomer among the ears hears for so long what has been said before it counts.
+_LISTEN_ALONG_S = 0.5
+# Two replicas of these must not have one session while a turn begins: both would do its work.
+_ONE_AT_A_TIME = ("tts", "face")
 # So many replicas are asked before the session is told that none takes it.
 _MOST_ASKED = 8
 
@@ -56,7 +68,10 @@ class LeaseListener(Protocol):
         """After a loss: replicas are there, and none takes the session. Told once for each loss."""
 
     def stage_ready(self, service: str) -> None:
-        """Attached; called again after each loss."""
+        """Attached; called again after each loss, and as another replica takes over."""
+
+    def may_move(self, service: str) -> bool:
+        """Whether another replica may take over now: the session is between two turns."""
 
 
 class StageLease:
@@ -79,6 +94,9 @@ class StageLease:
         self._config = config
         self._listener = listener
         self._background = background
+        self.settled = asyncio.Event()
+        """Clear while two replicas have the session: no turn may begin before it is set."""
+        self.settled.set()
         self._ready = asyncio.Event()
         self._writing = asyncio.Lock()
         self._call: Any = None
@@ -87,12 +105,14 @@ class StageLease:
         """The instance that had the session last: what it has read and drawn for it is still
         warm, so it is asked first."""
         self._runner: asyncio.Task[None] | None = None
+        self._mover: asyncio.Task[None] | None = None
         self._restarting = False
         """This stream was ended by us: its end is no loss."""
         self._outdated = False
         """The attach under way may be with options of before."""
         self._owed: Any = None
         """What the stage is not known to have been told."""
+        self._told_last: Any = None
         self._away = _RETURNING
         """Why the stage is not there."""
 
@@ -126,7 +146,7 @@ class StageLease:
 
     async def tell(self, request: Any) -> None:
         """Tell the stage now; where it is away, it is told as it returns."""
-        self._owed = request
+        self._owed = self._told_last = request
         if self._ready.is_set():
             await self._settle()
 
@@ -145,6 +165,7 @@ class StageLease:
         if runner is not None:
             runner.cancel()
             await asyncio.gather(runner, return_exceptions=True)
+        await self._stop_moving()
         self._owed, self._restarting = None, False
         if self._replica is not None and self._ready.is_set():
             self._registry.returned(self._replica)
@@ -154,23 +175,30 @@ class StageLease:
             self._call = None
 
     async def _attach_to_any(self) -> None:
+        self._replica = None
+        self._take(*await self._open_any())
+        self._ready.set()
+
+    def _take(self, replica: Replica, call: Any) -> None:
+        self._replica, self._call = replica, call
+        self._served_by = replica.instance
+
+    async def _open_any(self) -> tuple[Replica, Any]:
         """One replica may have filled up, or died, since it was last asked: another may do."""
         avoid: set[str] = set()
         while True:
+            replica = await self._registry.choose(
+                self.service, prefer=self._served_by, avoid=frozenset(avoid)
+            )
             try:
-                await self._attach(frozenset(avoid))
-                return
+                return replica, await self._open(replica)
             except (AtCapacityError, StageLostError):
-                asked = None if self._replica is None else self._replica.instance
-                if asked is None or asked in avoid or len(avoid) + 1 == _MOST_ASKED:
+                if replica.instance in avoid or len(avoid) + 1 == _MOST_ASKED:
                     raise
-                avoid.add(asked)
+                avoid.add(replica.instance)
 
-    async def _attach(self, avoid: frozenset[str]) -> None:
-        self._replica = None
-        self._replica = replica = await self._registry.choose(
-            self.service, prefer=self._served_by, avoid=avoid
-        )
+    async def _open(self, replica: Replica) -> Any:
+        """The stream of a lease on this replica, which is ready."""
         call = self._registry.stub(replica).Attach()
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
@@ -198,9 +226,7 @@ class StageLease:
                 raise StageLostError(f"{self.service}: its replica has gone") from None
             raise
         metrics.stage_attach.labels(self.service, "ready").inc()
-        self._served_by = replica.instance
-        self._call = call
-        self._ready.set()
+        return call
 
     def _failed(self, call: Any, result: str) -> None:
         call.cancel()
@@ -220,7 +246,13 @@ class StageLease:
             await self._settle()
             if self._outdated:
                 self.restart()
-            message = await self._read()
+            call = self._call
+            message = await self._read(call)
+            if self._call is call:
+                await self._stop_moving()
+            if self._call is not call:
+                await self._stop_moving(at_once=False)
+                continue  # another replica has taken over
             self._ready.clear()
             self._call.cancel()
             restarting, self._restarting = self._restarting, False
@@ -243,15 +275,18 @@ class StageLease:
                 if self._owed is request:
                     self._owed = None
 
-    async def _read(self) -> str:
+    async def _read(self, call: Any) -> str:
         """Hand events on until the stream ends; why it did."""
         try:
             while True:
-                event = await self._call.read()
+                event = await call.read()
                 if event is grpc.aio.EOF:
-                    code = await self._call.code()
-                    details = await self._call.details()
+                    code, details = await call.code(), await call.details()
+                    if code is grpc.StatusCode.OK:
+                        return _ENDING
                     return f"its replica ended the lease: {details or code.name}"
+                if event.WhichOneof("event") == "draining" and self._mover is None:
+                    self._mover = self._background.run(self._move())
                 self._listener.stage_event(self.service, event)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
@@ -261,6 +296,83 @@ class StageLease:
                 raise
             # Not this task but the stream was cancelled, by restart() or with its connection.
             return "its replica has gone"
+
+    # ------------------------------------------------------------ a replica that is about to end
+
+    async def _move(self) -> None:
+        """Have another replica take over between two turns; leave it anyway if there is none."""
+        old, replica = self._call, self._replica
+        assert replica is not None
+        self._registry.draining(replica)
+        log.info("%s: %s is about to end", self.service, replica.instance)
+        alone = 0
+        while True:
+            # What is waited for is the visitor's doing, and seldom: nothing tells us.
+            while not self._listener.may_move(self.service):  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_S)
+            if alone == _LOOKS_ALONE:
+                await self._leave(old)
+                return
+            try:
+                await self._hand_over(old)
+                return
+            except VisavisError as error:
+                log.warning("%s: nobody takes over: %s", self.service, error)
+            alone = alone + 1 if self._registry.alone(replica) else 0
+            await asyncio.sleep(_SEEK_S)
+
+    async def _hand_over(self, old: Any) -> None:
+        """Attach to another replica, then leave the old one. Raises as `attach` does."""
+        one_at_a_time = self.service in _ONE_AT_A_TIME
+        if one_at_a_time:
+            self.settled.clear()
+        self._told_last = None
+        try:
+            replica, call = await self._open_any()
+            try:
+                if self.service == "asr":
+                    await asyncio.sleep(_LISTEN_ALONG_S)
+                while not await self._switch(replica, call, at_once=one_at_a_time):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
+            except BaseException:
+                call.cancel()
+                self._registry.returned(replica)
+                raise
+            metrics.stage_attach.labels(self.service, "moved").inc()
+            log.info("%s: %s takes over", self.service, replica.instance)
+            self._listener.stage_ready(self.service)
+            await self._leave(old)
+        finally:
+            self.settled.set()
+        if self._told_last is not None:
+            await self.tell(self._told_last)  # meanwhile the old one was told
+
+    async def _switch(self, replica: Replica, call: Any, *, at_once: bool) -> bool:
+        """What is sent from now on goes to this replica; False where a turn has just begun."""
+        async with self._writing:
+            if not at_once and not self._listener.may_move(self.service):
+                return False
+            self._take(replica, call)
+            return True
+
+    async def _leave(self, call: Any) -> None:
+        """Close the stream on our side; returns once the replica does no more for the session."""
+        try:
+            async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                await call.done_writing()
+                await call.code()
+        except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            call.cancel()
+        except BaseException:
+            call.cancel()
+            raise
+
+    async def _stop_moving(self, *, at_once: bool = True) -> None:
+        mover, self._mover = self._mover, None
+        if mover is not None:
+            if at_once:
+                mover.cancel()
+            await asyncio.gather(mover, return_exceptions=True)
 
     async def _reattach(self) -> None:
         attempt, told = 0, False

@@ -156,6 +156,20 @@ class Registry:
         if state is not None:
             self._count_slots(state, -state.slots)
 
+    def draining(self, replica: Replica) -> None:
+        """It is about to end: nothing new goes there."""
+        state = self._states.get(replica.instance)
+        if state is not None:
+            told = replace(replica, draining=True)
+            self._states[replica.instance] = replace(state, replica=told)
+
+    def alone(self, replica: Replica) -> bool:
+        """Whether no other replica of its service would take a session, now or later."""
+        others = (
+            s for s in self.replicas(replica.service) if s.replica.instance != replica.instance
+        )
+        return not any(other.healthy and not other.replica.draining for other in others)
+
     def stub(self, replica: Replica) -> Any:
         """gRPC stub of the replica's service, on a channel that all sessions share."""
         channel = self._channels.get(replica.grpc_address)
@@ -214,11 +228,15 @@ class Registry:
         known = self.replicas(service)
         if not known:
             return "no replica is running"
-        answers = any(state.healthy for state in known)
-        return "" if answers else f"none of its replicas answers ({len(known)} known)"
+        answering = [state for state in known if state.healthy]
+        if not answering:
+            return f"none of its replicas answers ({len(known)} known)"
+        ends = all(state.replica.draining for state in answering)
+        return "its replica is about to end" if ends else ""
 
     def _candidates(self, service: str) -> list[ReplicaState]:
-        return [s for s in self.replicas(service) if s.free_slots > 0]
+        known = self.replicas(service)
+        return [s for s in known if s.free_slots > 0 and not s.replica.draining]
 
     async def _look_again(self, states: Sequence[ReplicaState]) -> None:
         """Note which slots have been taken; of who does not say so at once nothing is known."""

@@ -14,6 +14,7 @@ from gateway.background import Background
 from gateway.playout.idle import IdleOrder
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
+from gateway.stages.ears import Ears
 from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.registry import SERVICES, Registry
 from gateway.talk.actions import Action, Emit, Message
@@ -59,8 +60,10 @@ class Stages:
         listener: LeaseListener,
         settings: GatewaySettings,
         background: Background,
+        ears: Ears,
     ) -> None:
         self._session = session
+        self._ears = ears
         self._options = options
         self._settings = settings
         self.attached = False
@@ -81,6 +84,16 @@ class Stages:
     def instances(self) -> dict[str, str | None]:
         """Replica that serves each stage."""
         return {name: lease.instance for name, lease in self._leases.items()}
+
+    @property
+    def settled(self) -> bool:
+        """Whether no stage is just going from one replica to another."""
+        return all(lease.settled.is_set() for lease in self._leases.values())
+
+    async def settle(self) -> None:
+        """Returns once a turn may begin."""
+        for lease in self._leases.values():
+            await lease.settled.wait()
 
     async def attach(self) -> None:
         """Attach to all four, or to none and raise the first error. Also anew after `release`."""
@@ -166,7 +179,11 @@ class Stages:
         recognition = asr_pb2.RecognitionConfig(
             sample_rate_hz=MIC_RATE_HZ, language=self._options.language, interim_results=True
         )
-        config = asr_pb2.AsrAttachConfig(session=self._session, recognition=recognition)
+        config = asr_pb2.AsrAttachConfig(
+            session=self._session,
+            recognition=recognition,
+            first_utterance=self._ears.newcomer(),
+        )
         return asr_pb2.AsrAttachRequest(config=config)
 
     def _llm_config(self) -> llm_pb2.LlmAttachRequest:
@@ -210,9 +227,11 @@ class StageNews:
         playout: Playout,
         clock: Clock,
         perform: Callable[[Sequence[Action]], None],
+        ears: Ears,
     ) -> None:
         self._conversation = conversation
         self._playout = playout
+        self._ears = ears
         self._clock = clock
         self._perform = perform
 
@@ -247,6 +266,14 @@ class StageNews:
         self._perform([Emit(ErrorEvent(code="at_capacity", message=f"{service}: {message}"))])
 
     def stage_ready(self, service: str) -> None:
-        """A stage is (again) attached."""
+        """A stage is (again) attached, or another replica has taken over."""
         if service == "face":
             self._playout.restart_stream()
+        elif service == "asr":
+            self._ears.switch()
+
+    def may_move(self, service: str) -> bool:
+        """Whether another replica may take over: nobody speaks, and nothing is being answered."""
+        quiet = self._conversation.turn is None and self._conversation.state == "idle"
+        overheard = service == "asr" and self._ears.newcomer_is_in_an_utterance
+        return quiet and not overheard

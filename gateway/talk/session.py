@@ -32,6 +32,7 @@ from gateway.playout.sinks.webrtc import Peers
 from gateway.playout.ticker import Pulse, Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
+from gateway.stages.ears import Ears
 from gateway.stages.idle_loops import LoopLibrary, SessionLoops
 from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
@@ -43,7 +44,7 @@ from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import Microphone
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
-from gateway.talk.turn import Turn
+from gateway.talk.turn import Phase, Turn
 from visavis.serving.errors import VisavisError
 from visavis.serving.logs import log_context
 from visavis.wire import media
@@ -95,16 +96,20 @@ class Session:
         self._interruption = Interruption(session_id, self._playout, judge)
         self._hub = EventHub()
         self._stopwatch = Stopwatch(session_id, registry.clocks)
+        ears = Ears()
         self._incoming = Incoming(
             self._conversation,
             self._playout,
             self._interruption,
             self._stopwatch,
             self.microphone,
+            ears,
         )
-        self.news = StageNews(self._conversation, self._playout, self._clock, self._perform)
+        self.news = StageNews(self._conversation, self._playout, self._clock, self._perform, ears)
         self._background = Background()
-        self.stages = Stages(session_id, options, registry, self.news, settings, self._background)
+        self.stages = Stages(
+            session_id, options, registry, self.news, settings, self._background, ears
+        )
         self._loops = SessionLoops(
             self._playout, loops, self.stages, self._background, lambda: self.options.avatar
         )
@@ -367,7 +372,7 @@ class Session:
         self.audience.review()
 
     def _greet(self, now: float) -> None:
-        if not self.answering.welcome.text:
+        if not self.answering.welcome.text or not self.stages.settled:
             return
         untouched = not self._conversation.epoch and self._conversation.state == "idle"
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
@@ -442,6 +447,10 @@ class Session:
         )
 
     async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
+        if not self.stages.settled:
+            await self.stages.settle()
+            held, frame = turn.phase is Phase.HELD, self._playout.motion_frame
+            self._feed.announce_again(held=held, motion_frame=frame)
         if self._conversation.turn is not turn:
             return  # superseded before its stage was asked
         try:

@@ -70,6 +70,7 @@ class AsrService:
         self._servicer = SpeechRecognitionServicer(
             self._hearing, settings, bus, instance, clock or MonotonicClock()
         )
+        self.leases = self._servicer.leases
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -101,7 +102,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         self._hearing = hearing
         self._settings = settings
         self._clock = clock
-        self._leases = Leases(AsrService.name, instance, bus, settings.slots)
+        self.leases = Leases(AsrService.name, instance, bus, settings.slots)
         # Recordings take no slot, but no more are held in memory than sessions.
         self._recordings = CallLimit(settings.slots, "recordings")
 
@@ -137,7 +138,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         first = await read_config(requests, "StreamingRecognize")
         rate = check_sample_rate(first.config.sample_rate_hz)
         session = self._session(first.config)
-        with self._leases.slots.hold(f"stream-{secrets.token_hex(8)}"):
+        with self.leases.slots.hold(f"stream-{secrets.token_hex(8)}"):
             async with session:
                 reader = asyncio.create_task(_feed(requests, session, rate))
                 try:
@@ -154,8 +155,9 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         self, requests: AsyncIterator[asr_pb2.AsrAttachRequest], context: _CONTEXT
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
-        with self._leases.attach(first.config.session) as stage:
-            listening = self._session(first.config.recognition)
+        with self.leases.attach(first.config.session) as stage:
+            config = first.config
+            listening = self._session(config.recognition, config.first_utterance or 1)
 
             async def on_request(request: asr_pb2.AsrAttachRequest) -> None:
                 if request.WhichOneof("request") != "language":
@@ -172,7 +174,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         self, request: control_pb2.GetStatusRequest, context: _CONTEXT
     ) -> control_pb2.ServiceStatus:
         engines = [engine_status(bundle, state) for bundle, state in self.engine_states()]
-        return self._leases.status(engines, self._hearing.known_languages)
+        return self.leases.status(engines, self._hearing.known_languages)
 
     def engine_states(self) -> list[tuple[str, EngineState]]:
         """Each bundle, and where its networks run."""
@@ -180,7 +182,9 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         unknown = EngineState(settings.backend, settings.device, "not loaded yet")
         return [(name, self._hearing.state(name) or unknown) for name in self._hearing.bundles]
 
-    def _session(self, config: asr_pb2.RecognitionConfig) -> ListeningSession:
+    def _session(
+        self, config: asr_pb2.RecognitionConfig, first_utterance: int = 1
+    ) -> ListeningSession:
         return ListeningSession(
             self._hearing,
             config.language,
@@ -188,6 +192,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             rules=self._settings.endpoint_rules(),
             clock=self._clock,
             recorded=config.recorded,
+            first_utterance=first_utterance,
         )
 
 

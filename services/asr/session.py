@@ -60,14 +60,18 @@ class ListeningSession:
         rules: EndpointRules,
         clock: Clock,
         recorded: bool = False,
+        first_utterance: int = 1,
     ) -> None:
-        """recorded: wait for every answer of the networks before hearing on.
+        """recorded: wait for every answer of the networks before hearing on. first_utterance: its
+        number.
 
         Raises UnknownNameError if nothing hears `language`.
         """
         code, _ = hearing.languages.resolve(language)
         self._hearing = hearing
-        self._listener = Listener(code, interim_results=interim_results, rules=rules)
+        self._listener = Listener(
+            code, interim_results=interim_results, rules=rules, first_utterance=first_utterance
+        )
         self._clock = clock
         self._recorded = recorded
         self._resampler: Resampler | None = None

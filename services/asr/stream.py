@@ -54,9 +54,17 @@ class Listener:
     """
 
     def __init__(
-        self, language: str, *, interim_results: bool, rules: EndpointRules | None = None
+        self,
+        language: str,
+        *,
+        interim_results: bool,
+        rules: EndpointRules | None = None,
+        first_utterance: int = 1,
     ) -> None:
-        """language: as the recogniser names it; used from the next utterance on."""
+        """language: as the recogniser names it; used from the next utterance on.
+
+        first_utterance: its number; later ones count upwards.
+        """
         self.language = language
         self._interim_results = interim_results
         self._endpointer = Endpointer(rules)
@@ -64,7 +72,7 @@ class Listener:
         self._tape = Tape()
         self._utterances: dict[int, Utterance] = {}
         self._current: Utterance | None = None
-        self._count = 0
+        self._newest = first_utterance - 1
         self._transcribing = 0
         self._looks = object()
         """Of this listener's looks only the newest counts, and none after the speech itself."""
@@ -154,10 +162,10 @@ class Listener:
         return self._end_utterance(utterance, signal.at_samples)
 
     def _begin_utterance(self, start: int) -> list[Output]:
-        self._count += 1
+        self._newest += 1
         first = max(0, start - _LEAD_SAMPLES)
         partial = PartialText(self.language, first)
-        utterance = Utterance(self._count, self.language, first, first, partial)
+        utterance = Utterance(self._newest, self.language, first, first, partial)
         utterance.next_partial = start + _FIRST_PARTIAL_SAMPLES
         utterance.speech = [1.0] * ((self._tape.end - first) // FRAME_SAMPLES)
         self._utterances[utterance.number] = self._current = utterance

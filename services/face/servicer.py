@@ -78,6 +78,7 @@ class FaceService:
         self._servicer = FaceAnimationServicer(
             settings, self._studio, bus, instance, clock or MonotonicClock()
         )
+        self.leases = self._servicer.leases
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -108,7 +109,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self._settings = settings
         self._studio = studio
         self._clock = clock
-        self._leases = Leases(FaceService.name, instance, bus, settings.slots)
+        self.leases = Leases(FaceService.name, instance, bus, settings.slots)
         # Animate draws as fast as it can, so there are no more of it than slots, either.
         self._animations = CallLimit(settings.slots, "Animate calls")
         self._makings = CallLimit(_MAKINGS_AT_ONCE, "new avatars")
@@ -143,7 +144,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
         options = read_options(first.config.face)
-        with self._leases.attach(first.config.session) as stage:
+        with self.leases.attach(first.config.session) as stage:
             pictures = await self._pictures(options, repeats=not options.seeded)
             session = FaceSession(
                 stage,
@@ -201,10 +202,10 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> face_pb2.FaceStatus:
-        status = self._leases.status(
+        status = self.leases.status(
             [engine_status(network.bundle, network.state) for network in self._studio.networks],
             FaceService.languages,
-            free_slots=max(0, self._leases.slots.free - self._animations.running),
+            free_slots=max(0, self.leases.slots.free - self._animations.running),
         )
         return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)
 

@@ -86,6 +86,7 @@ class LlmService:
         generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
         self._reading: asyncio.Task[None] | None = None
         self._servicer = LanguageModelServicer(generator, self._backend, bus, instance)
+        self.leases = self._servicer.leases
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -128,7 +129,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
     ) -> None:
         self._generator = generator
         self._backend = backend
-        self._leases = Leases(LlmService.name, instance, bus, backend.slots)
+        self.leases = Leases(LlmService.name, instance, bus, backend.slots)
         self._slots = SlotPool(backend.slots)
         self._read_slots: set[int] = set()
 
@@ -155,7 +156,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
         name = first.config.session
-        with self._leases.attach(name) as stage, self._slots.hold(name) as slot:
+        with self.leases.attach(name) as stage, self._slots.hold(name) as slot:
             session = AnsweringSession(stage, slot, self._generator, self.read_persona)
 
             async def on_request(request: llm_pb2.LlmAttachRequest) -> None:
@@ -188,7 +189,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
     ) -> control_pb2.ServiceStatus:
         backend = self._backend
         state = EngineState(backend.name, backend.device)
-        return self._leases.status(
+        return self.leases.status(
             [engine_status(backend.model, state, file=backend.file)],
             LlmService.languages,
             free_slots=self._slots.free,

@@ -60,6 +60,7 @@ class TtsService:
         self._lane = EngineLane(self.name)
         self._own = own_voices(settings.voices, settings.model_dir)
         self.servicer = SpeechSynthesisServicer(settings, bus, instance, clock or MonotonicClock())
+        self.leases = self.servicer.leases
         self.servicer.voices = (*VOICES, *(voice.info for voice in self._own))
 
     @property
@@ -102,7 +103,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         self.voices: tuple[VoiceInfo, ...] = VOICES
         self._settings = settings
         self._clock = clock
-        self._leases = Leases(TtsService.name, instance, bus, settings.slots)
+        self.leases = Leases(TtsService.name, instance, bus, settings.slots)
 
     async def Synthesize(
         self, requests: AsyncIterator[tts_pb2.SynthesizeRequest], context: _Context
@@ -127,7 +128,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
         options = read_options(first.config.synthesis, self.voices)
-        with self._leases.attach(first.config.session) as stage:
+        with self.leases.attach(first.config.session) as stage:
             session = SpeakingSession(
                 stage, self._ready(), options, lead_s=self._settings.lead_s, clock=self._clock
             )
@@ -192,7 +193,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> control_pb2.ServiceStatus:
         engines = [engine_status(bundle, state) for bundle, state in self.engine_states()]
-        return self._leases.status(engines, TtsService.languages)
+        return self.leases.status(engines, TtsService.languages)
 
     def engine_states(self) -> list[tuple[str, EngineState]]:
         """The bundles of the voices, and where their networks run."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from tests.gateway.media import PictureEncoder, tone
 from visavis.serving.discovery import MICRO_PREFIX
+from visavis.serving.draining import Phase
 from visavis.serving.runtime import KEEPALIVE_ALLOWED
 from visavis.v1 import (
     asr_pb2_grpc,
@@ -117,6 +118,9 @@ class Double:
         self._server = grpc.aio.server(options=KEEPALIVE_ALLOWED)
         self._micro: Any = None
         self._calls: set[asyncio.Task[Any]] = set()
+        self._draining = asyncio.Event()
+        self._metadata: dict[str, str] = {}
+        self.first_utterance = 1
 
     async def start(self) -> None:
         self.register(self._server)
@@ -124,12 +128,19 @@ class Double:
         await self._server.start()
         if self.script.network is not None:
             port = await self.script.network(port)
+        address = f"127.0.0.1:{port}"
+        self._metadata = {"instance": self.instance, "grpc": address, "device": "cpu"}
         self._micro = await nats.micro.add_service(
             self.bus.client,
             name=f"{MICRO_PREFIX}{self.name}",
             version="0.1.0",
-            metadata={"instance": self.instance, "grpc": f"127.0.0.1:{port}", "device": "cpu"},
+            metadata=self._metadata,
         )
+
+    def drain(self) -> None:
+        """As on SIGTERM: it takes nothing new and tells its sessions to leave."""
+        self._metadata["phase"] = Phase.DRAINING
+        self._draining.set()
 
     async def stop(self) -> None:
         """As after a kill: streams break, nobody answers any more."""
@@ -174,23 +185,35 @@ class Double:
         status = refuse.get(self.instance, refuse.get(self.name))
         if status is not None:
             await context.abort(status, f"{self.instance} refuses")
-        if self.leases >= self.script.slots:
+        if self.leases >= self.script.slots or self._draining.is_set():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are taken")
         await self.script.may_attach.wait()
         self.leases += 1
         self.seen.attached[self.name] = self.seen.attached.get(self.name, 0) + 1
         listening = asyncio.Event()
+        if self.name == "asr":
+            self.first_utterance = config.first_utterance
         worker = asyncio.create_task(self.work(config.session, listening))
+        reader = asyncio.create_task(self._read(config.session, requests))
+        told = asyncio.create_task(self._draining.wait())
+        tasks = (worker, reader, told)
         try:
             await listening.wait()
             yield control_pb2.AttachEvent(ready=control_pb2.AttachReady(instance=self.instance))
-            async for request in requests:
-                self.seen.requests.append((self.name, request))
-                await self.request(config.session, request)
+            await asyncio.wait({reader, told}, return_when=asyncio.FIRST_COMPLETED)
+            if not reader.done():
+                yield control_pb2.AttachEvent(draining=control_pb2.Draining())
+            await reader
         finally:
             self.leases -= 1
-            worker.cancel()
-            await asyncio.gather(worker, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, session: str, requests: Any) -> None:
+        async for request in requests:
+            self.seen.requests.append((self.name, request))
+            await self.request(session, request)
 
 
 class _Config:
@@ -212,7 +235,7 @@ class AsrDouble(Double, asr_pb2_grpc.SpeechRecognitionServicer):
 
     async def work(self, session: str, listening: asyncio.Event) -> None:
         """Loud sound is speech; 100 ms of silence end it."""
-        seq, utterance, silent = 0, 0, -1
+        seq, utterance, silent = 0, self.first_utterance - 1, -1
 
         async def say(event: TranscriptEvent, text: str, pts: int) -> None:
             nonlocal seq

@@ -2,6 +2,7 @@
 
 - `settings`: what a service is told by flags, environment and a TOML file, in this order.
 - `runtime`: runs one service: load, warm, serve, drain.
+- `draining`: when a process that was told to stop may end.
 - `starting`: what a service is busy with while it starts, told on the bus.
 - `discovery`: who serves what where, by the NATS micro protocol.
 - `heartbeat`: a process' sign of life to whoever started it.

@@ -18,6 +18,7 @@ from nats.aio.msg import Msg
 from nats.micro.service import Service as MicroService
 
 from visavis.engine.base import EngineState
+from visavis.serving.draining import Phase
 from visavis.serving.errors import BusError
 from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
@@ -48,6 +49,8 @@ class Replica:
     """Where they were to run; empty: they all do."""
     http_address: str = ""
     """Of a gateway, which has this one instead of gRPC."""
+    draining: bool = False
+    """It is about to end and takes nothing new."""
 
     @property
     def label(self) -> str:
@@ -114,6 +117,7 @@ def parse_info(payload: bytes) -> Replica | None:
             metrics_address=metadata.get("metrics", ""),
             device=metadata.get("device", ""),
             wanted_device=metadata.get("wanted", ""),
+            draining=metadata.get("phase") == Phase.DRAINING,
         )
     except (ValueError, KeyError, TypeError) as error:
         log.warning("discovery: an answer is not readable: %r", error)
@@ -159,6 +163,10 @@ class Registration:
             metadata=self._metadata,
         )
         self._telling.start()
+
+    def drain(self) -> None:
+        """Whoever asks from now on is told that the service takes nothing new."""
+        self._metadata["phase"] = Phase.DRAINING
 
     async def stop(self) -> None:
         """Nobody finds the service any more. Nothing if it was not started."""

@@ -33,6 +33,10 @@ class AtCapacityError(VisavisError):
     """Every slot is taken: try another replica, or later."""
 
 
+class DrainingError(AtCapacityError):
+    """The replica is about to end and takes nothing new: try another one."""
+
+
 class SupersededError(VisavisError):
     """A newer request took this one's place before it was begun: nobody needs its answer."""
 

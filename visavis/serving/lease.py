@@ -85,6 +85,8 @@ class SlotTable:
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
+        self.left = asyncio.Event()
+        """Set whenever a session has left."""
         self._sessions: set[str] = set()
         metrics.slots.set(slots)
 
@@ -111,6 +113,7 @@ class SlotTable:
         finally:
             self._sessions.discard(session)
             metrics.attached_sessions.set(len(self._sessions))
+            self.left.set()
 
 
 class EventStream:
@@ -145,6 +148,10 @@ class EventStream:
         """Something that was asked for cannot be done; the turn goes on without it."""
         notice = pb.TurnNotice(turn=turn, code=code, message=message)
         await self._events.put(pb.AttachEvent(turn_notice=notice))
+
+    async def draining(self) -> None:
+        """The replica is about to end: the session is to go to another one, between turns."""
+        await self._events.put(pb.AttachEvent(draining=pb.Draining()))
 
     async def serve(
         self,

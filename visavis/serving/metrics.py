@@ -42,6 +42,7 @@ grpc_request_seconds = Histogram(
 )
 attached_sessions = Gauge("attached_sessions", "Sessions that hold a lease on this service.")
 slots = Gauge("slots", "Sessions that this service takes at once.")
+draining = Gauge("draining", "1 while the service takes no new session and waits for the others.")
 
 # Engines
 engine_backend_info = Gauge(

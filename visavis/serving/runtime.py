@@ -1,7 +1,9 @@
 """Runs one service: load, warm, serve, drain.
 
 settings -> bus -> gRPC server (NOT_SERVING) -> load -> SERVING -> registered
-SIGTERM or SIGINT: unregistered -> NOT_SERVING -> grace -> closed
+SIGTERM: draining -> no session is left, or the limit is reached -> ended
+SIGINT, or SIGTERM again: ended
+ended: unregistered -> NOT_SERVING -> grace -> closed
 """
 
 from __future__ import annotations
@@ -20,13 +22,17 @@ from prometheus_client import start_http_server
 
 from visavis.engine.base import EngineState
 from visavis.serving.discovery import Registration, instance_of
+from visavis.serving.draining import Drain, Phase
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import ServiceSettings, load_settings
+from visavis.serving.stage import Leases
 from visavis.serving.starting import report_starting
+from visavis.serving.supervision import cancelled_at_last
 from visavis.wire.bus import Bus
+from visavis.wire.clock import MonotonicClock
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +64,7 @@ class Service(Protocol):
 
     name: str
     languages: Sequence[str]
+    leases: Leases
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -100,9 +107,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     name = settings.section
     label = settings.label or name
     instance = instance_of(label)
-    stop = asyncio.Event()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    ending = _Ending(settings.drain_limit_s)
     heartbeat = Heartbeat()
     heartbeat.start()
     bus = None
@@ -117,7 +122,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     await server.start()
     registration: Registration | None = None
     try:
-        if not await _loaded(service, bus, stop, label):
+        if not await _loaded(service, bus, ending.told, label):
             return
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
@@ -133,7 +138,13 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
             await registration.start()
         heartbeat.working()
         log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
-        await stop.wait()
+        await ending.told.wait()
+        if ending.waits_for(service.leases):
+            log.info("%s is draining: %d sessions are here", instance, service.leases.held)
+            if registration is not None:
+                registration.drain()
+            await _set_health(health_servicer, grpc_names, serving=False)
+            await ending.drained(service.leases)
     finally:
         log.info("%s is stopping", instance)
         if registration is not None:
@@ -144,6 +155,40 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         if bus is not None:
             await bus.close()
         await heartbeat.stop()
+
+
+class _Ending:
+    """What the signals that a process gets come to: it drains, or ends."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.told = asyncio.Event()
+        """Set once it is to stop."""
+        self._drain = Drain(limit_s)
+        self._clock = MonotonicClock()
+        self._again = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop, False)
+        loop.add_signal_handler(signal.SIGINT, self._stop, True)
+
+    def _stop(self, at_once: bool) -> None:
+        if self.told.is_set():
+            self._again.set()
+        self._drain.told_to_stop(self._clock.now(), at_once=at_once)
+        self.told.set()
+
+    def waits_for(self, leases: Leases) -> bool:
+        """Whether there is anybody to wait for."""
+        return self._drain.look(self._clock.now(), leases.held) is Phase.DRAINING
+
+    async def drained(self, leases: Leases) -> None:
+        """Have all sessions leave; returns once the process may end."""
+        leases.drain()
+        while self.waits_for(leases):
+            leases.slots.left.clear()
+            news = (leases.slots.left.wait(), self._again.wait())
+            async with cancelled_at_last(*news) as tasks:
+                left_s = self._drain.left_s(self._clock.now())
+                await asyncio.wait(tasks, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _make_server(

@@ -83,7 +83,14 @@ class ServiceSettings(Settings):
     model_dir: Path | None = Field(
         None, description="Where the bundles are; empty: the user's cache"
     )
-    grace_s: float = Field(5.0, ge=0, description="Time to finish calls when told to stop")
+    drain_limit_s: float = Field(
+        30.0,
+        ge=0,
+        le=3600,
+        description="When told to stop (SIGTERM): longest wait for sessions to finish their turns "
+        "and go to other replicas; told again, or by SIGINT, it ends at once",
+    )
+    grace_s: float = Field(5.0, ge=0, description="Time to finish calls when it ends")
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):

@@ -28,6 +28,8 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from visavis.engine.base import EngineState
+from visavis.serving import metrics
+from visavis.serving.errors import DrainingError
 from visavis.serving.lease import EventStream, Request, SlotTable, clock_reading, need_bus
 from visavis.serving.logs import log_context
 from visavis.v1 import control_pb2 as pb
@@ -138,13 +140,17 @@ class Stage(Generic[TurnT]):
     event of the lease, and the next one may succeed.
     """
 
-    def __init__(self, session: str, bus: Bus, instance: str) -> None:
-        """session: as in the subjects. instance: the replica, as `ready` names it."""
+    def __init__(self, session: str, bus: Bus, instance: str, draining: asyncio.Event) -> None:
+        """session: as in the subjects. instance: the replica, as `ready` names it.
+
+        draining: set once the session is to go to another replica.
+        """
         self.turn: TurnT | None = None
         """The newest turn that was begun, until a newer one has come: see its `ended`."""
         self._session = session
         self._bus = bus
         self._instance = instance
+        self._draining = draining
         self._events = EventStream()
         self._turns = TurnNumbers()
         self._sent = ChunkNumbers()
@@ -273,13 +279,17 @@ class Stage(Generic[TurnT]):
                 self._inputs[kind] = await held.enter_async_context(subscription)
             held.push_async_callback(self._cancel_work)
             await self._events.ready(self._instance)
-            loops = [*work.loops()]
+            loops = [*work.loops(), self._tell_draining()]
             if Kind.TURN in self._inputs:
                 loops.append(self._follow(work.announced))
             stream = self._events.serve(requests, on_request, *loops)
             await held.enter_async_context(contextlib.aclosing(stream))
             async for event in stream:
                 yield event
+
+    async def _tell_draining(self) -> None:
+        await self._draining.wait()
+        await self._events.draining()
 
     async def _follow(self, announced: Callable[[TurnChunk], None]) -> None:
         async for chunk in self._inputs[Kind.TURN]:
@@ -314,16 +324,30 @@ class Leases:
         self._instance = instance
         self._bus = bus
         self._version = version("visavis")
+        self._draining = asyncio.Event()
 
     @contextlib.contextmanager
     def attach(self, session: str) -> Iterator[Stage[Any]]:
         """A slot and the stage of `session` in it.
 
-        Raises BusError without a bus, InvalidInputError, AlreadyExistsError or AtCapacityError.
+        Raises BusError without a bus, InvalidInputError, AlreadyExistsError, AtCapacityError or
+        DrainingError.
         """
         bus = need_bus(self._bus)
+        if self._draining.is_set():
+            raise DrainingError(f"{self._instance} is about to end; ask another replica")
         with self.slots.hold(session):
-            yield Stage(session, bus, self._instance)
+            yield Stage(session, bus, self._instance, self._draining)
+
+    def drain(self) -> None:
+        """Take no further session, and tell those that are here to leave between two turns."""
+        self._draining.set()
+        metrics.draining.set(1)
+
+    @property
+    def held(self) -> int:
+        """Sessions that have not left."""
+        return self.slots.slots - self.slots.free
 
     def status(
         self,
@@ -333,13 +357,14 @@ class Leases:
         free_slots: int | None = None,
     ) -> pb.ServiceStatus:
         """What GetStatus answers. free_slots: where calls other than Attach take slots as well."""
+        free = self.slots.free if free_slots is None else free_slots
         return pb.ServiceStatus(
             service=self._service,
             instance=self._instance,
             version=self._version,
             engines=engines,
             slots=self.slots.slots,
-            free_slots=self.slots.free if free_slots is None else free_slots,
+            free_slots=0 if self._draining.is_set() else free,
             clock=clock_reading(),
             languages=languages,
         )

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18visavis/v1/control.proto\x12\nvisavis.v1\"\x82\x02\n\x0b\x41ttachEvent\x12(\n\x05ready\x18\x01 \x01(\x0b\x32\x17.visavis.v1.AttachReadyH\x00\x12/\n\x0cturn_started\x18\x02 \x01(\x0b\x32\x17.visavis.v1.TurnStartedH\x00\x12\x31\n\rturn_finished\x18\x03 \x01(\x0b\x32\x18.visavis.v1.TurnFinishedH\x00\x12-\n\x0bturn_failed\x18\x04 \x01(\x0b\x32\x16.visavis.v1.TurnFailedH\x00\x12-\n\x0bturn_notice\x18\x05 \x01(\x0b\x32\x16.visavis.v1.TurnNoticeH\x00\x42\x07\n\x05\x65vent\"\x1f\n\x0b\x41ttachReady\x12\x10\n\x08instance\x18\x01 \x01(\t\"\x1b\n\x0bTurnStarted\x12\x0c\n\x04turn\x18\x01 \x01(\r\"\xa9\x01\n\x0cTurnFinished\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x36\n\x07seconds\x18\x02 \x03(\x0b\x32%.visavis.v1.TurnFinished.SecondsEntry\x12\x10\n\x08produced\x18\x03 \x01(\x04\x12\x11\n\tcancelled\x18\x04 \x01(\x08\x1a.\n\x0cSecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"9\n\nTurnFailed\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"9\n\nTurnNotice\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x12\n\x10GetStatusRequest\"\xcd\x01\n\rServiceStatus\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12)\n\x07\x65ngines\x18\x04 \x03(\x0b\x32\x18.visavis.v1.EngineStatus\x12\r\n\x05slots\x18\x05 \x01(\r\x12\x12\n\nfree_slots\x18\x06 \x01(\r\x12\x11\n\tlanguages\x18\x07 \x03(\t\x12\'\n\x05\x63lock\x18\x08 \x01(\x0b\x32\x18.visavis.v1.ClockReading\"3\n\x0c\x43lockReading\x12\r\n\x05\x63lock\x18\x01 \x01(\x07\x12\x14\n\x0cmonotonic_ns\x18\x02 \x01(\x04\"]\n\x0c\x45ngineStatus\x12\x0e\n\x06\x62undle\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x0c\n\x04\x66ile\x18\x05 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18visavis/v1/control.proto\x12\nvisavis.v1\"\xac\x02\n\x0b\x41ttachEvent\x12(\n\x05ready\x18\x01 \x01(\x0b\x32\x17.visavis.v1.AttachReadyH\x00\x12/\n\x0cturn_started\x18\x02 \x01(\x0b\x32\x17.visavis.v1.TurnStartedH\x00\x12\x31\n\rturn_finished\x18\x03 \x01(\x0b\x32\x18.visavis.v1.TurnFinishedH\x00\x12-\n\x0bturn_failed\x18\x04 \x01(\x0b\x32\x16.visavis.v1.TurnFailedH\x00\x12-\n\x0bturn_notice\x18\x05 \x01(\x0b\x32\x16.visavis.v1.TurnNoticeH\x00\x12(\n\x08\x64raining\x18\x06 \x01(\x0b\x32\x14.visavis.v1.DrainingH\x00\x42\x07\n\x05\x65vent\"\n\n\x08\x44raining\"\x1f\n\x0b\x41ttachReady\x12\x10\n\x08instance\x18\x01 \x01(\t\"\x1b\n\x0bTurnStarted\x12\x0c\n\x04turn\x18\x01 \x01(\r\"\xa9\x01\n\x0cTurnFinished\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x36\n\x07seconds\x18\x02 \x03(\x0b\x32%.visavis.v1.TurnFinished.SecondsEntry\x12\x10\n\x08produced\x18\x03 \x01(\x04\x12\x11\n\tcancelled\x18\x04 \x01(\x08\x1a.\n\x0cSecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"9\n\nTurnFailed\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"9\n\nTurnNotice\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x12\n\x10GetStatusRequest\"\xcd\x01\n\rServiceStatus\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12)\n\x07\x65ngines\x18\x04 \x03(\x0b\x32\x18.visavis.v1.EngineStatus\x12\r\n\x05slots\x18\x05 \x01(\r\x12\x12\n\nfree_slots\x18\x06 \x01(\r\x12\x11\n\tlanguages\x18\x07 \x03(\t\x12\'\n\x05\x63lock\x18\x08 \x01(\x0b\x32\x18.visavis.v1.ClockReading\"3\n\x0c\x43lockReading\x12\r\n\x05\x63lock\x18\x01 \x01(\x07\x12\x14\n\x0cmonotonic_ns\x18\x02 \x01(\x04\"]\n\x0c\x45ngineStatus\x12\x0e\n\x06\x62undle\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x0c\n\x04\x66ile\x18\x05 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,25 +34,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TURNFINISHED_SECONDSENTRY']._loaded_options = None
   _globals['_TURNFINISHED_SECONDSENTRY']._serialized_options = b'8\001'
   _globals['_ATTACHEVENT']._serialized_start=41
-  _globals['_ATTACHEVENT']._serialized_end=299
-  _globals['_ATTACHREADY']._serialized_start=301
-  _globals['_ATTACHREADY']._serialized_end=332
-  _globals['_TURNSTARTED']._serialized_start=334
-  _globals['_TURNSTARTED']._serialized_end=361
-  _globals['_TURNFINISHED']._serialized_start=364
-  _globals['_TURNFINISHED']._serialized_end=533
-  _globals['_TURNFINISHED_SECONDSENTRY']._serialized_start=487
-  _globals['_TURNFINISHED_SECONDSENTRY']._serialized_end=533
-  _globals['_TURNFAILED']._serialized_start=535
-  _globals['_TURNFAILED']._serialized_end=592
-  _globals['_TURNNOTICE']._serialized_start=594
-  _globals['_TURNNOTICE']._serialized_end=651
-  _globals['_GETSTATUSREQUEST']._serialized_start=653
-  _globals['_GETSTATUSREQUEST']._serialized_end=671
-  _globals['_SERVICESTATUS']._serialized_start=674
-  _globals['_SERVICESTATUS']._serialized_end=879
-  _globals['_CLOCKREADING']._serialized_start=881
-  _globals['_CLOCKREADING']._serialized_end=932
-  _globals['_ENGINESTATUS']._serialized_start=934
-  _globals['_ENGINESTATUS']._serialized_end=1027
+  _globals['_ATTACHEVENT']._serialized_end=341
+  _globals['_DRAINING']._serialized_start=343
+  _globals['_DRAINING']._serialized_end=353
+  _globals['_ATTACHREADY']._serialized_start=355
+  _globals['_ATTACHREADY']._serialized_end=386
+  _globals['_TURNSTARTED']._serialized_start=388
+  _globals['_TURNSTARTED']._serialized_end=415
+  _globals['_TURNFINISHED']._serialized_start=418
+  _globals['_TURNFINISHED']._serialized_end=587
+  _globals['_TURNFINISHED_SECONDSENTRY']._serialized_start=541
+  _globals['_TURNFINISHED_SECONDSENTRY']._serialized_end=587
+  _globals['_TURNFAILED']._serialized_start=589
+  _globals['_TURNFAILED']._serialized_end=646
+  _globals['_TURNNOTICE']._serialized_start=648
+  _globals['_TURNNOTICE']._serialized_end=705
+  _globals['_GETSTATUSREQUEST']._serialized_start=707
+  _globals['_GETSTATUSREQUEST']._serialized_end=725
+  _globals['_SERVICESTATUS']._serialized_start=728
+  _globals['_SERVICESTATUS']._serialized_end=933
+  _globals['_CLOCKREADING']._serialized_start=935
+  _globals['_CLOCKREADING']._serialized_end=986
+  _globals['_ENGINESTATUS']._serialized_start=988
+  _globals['_ENGINESTATUS']._serialized_end=1081
 # @@protoc_insertion_point(module_scope)

@@ -7,18 +7,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AttachEvent(_message.Message):
-    __slots__ = ("ready", "turn_started", "turn_finished", "turn_failed", "turn_notice")
+    __slots__ = ("ready", "turn_started", "turn_finished", "turn_failed", "turn_notice", "draining")
     READY_FIELD_NUMBER: _ClassVar[int]
     TURN_STARTED_FIELD_NUMBER: _ClassVar[int]
     TURN_FINISHED_FIELD_NUMBER: _ClassVar[int]
     TURN_FAILED_FIELD_NUMBER: _ClassVar[int]
     TURN_NOTICE_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
     ready: AttachReady
     turn_started: TurnStarted
     turn_finished: TurnFinished
     turn_failed: TurnFailed
     turn_notice: TurnNotice
-    def __init__(self, ready: _Optional[_Union[AttachReady, _Mapping]] = ..., turn_started: _Optional[_Union[TurnStarted, _Mapping]] = ..., turn_finished: _Optional[_Union[TurnFinished, _Mapping]] = ..., turn_failed: _Optional[_Union[TurnFailed, _Mapping]] = ..., turn_notice: _Optional[_Union[TurnNotice, _Mapping]] = ...) -> None: ...
+    draining: Draining
+    def __init__(self, ready: _Optional[_Union[AttachReady, _Mapping]] = ..., turn_started: _Optional[_Union[TurnStarted, _Mapping]] = ..., turn_finished: _Optional[_Union[TurnFinished, _Mapping]] = ..., turn_failed: _Optional[_Union[TurnFailed, _Mapping]] = ..., turn_notice: _Optional[_Union[TurnNotice, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ...) -> None: ...
+
+class Draining(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class AttachReady(_message.Message):
     __slots__ = ("instance",)

@@ -28,7 +28,7 @@ from visavis.tools.cli.engine.commands import engine_app
 from visavis.tools.cli.models import models_app
 from visavis.tools.cli.script import script
 from visavis.tools.cli.timeline import timeline
-from visavis.tools.cli.up import up
+from visavis.tools.cli.up import restart, up
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -55,6 +55,7 @@ app = typer.Typer(
     "with voice and lips in step. Start with `visavis up`.",
 )
 app.command()(up)
+app.command()(restart)
 app.command()(ask)
 app.command()(script)
 app.command()(timeline)

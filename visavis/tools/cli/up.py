@@ -1,4 +1,4 @@
-"""`visavis up`: the whole stack on this machine, until Ctrl-C."""
+"""`visavis up`: the whole stack on this machine, until Ctrl-C; `visavis restart`: parts of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +17,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from visavis.serving.discovery import Replica
+from visavis.serving.errors import VisavisError
 from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import secret_in
 from visavis.tools.cli.models import pull_profile
+from visavis.tools.stack.control import ask_restart, listening, running_stacks, socket_path
 from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log
+from visavis.tools.stack.rolling import RollingRestart
 from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
 
 _REFRESH_S = 1.0
@@ -32,6 +36,7 @@ _COLOURS = {
     State.READY: "green",
     State.STARTING: "yellow",
     State.RESTARTING: "yellow",
+    State.DRAINING: "yellow",
     State.FAILED: "red",
     State.STOPPED: "dim",
 }
@@ -99,6 +104,55 @@ def up(
     asyncio.run(_run(options, console))
 
 
+def restart(
+    services: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SERVICE…|all",
+            help="asr, llm, tts, face, one process of several such as face-2, or all of them.",
+        ),
+    ],
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, help="Port of the stack's page, where several stacks run here."
+        ),
+    ] = 0,
+    logs: Annotated[
+        Path | None, typer.Option(help="Where that `visavis up` was told to keep its logs.")
+    ] = None,
+) -> None:
+    """Restart services of the stack that runs here, and lose no turn.
+
+    Of each process in turn a new one is started. Once it is ready the old one takes nothing new,
+    finishes the turns at work, hands its sessions over between turns, and ends. Bus and gateway
+    stay. A service of which there is one process is restarted like this as well: for a moment
+    there are two, and memory is needed for both.
+
+    To have weights or a configuration file read anew, for example:
+
+        visavis restart llm
+
+        visavis restart all
+    """
+    folder = logs or log_dir()
+    found = [port] if port else list(running_stacks(folder))
+    if not found:
+        raise VisavisError(
+            f"no stack runs here that keeps its logs in {folder}; start one with `visavis up`, or "
+            "say with --logs where its logs are"
+        )
+    if len(found) > 1:
+        ports = ", ".join(map(str, found))
+        raise VisavisError(f"several stacks run here; choose one by its --port: {ports}")
+    asyncio.run(_restart(socket_path(folder, found[0]), services, Console()))
+
+
+async def _restart(path: Path, services: list[str], console: Console) -> None:
+    async for step in ask_restart(path, services):
+        console.print(step, highlight=False)
+
+
 class _Told(logging.Handler):
     """What befalls the stack's processes: on the terminal, and in a log beside theirs."""
 
@@ -157,6 +211,7 @@ async def _run(options: StackOptions, console: Console) -> None:
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(signal_number, stop.set)
     stack = Stack(options)
+    rolling = RollingRestart(stack)
     starting = asyncio.create_task(stack.__aenter__())
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -170,7 +225,16 @@ async def _run(options: StackOptions, console: Console) -> None:
             f"  Logs: {options.log_dir}   End with Ctrl-C.\n",
             highlight=False,
         )
-        await _show(stack, console, stop)
+
+        async def restart(names: list[str], tell: Callable[[str], None]) -> None:
+            def both(step: str) -> None:
+                console.print(f"[dim]restart:[/dim] {escape(step)}", highlight=False)
+                tell(step)
+
+            await rolling.run(names, both)
+
+        async with listening(socket_path(options.log_dir, stack.port), restart):
+            await _show(stack, console, stop)
     finally:
         if stack.anything_started:
             console.print("Stopping …")
@@ -227,7 +291,7 @@ def address_of(replica: Replica) -> str:
 
 def _table(stack: Stack) -> Table:
     table = Table("process", "state", "address", "device", "pid", "memory", box=None)
-    replicas = {replica.label: replica for replica in stack.replicas}
+    replicas = {replica.label: replica for replica in stack.replicas if not replica.draining}
     addresses = {"nats-server": stack.nats.url, "gateway": stack.url}
     sizes_bytes = memory_bytes(stack.processes)
     for child in stack.processes:

@@ -4,6 +4,8 @@
 - `process`: one child process, started, listened to, ended; where its log lies
 - `restarter`: one child process kept at work
 - `nats_server`: the bus as a child process
-- `supervisor`: all of them started, kept alive and ended in order
+- `supervisor`: all of them started, kept alive, exchanged and ended in order
+- `rolling`: services started anew one process at a time
+- `control`: how `visavis restart` talks to the stack that runs
 - `plain_service`: one service alone, with no bus
 """

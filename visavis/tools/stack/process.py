@@ -16,13 +16,14 @@ from typing import IO, BinaryIO
 
 import psutil
 
-from visavis.serving.heartbeat import FD_VARIABLE, WORKING
+from visavis.serving.heartbeat import BEAT_S, FD_VARIABLE, WORKING
 from visavis.tools.stack.tether import WAY, tethered
 
 log = logging.getLogger(__name__)
 
 _KILL_AFTER_S = 10.0
 _POLL_S = 0.05
+_SILENT_BEATS = round(10.0 / BEAT_S)
 _TAIL_BYTES = 2_000
 _PIPE_BYTES = 65_536
 
@@ -43,6 +44,7 @@ class State(StrEnum):
     STARTING = "starting"
     READY = "ready"
     RESTARTING = "restarting"
+    DRAINING = "draining"
     FAILED = "failed"
     STOPPED = "stopped"
 
@@ -126,6 +128,22 @@ class Child:
         """End the process at once, frozen or not, and all that it has started."""
         self._send(signal.SIGKILL)
 
+    async def drain(self) -> None:
+        """Ask the process to end once its sessions have left it, and wait until it has.
+
+        It says itself how long it waits at most. One that falls silent meanwhile is killed.
+        """
+        self.state = State.DRAINING
+        self._send_to_command(signal.SIGTERM)
+        missed = 0
+        while self.runs():
+            await asyncio.sleep(BEAT_S)
+            missed = 0 if await self.beats() else missed + 1
+            if missed > _SILENT_BEATS:
+                log.warning("%s has fallen silent while it drains; it is killed", self.name)
+                self.kill()
+        await self.stop()
+
     async def stop(self) -> None:
         """Ask the process to end; kill it if it has not after ten seconds."""
         await asyncio.to_thread(self.end)
@@ -156,6 +174,14 @@ class Child:
         if self._process is not None and self.runs():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
+
+    def _send_to_command(self, number: signal.Signals) -> None:
+        """To the command alone: what it has started is of use until it ends."""
+        if self._process is None or not self.runs():
+            return
+        with contextlib.suppress(psutil.Error, LookupError, ProcessLookupError):
+            process = psutil.Process(self._process.pid)
+            (process.children()[0] if WAY == "guard" else process).send_signal(number)
 
     def _open_log(self) -> IO[bytes]:
         """The log's end, or our own standard error where it cannot be written: folders move

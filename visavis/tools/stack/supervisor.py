@@ -71,9 +71,13 @@ class Stack:
         self._nats = NatsServer(options.log_dir)
         self._nats.process.monitored = options.monitored
         self._bus: Bus | None = None
-        self._restarters: list[Restarter] = []
-        self._keeping: list[asyncio.Task[None]] = []
+        self._restarters: dict[Child, Restarter] = {}
+        self._keeping: dict[Child, asyncio.Task[None]] = {}
         self.children: dict[str, Child] = {}
+        self._commands: dict[str, tuple[str, Sequence[str]]] = {}
+        """Module and flags of each, by name."""
+        self._passing: list[Child] = []
+        """Beside the children: those that take the place of one, and those that make place."""
         self.starting: dict[str, str] = {}
         """What services say that they are busy with before they are ready, by name."""
         self._deadline: asyncio.Timeout | None = None
@@ -85,7 +89,7 @@ class Stack:
     @property
     def processes(self) -> tuple[Child, ...]:
         """The bus and all that stand on it."""
-        return (self._nats.process, *self.children.values())
+        return (self._nats.process, *self.children.values(), *self._passing)
 
     async def __aenter__(self) -> Self:
         try:
@@ -117,7 +121,7 @@ class Stack:
         for name in gateways:
             self._add(name, GATEWAY, [GATEWAY], [*listen, "--label", name])
         for child in self.processes:
-            self._keep(child)
+            self._keep(child, child.name)
         try:
             async with asyncio.timeout(self.options.ready_timeout_s) as deadline:
                 self._deadline = deadline
@@ -131,7 +135,7 @@ class Stack:
         finally:
             self._deadline = None
         self.ready_s = self._clock.now() - started
-        for restarter in self._restarters:
+        for restarter in self._restarters.values():
             restarter.for_ever = True
 
     def _check_options(self) -> None:
@@ -167,6 +171,7 @@ class Stack:
         module, *first = self.options.programs.get(service, usual)
         given = self.options.arguments.get(service, ())
         flags = [*first, "--nats-url", self._nats.url, *arguments, *given]
+        self._commands[name] = (module, flags)
         self.children[name] = python_child(name, module, flags, self.options.log_dir)
 
     def _environ(self, name: str) -> dict[str, str]:
@@ -212,20 +217,107 @@ class Stack:
             return f"it does not answer ({error!r})"
         return "ok" if addresses else "it is not to be found on the bus"
 
-    def _keep(self, child: Child) -> None:
-        restarter = Restarter(child, self._environ(child.name), self._clock)
-        self._restarters.append(restarter)
-        self._keeping.append(asyncio.create_task(restarter.run(), name=f"keep-{child.name}"))
+    def _keep(self, child: Child, name: str) -> None:
+        self._restarters[child] = restarter = Restarter(child, self._environ(name), self._clock)
+        self._keeping[child] = asyncio.create_task(restarter.run(), name=f"keep-{name}")
+
+    async def _let_go(self, child: Child) -> None:
+        """It is not started again when it ends."""
+        self._restarters.pop(child, None)
+        if (task := self._keeping.pop(child, None)) is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # ------------------------------------------------------------ one process for another
+
+    def processes_of(self, service: str) -> list[str]:
+        """Names of the processes of a service, or of all; of one that is named, its own.
+
+        Raises VisavisError where there is none.
+        """
+        if service == "all":
+            return [name for name in self.children if name not in self._names(GATEWAY)]
+        names = [service] if service in self.children else []
+        if service in SERVICES:
+            names = self._names(service)
+        if not names or service in self._names(GATEWAY):
+            known = ", ".join(["all", *SERVICES])
+            raise VisavisError(f"there is no service {service!r} to restart; known are {known}")
+        return names
+
+    async def start_spare(self, name: str) -> Child:
+        """Another process with the name and the settings of one of ours; returns once it is ready.
+
+        Raises VisavisError where it does not become ready; nothing of it remains then.
+        """
+        module, flags = self._commands[name]
+        spare = python_child(name, module, flags, self.options.log_dir)
+        spare.name = f"{name} (new)"
+        self._passing.append(spare)
+        self._keep(spare, name)
+        try:
+            await self._until_found(spare, name)
+        except BaseException:
+            await self._let_go(spare)
+            await spare.stop()
+            self._passing.remove(spare)
+            raise
+        return spare
+
+    async def _until_found(self, child: Child, name: str) -> None:
+        """Returns once a process that was just started serves. Raises VisavisError."""
+        await self.refresh()
+        before = {replica.instance for replica in self.replicas}
+        try:
+            async with asyncio.timeout(self.options.ready_timeout_s) as self._deadline:
+                while not self._serves(child, name, before):
+                    await asyncio.sleep(_POLL_S)
+                    await self.refresh()
+        except TimeoutError:
+            raise VisavisError(_complaint(child, "did not become ready")) from None
+        finally:
+            self._deadline = None
+        self._restarters[child].for_ever = True
+
+    def _serves(self, child: Child, name: str, before: set[str]) -> bool:
+        if child.state is State.FAILED:
+            raise VisavisError(_complaint(child, "cannot be started"))
+        found = {r.instance for r in self.replicas if r.label == name} - before
+        return child.state is State.READY and bool(found)
+
+    def siblings(self, name: str) -> list[str]:
+        """The other processes of its service."""
+        services = [self._names(service) for service in SERVICES]
+        return [other for names in services if name in names for other in names if other != name]
+
+    async def retire(self, name: str, spare: Child) -> None:
+        """Have the process called `name` drain and end; `spare` has its place from now on."""
+        old = self.children[name]
+        await self._let_go(old)
+        self._passing[self._passing.index(spare)] = old
+        old.name, spare.name = f"{name} (old)", name
+        self.children[name] = spare
+        await old.drain()
+        self._passing.remove(old)
+
+    async def restart_in_place(self, name: str) -> None:
+        """Have the process called `name` drain and end, then start it anew."""
+        child = self.children[name]
+        await self._let_go(child)
+        await child.drain()
+        self._keep(child, name)
+        self._restarters[child].for_ever = True
+        await self._until_found(child, name)
 
     async def stop(self) -> None:
         """End everything, the gateway first so that visitors are told. Idempotent."""
-        for task in self._keeping:
+        for task in self._keeping.values():
             task.cancel()
-        await asyncio.gather(*self._keeping, return_exceptions=True)
+        await asyncio.gather(*self._keeping.values(), return_exceptions=True)
         self._keeping.clear()
         gateways = self._names(GATEWAY)
         await asyncio.gather(*(c.stop() for n, c in self.children.items() if n in gateways))
-        await asyncio.gather(*(c.stop() for c in self.children.values()))
+        await asyncio.gather(*(c.stop() for c in (*self.children.values(), *self._passing)))
         if self._bus is not None:
             await self._bus.close()
             self._bus = None

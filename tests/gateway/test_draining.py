@@ -1,0 +1,137 @@
+"""A replica that is about to end hands its sessions over between turns; visitors notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gateway.stages.ears import Ears
+from tests.gateway.conftest import until
+from tests.gateway.doubles import KINDS, Double, Doubles
+from tests.gateway.test_turns import collect
+from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def stages(client: GatewayClient, session: GatewaySession) -> dict[str, Any]:
+    told = (await client.call("GET", f"/v1/sessions/{session.id}")).json()
+    return dict(told["stages"])
+
+
+async def drained(doubles: Doubles, *names: str) -> list[Double]:
+    """The replicas of `names`, told to stop, with another one of each beside it."""
+    old = [doubles.running[name] for name in names]
+    await doubles.start(*names)
+    for double in old:
+        double.drain()
+    return old
+
+
+@pytest.mark.parametrize("stage", list(KINDS))
+async def test_the_turn_at_work_is_finished_and_the_next_one_is_another_replicas(
+    client: GatewayClient, doubles: Doubles, stage: str
+) -> None:
+    doubles.script.voice_s = 1.0
+    async with client.session(language="zh") as session:
+        await session.say("Are you going?")
+        events = await collect(session, "speaking")
+        [old] = await drained(doubles, stage)
+        events += await collect(session, "finished", "failed")
+        assert (events[-1]["event"], old.leases) == ("finished", 1), "it left in mid-turn"
+        await until(lambda: not old.leases)
+        assert (await stages(client, session))[stage] == doubles.running[stage].instance
+        await old.stop()
+        await session.say("And you?")
+        events += await collect(session, "finished", "failed")
+    assert events[-1]["event"] == "finished"
+    assert [e for e in events if e["type"] in ("error", "warning")] == []
+    answers = "".join(e["text"] for e in events if e["type"] == "answer")
+    assert answers == 2 * doubles.script.answer
+    config = doubles.seen.of("tts", "config")[-1].config
+    assert config.synthesis.language == "zh"
+
+
+async def test_all_stages_may_go_at_once_and_a_turn_that_begins_then_waits_for_them(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        await session.say("Hello?")
+        await collect(session, "finished")
+        doubles.script.may_attach.clear()
+        configs = len(doubles.seen.of("tts", "config"))
+        old = await drained(doubles, *KINDS)
+        await until(lambda: len(doubles.seen.of("tts", "config")) > configs)
+        await session.say("Is anybody there?")
+        await collect(session, "opened")
+        doubles.script.may_attach.set()
+        events = await collect(session, "finished", "failed")
+        assert events[-1]["event"] == "finished"
+        await until(lambda: not any(double.leases for double in old))
+        turns = (await client.call("GET", f"/v1/sessions/{session.id}/turns/2")).json()
+    assert turns["answer"] == doubles.script.answer
+    assert [e for e in events if e["type"] == "error"] == []
+
+
+async def test_what_is_said_while_the_ears_change_is_understood_once(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.hears = "Do you hear me?"
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}/media?role=speaker"
+        async with client.connect(path) as media:
+            [old] = await drained(doubles, "asr")
+            await until(lambda: doubles.running["asr"].leases)
+            loud, quiet = np.full(320, 9000, np.int16), np.zeros(320, np.int16)
+            for sound in [loud] * 20 + [quiet] * 20:
+                await media.send(sound.tobytes())
+            events = await collect(session, "finished", "failed")
+            await until(lambda: not old.leases)
+    finals = [e for e in events if e["type"] == "transcript" and e["final"]]
+    assert [e["text"] for e in finals] == ["Do you hear me?"]
+
+
+async def test_with_no_other_replica_the_turn_is_finished_and_the_stage_is_waited_for(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.voice_s = 1.0
+    async with client.session() as session:
+        await session.say("Are you alone?")
+        await collect(session, "speaking")
+        old = doubles.running["tts"]
+        old.drain()
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+        await until(lambda: not old.leases)
+        await doubles.stop("tts")
+        await doubles.start("tts")
+        async with asyncio.timeout(5):
+            while not (await stages(client, session))["tts"]:  # noqa: ASYNC110  # asked over HTTP
+                await asyncio.sleep(0.02)
+        await session.say("Are you back?")
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+
+
+def chunk(utterance: int, event: TranscriptEvent) -> TranscriptChunk:
+    return TranscriptChunk(Place("s", 0, 0, 0), event, utterance, "")
+
+
+async def test_a_newcomer_among_the_ears_counts_from_the_switch_on() -> None:
+    ears = Ears()
+    assert ears.newcomer() == 1
+    ears.switch()
+    started, final = TranscriptEvent.SPEECH_STARTED, TranscriptEvent.FINAL
+    assert ears.count(chunk(1, started)) and ears.count(chunk(1, final))
+    first = ears.newcomer()
+    assert first > 1
+    assert ears.count(chunk(2, started)) and not ears.count(chunk(first, started))
+    assert ears.newcomer_is_in_an_utterance
+    assert ears.count(chunk(2, final)) and not ears.count(chunk(first, final))
+    assert not ears.newcomer_is_in_an_utterance
+    ears.switch()
+    assert not ears.count(chunk(3, started)), "the old one is heard no more"
+    assert ears.count(chunk(first + 1, started))
+    assert ears.newcomer() > first + 1

@@ -1,0 +1,66 @@
+"""When a process that was told to stop ends, and what those who are attached to it are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serving.test_stage import attached
+from visavis.serving.discovery import parse_info
+from visavis.serving.draining import Drain, Phase
+from visavis.serving.errors import DrainingError, status_of
+from visavis.serving.stage import Leases
+from visavis.wire.bus import Bus
+
+
+def test_it_ends_once_nobody_is_left() -> None:
+    drain = Drain(limit_s=30.0)
+    assert drain.look(100.0, sessions=2) is Phase.SERVING
+    drain.told_to_stop(100.0)
+    assert (drain.look(100.0, 2), drain.look(120.0, 1)) == (Phase.DRAINING, Phase.DRAINING)
+    assert drain.look(120.0, 0) is Phase.ENDED
+    assert drain.look(120.0, 1) is Phase.ENDED, "who comes now is too late"
+
+
+def test_it_ends_at_its_limit() -> None:
+    drain = Drain(limit_s=30.0)
+    drain.told_to_stop(100.0)
+    assert (drain.look(129.9, 1), drain.left_s(129.0)) == (Phase.DRAINING, 1.0)
+    assert (drain.look(130.0, 1), drain.left_s(131.0)) == (Phase.ENDED, 0.0)
+
+
+def test_told_again_or_to_end_at_once_it_waits_for_nobody() -> None:
+    drain = Drain(limit_s=30.0)
+    drain.told_to_stop(100.0)
+    drain.told_to_stop(101.0)
+    assert drain.look(101.0, 1) is Phase.ENDED
+    drain = Drain(limit_s=30.0)
+    drain.told_to_stop(100.0, at_once=True)
+    assert drain.look(100.0, 1) is Phase.ENDED
+
+
+async def test_sessions_are_told_to_leave_their_turns_go_on_and_nobody_new_is_taken(
+    bus: Bus,
+) -> None:
+    leases = Leases("test", "test-1", bus, 2)
+    async with attached(leases, bus, "drained") as client:
+        await client.say(1, "wait")
+        assert await client.next_kinds(1) == ["turn_started"]
+        leases.drain()
+        assert await client.next_kinds(1) == ["draining"]
+        assert (leases.held, leases.status([], ["en"]).free_slots) == (1, 0)
+        with pytest.raises(DrainingError) as refused, leases.attach("late"):
+            pass
+        assert status_of(refused.value)[0].name == "RESOURCE_EXHAUSTED", "another one is asked"
+        await client.say(2, "said between the notice and the leave")
+        assert await client.next_kinds(3) == ["turn_finished", "turn_started", "turn_finished"]
+        leases.slots.left.clear()
+    assert (leases.held, leases.slots.left.is_set()) == (0, True)
+
+
+def test_discovery_tells_who_is_draining() -> None:
+    info = (
+        '{"name": "visavis-tts", "version": "1", "metadata": '
+        '{"instance": "tts-1", "grpc": "a:1", "phase": "%s"}}'
+    )
+    told = [parse_info((info % phase).encode()) for phase in (Phase.SERVING, Phase.DRAINING)]
+    assert [replica.draining for replica in told if replica] == [False, True]

@@ -1,0 +1,123 @@
+"""How `visavis restart` talks to the `visavis up` that runs: a UNIX socket beside its logs.
+
+One line of JSON asks, `{"restart": ["face"]}`; lines answer: `{"told": …}` for each step, at the
+end `{"done": true}` or `{"error": …}`. The folder is its owner's alone, and so is the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from visavis.serving.errors import VisavisError
+
+log = logging.getLogger(__name__)
+
+Restart = Callable[[list[str], Callable[[str], None]], Awaitable[None]]
+"""Restarts what is named, and calls with each step."""
+_CONNECT_TIMEOUT_S = 2.0
+
+
+def socket_path(log_dir: Path, port: int) -> Path:
+    """Of the stack whose gateway listens on `port`."""
+    return log_dir / f"up-{port}.sock"
+
+
+@contextlib.asynccontextmanager
+async def listening(path: Path, restart: Restart) -> AsyncIterator[None]:
+    """Answers at `path` while the context lasts; where that cannot be, says so and goes on."""
+
+    asked: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve(reader, writer))
+        asked.add(task)
+        task.add_done_callback(asked.discard)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def say(**told: Any) -> None:
+            # Whoever has asked may have gone: what they began goes on to its end.
+            writer.write(json.dumps(told).encode() + b"\n")
+
+        try:
+            if not (line := await reader.readline()):
+                return  # somebody has looked whether we are here
+            wanted = json.loads(line)["restart"]
+            await restart([str(name) for name in wanted], lambda step: say(told=step))
+            say(done=True)
+        except VisavisError as error:
+            say(error=str(error))
+        except Exception as error:
+            log.exception("restart")
+            say(error=f"it failed: {error!r}")
+        finally:
+            writer.close()
+
+    try:
+        # Of a stack that was killed: nobody else has our port.
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+        server = await asyncio.start_unix_server(connected, path)
+        await asyncio.to_thread(path.chmod, 0o600)
+    except OSError as error:
+        log.warning("`visavis restart` cannot reach this stack: %s: %s", path, error)
+        yield
+        return
+    try:
+        yield
+    finally:
+        server.close()
+        tasks = list(asked)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+async def ask_restart(path: Path, names: list[str]) -> AsyncIterator[str]:
+    """Each step as it is told. Raises VisavisError with the reason if it comes to no good end."""
+    reader, writer = await _connected(path)
+    try:
+        writer.write(json.dumps({"restart": names}).encode() + b"\n")
+        async for line in reader:
+            told = json.loads(line)
+            if "error" in told:
+                raise VisavisError(told["error"])
+            if "done" in told:
+                return
+            yield told["told"]
+        raise VisavisError("`visavis up` has ended meanwhile")
+    finally:
+        writer.close()
+
+
+async def _connected(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            return await asyncio.open_unix_connection(path)
+    except (OSError, TimeoutError) as error:
+        raise VisavisError(f"the stack at {path} does not answer: {error}") from error
+
+
+def running_stacks(log_dir: Path) -> Iterator[int]:
+    """Ports of the stacks that run, with their logs in `log_dir`."""
+    for path in sorted(log_dir.glob("up-*.sock")):
+        port = path.stem.removeprefix("up-")
+        if port.isdigit() and _answers(path):
+            yield int(port)
+
+
+def _answers(path: Path) -> bool:
+    """A stack that was killed leaves its socket behind."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_CONNECT_TIMEOUT_S)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
