@@ -63,19 +63,20 @@ def _info(recording: Recording) -> RecordingInfo:
 async def start_recording(session: TheSession, body: RecordingRequest) -> RecordingInfo:
     """Start recording; a finished recording of before is forgotten."""
     await session.wake()
-    return _info(session.recordings.start(body.scope))
+    return _info(await session.recordings.start(body.scope))
 
 
 @router.post("/recording/stop", responses=responses(404))
 async def stop_recording(session: TheSession) -> RecordingInfo:
     """End the recording. Harmless where it has ended by itself."""
     session.touch()
-    return _info(session.recordings.stop())
+    return _info(await session.recordings.stop())
 
 
 @router.get("/recording", responses=responses(404))
 async def recording(session: TheSession) -> RecordingInfo:
     """How the recording stands."""
+    await session.recordings.written()
     current = session.recordings.current
     if current is None:
         raise UnknownNameError("recording: none was started")
@@ -96,6 +97,7 @@ async def recording_file(session: TheSession) -> FileResponse:
     Where the disk was full it is what could be kept; `GET recording` says so in `error`.
     """
     session.touch()
+    await session.recordings.written()
     current = session.recordings.current
     if current is None:
         raise UnknownNameError("recording: none was started")

@@ -14,6 +14,7 @@ from gateway.stages.registry import HostClocks
 from visavis.wire.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
 
 _ORIGINS: dict[str, Origin] = {"text": "text", "welcome": "welcome"}
+_LOOPED, _LIVE, _OF_TURN = (metrics.pictures.labels(of) for of in ("loop", "live", "turn"))
 _SAYS_ALL = (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
 
 
@@ -88,8 +89,8 @@ class Stopwatch:
         """What left in this tick."""
         ledger = self._ledger
         for released in tick.pictures:
-            idle = "loop" if released.looped else "live"
-            metrics.pictures.labels(idle if released.picture.live else "turn").inc()
+            idle = _LOOPED if released.looped else _LIVE
+            (idle if released.picture.live else _OF_TURN).inc()
             if released.skew_s is None:
                 continue
             side = "leads" if released.skew_s < 0 else "lags"

@@ -57,13 +57,17 @@ class PlayoutEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What leaves in one step. pcm: [960] int16 at 48 kHz, starting at `start_samples`."""
+    """What leaves in one step. pcm: [960] int16 at 48 kHz, starting at `start_samples`.
+
+    silent: all of it is 0, and need not be looked at.
+    """
 
     start_samples: int
     pcm: NDArray[np.int16]
     pictures: tuple[ReleasedPicture, ...] = ()
     events: tuple[tuple[PlayoutEvent, int], ...] = ()
     """With the turn that each is about."""
+    silent: bool = False
 
 
 class _Phase(Enum):
@@ -318,6 +322,7 @@ class Playout:
         now = self._now
         self._now += TICK_SAMPLES
         pcm = np.zeros(TICK_SAMPLES, np.int16)
+        silent = not len(self._tail)
         self._fade(pcm)
         events: list[tuple[PlayoutEvent, int]] = []
         turn = self._turn
@@ -327,11 +332,12 @@ class Playout:
         if turn is not None and turn.phase is _Phase.RESUMING:
             self._go_on_if_ready(turn, now)
         if turn is not None and turn.phase in (_Phase.PLAYING, _Phase.OVER):
+            silent = silent and turn.phase is _Phase.OVER
             time = TurnTime(turn.number, self._release_voice(turn, pcm, events))
         pictures = self._release_pictures(now, time)
         if turn is not None:
             self._finish_if_over(turn, events)
-        return Tick(now, pcm, tuple(pictures), tuple(events))
+        return Tick(now, pcm, tuple(pictures), tuple(events), silent)
 
     def _release_pictures(self, now: int, turn: TurnTime | None) -> list[ReleasedPicture]:
         """Those of the face, and where it rests those of its loop."""

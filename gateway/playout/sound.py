@@ -18,6 +18,7 @@ OPUS_BIT_RATE = 32_000
 AAC_BIT_RATE = 96_000
 # By then an encoder has settled on silence, whatever it heard before.
 _SETTLED_PACKETS = 10
+_SILENCE = np.zeros(AAC_FRAME_SAMPLES, np.int16)
 
 
 class VoiceResampler:
@@ -139,6 +140,8 @@ class AacEncoder:
         self._silent_frames = 0
         self._silence: list[bytes] = []
         self._waiting = np.zeros(0, np.int16)
+        self._hushed = False
+        """What waits is silence that was known as such."""
 
     @property
     def config(self) -> bytes:
@@ -150,8 +153,11 @@ class AacEncoder:
         """Whether it has been silent for so long that its packets are all the same."""
         return self._silent_frames > _SETTLED_PACKETS
 
-    def encode(self, pcm: NDArray[np.int16]) -> list[AacPacket]:
-        """pcm: [N] int16, any N."""
+    def encode(self, pcm: NDArray[np.int16], *, silent: bool = False) -> list[AacPacket]:
+        """pcm: [N] int16, any N. silent: it is known to be all 0."""
+        if silent and self.settled and self._hushed:
+            return self._go_on(len(pcm))
+        self._hushed = silent
         self._waiting = np.concatenate([self._waiting, pcm])
         packets: list[AacPacket] = []
         while len(self._waiting) >= AAC_FRAME_SAMPLES:
@@ -159,11 +165,25 @@ class AacEncoder:
             self._waiting = self._waiting[AAC_FRAME_SAMPLES:]
         return packets
 
+    def _go_on(self, samples: int) -> list[AacPacket]:
+        """Silence goes on: its packet is known, and what waits is zeros."""
+        waiting = len(self._waiting) + samples
+        packets: list[AacPacket] = []
+        while waiting >= AAC_FRAME_SAMPLES:
+            waiting -= AAC_FRAME_SAMPLES
+            packets += self._packets()
+        self._waiting = _SILENCE[:waiting]
+        return packets
+
     def _push(self, samples: NDArray[np.int16]) -> list[AacPacket]:
         """samples: [1024] int16."""
         self._silent_frames = 0 if samples.any() else self._silent_frames + 1
         if not self.settled:
             self._silence = self._encode(samples)
+        return self._packets()
+
+    def _packets(self) -> list[AacPacket]:
+        """What the encoder made last, at the time of the frame that is next."""
         # A packet comes with the frame after it, and the first one starts before the sound.
         time = self._start + (self._pushed - 2) * AAC_FRAME_SAMPLES
         self._pushed += 1
@@ -197,9 +217,11 @@ class OpusEncoder:
         self._silent_packets = 0
         self._silence = b""
 
-    def encode(self, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[Any]]:
-        """pcm: [960] int16. Packets carry session media time."""
-        self._silent_packets = 0 if pcm.any() else self._silent_packets + 1
+    def encode(
+        self, pcm: NDArray[np.int16], time_samples: int, *, silent: bool = False
+    ) -> list[av.Packet[Any]]:
+        """pcm: [960] int16; silent: it is known to be all 0. Packets carry session media time."""
+        self._silent_packets = self._silent_packets + 1 if silent or not pcm.any() else 0
         if self._silence and self._silent_packets > _SETTLED_PACKETS:
             packets: list[av.Packet[Any]] = [av.Packet(self._silence)]
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from gateway.playout.audience import Audience
 from gateway.playout.playout import PlayoutEvent, Tick
 from gateway.playout.sinks.broadcast import Broadcast
-from gateway.playout.sinks.recording import Recordings, Scope
+from gateway.playout.sinks.recording import Recording, Recordings, Scope
 from gateway.playout.sinks.webrtc import Peer, Peers
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.wire.media import VideoCodec
@@ -59,10 +60,10 @@ async def test_nothing_is_encoded_once_the_last_viewer_has_left(watched: Watched
 async def test_a_recording_is_somebody_who_watches(watched: Watched) -> None:
     audience = watched.audience
     watched.viewers.leave(watched.viewers.join())
-    watched.recordings.start(Scope.SESSION)
+    await watched.recordings.start(Scope.SESSION)
     assert watched.asked == [set(), H264]
     watched.tick(1)
-    watched.recordings.stop()
+    await watched.recordings.stop()
     assert watched.asked == [set(), H264, set()]
     await audience.close()
 
@@ -70,18 +71,62 @@ async def test_a_recording_is_somebody_who_watches(watched: Watched) -> None:
 async def test_a_recording_that_ends_with_its_turn_is_nobody(watched: Watched) -> None:
     audience = watched.audience
     watched.viewers.leave(watched.viewers.join())
-    watched.recordings.start(Scope.TURN)
+    await watched.recordings.start(Scope.TURN)
     watched.tick(1, (PlayoutEvent.STARTED, 1))
+    await watched.recordings.written()
     assert watched.asked == [set(), H264]
     watched.tick(2, (PlayoutEvent.FINISHED, 1))
+    await watched.recordings.written()
     assert watched.asked == [set(), H264, set()]
     await audience.close()
+
+
+async def test_nobody_waits_for_a_slow_disk(
+    monkeypatch: pytest.MonkeyPatch, watched: Watched
+) -> None:
+    disk_works, waiting = threading.Event(), threading.Event()
+    push = Recording.push
+
+    def push_slowly(recording: Recording, tick: Tick) -> None:
+        waiting.set()
+        assert disk_works.wait(10)
+        push(recording, tick)
+
+    monkeypatch.setattr(Recording, "push", push_slowly)
+    await watched.recordings.start(Scope.SESSION)
+    for at in range(200):
+        watched.tick(at)
+    await asyncio.to_thread(waiting.wait, 10)
+    assert watched.asked == [] and watched.recordings.watched
+    disk_works.set()
+    await watched.recordings.stop()
+    assert watched.asked == [set()]
+    await watched.audience.close()
+
+
+async def test_a_disk_that_stands_still_ends_the_recording(
+    monkeypatch: pytest.MonkeyPatch, watched: Watched
+) -> None:
+    disk_works, push = threading.Event(), Recording.push
+
+    def push_slowly(recording: Recording, tick: Tick) -> None:
+        assert disk_works.wait(10)
+        push(recording, tick)
+
+    monkeypatch.setattr(Recording, "push", push_slowly)
+    recording = await watched.recordings.start(Scope.SESSION)
+    for at in range(2000):
+        watched.tick(at)
+    disk_works.set()
+    await watched.recordings.written()
+    assert "does not keep up" in recording.error and not watched.recordings.watched
+    await watched.audience.close()
 
 
 async def test_a_face_is_not_told_of_the_end(watched: Watched) -> None:
     audience = watched.audience
     watched.viewers.join()
-    watched.recordings.start(Scope.SESSION)
+    await watched.recordings.start(Scope.SESSION)
     await audience.close()
     assert watched.asked == []
 

@@ -39,7 +39,9 @@ def playout(*codecs: VideoCodec) -> Playout:
 
 
 def run(target: Playout, ticks: int) -> list[Tick]:
-    return [target.tick() for _ in range(ticks)]
+    ticks_made = [target.tick() for _ in range(ticks)]
+    assert not any(tick.silent and tick.pcm.any() for tick in ticks_made)
+    return ticks_made
 
 
 def events(ticks: list[Tick]) -> list[str]:

@@ -80,6 +80,18 @@ def test_aac_packets_follow_each_other() -> None:
     assert encoder.config.hex() == "1188"  # AAC-LC, 48 kHz, mono
 
 
+def test_silence_that_is_known_as_such_is_encoded_as_any_other() -> None:
+    pcm = np.concatenate([_voice(), np.zeros(TICK * 40, np.int16), _voice()])
+    ticks = pcm.reshape(-1, TICK)
+    looked, told = AacEncoder(0), AacEncoder(0)
+    for tick in ticks:
+        assert told.encode(tick, silent=not tick.any()) == looked.encode(tick)
+    again, anew = OpusEncoder(), OpusEncoder()
+    for at, tick in enumerate(ticks):
+        known = again.encode(tick, at * TICK, silent=not tick.any())
+        assert [bytes(p) for p in known] == [bytes(p) for p in anew.encode(tick, at * TICK)]
+
+
 def test_aac_of_silence_is_sent_again_and_speech_after_it_keeps_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -238,10 +238,13 @@ class PacketSender:
     def send(self, encoded: av.Packet[Any]) -> None:
         """Send what is in `encoded`, in as many packets as it needs; never waits.
 
-        Where the connection is gone, nothing is sent.
+        Where the connection is gone, nothing is sent. Its pts is in the units of its RTP clock.
         """
         sender, codec = self._sender, self._codec
-        payloads, media_time = self._encoder.pack(encoded)
+        if sender.kind == "audio":
+            payloads, media_time = [bytes(encoded)], encoded.pts or 0
+        else:
+            payloads, media_time = self._encoder.pack(encoded)
         time = (self.time_origin + media_time) % (1 << 32)
         now_ntp = clock.current_ntp_time()
         extensions = HeaderExtensions(

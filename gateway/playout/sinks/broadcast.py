@@ -114,7 +114,7 @@ class Broadcast:
             self._muxer, self._sound = Muxer(), AacEncoder(tick.start_samples)
             self._held = []
         fragments = self._pictures(tick, self._muxer, self._sound)
-        self._held += self._sound.encode(tick.pcm)
+        self._held += self._sound.encode(tick.pcm, silent=tick.silent)
         waits = self._sound.settled and not fragments and len(self._held) < _HELD_PACKETS
         if self._held and not waits:
             fragments.append(self._muxer.sound(*self._held))

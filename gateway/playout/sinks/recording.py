@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import secrets
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import av
@@ -34,6 +37,10 @@ log = logging.getLogger(__name__)
 # Sound and pictures kept while waiting for the turn; key frames come more often.
 PREROLL_SAMPLES = 12 * RATE_HZ
 DEFAULT_LIMIT_S = 2 * 3600.0
+# A fifth of a second goes to the thread that writes at once; where ten seconds wait for it, it is
+# not waited for.
+_TICKS_AT_A_TIME = 10
+_MOST_HANDED = 50
 
 
 class Scope(StrEnum):
@@ -217,6 +224,8 @@ class Recording:
 class Recordings:
     """Keeps one session's recordings, one at a time. A sink.
 
+    A thread writes them, some ticks at a time: nobody waits for a slow disk, or for the end of a
+    long file. What a recording tells of itself is up to date once all is `written`.
     folder: where its own folder is made; None: among the machine's temporary ones.
     on_keyframe: it cannot begin before the next one. changed: one has begun or ended.
     failed: one has ended by itself; why, and what is kept.
@@ -233,6 +242,8 @@ class Recordings:
     ) -> None:
         self.current: Recording | None = None
         """The newest, which may be over."""
+        self._running: Recording | None = None
+        """That one, until its end is known here."""
         self._session = session
         self._parent = folder
         self._limit_s = limit_s
@@ -241,10 +252,15 @@ class Recordings:
         self._failed = failed
         self._folder: Path | None = None
         self._now_samples = 0
+        self._thread: ThreadPoolExecutor | None = None
+        self._works: list[Callable[[], None]] = []
+        """What the thread is to do next."""
+        self._handed: deque[asyncio.Future[None]] = deque()
+        self._given_up = False
 
     @property
     def watched(self) -> bool:
-        return self.current is not None and self.current.phase is not Phase.DONE
+        return self._running is not None
 
     @property
     def codecs(self) -> set[VideoCodec]:
@@ -257,62 +273,94 @@ class Recordings:
     @property
     def waits(self) -> bool:
         """One starts with the next turn."""
-        return self.current is not None and self.current.phase is Phase.ARMED
+        return self._running is not None and self._running.phase is Phase.ARMED
 
-    def start(self, scope: Scope) -> Recording:
+    async def start(self, scope: Scope) -> Recording:
         """An older one is forgotten.
 
         Raises OutOfOrderError while one is running, AtCapacityError where there is no room for a
         file.
         """
-        if self.watched:
+        await self.written()
+        if self._running is not None:
             raise OutOfOrderError("recording: one is running; stop it first")
         self._drop()
         path = self._own_folder() / f"{secrets.token_hex(4)}.mp4"
-        self.current = Recording(path, scope, limit_s=self._limit_s)
+        self._thread = self._thread or ThreadPoolExecutor(1, "recording")
+        self.current = self._running = Recording(path, scope, limit_s=self._limit_s)
+        self._given_up = False
         self._changed()
         self._on_keyframe(VideoCodec.H264)
         return self.current
 
-    def stop(self) -> Recording:
+    async def stop(self) -> Recording:
         """Raises UnknownNameError where none was started."""
         recording = self.current
         if recording is None:
             raise UnknownNameError("recording: none was started")
-        self._write(lambda: recording.finish(self._now_samples))
+        if self._running is not None:
+            self._works.append(partial(recording.finish, self._now_samples))
+        await self.written()
         return recording
 
     def push(self, tick: Tick) -> None:
         """Record what leaves in this tick."""
         self._now_samples = tick.start_samples + len(tick.pcm)
-        recording = self.current
-        if recording is not None and self.watched:
-            self._write(lambda: recording.push(tick))
+        recording = self._running
+        if recording is None or self._given_up:
+            return
+        self._works.append(partial(recording.push, tick))
+        if len(self._works) < _TICKS_AT_A_TIME:
+            return
+        if len(self._handed) >= _MOST_HANDED:
+            self._given_up = True
+            error = OSError(errno.EIO, "the disk does not keep up")
+            self._works = [partial(recording.fail, error)]
+        self._hand_over()
 
     def cut(self, turn: int) -> None:
         """What is recorded of the turn ends here."""
-        recording = self.current
-        if recording is not None and self.watched:
-            self._write(lambda: recording.turn_cut(turn, self._now_samples))
+        if self._running is not None:
+            self._works.append(partial(self._running.turn_cut, turn, self._now_samples))
+
+    async def written(self) -> None:
+        """Return once all that has left so far is in the file."""
+        self._hand_over()
+        if self._handed:
+            # Not gathered: whoever gives up waiting must not cancel what is to be written.
+            await asyncio.wait(self._handed)
 
     async def close(self) -> None:
         """Delete all of them."""
+        await self.written()
+        self._running = None
         self._drop()
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
         if self._folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
-    def _write(self, work: Callable[[], None]) -> None:
-        """A full disk ends the recording, not the conversation."""
-        recorded = self.watched
-        try:
-            work()
-        except OSError as error:
-            assert self.current is not None, "only recordings write"
-            self.current.fail(error)
-            log.error("%s", self.current.error)
-            self._failed(self.current.error)
-        if recorded and not self.watched:
-            self._changed()
+    def _hand_over(self) -> None:
+        """Give the thread what it is to do next."""
+        recording = self._running
+        works, self._works = self._works, []
+        if recording is None or not works:
+            return
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(self._thread, _write, recording, works)
+        self._handed.append(done)
+        done.add_done_callback(lambda done: self._written(recording, done))
+
+    def _written(self, recording: Recording, done: asyncio.Future[None]) -> None:
+        """The thread has done what it was given last."""
+        self._handed.remove(done)
+        if recording.phase is not Phase.DONE or self._running is not recording:
+            return
+        self._running = None
+        if recording.error:
+            log.error("%s", recording.error)
+            self._failed(recording.error)
+        self._changed()
 
     def _own_folder(self) -> Path:
         if self._folder is None:
@@ -331,3 +379,15 @@ class Recordings:
         if self.current is not None:
             self.current.abandon()
             self.current = None
+
+
+def _write(recording: Recording, works: Sequence[Callable[[], None]]) -> None:
+    """In the thread: a full disk, or a fault of ours, ends the recording, not the conversation."""
+    for work in works:
+        try:
+            work()
+        except OSError as error:
+            recording.fail(error)
+        except Exception:
+            log.exception("a recording failed")
+            recording.fail(OSError(errno.EIO, "an internal error"))

@@ -325,7 +325,7 @@ class Peers:
             self._opus = None  # encoders hold threads
             return
         self._opus = self._opus or OpusEncoder()
-        packets = self._opus.encode(tick.pcm, tick.start_samples)
+        packets = self._opus.encode(tick.pcm, tick.start_samples, silent=tick.silent)
         for peer in self._peers.values():
             for packet in packets:
                 peer.push_sound(packet)
