@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 
-import uvicorn
-
-from gateway.api.app import create_app, server_config
+from gateway.api.app import create_app
+from gateway.peers.leaving import DrainingServer
 from gateway.peers.listening import listen
 from gateway.settings import GatewaySettings, check_exposure
 from visavis.serving.errors import VisavisError, exit_with
@@ -23,7 +22,7 @@ def main() -> None:
         configure_logging("gateway", settings.log_level)
         with contextlib.closing(listen(settings)) as listening:
             app = create_app(settings, listening.address)
-            server = uvicorn.Server(server_config(app))
+            server = DrainingServer(app, settings.drain_limit_s, listening.shared)
             with contextlib.suppress(KeyboardInterrupt):
                 server.run(listening.sockets)
         if not server.started:

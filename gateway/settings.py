@@ -54,6 +54,13 @@ class GatewaySettings(Settings):
     ice_servers: list[str] = Field(
         default_factory=list, description="STUN and TURN servers for WebRTC, as JSON list of URLs"
     )
+    drain_limit_s: float = Field(
+        30.0,
+        ge=0,
+        le=3600,
+        description="When told to stop (SIGTERM): longest wait for sessions to finish their turns "
+        "and go to other gateways; told again, or by SIGINT, it ends at once",
+    )
     max_sessions: int = Field(16, ge=1, le=10_000, description="Sessions open at once")
     max_viewers: int = Field(64, ge=1, le=10_000, description="Viewers of one session")
     allowed_hosts: list[str] = Field(

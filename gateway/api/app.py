@@ -33,6 +33,7 @@ from gateway.api import (
 from gateway.api.access import AccessControl, BodyLimit
 from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
 from gateway.api.state import Gateway
+from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.settings import GatewaySettings
@@ -40,12 +41,14 @@ from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.phrases import Phrases
 from gateway.stages.registry import Registry
+from gateway.talk.session import Session
 from gateway.talk.sessions import Sessions
 from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
 from visavis.serving.discovery import instance_of
 from visavis.serving.heartbeat import Heartbeat
 from visavis.wire.bus import Bus
+from visavis.wire.clock import MonotonicClock
 
 _STATIC = Path(__file__).parents[1] / "static"
 _BUS_WAIT_S = 30.0
@@ -146,11 +149,17 @@ async def _running(
             prerenderer.start()
         carrier = Carrier()
         ending.push_async_callback(carrier.close)
-        peers = Peers(bus, registry, instance, address, lambda: sessions.free)
+        peers = Peers(bus, registry, instance, address, lambda: sessions.free, sessions.has)
         ending.push_async_callback(peers.stop)
-        await peers.start()
+
+        async def say(session: Session, text: str) -> None:
+            await sockets.obey(session, gateway, text)
+
+        handover = Handover(sessions, peers, MonotonicClock(), say)
+        ending.push_async_callback(handover.close)
+        await peers.start(handover.hear)
         heartbeat.working()
-        yield Gateway(
+        gateway = Gateway(
             settings,
             bus,
             registry,
@@ -160,7 +169,9 @@ async def _running(
             prerenderer,
             peers,
             carrier,
+            handover,
         )
+        yield gateway
 
 
 def _answers(settings: GatewaySettings) -> AnswerCache:

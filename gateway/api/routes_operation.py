@@ -86,6 +86,8 @@ async def readyz(gateway: TheGateway) -> JSONResponse:
 
     Else 503 with `missing`: what is not there, and why.
     """
+    if gateway.sessions.draining:
+        return JSONResponse({"status": "draining"}, 503)
     missing = await gateway.registry.missing()
     if not missing:
         return JSONResponse({"status": "ok"})

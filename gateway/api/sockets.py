@@ -33,6 +33,8 @@ router = APIRouter()
 
 SESSION_ENDED = 4410
 """Close code: the session is over, connecting again will not help."""
+SESSION_MOVED = 1012
+"""Close code: the session goes on, connecting again at once reaches it (RFC 6455: a restart)."""
 
 
 @router.websocket("/v1/sessions/{session_id}/events")
@@ -44,18 +46,27 @@ async def events(socket: WebSocket, session_id: str) -> None:
         return
     await _accept(socket)
     listener = session.listen()
+    late: list[str] = []
 
     async def send() -> None:
         async for event in listener:
             await _send(socket, event)
-        await socket.close(SESSION_ENDED, "the session has ended")
+        await _close(socket, session)
 
     async def receive() -> None:
         while True:
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            answer = await _obey(session, gateway, message.get("text"))
+            text = message.get("text")
+            if session.presence.departure is not None:
+                late.append(text or "")
+                await session.presence.departure.decided.wait()
+                if session.moved:
+                    continue
+                late.clear()
+            with gateway.sessions.in_use(session.id):
+                answer = await obey(session, gateway, text)
             if answer is not None:
                 listener.tell(answer)
 
@@ -63,6 +74,8 @@ async def events(socket: WebSocket, session_id: str) -> None:
         await _first_of(send(), receive())
     finally:
         session.unlisten(listener)
+        if late and session.moved:
+            gateway.handover.forward(session.id, late)
 
 
 @router.websocket("/v1/sessions/{session_id}/media")
@@ -80,10 +93,11 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
     try:
         if role not in ("speaker", "viewer"):
             raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor 'viewer'")
-        await session.wake()
-        if role == "speaker":
-            await session.take_microphone(holder)
-        viewer = session.broadcast.join()
+        with gateway.sessions.in_use(session.id):
+            await session.wake()
+            if role == "speaker":
+                await session.take_microphone(holder)
+            viewer = session.broadcast.join()
     except VisavisError as error:
         session.release_microphone(holder)
         await _refuse(socket, error)
@@ -92,7 +106,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
     async def send() -> None:
         async for payload in viewer:
             await socket.send_bytes(payload)
-        await socket.close(SESSION_ENDED, "the session has ended")
+        await _close(socket, session)
 
     async def receive() -> None:
         while True:
@@ -112,7 +126,7 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
         session.touch()
 
 
-async def _obey(session: Session, gateway: Gateway, text: str | None) -> ServerEvent | None:
+async def obey(session: Session, gateway: Gateway, text: str | None) -> ServerEvent | None:
     """Do what a client's message says; what only this client is to be told."""
     session.touch()
     try:
@@ -160,6 +174,13 @@ async def _accept(socket: WebSocket) -> None:
     """Confirm our subprotocol where it is offered; what carries the key is not said again."""
     offered = socket.scope.get("subprotocols") or []
     await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
+
+
+async def _close(socket: WebSocket, session: Session) -> None:
+    if session.moved:
+        await socket.close(SESSION_MOVED, "the session goes on; connect again")
+    else:
+        await socket.close(SESSION_ENDED, "the session has ended")
 
 
 async def _refuse(socket: WebSocket, error: Exception) -> None:

@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 
 from gateway.answers.cache import AnswerCache
 from gateway.answers.prerender import Prerenderer
+from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier
 from gateway.peers.peers import Peers
 from gateway.settings import GatewaySettings
@@ -33,6 +34,7 @@ class Gateway:
     prerenderer: Prerenderer
     peers: Peers
     carrier: Carrier
+    handover: Handover
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:

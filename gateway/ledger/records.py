@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, Field
 
 from gateway.api.events import Origin, Span, StageTime
@@ -85,19 +87,30 @@ class Records:
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
+        self._before: dict[int, TurnRecord] = {}
+        self._timelines_before: dict[int, Timeline] = {}
+
+    def carry_on(self, turns: Sequence[TurnRecord], timelines: Sequence[Timeline]) -> None:
+        """The session was another gateway's before: what that one had kept."""
+        self._before = {turn.turn: turn for turn in turns}
+        self._timelines_before = {timeline.turn: timeline for timeline in timelines}
 
     def get(self, number: int) -> TurnRecord | None:
         """None for a turn that nobody was told of, or that is forgotten."""
         turn = self._turns.find(number)
-        return None if turn is None or turn.told is None else record_of(turn)
+        if turn is None:
+            return self._before.get(number)
+        return None if turn.told is None else record_of(turn)
 
     def timeline(self, session: str, number: int) -> Timeline | None:
         """None before the turn's sound has started, or where nothing is known of it any more."""
         turn = self._turns.find(number)
-        if turn is None or turn.latency is None:
+        if turn is None:
+            return self._timelines_before.get(number)
+        if turn.latency is None:
             return None
         return Timeline(session=session, **turn.latency.model_dump(exclude={"type", "stages"}))
 
     def all(self) -> list[TurnRecord]:
         """Oldest first."""
-        return [record_of(turn) for turn in self._turns.told()]
+        return [*self._before.values(), *(record_of(turn) for turn in self._turns.told())]

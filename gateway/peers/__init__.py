@@ -3,4 +3,6 @@
 `listening`: the addresses of one gateway: the one that all share, and its own.
 `peers`: who the others are, which of them has a session, which of them has room.
 `passing`: a request, or a WebSocket, handed on to another gateway.
+`handover`: sessions that go on in another gateway, because this one is about to end.
+`leaving`: the web server, which does that before it ends.
 """

@@ -12,10 +12,14 @@ from visavis.serving.errors import SettingsError, VisavisError
 
 @dataclass(frozen=True)
 class Listening:
-    """Sockets that are bound. address: "host:port" where the other gateways reach this one."""
+    """Sockets that are bound. address: "host:port" where the other gateways reach this one.
+
+    shared: how many of the sockets, the first ones, other gateways listen on, too.
+    """
 
     sockets: list[socket.socket]
     address: str
+    shared: int = 0
 
     def close(self) -> None:
         """Also where the server has closed them."""
@@ -31,12 +35,12 @@ def listen(settings: GatewaySettings) -> Listening:
     if settings.share_port and not hasattr(socket, "SO_REUSEPORT"):
         raise SettingsError("share_port: this system cannot share a port between processes")
     sockets = _bound(settings.host, settings.port, shared=settings.share_port)
-    own = sockets
+    own, shared = sockets, 0
     if settings.share_port:
-        own = _bound(settings.host, 0, shared=False)
+        own, shared = _bound(settings.host, 0, shared=False), len(sockets)
         sockets = [*sockets, *own]
     host = settings.advertise or _reachable(settings.host)
-    return Listening(sockets, f"{host}:{own[0].getsockname()[1]}")
+    return Listening(sockets, f"{host}:{own[0].getsockname()[1]}", shared)
 
 
 def _bound(host: str, port: int, *, shared: bool) -> list[socket.socket]:

@@ -80,16 +80,20 @@ class PassOn:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ours = scope["type"] not in ("http", "websocket") or PASSED_ON in Headers(scope=scope)
-        if ours:
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        state = scope["app"].state
+        gateway, found = scope["app"].state.gateway, _OF_A_SESSION.match(scope["path"])
+        session = found[1] if found else ""
         new = scope["path"] == _SESSIONS and scope.get("method") == "POST"
+        if gateway.sessions.draining and scope["type"] == "http":
+            send = _hanging_up(send)
         try:
-            address = await _where(state.gateway.peers, scope["path"], new)
+            await gateway.sessions.settled(session)
+            passed_on = PASSED_ON in Headers(scope=scope)
+            address = await _where(gateway.peers, session, new=new, passed_on=passed_on)
             if address:
-                await state.gateway.carrier.carry(scope, receive, send, address)
+                await gateway.carrier.carry(scope, receive, send, address)
                 return
         except UnreachedError as error:
             if not new:
@@ -101,15 +105,34 @@ class PassOn:
         except (VisavisError, HTTPException) as error:
             await problem_of(error)(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        if session and scope["type"] == "http":
+            with gateway.sessions.in_use(session):
+                await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
-async def _where(peers: Peers, path: str, new: bool) -> str:
-    """Address of the gateway that is to answer; "": we are. Raises VisavisError."""
+async def _where(peers: Peers, session: str, *, new: bool, passed_on: bool) -> str:
+    """Address of the gateway that is to answer; "": we are. Raises VisavisError.
+
+    What was passed on goes further only where the session has just changed hands.
+    """
+    if passed_on:
+        return peers.moved_to(session)
     if new:
         return await peers.roomier()
-    session = _OF_A_SESSION.match(path)
-    return await peers.address_of(session[1]) if session else ""
+    return await peers.address_of(session) if session else ""
+
+
+def _hanging_up(send: Send) -> Send:
+    """Have the client connect anew for his next request: we are about to end."""
+
+    async def hanging_up(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+        await send(message)
+
+    return hanging_up
 
 
 class Carrier:

@@ -12,8 +12,9 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -21,9 +22,15 @@ from nats.aio.subscription import Subscription
 
 from gateway.stages.registry import Registry
 from visavis.serving.discovery import Registration
-from visavis.serving.errors import BusError, StageLostError, UnknownNameError
+from visavis.serving.errors import (
+    AtCapacityError,
+    BusError,
+    StageLostError,
+    UnknownNameError,
+    VisavisError,
+)
 from visavis.wire.bus import Bus
-from visavis.wire.subjects import gateway_subject
+from visavis.wire.subjects import gateway_subject, handover_subject
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +38,12 @@ ASK_S = 1.0
 """A gateway that says nothing for so long is frozen, or its machine is."""
 GLANCE_S = 0.3
 """So long nobody who makes a session waits for a gateway that may have room."""
+TAKE_S = 8.0
+"""Longest wait for a peer to take a session, stages and all."""
 _OWNED = re.compile(r"[A-Za-z0-9_-]+-([0-9a-f]{8})")
+
+Answer: TypeAlias = Callable[[str], Awaitable[None]]
+"""Tells a peer what came of what it handed over; "": all is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +58,44 @@ class Peer:
 class Peers:
     """Tells the others of this gateway, and of them. `start` it, `stop` it.
 
-    instance: our name on the bus. address: where the others reach us; "": they do not.
+    instance: our name on the bus. address: where the others reach us; "": they do not. free: how
+    many sessions we have room for. has: whether a session is ours.
     """
 
     def __init__(
-        self, bus: Bus, registry: Registry, instance: str, address: str, free: Callable[[], int]
+        self,
+        bus: Bus,
+        registry: Registry,
+        instance: str,
+        address: str,
+        free: Callable[[], int],
+        has: Callable[[str], bool],
     ) -> None:
         self._bus = bus
         self._registry = registry
         self._instance = instance
         self._address = address
         self._free = free
+        self._has = has
         self._registration: Registration | None = None
-        self._asked: Subscription | None = None
+        self._asked: dict[str, Subscription] = {}
+        """By subject."""
+        self._moved: dict[str, Peer] = {}
+        """Where sessions are that were ours."""
+        self._names: set[str] = set()
+        """Of gateways that have sessions here, or had, and are gone: we answer for them."""
 
-    async def start(self) -> None:
-        """The others find us from now on."""
+    async def start(self, hear: Callable[[dict[str, Any], Answer], None]) -> None:
+        """The others find us from now on. hear: is called with what they hand over."""
         if not self._address:
             return
-        subject = gateway_subject(owner_of(self._instance))
-        self._asked = await self._bus.client.subscribe(subject, cb=self._tell)
+        own = owner_of(self._instance)
+
+        async def handed(message: Msg) -> None:
+            hear(json.loads(message.data), lambda why: message.respond(why.encode()))
+
+        await self._answer(gateway_subject(own), self._tell)
+        await self._answer(handover_subject(own), handed)
         self._registration = Registration(
             self._bus,
             "gateway",
@@ -80,10 +110,65 @@ class Peers:
         """Who asks for us from now on is told that we are gone."""
         if self._registration is not None:
             await self._registration.stop()
-        if self._asked is not None and self._bus.connected:
-            with contextlib.suppress(nats.errors.Error, OSError, BusError):
-                await self._asked.unsubscribe()
-                await self._bus.flush(ASK_S)
+        if not self._asked or not self._bus.connected:
+            return
+        with contextlib.suppress(nats.errors.Error, OSError, BusError):
+            for asked in self._asked.values():
+                await asked.unsubscribe()
+            await self._bus.flush(ASK_S)
+        for peer in set(self._moved.values()):
+            for owner in (owner_of(self._instance), *self._names):
+                with contextlib.suppress(VisavisError):
+                    await self.tell(peer, {"gone": owner})
+
+    # ------------------------------------------------------------ sessions that change hands
+
+    def drain(self) -> None:
+        """The others are told that we take nothing new."""
+        if self._registration is not None:
+            self._registration.drain()
+
+    async def tell(self, peer: Peer, message: dict[str, Any]) -> None:
+        """Hand something over to a peer. Raises StageLostError, BusError, AtCapacityError."""
+        subject, payload = handover_subject(owner_of(peer.instance)), json.dumps(message).encode()
+        try:
+            answer = await self._bus.client.request(subject, payload, timeout=TAKE_S)
+        except (nats.errors.NoRespondersError, nats.errors.TimeoutError) as error:
+            raise StageLostError(f"gateway {peer.instance} does not answer") from error
+        except (nats.errors.Error, OSError) as error:
+            raise BusError(f"gateway {peer.instance}: {error}") from error
+        if answer.data:
+            raise AtCapacityError(answer.data.decode())
+
+    def note_moved(self, session: str, peer: Peer) -> None:
+        """A session of ours is with a peer now."""
+        self._moved[session] = peer
+
+    def peer_with(self, session: str) -> Peer | None:
+        """The gateway that has a session which was ours."""
+        return self._moved.get(session)
+
+    def moved_to(self, session: str) -> str:
+        """Address of the gateway that has a session which was ours; "": it has not moved."""
+        peer = self._moved.get(session)
+        return peer.address if peer is not None and not self._has(session) else ""
+
+    async def answer_for(self, session: str) -> None:
+        """Be found by the name of a session that another gateway has made."""
+        owned = _OWNED.fullmatch(session)
+        if owned is not None and owned[1] != owner_of(self._instance):
+            await self._answer(gateway_subject(owned[1]), self._tell_of_taken)
+
+    def inherit(self, owner: str) -> None:
+        """A gateway is gone whose sessions are here: what is not here is nowhere."""
+        self._names.add(owner)
+
+    async def _answer(self, subject: str, told: Callable[[Msg], Awaitable[None]]) -> None:
+        if subject not in self._asked:
+            self._asked[subject] = await self._bus.client.subscribe(subject, cb=told)
+            await self._bus.flush(ASK_S)
+
+    # ------------------------------------------------------------ who has what
 
     async def address_of(self, session: str) -> str:
         """Where a session's gateway is; "": it is ours, or nobody's.
@@ -91,10 +176,12 @@ class Peers:
         Raises UnknownNameError where its gateway is gone, StageLostError where that one does not
         answer, BusError.
         """
+        if address := self.moved_to(session):
+            return address
         owned = _OWNED.fullmatch(session)
-        if owned is None or owned[1] == owner_of(self._instance):
+        if owned is None or owned[1] == owner_of(self._instance) or self._has(session):
             return ""
-        peer = await self._ask(owned[1])
+        peer = await self._ask(owned[1], session=session)
         if peer is None:
             raise UnknownNameError("session: the gateway that had it is gone; make a new one")
         return peer.address
@@ -111,12 +198,17 @@ class Peers:
         answers = await asyncio.gather(*asked, return_exceptions=True)
         return [answer for answer in answers if isinstance(answer, Peer)]
 
-    async def _ask(self, owner: str, within_s: float = ASK_S) -> Peer | None:
-        """None where it is gone. Raises StageLostError, BusError."""
+    async def _ask(self, owner: str, within_s: float = ASK_S, *, session: str = "") -> Peer | None:
+        """The gateway of this name, or the one that has its `session` now.
+
+        None where it is gone. Raises StageLostError, BusError.
+        """
         if not self._bus.connected:
             raise BusError("the bus is not connected")
         try:
-            told = await self._bus.client.request(gateway_subject(owner), timeout=within_s)
+            told = await self._bus.client.request(
+                gateway_subject(owner), session.encode(), timeout=within_s
+            )
             return Peer(**json.loads(told.data))
         except nats.errors.NoRespondersError:
             return None
@@ -125,7 +217,15 @@ class Peers:
         except (nats.errors.Error, OSError, ValueError, TypeError) as error:
             raise BusError(f"gateway {owner}: {error}") from error
 
+    async def _tell_of_taken(self, message: Msg) -> None:
+        owner, session = message.subject.rpartition(".")[2], message.data.decode()
+        gone = owner in self._names and session not in self._moved
+        if session and (self._has(session) or gone):
+            await self._tell(message)
+
     async def _tell(self, message: Msg) -> None:
+        if self.moved_to(message.data.decode()):
+            return  # the one that has it tells
         own = Peer(self._instance, self._address, self._free())
         await message.respond(json.dumps(asdict(own)).encode())
 

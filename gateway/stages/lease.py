@@ -108,6 +108,8 @@ class StageLease:
         self._mover: asyncio.Task[None] | None = None
         self._restarting = False
         """This stream was ended by us: its end is no loss."""
+        self._leaving = False
+        """The session gives this stage up: so is its end."""
         self._outdated = False
         """The attach under way may be with options of before."""
         self._owed: Any = None
@@ -159,6 +161,13 @@ class StageLease:
         else:
             self._outdated = True
 
+    async def leave(self) -> None:
+        """As `release`; returns once the replica does no more for the session."""
+        if self._ready.is_set() and self._mover is None:
+            self._leaving = True
+            await self._leave(self._call)
+        await self.release()
+
     async def release(self) -> None:
         """Give the slot back. `attach` takes one again."""
         runner, self._runner = self._runner, None
@@ -166,7 +175,7 @@ class StageLease:
             runner.cancel()
             await asyncio.gather(runner, return_exceptions=True)
         await self._stop_moving()
-        self._owed, self._restarting = None, False
+        self._owed, self._restarting, self._leaving = None, False, False
         if self._replica is not None and self._ready.is_set():
             self._registry.returned(self._replica)
         self._ready.clear()
@@ -248,6 +257,8 @@ class StageLease:
                 self.restart()
             call = self._call
             message = await self._read(call)
+            if self._leaving:
+                await asyncio.Event().wait()  # until this task is cancelled
             if self._call is call:
                 await self._stop_moving()
             if self._call is not call:

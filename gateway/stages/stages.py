@@ -115,6 +115,11 @@ class Stages:
         self.attached = False
         await asyncio.gather(*(lease.release() for lease in self._leases.values()))
 
+    async def leave(self) -> None:
+        """As `release`; returns once no replica has the session any more."""
+        self.attached = False
+        await asyncio.gather(*(lease.leave() for lease in self._leases.values()))
+
     async def begin_answer(self, turn: int, messages: Iterable[Message]) -> None:
         """Let the language model answer. Raises StageLostError."""
         begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages))

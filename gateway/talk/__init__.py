@@ -11,5 +11,5 @@
 `speech_over`: echo, cough or interruption: what a sound over an answer is.
 `interruption`: what becomes of the voice then, and how long that took.
 `microphone`: who holds it, and RTP packets as plain sound.
-`presence`: whether anybody is there; else the session holds no slot of any stage.
+`presence`: whether anybody is there, and here; else the session holds no slot of any stage.
 """

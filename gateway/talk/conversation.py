@@ -8,6 +8,7 @@ finished with those words, and thrown away when they go on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, WarningEvent
@@ -19,6 +20,7 @@ from gateway.talk.actions import (
     ConfirmTurn,
     DuckTurn,
     Emit,
+    Message,
     PauseTurn,
     ReadAhead,
     Reason,
@@ -75,6 +77,16 @@ class Conversation:
     def doubt(self) -> Doubt | None:
         """The utterance that may be an interruption, until that is known."""
         return self._doubts.current
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """What both have said, as the language model reads it."""
+        return self._history.said
+
+    def carry_on(self, epoch: int, said: Sequence[Message]) -> None:
+        """Go on with a conversation that began in another gateway."""
+        self._epoch = epoch
+        self._history.carry_on(said)
 
     def set_persona(self, persona: str) -> None:
         """What the language model is told it is, from the next turn on."""

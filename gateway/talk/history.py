@@ -39,6 +39,15 @@ class History:
         self.persona = persona
         self._said: deque[Message] = deque(maxlen=LIMIT)
 
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """What both have said, oldest first."""
+        return tuple(self._said)
+
+    def carry_on(self, said: Sequence[Message]) -> None:
+        """The conversation began elsewhere, with this."""
+        self._said.extend(said)
+
     def visitor(self, text: str) -> None:
         self._said.append(Message("user", text))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from gateway.stages.stages import Stages
 from visavis.serving.errors import UnknownNameError, VisavisError
@@ -11,6 +12,15 @@ from visavis.wire.clock import Clock
 
 CHECK_S = 0.2
 RETRY_S = 2.0
+
+
+class Departure:
+    """While a session may be going to another gateway. moved: it has gone there."""
+
+    def __init__(self) -> None:
+        self.moved = False
+        self.decided = asyncio.Event()
+        """Set once it is known whether it stays."""
 
 
 class Presence:
@@ -43,6 +53,8 @@ class Presence:
         self._refused = refused
         self._changing = asyncio.Lock()
         self._over = False
+        self.departure: Departure | None = None
+        """Set from when the session may go to another gateway; it then begins nothing any more."""
         self._fetched_later = False
         """Whoever asked is not connected: the answer is looked up when it is complete."""
         self.touched_at_s = clock.now()
@@ -76,6 +88,8 @@ class Presence:
         told = False
         while True:
             await asyncio.sleep(CHECK_S)
+            if self.departure is not None:
+                continue
             if not self._connected():
                 told = False
                 await self._release()
@@ -90,6 +104,19 @@ class Presence:
                     self._refused(error)
                 told = True
                 await asyncio.sleep(RETRY_S)
+
+    @asynccontextmanager
+    async def departing(self) -> AsyncIterator[Departure]:
+        """The stages are given back, and taken again at the end unless the session has moved."""
+        self.departure = departure = Departure()
+        try:
+            async with self._changing:
+                await self._stages.leave()
+            yield departure
+        finally:
+            if not departure.moved:
+                self.departure = None
+            departure.decided.set()
 
     async def release_for_good(self) -> None:
         """Give the stages back; nobody takes them again."""

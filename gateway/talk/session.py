@@ -20,7 +20,7 @@ from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
 from gateway.background import Background
-from gateway.ledger.records import Records
+from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ
@@ -160,12 +160,16 @@ class Session:
 
     # ------------------------------------------------------------ life
 
-    async def open(self) -> None:
-        """Take a slot of every stage. Raises AtCapacityError, UnknownNameError and others."""
+    async def open(self, *, attached: bool = True) -> None:
+        """Take a slot of every stage. Raises AtCapacityError, UnknownNameError and others.
+
+        attached: else it takes them once somebody is there.
+        """
         with log_context(session=self.id):
             try:
                 await self._feed.open()
-                await self.stages.attach()
+                if attached:
+                    await self.stages.attach()
             except BaseException:
                 await self._feed.close()
                 raise
@@ -187,8 +191,43 @@ class Session:
             stack.push_async_callback(self._background.cancel_all)
             if self._pulse is not None:
                 stack.callback(self._pulse.end)
-            self._emit(ErrorEvent(code="session_closed", message=message))
-            self._feed.announce(self._conversation.epoch + 1, "close")
+            if not self.moved:
+                self._emit(ErrorEvent(code="session_closed", message=message))
+                self._feed.announce(self._conversation.epoch + 1, "close")
+
+    # ------------------------------------------------------------ from gateway to gateway
+
+    @property
+    def moved(self) -> bool:
+        """It has gone to another gateway."""
+        departure = self.presence.departure
+        return departure is not None and departure.moved
+
+    @property
+    def between_turns(self) -> bool:
+        """Nobody speaks, nothing is being answered, and no recording would be cut off."""
+        return self.news.may_move("llm") and not self.recordings.watched
+
+    @property
+    def epoch(self) -> int:
+        """The newest turn's number."""
+        return self._conversation.epoch
+
+    @property
+    def said(self) -> tuple[actions.Message, ...]:
+        """The conversation as the language model reads it."""
+        return self._conversation.said
+
+    def carry_on(
+        self,
+        epoch: int,
+        said: Sequence[actions.Message],
+        turns: Sequence[TurnRecord],
+        timelines: Sequence[Timeline],
+    ) -> None:
+        """Go on where it stood in another gateway."""
+        self._conversation.carry_on(epoch, said)
+        self.records.carry_on(turns, timelines)
 
     def touch(self) -> None:
         """Somebody has used the session."""
@@ -373,6 +412,8 @@ class Session:
 
     def _greet(self, now: float) -> None:
         if not self.answering.welcome.text or not self.stages.settled:
+            return
+        if self.presence.departure is not None:
             return
         untouched = not self._conversation.epoch and self._conversation.state == "idle"
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from gateway import metrics
 from gateway.answers.cache import AnswerCache
@@ -14,7 +16,14 @@ from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
-from visavis.serving.errors import AtCapacityError, BusError, StageLostError, UnknownNameError
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    AtCapacityError,
+    BusError,
+    DrainingError,
+    StageLostError,
+    UnknownNameError,
+)
 from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
@@ -44,6 +53,9 @@ class Sessions:
         self._answers = answers
         self._loops = loops
         self._open: dict[str, Session] = {}
+        self._uses: Counter[str] = Counter()
+        self.draining = False
+        """None is made any more, and those that there are go to other gateways."""
         self._opening = 0
         self._ticker = Ticker(MonotonicClock())
         self._sweeper = Keeper("sessions-sweep", self._sweep)
@@ -56,9 +68,7 @@ class Sessions:
     async def end_all(self) -> None:
         """End all sessions; none expires any more."""
         await self._sweeper.stop()
-        await asyncio.gather(
-            *(self._end(s, "shutdown", "the gateway is stopping") for s in self.all())
-        )
+        await asyncio.gather(*(self.end_for_shutdown(session) for session in self.all()))
         await self._ticker.stop()
 
     def all(self) -> list[Session]:
@@ -74,9 +84,37 @@ class Sessions:
             )
         return session
 
+    def has(self, session_id: str) -> bool:
+        """Whether it is open here."""
+        return session_id in self._open
+
+    @contextmanager
+    def in_use(self, session_id: str) -> Iterator[None]:
+        """A request of a session is being answered: it stays for as long."""
+        self._uses[session_id] += 1
+        try:
+            yield
+        finally:
+            self._uses[session_id] -= 1
+            if not self._uses[session_id]:
+                del self._uses[session_id]
+
+    async def settled(self, session_id: str) -> None:
+        """Returns once it is known whether a session stays here."""
+        session = self._open.get(session_id)
+        if session is not None and session.presence.departure is not None:
+            await session.presence.departure.decided.wait()
+
+    def may_leave(self, session: Session) -> bool:
+        """Whether a session may go to another gateway now."""
+        here = self.has(session.id) and session.presence.departure is None
+        return here and session.between_turns and not self._uses[session.id]
+
     @property
     def free(self) -> int:
-        """How many more may be opened."""
+        """How many more may be opened; less than none in a gateway that drains."""
+        if self.draining:
+            return -1
         return self._settings.max_sessions - len(self._open) - self._opening
 
     @property
@@ -90,11 +128,34 @@ class Sessions:
         Raises BusError or StageLostError where no turn would work now, AtCapacityError and others.
         welcome: said once somebody watches.
         """
-        limit = self._settings.max_sessions
-        if self.free <= 0:
-            raise AtCapacityError(f"sessions: {limit} are open, the most allowed; try again later")
-        session = Session(
-            self._new_id(),
+        self._check_room()
+        session = self._make(self._new_id(), options, persona, welcome)
+        self._opening += 1
+        try:
+            await self._check_ready()
+            await session.open()
+        finally:
+            self._opening -= 1
+        self._add(session)
+        return session
+
+    async def adopt(self, session_id: str, options: Options, persona: str, welcome: str) -> Session:
+        """A session that another gateway had; it has no stages yet. Raises AtCapacityError."""
+        self._check_room()
+        if self.has(session_id):
+            raise AlreadyExistsError(f"session: {session_id} is here already")
+        session = self._make(session_id, options, persona, welcome)
+        self._opening += 1
+        try:
+            await session.open(attached=False)
+        finally:
+            self._opening -= 1
+        self._add(session)
+        return session
+
+    def _make(self, session_id: str, options: Options, persona: str, welcome: str) -> Session:
+        return Session(
+            session_id,
             options,
             persona,
             bus=self._bus,
@@ -105,15 +166,17 @@ class Sessions:
             ticker=self._ticker,
             welcome=welcome,
         )
-        self._opening += 1
-        try:
-            await self._check_ready()
-            await session.open()
-        finally:
-            self._opening -= 1
+
+    def _add(self, session: Session) -> None:
         self._open[session.id] = session
         metrics.sessions.set(len(self._open))
-        return session
+
+    def _check_room(self) -> None:
+        if self.draining:
+            raise DrainingError("sessions: this gateway is about to end; ask again")
+        limit = self._settings.max_sessions
+        if self.free <= 0:
+            raise AtCapacityError(f"sessions: {limit} are open, the most allowed; try again later")
 
     async def _check_ready(self) -> None:
         missing = await self._registry.missing()
@@ -125,6 +188,14 @@ class Sessions:
     async def delete(self, session_id: str) -> None:
         """End a session and free all it held. Raises UnknownNameError."""
         await self._end(self.get(session_id), "deleted", "the session was ended")
+
+    async def hand_on(self, session: Session) -> None:
+        """It has gone to another gateway: let go of it here."""
+        await self._end(session, "moved", "the session has gone to another gateway")
+
+    async def end_for_shutdown(self, session: Session) -> None:
+        """End it because the gateway ends."""
+        await self._end(session, "shutdown", "the gateway is stopping")
 
     async def _end(self, session: Session, reason: str, message: str) -> None:
         if self._open.pop(session.id, None) is None:

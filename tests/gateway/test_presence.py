@@ -184,8 +184,8 @@ async def test_who_returns_is_served_by_the_replica_that_served_before(
         assert created["stages"]["llm"] != told["stages"]["llm"]
         await until(lambda: doubles.leases() == 4)
     await until(lambda: doubles.leases() == 0)
+    stages = gateway.inside.sessions.get(created["id"]).stages
     async with client.connect(f"/v1/sessions/{created['id']}/events"):
-        session = gateway.inside.sessions.get(created["id"])
-        await until(lambda: all(session.stages.instances.values()))
+        await until(lambda: None not in stages.instances.values())
         told = (await http.get(f"/v1/sessions/{created['id']}")).json()
     assert told["stages"] == created["stages"]

@@ -9,22 +9,26 @@ from tests.stack.conftest import Run
 from tests.stack.test_conversation import answer_of, until_turn
 from visavis.tools.client import GatewayClient
 
+MODULES = ("services.tts", "gateway")
+
 
 async def tts_of(client: GatewayClient, session: str) -> str:
     told = (await client.call("GET", f"/v1/sessions/{session}")).json()
     return str(told["stages"]["tts"])
 
 
-async def test_a_service_is_restarted_in_mid_answer_and_no_turn_is_lost(
+async def test_a_service_is_restarted_in_mid_answer_then_the_gateway_and_no_turn_is_lost(
     stack: RunningStack, gateway: GatewayClient, run: Run
 ) -> None:
-    """There is one process of it, so that for a moment there are two."""
+    """There is one process of each, so that for a moment there are two."""
     logs = str(stack.log_dir)
     async with gateway.session() as session:
         await session.say("Please count slowly from one to twenty.")
         events = await until_turn(session, "speaking", "failed")
-        before, pid = await tts_of(gateway, session.id), stack.child("services.tts").pid
-        restarting = asyncio.create_task(asyncio.to_thread(run, "restart", "tts", "--logs", logs))
+        before = await tts_of(gateway, session.id)
+        pids = [stack.child(module).pid for module in MODULES]
+        restart = asyncio.to_thread(run, "restart", "tts", "gateway", "--logs", logs)
+        restarting = asyncio.create_task(restart)
         events += await until_turn(session, "finished", "failed")
         done = await restarting
         assert done.status == 0, done.error
@@ -35,7 +39,7 @@ async def test_a_service_is_restarted_in_mid_answer_and_no_turn_is_lost(
     assert ends == ["speaking", "finished"] * 2
     assert answer_of(events) != ""
     assert [e for e in events if e["type"] == "error"] == []
-    assert stack.child("services.tts").pid != pid
-    assert "1/1 tts: done" in done.output
+    assert not set(pids) & {stack.child(module).pid for module in MODULES}
+    assert "1/2 tts: done" in done.output and "2/2 gateway: done" in done.output
     unknown = await asyncio.to_thread(run, "restart", "nonsense", "--logs", logs)
     assert (unknown.status, "'nonsense'" in unknown.error) == (1, True)

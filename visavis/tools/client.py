@@ -19,6 +19,7 @@ from visavis.serving.errors import VisavisError
 MIC_RATE_HZ = 16_000
 _MIC_CHUNK_SAMPLES = 320
 _TIMEOUT_S = 60.0
+_SESSION_MOVED = 1012
 _MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
 
 
@@ -28,6 +29,11 @@ class GatewayError(VisavisError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def goes_on(closed: websockets.ConnectionClosed) -> bool:
+    """Whether the session of a socket that was closed goes on in another gateway."""
+    return closed.rcvd is not None and closed.rcvd.code == _SESSION_MOVED
 
 
 class GatewayClient:
@@ -83,8 +89,9 @@ class GatewayClient:
         wanted = {key: value for key, value in options.items() if value}
         created = (await self.call("POST", "/v1/sessions", json=wanted)).json()
         try:
-            async with self.connect(f"/v1/sessions/{created['id']}/events") as events:
-                yield GatewaySession(self, created["id"], events)
+            events = await self.connect(f"/v1/sessions/{created['id']}/events")
+            async with contextlib.aclosing(GatewaySession(self, created["id"], events)) as session:
+                yield session
         finally:
             with contextlib.suppress(GatewayError):  # it may have expired
                 await self.call("DELETE", f"/v1/sessions/{created['id']}")
@@ -117,9 +124,23 @@ class GatewaySession:
         await self._client.call("POST", f"{self._path}/interrupt")
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """What happens, as the gateway's events module describes it, until the socket closes."""
-        async for message in self._events:
-            yield json.loads(message)
+        """What happens, as the gateway's events module describes it, until the socket closes.
+
+        A session that goes to another gateway is followed there.
+        """
+        while True:
+            try:
+                async for message in self._events:
+                    yield json.loads(message)
+                return
+            except websockets.ConnectionClosed as closed:
+                if not goes_on(closed):
+                    raise
+            self._events = await self._client.connect(f"{self._path}/events")
+
+    async def aclose(self) -> None:
+        """Listen no more."""
+        await self._events.close()
 
     async def speak(self, pcm: NDArray[np.int16], stop: asyncio.Event) -> None:
         """Be the microphone: `pcm` [N] int16 at 16 kHz in real time, then silence until `stop`.

@@ -49,6 +49,11 @@ def gateway_subject(owner: str) -> str:
     return f"{GATEWAY}.{owner}"
 
 
+def handover_subject(owner: str) -> str:
+    """Where one gateway takes what another one hands over to it."""
+    return f"{gateway_subject(owner)}.handover"
+
+
 def all_turns(session: str, kind: Kind) -> str:
     """Pattern that matches one kind's chunks of every turn of a session."""
     return f"{PREFIX}.{check_session(session)}.*.{kind}"

@@ -168,6 +168,14 @@ def test_a_player_that_fell_behind_catches_up_in_silence() -> None:
     assert player.figures.underruns == 2, "it is behind by its budget alone again"
 
 
+def test_a_stream_that_begins_anew_is_played_from_its_own_first_sound() -> None:
+    player = stream({})
+    player.begin_anew()
+    for i in range(50):
+        player.note(sound(9.0 + 0.02 * i, 0.02 * i, loud=True))
+    assert player.figures.underruns == 0
+
+
 # ------------------------------------------------------------ ledger
 
 

@@ -109,7 +109,7 @@ def restart(
         list[str],
         typer.Argument(
             metavar="SERVICE…|all",
-            help="asr, llm, tts, face, one process of several such as face-2, or all of them.",
+            help="asr, llm, tts, face, gateway, one process of several such as face-2, or all.",
         ),
     ],
     port: Annotated[
@@ -125,9 +125,10 @@ def restart(
     """Restart services of the stack that runs here, and lose no turn.
 
     Of each process in turn a new one is started. Once it is ready the old one takes nothing new,
-    finishes the turns at work, hands its sessions over between turns, and ends. Bus and gateway
-    stay. A service of which there is one process is restarted like this as well: for a moment
-    there are two, and memory is needed for both.
+    finishes the turns at work, hands its sessions over between turns, and ends. The bus stays. A
+    service of which there is one process is restarted like this as well: for a moment there are
+    two, and memory is needed for both. Visitors of a gateway connect again by themselves, within
+    a second.
 
     To have weights or a configuration file read anew, for example:
 
@@ -296,10 +297,11 @@ def _table(stack: Stack) -> Table:
     sizes_bytes = memory_bytes(stack.processes)
     for child in stack.processes:
         replica = replicas.get(child.name)
+        address = addresses.get(child.name) or (address_of(replica) if replica else "")
         table.add_row(
             child.name,
             f"[{_COLOURS[child.state]}]{child.state}[/]",
-            address_of(replica) if replica else addresses.get(child.name, ""),
+            address,
             placed(replica) if replica else "",
             str(child.pid or ""),
             f"{sizes_bytes[child.name] / 2**20:.0f} MiB",

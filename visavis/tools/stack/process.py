@@ -144,16 +144,17 @@ class Child:
                 self.kill()
         await self.stop()
 
-    async def stop(self) -> None:
-        """Ask the process to end; kill it if it has not after ten seconds."""
-        await asyncio.to_thread(self.end)
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask the process to end, by a signal; kill it if it has not after ten seconds."""
+        await asyncio.to_thread(self.end, number)
 
-    def end(self) -> None:
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """As `stop`, for callers without an event loop."""
         self.state = State.STOPPED
         if self._process is None:
             return
-        self._send(signal.SIGTERM)
+        # Before it works it knows of no other signal that ends it quietly.
+        self._send(number if self.working else signal.SIGTERM)
         try:
             self._process.wait(_KILL_AFTER_S)
         except subprocess.TimeoutExpired:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
+import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -116,8 +118,8 @@ class Stack:
                 self._add(name, service, [f"services.{service}"], ["--label", name])
         listen = ["--host", self.options.host, "--port", str(self.port)]
         gateways = self._names(GATEWAY)
-        if len(gateways) > 1:
-            listen += ["--share-port", "true"]
+        if len(gateways) > 1 or hasattr(socket, "SO_REUSEPORT"):
+            listen += ["--share-port", "true"]  # with the one that takes its place, if one alone
         for name in gateways:
             self._add(name, GATEWAY, [GATEWAY], [*listen, "--label", name])
         for child in self.processes:
@@ -236,12 +238,12 @@ class Stack:
         Raises VisavisError where there is none.
         """
         if service == "all":
-            return [name for name in self.children if name not in self._names(GATEWAY)]
+            return list(self.children)
         names = [service] if service in self.children else []
-        if service in SERVICES:
+        if service in (*SERVICES, GATEWAY):
             names = self._names(service)
-        if not names or service in self._names(GATEWAY):
-            known = ", ".join(["all", *SERVICES])
+        if not names:
+            known = ", ".join(["all", *SERVICES, GATEWAY])
             raise VisavisError(f"there is no service {service!r} to restart; known are {known}")
         return names
 
@@ -270,7 +272,7 @@ class Stack:
         before = {replica.instance for replica in self.replicas}
         try:
             async with asyncio.timeout(self.options.ready_timeout_s) as self._deadline:
-                while not self._serves(child, name, before):
+                while not await self._serves(child, name, before):
                     await asyncio.sleep(_POLL_S)
                     await self.refresh()
         except TimeoutError:
@@ -279,15 +281,17 @@ class Stack:
             self._deadline = None
         self._restarters[child].for_ever = True
 
-    def _serves(self, child: Child, name: str, before: set[str]) -> bool:
+    async def _serves(self, child: Child, name: str, before: set[str]) -> bool:
         if child.state is State.FAILED:
             raise VisavisError(_complaint(child, "cannot be started"))
         found = {r.instance for r in self.replicas if r.label == name} - before
-        return child.state is State.READY and bool(found)
+        if child.state is not State.READY or not found:
+            return False
+        return name not in self._names(GATEWAY) or await self._gateway_says() == "ok"
 
     def siblings(self, name: str) -> list[str]:
         """The other processes of its service."""
-        services = [self._names(service) for service in SERVICES]
+        services = [self._names(service) for service in (*SERVICES, GATEWAY)]
         return [other for names in services if name in names for other in names if other != name]
 
     async def retire(self, name: str, spare: Child) -> None:
@@ -316,7 +320,8 @@ class Stack:
         await asyncio.gather(*self._keeping.values(), return_exceptions=True)
         self._keeping.clear()
         gateways = self._names(GATEWAY)
-        await asyncio.gather(*(c.stop() for n, c in self.children.items() if n in gateways))
+        now = signal.SIGINT  # without handing sessions over: the others end, too
+        await asyncio.gather(*(c.stop(now) for n, c in self.children.items() if n in gateways))
         await asyncio.gather(*(c.stop() for c in (*self.children.values(), *self._passing)))
         if self._bus is not None:
             await self._bus.close()

@@ -7,6 +7,7 @@ judged in `exchange`, what was heard and seen in `playout`, whose words it were 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +26,7 @@ from visavis.tools.bench.load.ledger import Line, with_code
 from visavis.tools.bench.load.playout import PlayoutJudge
 from visavis.tools.bench.load.schedule import Planned, dealt
 from visavis.tools.bench.visitor.clips import Clip, load_clips
-from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
+from visavis.tools.bench.visitor.media import HeardSound, MediaMovedError, SeenPicture
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import Visitor
 from visavis.tools.client import GatewayClient, GatewayError
@@ -51,6 +52,9 @@ class Notes:
 
     def media(self, found: HeardSound | SeenPicture) -> None:
         self.judge.note(found)
+
+    def media_begins_anew(self) -> None:
+        self.judge.begin_anew()
 
     def event(self, at_s: float, event: Mapping[str, Any]) -> None:
         if event.get("type") == "answer":
@@ -246,10 +250,12 @@ async def watch(client: GatewayClient, notes: Notes, clock: Clock, ready: asynci
     # FFmpeg comes with the gateway; other commands must start without it.
     from visavis.tools.bench.visitor import websocket
 
-    async with (
-        client.session() as session,
-        websocket.connect(client, session.id, clock, role="viewer") as media,
-    ):
-        async for found in media.arrivals():
-            notes.media(found)
-            ready.set()
+    async with client.session() as session:
+        while True:
+            connecting = websocket.connect(client, session.id, clock, role="viewer")
+            with contextlib.suppress(MediaMovedError):
+                async with connecting as media:
+                    async for found in media.arrivals():
+                        notes.media(found)
+                        ready.set()
+            notes.media_begins_anew()

@@ -66,6 +66,12 @@ class PlayoutJudge:
         self._sounds: deque[tuple[float, float]] = deque(maxlen=_KEPT_SOUNDS)
         """Media time and arrival."""
 
+    def begin_anew(self) -> None:
+        """Another stream begins, which the player plays from its first sound on."""
+        self._behind_s, self._picture_s = None, None
+        self._audible_s = float("-inf")
+        self._sounds.clear()
+
     def note(self, found: HeardSound | SeenPicture) -> None:
         """This arrived."""
         if isinstance(found, SeenPicture):

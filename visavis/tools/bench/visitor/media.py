@@ -16,6 +16,10 @@ from visavis.serving.errors import VisavisError
 AUDIBLE = 328
 
 
+class MediaMovedError(VisavisError):
+    """The session goes on in another gateway: connecting again reaches it."""
+
+
 class MediaEndedError(VisavisError):
     """The connection ended in the middle of a measurement."""
 

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip
-from visavis.tools.bench.visitor.media import HeardSound, Media, MediaEndedError, SeenPicture
+from visavis.tools.bench.visitor.media import (
+    HeardSound,
+    Media,
+    MediaEndedError,
+    MediaMovedError,
+    SeenPicture,
+)
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import Clock
@@ -33,6 +39,9 @@ class Witness(Protocol):
 
     def media(self, found: HeardSound | SeenPicture) -> None:
         """This arrived."""
+
+    def media_begins_anew(self) -> None:
+        """What arrives from now on counts its media time from zero."""
 
     def event(self, at_s: float, event: Mapping[str, Any]) -> None:
         """This was told at `at_s`."""
@@ -124,15 +133,27 @@ class Visitor:
     async def run(self, transport: Transport) -> None:
         """Microphone, ears and events, until cancelled."""
         try:
-            connecting = _connect(transport, self._client, self.session.id, self._clock)
-            async with connecting as media, asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._send(media))
-                tasks.create_task(self._listen(media))
+            async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._follow())
+                while await self._moved(transport):
+                    if self._witness is not None:
+                        self._witness.media_begins_anew()
         except BaseException as error:
             self._ended = error
             self._changed.set()
             raise
+
+    async def _moved(self, transport: Transport) -> bool:
+        """Speak and listen; True once the session has gone to another gateway."""
+        connecting = _connect(transport, self._client, self.session.id, self._clock)
+        moved = False
+        try:
+            async with connecting as media, asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._send(media))
+                tasks.create_task(self._listen(media))
+        except* MediaMovedError:
+            moved = True
+        return moved
 
     async def _send(self, media: Media) -> None:
         silence = np.zeros(CHUNK_SAMPLES, np.int16)

@@ -9,11 +9,17 @@ from typing import Literal
 
 import av
 import numpy as np
+import websockets
 from websockets.asyncio.client import ClientConnection
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError, SeenPicture
-from visavis.tools.client import GatewayClient
+from visavis.tools.bench.visitor.media import (
+    HeardSound,
+    MediaEndedError,
+    MediaMovedError,
+    SeenPicture,
+)
+from visavis.tools.client import GatewayClient, goes_on
 from visavis.wire.clock import Clock
 
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf"}
@@ -127,16 +133,22 @@ class WebSocketMedia:
         self._socket, self._clock = socket, clock
 
     async def send(self, pcm_s16le: bytes) -> None:
-        await self._socket.send(pcm_s16le)
+        with contextlib.suppress(websockets.ConnectionClosed):  # whoever listens tells why
+            await self._socket.send(pcm_s16le)
 
     async def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
-        """Sound and pictures as they come. Raises MediaEndedError at the end."""
+        """Sound and pictures as they come. Raises MediaEndedError or MediaMovedError at the end."""
         reader = FragmentReader()
-        async for message in self._socket:
-            if isinstance(message, str):
-                raise MediaEndedError(f"the gateway refused sound: {message}")
-            for found in reader.take_apart(message, self._clock.now()):
-                yield found
+        try:
+            async for message in self._socket:
+                if isinstance(message, str):
+                    raise MediaEndedError(f"the gateway refused sound: {message}")
+                for found in reader.take_apart(message, self._clock.now()):
+                    yield found
+        except websockets.ConnectionClosed as closed:
+            if goes_on(closed):
+                raise MediaMovedError("the session has gone to another gateway") from closed
+            raise
         raise MediaEndedError("the media socket was closed")
 
 

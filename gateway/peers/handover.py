@@ -1,0 +1,174 @@
+"""Sessions that go on in another gateway: what of them goes there, when, and how.
+
+A gateway that drains gives each of its sessions to a peer between two turns. The session keeps its
+id: the peer answers for it from then on, and its visitors connect again at the same address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gateway.background import Background
+from gateway.ledger.records import Timeline, TurnRecord
+from gateway.peers.peers import Answer, Peer, Peers
+from gateway.stages.stages import Options
+from gateway.talk.actions import Message
+from gateway.talk.session import Session
+from gateway.talk.sessions import Sessions
+from visavis.serving.draining import Drain, Phase
+from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.wire.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.05
+# Of the last ones only: what is handed over has to fit into one message of the bus.
+_TURNS_TOLD = 20
+# After a peer has refused.
+_PAUSE_S = 1.0
+
+Say: TypeAlias = Callable[[Session, str], Awaitable[Any]]
+
+
+class SessionRecord(BaseModel):
+    """What a gateway needs to go on with a session that another one had."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    options: Options
+    persona: str
+    welcome: str
+    epoch: int
+    said: list[Message]
+    """The conversation as the language model reads it."""
+    turns: list[TurnRecord]
+    timelines: list[Timeline]
+    attached: bool
+    """Whether it has its stages."""
+
+
+class Handover:
+    """Gives the sessions of a gateway that drains to its peers, and takes theirs."""
+
+    def __init__(self, sessions: Sessions, peers: Peers, clock: Clock, say: Say) -> None:
+        """say: does what a message of a session's events socket says."""
+        self._sessions = sessions
+        self._peers = peers
+        self._clock = clock
+        self._say = say
+        self._background = Background()
+
+    async def close(self) -> None:
+        await self._background.cancel_all()
+
+    # ------------------------------------------------------------ giving
+
+    async def leave(self, drain: Drain) -> None:
+        """Have all sessions go on elsewhere; returns once the process may end.
+
+        Where there is nobody else, each ends between two turns.
+        """
+        self._sessions.draining = True
+        self._peers.drain()
+        while drain.look(self._clock.now(), len(self._sessions.all())) is Phase.DRAINING:
+            ready = [s for s in self._sessions.all() if self._sessions.may_leave(s)]
+            if ready:
+                await self._give_all(ready)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _give_all(self, ready: list[Session]) -> None:
+        others = [peer for peer in await self._peers.others() if peer.free >= 0]
+        if not others:
+            ends = (self._sessions.end_for_shutdown(session) for session in ready)
+            await asyncio.gather(*ends)
+            return
+        # All to one: it answers for this gateway's name, once this one is gone.
+        peer = max(others, key=lambda other: other.free)
+        await asyncio.gather(*(self._give(session, peer) for session in ready[: peer.free]))
+
+    async def _give(self, session: Session, peer: Peer) -> None:
+        if not self._sessions.may_leave(session):
+            return  # a turn has begun meanwhile
+        record = _record_of(session)
+        async with session.presence.departing() as departure:
+            try:
+                await self._peers.tell(peer, {"session": record.model_dump(mode="json")})
+            except VisavisError as error:
+                log.warning("session %s stays for now: %s", session.id, error)
+            else:
+                self._peers.note_moved(session.id, peer)
+                departure.moved = True
+        if departure.moved:
+            await self._sessions.hand_on(session)
+        else:
+            await asyncio.sleep(_PAUSE_S)
+
+    def forward(self, session: str, messages: list[str]) -> None:
+        """What was said to a session here when it had gone is said to it where it is."""
+        self._background.run(self._forward(session, messages))
+
+    async def _forward(self, session: str, messages: list[str]) -> None:
+        peer = self._peers.peer_with(session)
+        if peer is not None:
+            await self._peers.tell(peer, {"late": session, "messages": messages})
+
+    # ------------------------------------------------------------ taking
+
+    def hear(self, message: dict[str, Any], answer: Answer) -> None:
+        """Do what a peer asks; `answer` is called with what came of it."""
+        self._background.run(self._obey(message, answer))
+
+    async def _obey(self, message: dict[str, Any], answer: Answer) -> None:
+        try:
+            match message:
+                case {"session": record}:
+                    await self._take(record)
+                case {"late": str(session), "messages": list(messages)}:
+                    for text in messages:
+                        await self._say(self._sessions.get(session), text)
+                case {"gone": str(owner)}:
+                    self._peers.inherit(owner)
+                case _:
+                    raise InvalidInputError("peer: it asks for what is not known here")
+            await answer("")
+        except VisavisError as error:
+            await answer(str(error))
+
+    async def _take(self, told: Any) -> None:
+        try:
+            record = SessionRecord.model_validate(told)
+        except ValidationError as error:
+            raise InvalidInputError(f"session: it cannot be read: {error}") from error
+        await self._peers.answer_for(record.id)
+        session = await self._sessions.adopt(
+            record.id, record.options, record.persona, record.welcome
+        )
+        session.carry_on(record.epoch, record.said, record.turns, record.timelines)
+        log.info("session %s goes on here", record.id)
+        if record.attached:
+            try:
+                await session.wake()
+            except VisavisError as error:
+                log.warning("session %s: %s", record.id, error)  # it is tried again by itself
+
+
+def _record_of(session: Session) -> SessionRecord:
+    turns = session.records.all()[-_TURNS_TOLD:]
+    timelines = (session.records.timeline(session.id, turn.turn) for turn in turns)
+    return SessionRecord(
+        id=session.id,
+        options=session.options,
+        persona=session.persona,
+        welcome=session.answering.welcome.text,
+        epoch=session.epoch,
+        said=list(session.said),
+        turns=turns,
+        timelines=[timeline for timeline in timelines if timeline is not None],
+        attached=session.stages.attached,
+    )
