@@ -24,14 +24,7 @@ fi
 # start services and browsers, and wait for them.
 computing=(tests/asr tests/bundles tests/engine tests/face tests/gpu tests/llm
   tests/tools/precision tests/tts)
-# All that meets one and the same stack.
-stacks=(tests/browser/test_conversation.py)
-for file in tests/stack/test_*.py; do
-  case $file in
-    */test_on_a_gpu.py | */test_replicas.py | */test_supervisor.py) ;; # start others
-    *) stacks+=("$file") ;;
-  esac
-done
+stacks=(tests/stack tests/browser/test_conversation.py)
 groups=(types computing serving stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
 # as long as what is computed on it, so processes keep what they have freed.

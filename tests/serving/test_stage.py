@@ -214,7 +214,7 @@ async def test_a_client_that_reads_no_events_holds_up_no_end(bus: Bus, leases: L
         with contextlib.suppress(TimeoutError):
             while begun < 100:
                 await client.say(begun + 1, "wait")
-                await until(lambda n=begun: client.reader.stage.begun > n, within_s=0.5)
+                await until(lambda n=begun: client.reader.stage.begun > n, within_s=1.5)
                 begun += 1
         assert 10 < begun < 100, "it waits with the client, and keeps no more events than so many"
     assert (client.reader.at_work, leases.slots.free) == (0, 1)

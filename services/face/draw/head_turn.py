@@ -53,7 +53,9 @@ def add_shapes(
 
     All float64. rest, out: [N, 2] pixels; shapes: [K, N, 2] pixels for a weight of 1; weights: [K].
     """
-    out[:] = rest
+    # Pixel by pixel: a slice would have the compiler bring in all that its error message needs.
+    for n in range(len(rest)):
+        out[n, 0], out[n, 1] = rest[n, 0], rest[n, 1]
     for k in range(len(weights)):
         weight = weights[k]
         if weight != 0.0:
@@ -101,7 +103,8 @@ def turn_head(
     shoulders; head: from `fill_head`.
     """
     for n in range(len(places)):
-        places[n] = _turned(places[n, 0], places[n, 1], depth[n], weight[n], head)
+        x, y = _turned(places[n, 0], places[n, 1], depth[n], weight[n], head)
+        places[n, 0], places[n, 1] = x, y
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

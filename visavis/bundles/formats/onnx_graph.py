@@ -39,7 +39,7 @@ class GraphBuilder:
     def weight(self, values: NDArray[np.generic] | float | Sequence[int]) -> str:
         """A constant of any shape: floats become float32, integers int64."""
         array = np.asarray(values)
-        array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float32)
+        array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float32, copy=False)
         name = f"w{len(self._weights)}"
         self._weights[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
@@ -85,17 +85,13 @@ class GraphBuilder:
 
     def model(self) -> onnx.ModelProto:
         """The graph as a model that has been checked."""
-        graph = helper.make_graph(
-            self._nodes,
-            self._name,
-            self._inputs,
-            self._outputs,
-            initializer=list(self._weights.values()),
-        )
+        graph = helper.make_graph(self._nodes, self._name, self._inputs, self._outputs)
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="visavis"
         )
         model.ir_version = IR_VERSION
+        # Last, for they are hundreds of megabytes, and every step before would copy them.
+        model.graph.initializer.extend(self._weights.values())
         onnx.checker.check_model(model, full_check=True)
         return model
 
