@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from services.asr.hearing.detectors import (
     FRAME_SAMPLES,
     SAMPLE_RATE_HZ,
     TurnDetector,
+    VadAsk,
     VadState,
     VoiceDetector,
 )
@@ -24,7 +25,14 @@ from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.transcript import Order, Transcriber, Transcript, join
 from services.asr.hearing.whisper import Whisper
 from visavis.bundles.store.lookup import family_of, task_of
-from visavis.engine import Engine, EngineLane, EngineState, Urgency, joined_state
+from visavis.engine import (
+    Engine,
+    EngineLane,
+    EngineState,
+    SharedRuns,
+    Urgency,
+    joined_state,
+)
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
 
 log = logging.getLogger(__name__)
@@ -107,7 +115,24 @@ def recognize_piece(
     return transcriber.transcribe(pcm[span.start : span.end], language).shifted(span.start)
 
 
+_AT_ONCE = Urgency()
 _RECORDING = Urgency(Order.RECORDING)
+_RECORDED_FRAMES = 32
+"""Of a recording at a time: the frames of those who speak wait for no more, some 10 ms."""
+
+
+def _timed(
+    judge: Callable[[Sequence[NDArray[np.float32]]], list[float]],
+) -> Callable[[Sequence[NDArray[np.float32]]], list[tuple[float, float]]]:
+    """The same, and how long each answer was computed."""
+
+    def timed(turns: Sequence[NDArray[np.float32]]) -> list[tuple[float, float]]:
+        started = time.monotonic()
+        odds = judge(turns)
+        seconds = time.monotonic() - started
+        return [(each, seconds) for each in odds]
+
+    return timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +173,12 @@ class Hearing:
         self._lanes = {name: EngineLane(f"asr-{name}") for name in bundles}
         self._engines: dict[str, list[Engine]] = {}
         self._detector: VoiceDetector | None = None
-        self._turn: TurnDetector | None = None
+        self._frames: SharedRuns[VadAsk, list[float]] | None = None
+        self._turns: SharedRuns[NDArray[np.float32], tuple[float, float]] | None = None
         self._languages: Languages | None = None
         self._ears: dict[str, Ear] = {}
+        self.speaking: set[object] = set()
+        """The sessions in which somebody is speaking, or awaits what was said."""
 
     @property
     def bundles(self) -> tuple[str, ...]:
@@ -182,12 +210,14 @@ class Hearing:
     async def load(self) -> None:
         """Load and warm everything. Raises EngineLoadError or UnknownNameError."""
         names = self._names
-        self._detector = await self._lanes[names.vad].run(
-            lambda: VoiceDetector(self._engine(names.vad, "silero_vad.onnx"))
+        vad, turn = self._lanes[names.vad], self._lanes[names.turn]
+        detector = await vad.run(lambda: VoiceDetector(self._engine(names.vad, "silero_vad.onnx")))
+        self._detector = detector
+        self._frames = vad.shared(
+            detector.probabilities, largest=detector.rows, length=lambda ask: len(ask.frames)
         )
-        self._turn = await self._lanes[names.turn].run(
-            lambda: TurnDetector(self._engine(names.turn, "smart-turn.onnx"))
-        )
+        judge = await turn.run(lambda: TurnDetector(self._engine(names.turn, "smart-turn.onnx")))
+        self._turns = turn.shared(_timed(judge.probabilities), largest=judge.rows)
         by_language: dict[str, Ear] = {}
         for name in names.ears:
             transcriber = await self._lanes[name].run(self._transcriber, name)
@@ -200,28 +230,29 @@ class Hearing:
 
     async def speech(self, frames: NDArray[np.float32], state: VadState) -> list[float]:
         """frames: [K, FRAME_SAMPLES] float32 -> probability of speech per frame."""
-        detector = self._voice_detector()
+        if self._frames is None:
+            raise EngineLoadError("the VAD is not loaded yet")
+        return await self._frames.ask(VadAsk(frames, state), Urgency(owner=id(state)))
 
-        def work() -> list[float]:
-            return [detector.probability(frame, state) for frame in frames]
-
-        return await self._lanes[self._names.vad].run(work)
-
-    async def end_of_turn(self, pcm: NDArray[np.float32]) -> tuple[float, float]:
+    async def end_of_turn(
+        self, pcm: NDArray[np.float32], urgency: Urgency = _AT_ONCE
+    ) -> tuple[float, float]:
         """Probability that the speaker of pcm [N] float32 has finished, and seconds of computing.
 
         The recogniser works at the same time, on a lane of its own. Raises EngineLoadError before
-        the detector is loaded.
+        the detector is loaded, SupersededError where a newer question took its place.
         """
-        detector = self._turn
-        if detector is None:
+        if self._turns is None:
             raise EngineLoadError("the turn detector is not loaded yet")
+        return await self._turns.ask(pcm, urgency)
 
-        def work() -> tuple[float, float]:
-            started = time.monotonic()
-            return detector.probability(pcm), time.monotonic() - started
-
-        return await self._lanes[self._names.turn].run(work)
+    def requeue(self, key: Hashable, order: Order | None) -> None:
+        """What waits under this key is of this class now; None: it leaves, superseded."""
+        for lane in self._lanes.values():
+            if order is None:
+                lane.withdraw(key)
+            else:
+                lane.hasten(key, order)
 
     async def transcribe(
         self,
@@ -252,7 +283,7 @@ class Hearing:
         """
         code, ear = self.languages.resolve(language)
         speech: list[float] = []
-        blocks = speech_probabilities(pcm, self._voice_detector())
+        blocks = speech_probabilities(pcm, self._voice_detector(), _RECORDED_FRAMES)
         while block := await self._lanes[self._names.vad].run(
             next, blocks, None, urgency=_RECORDING
         ):
