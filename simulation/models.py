@@ -7,17 +7,17 @@ these words as pairs of tones.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.asr.hearing.detectors import SAMPLE_RATE_HZ, VadState
+from services.asr.hearing.detectors import SAMPLE_RATE_HZ, VadAsk
 from services.asr.hearing.networks import NetworkNames
 from services.asr.hearing.transcript import Segment, Transcript
 from services.llm.backends.base import BackendRequest, Delta
 from services.tts.prosody import PLAIN, Prosody
-from services.tts.sound import HOP_SAMPLES, N_MELS, SILENCE, Block, PlacedSpan
+from services.tts.sound import HOP_SAMPLES, N_MELS, SILENCE, Block, PlacedSpan, VoiceSteps
 from services.tts.sound import SAMPLE_RATE_HZ as VOICE_RATE_HZ
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.word_ends import WordEnd, ends_of_words
@@ -33,18 +33,30 @@ SIMULATED = "simulated"
 _SPEECH_LEVEL = 0.02
 
 
+# Streams and turns in one run: it costs nothing, however many they are.
+_ROWS = 64
+
+
 class LoudnessVad:
     """Takes what is loud for speech: simulated visitors are silent otherwise. Costs nothing."""
 
-    def probability(self, frame: NDArray[np.float32], state: VadState) -> float:
-        return 1.0 if float(np.sqrt(np.mean(frame * frame))) > _SPEECH_LEVEL else 0.0
+    rows = _ROWS
+
+    def probabilities(self, asks: Sequence[VadAsk]) -> list[list[float]]:
+        return [[_loud(frame) for frame in ask.frames] for ask in asks]
+
+
+def _loud(frame: NDArray[np.float32]) -> float:
+    return 1.0 if float(np.sqrt(np.mean(frame * frame))) > _SPEECH_LEVEL else 0.0
 
 
 class FinishedJudge:
     """Takes every pause for the end: simulated visitors make no others. Costs nothing."""
 
-    def probability(self, pcm: NDArray[np.float32]) -> float:
-        return 0.99
+    rows = _ROWS
+
+    def probabilities(self, turns: Sequence[NDArray[np.float32]]) -> list[float]:
+        return [0.99] * len(turns)
 
 
 class ToneTranscriber:
@@ -101,6 +113,8 @@ class CountingBackend:
     file = ""
     device = "cpu"
     keeps_prefix = False
+    in_turn = False
+    """Its device mixes reading and writing, as a GPU's engine does."""
 
     def __init__(
         self, device: Device, times: StageTimes, *, slots: int, context_tokens: int, mean_words: int
@@ -151,7 +165,7 @@ class ToneVoice:
 
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
-    ) -> Iterator[Block]:
+    ) -> VoiceSteps:
         self._device.work("phrase", self._times.phrase_s)
         ends = ends_of_words(text)
         starts = [0, *ends[:-1]]

@@ -12,7 +12,7 @@ from gateway.background import Background
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
 from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
-from gateway.talk.turn import Turn
+from gateway.talk.turn import Phase, Turn
 from visavis.serving.errors import VisavisError
 
 # A player that has just connected swallows its first moments.
@@ -59,7 +59,8 @@ class Answering:
         if opening and self._cache.learns:
             turn.lesson = (question, self._speaker)
         turn.source = "llm"
-        await self._stages.begin_answer(turn.number, action.messages)
+        held = turn.phase is Phase.HELD
+        await self._stages.begin_answer(turn.number, action.messages, held=held)
 
     def greet(self, turn: Turn, text: str) -> None:
         """Say what nobody asked for."""

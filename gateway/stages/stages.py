@@ -120,9 +120,11 @@ class Stages:
         self.attached = False
         await asyncio.gather(*(lease.leave() for lease in self._leases.values()))
 
-    async def begin_answer(self, turn: int, messages: Iterable[Message]) -> None:
-        """Let the language model answer. Raises StageLostError."""
-        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages))
+    async def begin_answer(
+        self, turn: int, messages: Iterable[Message], *, held: bool = False
+    ) -> None:
+        """Let the language model answer. held: it may be thrown away. Raises StageLostError."""
+        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages), held=held)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
 
     async def read_ahead(self, messages: Iterable[Message]) -> None:

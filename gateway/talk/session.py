@@ -459,6 +459,8 @@ class Session:
                     self._background.run(self.answering.read_ahead(action))
                 case actions.ConfirmTurn():
                     self._playout.confirm(action.turn)
+                    # Whatever of it waits in a stage is as urgent now as of any other answer.
+                    self._feed.announce(action.turn, "confirmed")
                     self._feed.send_clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():

@@ -7,6 +7,7 @@ networks at the same time as the next frames are heard.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from types import MappingProxyType, TracebackType
@@ -21,7 +22,7 @@ from services.asr.hearing.transcript import Segment
 from services.asr.sound import Resampler
 from services.asr.stream import Listener
 from services.asr.turns.endpointing import EndpointRules
-from services.asr.utterance import Heard, Judge, Output, Purpose, Transcribe
+from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Transcribe
 from visavis.serving import metrics
 from visavis.serving.errors import AtCapacityError, SupersededError
 from visavis.serving.stage import Stage, StageWork, Turn
@@ -157,6 +158,7 @@ class ListeningSession:
     ) -> None:
         for task in self._work:
             task.cancel()
+        self._hearing.speaking.discard(self)
         await asyncio.gather(*self._work, return_exceptions=True)
 
     async def _listen(self, pcm: NDArray[np.float32]) -> None:
@@ -189,12 +191,20 @@ class ListeningSession:
             await asyncio.wait(self._work)
 
     async def _take(self, outputs: Sequence[Output]) -> None:
+        if self._listener.idle:
+            self._hearing.speaking.discard(self)
+        else:
+            self._hearing.speaking.add(self)
+        self._listener.speaking = len(self._hearing.speaking)
         for output in outputs:
             if isinstance(output, Heard):
                 if output.event is TranscriptEvent.FINAL:
                     late_s = output.late_samples / SAMPLE_RATE_HZ
                     metrics.asr_final_seconds.observe(late_s, metrics.exemplar())
                 await self._events.put(output)
+                continue
+            if isinstance(output, Requeue):
+                self._hearing.requeue(output.key, output.order)
                 continue
             task = asyncio.create_task(self._answer(output))
             self._work.add(task)
@@ -204,15 +214,16 @@ class ListeningSession:
         ready = Stamp.now("asr.ready")
         try:
             if isinstance(work, Judge):
-                end_of_turn, cost_s = await self._hearing.end_of_turn(work.pcm)
-                await self._take(self._listener.judged(work, end_of_turn, cost_s))
+                with contextlib.suppress(SupersededError):
+                    end_of_turn, cost_s = await self._hearing.end_of_turn(work.pcm, work.urgency)
+                    await self._take(self._listener.judged(work, end_of_turn, cost_s))
                 return
             try:
                 text, cost_s = await self._hearing.transcribe(
                     work.pcm, work.language, work.draft, work.urgency
                 )
-            except (SupersededError, AtCapacityError):
-                if not work.purpose.is_look:
+            except (SupersededError, AtCapacityError) as error:
+                if isinstance(error, AtCapacityError) and not work.purpose.is_look:
                     raise
                 self._listener.passed_over(work)
                 return

@@ -6,6 +6,8 @@ At the first frame of a pause it asks for the text at once: if the visitor has
 finished, the final text is ready before the silence is long enough to be sure.
 """
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +18,7 @@ from services.asr.sound import QuietFrames, Tape
 from services.asr.turns.completeness import finished_odds, fused
 from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
 from services.asr.turns.wording import FEWEST_HEAD_SAMPLES, FEWEST_TAIL_SAMPLES, PartialText
-from services.asr.utterance import Heard, Judge, Output, Purpose, Transcribe, Utterance
+from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Transcribe, Utterance
 from visavis.engine import Urgency
 from visavis.wire.media import TranscriptEvent
 
@@ -32,6 +34,8 @@ _FIRST_PARTIAL_SAMPLES = SAMPLE_RATE_HZ * 3 // 10
 _PARTIAL_EVERY_SAMPLES = SAMPLE_RATE_HZ * 2 // 5
 # Partial transcripts may take this share of one core.
 _PARTIAL_DUTY = 1 / 5
+# And those of all who speak at once this much: the others' finals need it more.
+_PARTIALS_TOGETHER = 1 / 2
 # While an utterance is young and has no words yet, somebody waits for the first.
 _FIRST_WORDS_DUTY = 1 / 2
 _YOUNG_SAMPLES = SAMPLE_RATE_HZ * 3 // 2
@@ -66,6 +70,8 @@ class Listener:
         first_utterance: its number; later ones count upwards.
         """
         self.language = language
+        self.speaking = 1
+        """How many speak at once to those who answer this listener's questions."""
         self._interim_results = interim_results
         self._endpointer = Endpointer(rules)
         self._quiet = QuietFrames()
@@ -76,6 +82,8 @@ class Listener:
         self._transcribing = 0
         self._looks = object()
         """Of this listener's looks only the newest counts, and none after the speech itself."""
+        self._opinions = object()
+        """Of the turn detector's opinions only the newest counts."""
 
     @property
     def idle(self) -> bool:
@@ -126,10 +134,13 @@ class Listener:
         return self._weigh_pause(utterance)
 
     def passed_over(self, work: Transcribe) -> None:
-        """A look that was not taken, as there was something more urgent: there will be others."""
+        """Work that was not begun: there was something more urgent, or nobody wants it any more.
+
+        Of looks there will be others.
+        """
         self._transcribing -= 1
         utterance = self._utterances.get(work.utterance)
-        if utterance is not None:
+        if utterance is not None and work.purpose.is_look:
             utterance.next_partial = self._tape.end + _PARTIAL_EVERY_SAMPLES
 
     def judged(self, work: Judge, end_of_turn: float, cost_s: float) -> list[Output]:
@@ -188,6 +199,9 @@ class Listener:
             else:
                 utterance.settle(utterance.text)
             self._begin_piece(utterance, utterance.speech_end)
+        elif utterance.text is None:
+            outputs.append(Requeue(self._pause_key(utterance), None))
+        outputs.append(Requeue(self._opinions, None))
         utterance.text = None
         return outputs
 
@@ -197,7 +211,9 @@ class Listener:
         if utterance.text is not None:
             return self._finalise(utterance)
         if utterance.paused:
-            return []
+            # What was left behind at earlier pauses is a part of it, and stays in front.
+            pauses = [*sorted(utterance.settle_pauses), utterance.pause]
+            return [Requeue((self, utterance.number, k), Order.FINAL) for k in pauses]
         # The sound stopped or became too long in the middle of speech.
         utterance.pause += 1
         utterance.finished = 1.0
@@ -235,7 +251,9 @@ class Listener:
 
     def _discard(self, utterance: Utterance) -> list[Output]:
         del self._utterances[utterance.number]
-        return [self._event(TranscriptEvent.DISCARDED, utterance, self._tape.end)]
+        unwanted = (self._looks, self._opinions, self._pause_key(utterance))
+        event = self._event(TranscriptEvent.DISCARDED, utterance, self._tape.end)
+        return [event, *(Requeue(key, None) for key in unwanted)]
 
     def _take_look(
         self, utterance: Utterance, work: Transcribe, text: Transcript, cost_s: float
@@ -243,6 +261,7 @@ class Listener:
         pace = _PARTIAL_EVERY_SAMPLES if text.text else _AGAIN_SAMPLES
         young = not text.text and self._tape.end - utterance.first < _YOUNG_SAMPLES
         duty = _FIRST_WORDS_DUTY if young else _PARTIAL_DUTY
+        duty = min(duty, (2 if young else 1) * _PARTIALS_TOGETHER / max(1, self.speaking))
         rest = max(pace, int(cost_s * (1 / duty - 1) * SAMPLE_RATE_HZ))
         utterance.next_partial = self._tape.end + rest
         utterance.text_cost_s = cost_s
@@ -312,18 +331,26 @@ class Listener:
         )
 
     def _urgency(self, utterance: Utterance, purpose: Purpose) -> Urgency:
+        looks = self._looks
         if purpose.is_look:
-            return Urgency(Order.PARTIAL, key=self._looks, supersedes=self._looks)
+            return Urgency(Order.PARTIAL, key=looks, supersedes=looks, owner=self)
         # A piece left behind is a part of the final text: what follows must not overtake it.
         final = purpose is Purpose.SETTLE or utterance.ended_at is not None
         order = Order.FINAL if final and not utterance.settle_pauses else Order.PAUSE
-        return Urgency(order, supersedes=self._looks)
+        key = self._pause_key(utterance) if purpose is Purpose.PAUSE else None
+        return Urgency(order, key=key, supersedes=looks, owner=self)
+
+    def _pause_key(self, utterance: Utterance) -> Hashable:
+        """Of the question for the text of the present pause."""
+        return self, utterance.number, utterance.pause
 
     def _ask_detector(self, utterance: Utterance) -> Judge:
         # What was said before this utterance is not its intonation.
         first = max(utterance.first, self._tape.end - WINDOW_SAMPLES)
         pcm = self._tape.between(first, self._tape.end)
-        return Judge(utterance.number, utterance.pause, np.concatenate([pcm, _JUDGED_SILENCE]))
+        heard = np.concatenate([pcm, _JUDGED_SILENCE])
+        urgency = Urgency(key=self._opinions, supersedes=self._opinions, owner=self)
+        return Judge(utterance.number, utterance.pause, heard, urgency)
 
     def _event(self, event: TranscriptEvent, utterance: Utterance, at: int) -> Heard:
         voiced = self._endpointer.voiced_frames

@@ -1,12 +1,13 @@
 """What a listener asks of the networks, what it tells its client, what it knows of an utterance."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.asr.hearing.transcript import Segment, Transcript, join
+from services.asr.hearing.transcript import Order, Segment, Transcript, join
 from services.asr.turns.wording import PartialText, after
 from visavis.engine import Urgency
 from visavis.wire.media import TranscriptEvent
@@ -57,6 +58,16 @@ class Judge:
     utterance: int
     pause: int
     pcm: NDArray[np.float32]
+    urgency: Urgency
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """What was asked for under this key, and was not begun, has become more urgent or worthless."""
+
+    key: Hashable
+    order: Order | None
+    """None: nobody wants the answer any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +94,7 @@ class Heard:
     """See Transcript.hum_odds."""
 
 
-Output = Transcribe | Judge | Heard
+Output = Transcribe | Judge | Requeue | Heard
 
 
 @dataclass(slots=True)

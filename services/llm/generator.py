@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
 from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling, TextBackend
+from services.llm.gate import Gate, Order, Place
 from services.llm.loop_guard import LoopGuard
 from services.llm.prompt import asks_in_chinese, build_prompt, fits_surely
 from services.llm.text_stream import SpokenText, TextStream
@@ -45,7 +46,7 @@ class AnswerRequest:
     """A conversation, and how it is to be answered.
 
     `max_tokens` 0 and `temperature` None: the defaults. `spoken`: the answer goes to a voice;
-    markdown is taken out of it.
+    markdown is taken out of it. `held`: it may yet be thrown away.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -54,6 +55,7 @@ class AnswerRequest:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     spoken: bool = False
+    held: bool = False
 
     def check(self) -> None:
         """Raises InvalidInputError naming the field that is out of bounds."""
@@ -106,9 +108,13 @@ class Ledger:
 
 @dataclass(slots=True)
 class Answer:
-    """One answer being made: iterate `pieces`, then read the `ledger`."""
+    """One answer being made: iterate `pieces`, then read the `ledger`.
+
+    place: confirm it once somebody waits for an answer that was held.
+    """
 
     pieces: AsyncGenerator[str, None]
+    place: Place
     ledger: Ledger = field(default_factory=Ledger)
 
 
@@ -119,6 +125,7 @@ class Generator:
         self._backend = backend
         self._defaults = defaults
         self._clock = clock
+        self._gate = Gate(in_turn=backend.in_turn)
 
     def answer(self, request: AnswerRequest, slot: int) -> Answer:
         """Text pieces that are never empty. Closing them stops the work and frees the slot.
@@ -128,7 +135,8 @@ class Generator:
         """
         request.check()
         ledger = Ledger()
-        return Answer(self._pieces(request, slot, ledger), ledger)
+        place = self._gate.place(Order.HELD if request.held else Order.ANSWER, slot)
+        return Answer(self._pieces(request, place, ledger), place, ledger)
 
     async def read_persona(self, slot: int) -> None:
         """Let the slot read the persona, so that the first question need not wait for it."""
@@ -138,7 +146,11 @@ class Generator:
         async for _ in self.answer(hello, slot).pieces:
             pass
 
-    async def read_ahead(self, request: AnswerRequest, slot: int) -> None:
+    def place_ahead(self, slot: int) -> Place:
+        """For `read_ahead` in this slot: give it up where the answer itself is wanted."""
+        return self._gate.place(Order.AHEAD, slot)
+
+    async def read_ahead(self, request: AnswerRequest, place: Place) -> None:
         """Let the slot read a conversation whose last message is not complete yet.
 
         Raises what an answer to `request` would raise.
@@ -146,22 +158,24 @@ class Generator:
         if not self._backend.keeps_prefix:
             return
         request.check()
-        planned = await self._plan(request, slot)
+        planned = await self._plan(request, place.slot)
         reading = replace(planned, sampling=replace(planned.sampling, max_tokens=0))
-        async with contextlib.aclosing(self._backend.stream(reading)) as deltas:
+        taken = self._gate.deltas(place, lambda: self._backend.stream(reading))
+        async with contextlib.aclosing(taken) as deltas:
             async for _ in deltas:
                 pass
 
     async def _pieces(
-        self, request: AnswerRequest, slot: int, ledger: Ledger
+        self, request: AnswerRequest, place: Place, ledger: Ledger
     ) -> AsyncGenerator[str, None]:
         started = self._clock.now()
-        backend_request = await self._plan(request, slot)
+        backend_request = await self._plan(request, place.slot)
         text = TextStream(request.stop)
         spoken = SpokenText() if request.spoken else _AsItIs()
         guard = LoopGuard()
         try:
-            async with contextlib.aclosing(self._backend.stream(backend_request)) as deltas:
+            made = self._gate.deltas(place, lambda: self._backend.stream(backend_request))
+            async with contextlib.aclosing(made) as deltas:
                 async for delta in deltas:
                     self._note(ledger, delta, started)
                     if piece := guard.feed(spoken.feed(text.feed(delta.text))):

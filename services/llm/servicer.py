@@ -164,7 +164,8 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
                     case "begin":
                         begin = request.begin
                         await session.answer(
-                            begin.turn, lambda: read_request(begin.request, spoken=True)
+                            begin.turn,
+                            lambda: read_request(begin.request, spoken=True, held=begin.held),
                         )
                     case "read_ahead":
                         unfinished = request.read_ahead.request
@@ -196,7 +197,9 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         )
 
 
-def read_request(request: llm_pb2.GenerateRequest, *, spoken: bool = False) -> AnswerRequest:
+def read_request(
+    request: llm_pb2.GenerateRequest, *, spoken: bool = False, held: bool = False
+) -> AnswerRequest:
     """Raises InvalidInputError naming the field."""
     messages = tuple(
         ChatMessage(_role(message.role, index), message.content)
@@ -209,6 +212,7 @@ def read_request(request: llm_pb2.GenerateRequest, *, spoken: bool = False) -> A
         stop=tuple(request.stop),
         seed=request.seed if request.HasField("seed") else None,
         spoken=spoken,
+        held=held,
     )
     wanted.check()
     return wanted

@@ -9,10 +9,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
+from services.llm.gate import Place
 from services.llm.generator import Answer, AnswerRequest, Generator
 from visavis.serving.errors import BusError, InvalidInputError, VisavisError
 from visavis.serving.stage import Stage, StageWork, Turn
-from visavis.wire.media import Stamp, TokenChunk
+from visavis.wire.media import Stamp, TokenChunk, TurnChunk
 from visavis.wire.subjects import Kind
 
 log = logging.getLogger(__name__)
@@ -48,11 +49,23 @@ class AnsweringSession(StageWork):
         self._read_persona = read_persona
         self._to_read: Callable[[], AnswerRequest] | None = None
         self._wanted = asyncio.Event()
+        self._reading: Place | None = None
+        self._confirmed = 0
+        """The newest turn whose answer is known to be wanted."""
         # What is being read is the beginning of what is asked next: the answer waits for it.
         self._at_slot = asyncio.Lock()
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._keep_reading(), self._read_persona(self._slot)]
+
+    def announced(self, chunk: TurnChunk) -> None:
+        """A turn that was held is announced again once its answer is wanted."""
+        if chunk.held:
+            return
+        self._confirmed = max(self._confirmed, chunk.place.turn)
+        turn = self._stage.turn
+        if turn is not None and turn.number == chunk.place.turn and turn.answer is not None:
+            turn.answer.place.confirm()
 
     async def answer(self, number: int, read_request: Callable[[], AnswerRequest]) -> None:
         """Start to answer turn `number`; what is wrong with it is told as an event, not raised."""
@@ -62,6 +75,8 @@ class AnsweringSession(StageWork):
             await self._stage.refuse_request(number, InvalidInputError(message))
             return
         self._to_read = None
+        if self._reading is not None:
+            self._reading.give_up()
         turn = AnsweredTurn(number)
         await self._stage.begin_turn(turn, lambda: self._answer(turn, read_request))
 
@@ -82,15 +97,21 @@ class AnsweringSession(StageWork):
                 read_request, self._to_read = self._to_read, None
                 try:
                     if read_request is not None:
-                        await self._generator.read_ahead(read_request(), self._slot)
+                        self._reading = self._generator.place_ahead(self._slot)
+                        await self._generator.read_ahead(read_request(), self._reading)
                 except VisavisError as error:
                     log.debug("read ahead: %s", error)
                 except Exception:
                     log.exception("reading ahead failed")
+                finally:
+                    self._reading = None
 
     async def _answer(self, turn: AnsweredTurn, read_request: Callable[[], AnswerRequest]) -> None:
         got = Stamp.now("llm.first_got")
-        turn.answer = answer = self._generator.answer(read_request(), self._slot)
+        request = read_request()
+        if turn.number <= self._confirmed:
+            request = replace(request, held=False)
+        turn.answer = answer = self._generator.answer(request, self._slot)
         try:
             async with self._at_slot:
                 await self._publish(turn.number, answer, got)

@@ -87,10 +87,14 @@ class SpeakingSession(StageWork):
         self._lane = lane
         self._lead_samples = round(lead_s * SAMPLE_RATE_HZ)
         self._clock = clock
-        self._turn_style = (0, "")
+        self._announced: TurnChunk | None = None
 
     def announced(self, chunk: TurnChunk) -> None:
-        self._turn_style = (chunk.place.turn, chunk.style)
+        """A turn that was held is announced again once its answer is wanted."""
+        self._announced = chunk
+        turn = self._stage.turn
+        if turn is not None and turn.number == chunk.place.turn and not chunk.held:
+            self._lane.confirm(turn.ledger)
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._read_tokens(), self._take_credit()]
@@ -121,12 +125,13 @@ class SpeakingSession(StageWork):
     async def _begin(self, first: TokenChunk) -> None:
         # The older turn ends first: meanwhile it may be announced how this one is to be said.
         await self._stage.advance(first.place.turn)
-        options = self.options
-        number, style = self._turn_style
-        if style and number == first.place.turn:
-            options = replace(options, style=style)
+        options, held = self.options, False
+        if self._announced is not None and self._announced.place.turn == first.place.turn:
+            held = self._announced.held
+            options = replace(options, style=self._announced.style or options.style)
         stamps = (*first.place.stamps, Stamp.now("tts.first_got"))
-        ledger = TurnLedger(self._clock, self._clock.now(), options.language, stamps=stamps)
+        now_s = self._clock.now()
+        ledger = TurnLedger(self._clock, now_s, options.language, held, stamps=stamps)
         turn = SpokenTurn(first.place.turn, ledger, self._lead_samples)
         await self._stage.begin_turn(turn, lambda: self._speak(turn, options))
 

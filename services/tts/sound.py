@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.tts.word_ends import WordEnd
+from visavis.engine.rows import RowAsk
 from visavis.mel import HTK
 
 SAMPLE_RATE_HZ = 24_000
@@ -67,6 +69,10 @@ class Block:
     """Sound before the block: of what was said before in the same sentence."""
     tail: NDArray[np.float32] = field(default_factory=lambda: NOTHING)
     """Sound behind the block, where its sentence goes on: the next block takes it up."""
+
+
+VoiceSteps: TypeAlias = Generator[Block | RowAsk, Any, None]
+"""Sound as it is made, and asks of networks that several sessions share."""
 
 
 def log_mel(voice: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import cast
@@ -11,7 +11,7 @@ from typing import cast
 from services.tts.phrase_cache import PhraseCache
 from services.tts.sound import SAMPLE_RATE_HZ
 from services.tts.speech_options import SpeechOptions
-from services.tts.synthesizer import Answer, SpeechPiece, Synthesizer
+from services.tts.synthesizer import Answer, PieceSteps, SpeechPiece, Synthesizer
 from services.tts.text.chunker import Phrase
 from visavis.engine import EngineLane, EngineState, Urgency
 from visavis.serving import metrics
@@ -26,11 +26,17 @@ class TurnLedger:
     clock: Clock
     started: float
     language: str
+    held: bool = False
+    """The answer is prepared and may yet be thrown away: nobody waits for it."""
     first_phrase: float | None = None
     first_voice: float | None = None
     phrase_at: float = 0.0
+    heard_from: float | None = None
+    """Since when it is heard, if it is played as soon as it may be."""
     produced_samples: int = 0
     stamps: tuple[Stamp, ...] = ()
+    owner: object = field(default_factory=object)
+    """Names the turn to the lane."""
     _phrase_open: bool = field(default=False)
     _work_began: Stamp | None = None
     _text_ended: Stamp | None = None
@@ -69,10 +75,11 @@ class TurnLedger:
             self.stamps = (*self.stamps, self._voice_made.renamed("tts.first_finished"))
 
     def heard_out_s(self) -> float:
-        """When all that was made so far has been heard, if it is played as soon as it is made."""
+        """When all that was made so far has been heard, if it is played as soon as it may be."""
         if self.first_voice is None:
             return self.phrase_at
-        return self.first_voice + self.produced_samples / SAMPLE_RATE_HZ
+        since = self.clock.now() if self.held else self.heard_from or self.first_voice
+        return since + self.produced_samples / SAMPLE_RATE_HZ
 
     def take_stamps(self) -> tuple[Stamp, ...]:
         """Stamps that no chunk has carried yet."""
@@ -98,7 +105,8 @@ class Order(IntEnum):
     FIRST_PHRASE = 0
     """The visitor waits in silence."""
     LATER_PHRASE = 1
-    """Among these whoever runs out of voice first."""
+    """Among these whoever runs out of voice first. An answer that may yet be thrown away is one of
+    them, its first phrase as well."""
     AHEAD = 2
     """Made before it is asked for."""
 
@@ -127,24 +135,33 @@ class SpeechLane:
         Raises InvalidInputError or UnknownNameError for bad options, EngineError.
         """
         answer = self._synthesizer.answer(options)
-        order = Order.FIRST_PHRASE
+        begun, owner = False, ledger.owner
 
         def urgency() -> Urgency:
-            return Urgency(order, ledger.heard_out_s())
+            order = Order.LATER_PHRASE if begun or ledger.held else Order.FIRST_PHRASE
+            return Urgency(order, ledger.heard_out_s(), key=owner, owner=owner)
 
         async for phrase in phrases:
             ledger.phrase_begins()
             items = self._lane.stream(_timed, answer, phrase, ledger, urgency=urgency)
-            stream = cast(AsyncGenerator[SpeechPiece, None], items)
-            async with contextlib.aclosing(stream) as pieces:
-                async for piece in pieces:
-                    ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
-                    yield piece
-            if ledger.first_voice is not None:
-                order = Order.LATER_PHRASE
+            stream = cast(AsyncGenerator[Sequence[SpeechPiece], None], items)
+            async with contextlib.aclosing(stream) as blocks:
+                async for pieces in blocks:
+                    for piece in pieces:
+                        ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
+                        yield piece
+            begun = ledger.first_voice is not None
         for piece in answer.finish():
             ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
             yield piece
+
+    def confirm(self, ledger: TurnLedger) -> None:
+        """A held answer is wanted, and heard from now on. Does nothing for any other."""
+        if not ledger.held:
+            return
+        ledger.held, ledger.heard_from = False, ledger.clock.now()
+        if ledger.first_voice is None:
+            self._lane.hasten(ledger.owner, Order.FIRST_PHRASE)
 
     async def prerender(
         self, phrases: AsyncIterator[Phrase], options: SpeechOptions
@@ -159,15 +176,15 @@ class SpeechLane:
         async for phrase in phrases:
             count += 1
             new = False
-            blocks = self._lane.stream(
+            made_ahead = self._lane.stream(
                 answer.prerender, phrase, urgency=lambda: Urgency(Order.AHEAD)
             )
-            async for _block in blocks:
+            async for _block in made_ahead:
                 new = True
             made += new
         return count, made
 
 
-def _timed(answer: Answer, phrase: Phrase, ledger: TurnLedger) -> Iterator[SpeechPiece]:
+def _timed(answer: Answer, phrase: Phrase, ledger: TurnLedger) -> PieceSteps:
     ledger.work_begins()
-    yield from answer.say(phrase)
+    yield from answer.steps(phrase)

@@ -9,9 +9,9 @@ Offline use:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,15 @@ from services.tts.prosody import (
     needs,
     prosody_of,
 )
-from services.tts.sound import HOP_SAMPLES, SAMPLE_RATE_HZ, Block, limit, silence, to_pcm
+from services.tts.sound import (
+    HOP_SAMPLES,
+    SAMPLE_RATE_HZ,
+    Block,
+    VoiceSteps,
+    limit,
+    silence,
+    to_pcm,
+)
 from services.tts.speech_options import SpeechOptions
 from services.tts.text.chunker import Pause, Phrase
 from services.tts.text.script_runs import clean, split_by_script
@@ -35,6 +43,7 @@ from services.tts.voices.base import VOICES, VoiceInfo, voice_named, voices_for
 from services.tts.voices.joining import Sentence
 from services.tts.word_ends import WordEnd, ends_of_words
 from visavis.engine import Engine, EngineState, joined_state
+from visavis.engine.rows import RowAsk, alone, step_of
 from visavis.styles import NEUTRAL
 from visavis.wire.media import PhonemeSpan, TextMark
 
@@ -52,8 +61,9 @@ class Voice(Protocol):
 
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
-    ) -> Iterator[Block]:
-        """Blocks of sound, each as soon as it is made.
+    ) -> VoiceSteps:
+        """Blocks of sound, each as soon as it is made, and asks of the networks that sessions
+        share.
 
         prosody: within what the voice can do; its energy is no business of the voice. around: the
         first block has a lead where the voice could mind what was before, the last one a tail
@@ -83,6 +93,10 @@ class SpeechPiece:
     @property
     def pts_hops(self) -> int:
         return self.pts_samples // HOP_SAMPLES
+
+
+PieceSteps: TypeAlias = Generator[Sequence[SpeechPiece] | RowAsk, Any, None]
+"""The pieces of each block together, and asks of networks that several sessions share."""
 
 
 class Answer:
@@ -116,20 +130,31 @@ class Answer:
 
         Nothing for a phrase without anything to say; its pause still counts.
         """
+        for pieces in alone(self.steps(phrase)):
+            yield from pieces
+
+    def steps(self, phrase: Phrase) -> PieceSteps:
+        """The same for a lane, the pieces of a block together: only blocks cost anything."""
         self._style = phrase.style or self._style
         text = clean(phrase.text)
         ends = self._word_ends(phrase.text, text)
         self._said += len(phrase.text)
-        last = None
+        last = answer = None
         runs = split_by_script(text, self._options.language) if text else []
         around = self._sentence.around(runs, phrase) if runs else ALONE
-        for block in self._blocks(text, around) if runs else ():
+        steps = self._blocks(text, around) if runs else None
+        while steps is not None and (block := step_of(steps, answer)) is not None:
+            answer = None
+            if isinstance(block, RowAsk):
+                answer = yield block
+                continue
+            pieces: list[SpeechPiece] = []
             if last is None:
                 taken_up = self._sentence.takes_up(block)
                 if taken_up is None:
-                    yield from self._apart(ends)
+                    pieces += self._apart(ends)
                 block = taken_up or block
-            yield from self._pieces(block, ends)
+            yield [*pieces, *self._pieces(block, ends)]
             last = block
         if last is not None:
             self._phrase_end = (TextMark(self._said, self.produced_samples),)
@@ -157,7 +182,7 @@ class Answer:
             return []
         return [self._said + end for end in ends]
 
-    def prerender(self, phrase: Phrase) -> Iterator[Block]:
+    def prerender(self, phrase: Phrase) -> VoiceSteps:
         """Make the phrase's sound and keep it; nothing where it is kept already."""
         self._style = phrase.style or self._style
         text = clean(phrase.text)
@@ -168,9 +193,11 @@ class Answer:
         key = self._key(text, around)
         blocks = list(self._phrases.kept(key))
         if not blocks:
-            for block in self._synthesise(text, around):
-                blocks.append(block)
-                yield block
+            steps, answer = self._synthesise(text, around), None
+            while (block := step_of(steps, answer)) is not None:
+                answer = yield block
+                if not isinstance(block, RowAsk):
+                    blocks.append(block)
             self._phrases.keep(key, blocks)
         if blocks:
             self._sentence.said(runs, around, blocks[-1])
@@ -188,12 +215,12 @@ class Answer:
         speed, pitch, pitch_range, voicing = (round(factor, 3) for factor in factors)
         return PhraseKey(text, options.language, voice, speed, pitch, pitch_range, voicing, around)
 
-    def _blocks(self, text: str, around: Surroundings) -> Iterator[Block]:
+    def _blocks(self, text: str, around: Surroundings) -> VoiceSteps:
         self._note_what_is_lacking(text)
         kept = self._phrases.find(self._key(text, around)) if self._phrases is not None else None
-        return iter(kept) if kept is not None else self._synthesise(text, around)
+        yield from (kept if kept is not None else self._synthesise(text, around))
 
-    def _synthesise(self, text: str, around: Surroundings) -> Iterator[Block]:
+    def _synthesise(self, text: str, around: Surroundings) -> VoiceSteps:
         joined = False
         before = 0
         runs = split_by_script(text, self._options.language)
@@ -204,7 +231,12 @@ class Answer:
             )
             first = True
             prosody = self._prosody.within(self._infos[run.language].controls)
-            for block in self._voices[run.language].speak(run.text, prosody, here):
+            steps, answer = self._voices[run.language].speak(run.text, prosody, here), None
+            while (block := step_of(steps, answer)) is not None:
+                answer = None
+                if isinstance(block, RowAsk):
+                    answer = yield block
+                    continue
                 if joined and first:
                     yield silence(self._pause_hops(_RUN_PAUSE_HOPS))
                 words = tuple(WordEnd(before + word, hops) for word, hops in block.words)

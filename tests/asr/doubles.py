@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.asr.hearing.detectors import FRAME_SAMPLES, VadState
 from services.asr.hearing.networks import Ear, Languages
-from services.asr.hearing.transcript import Segment, Transcript
+from services.asr.hearing.transcript import Order, Segment, Transcript
 from visavis.engine import EngineState, Urgency
 
 SPEECH = 0.5
@@ -62,6 +63,7 @@ class FakeHearing:
         self.hold = asyncio.Event()
         self.hold.set()
         self.asked = asyncio.Event()
+        self.speaking: set[object] = set()
 
     async def load(self) -> None:
         pass
@@ -75,8 +77,11 @@ class FakeHearing:
     async def speech(self, frames: NDArray[np.float32], state: VadState) -> list[float]:
         return [1.0 if np.abs(f).mean() > COUGH / 2 else 0.0 for f in frames]
 
-    async def end_of_turn(self, pcm: NDArray[np.float32]) -> tuple[float, float]:
+    async def end_of_turn(self, pcm: NDArray[np.float32], urgency: Urgency) -> tuple[float, float]:
         return self.answer, 0.0
+
+    def requeue(self, key: Hashable, order: Order | None) -> None:
+        pass
 
     async def transcribe(
         self,

@@ -10,7 +10,7 @@ from services.asr.hearing.transcript import Order, Segment, Transcript
 from services.asr.stream import Listener
 from services.asr.turns.endpointing import EndpointRules
 from services.asr.turns.wording import WINDOW_SAMPLES
-from services.asr.utterance import Heard, Judge, Output, Purpose, Transcribe
+from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Transcribe
 from tests.asr.doubles import COUGH, CountingTranscriber, loud, quiet
 from visavis.wire.media import TranscriptEvent as Event
 
@@ -26,6 +26,7 @@ class Desk:
         self.events: list[Heard] = []
         self.asked: list[Transcribe | Judge] = []
         self.waiting: list[Transcribe | Judge] = []
+        self.requeued: list[Requeue] = []
         self.answers_at_once = True
         self.cost_s = 0.01
         self.text: str | None = None
@@ -39,6 +40,8 @@ class Desk:
         for output in outputs:
             if isinstance(output, Heard):
                 self.events.append(output)
+            elif isinstance(output, Requeue):
+                self.requeued.append(output)
             else:
                 self.asked.append(output)
                 self.waiting.append(output)
@@ -343,7 +346,7 @@ def test_a_pause_supersedes_a_look_that_waits_and_the_next_look_comes_later() ->
     assert (look.purpose, look.urgency.priority) == (Purpose.PARTIAL, Order.PARTIAL)
     assert (pause.purpose, pause.urgency.priority) == (Purpose.PAUSE, Order.PAUSE)
     assert pause.urgency.supersedes == look.urgency.key is not None
-    assert pause.urgency.key is None, "what a final text is made of is never superseded"
+    assert pause.urgency.key != look.urgency.key, "no look supersedes what a final is made of"
     desk.listener.passed_over(look)
     desk.waiting.remove(look)
     while desk.waiting:
@@ -360,3 +363,39 @@ def test_the_text_of_speech_that_was_cut_off_goes_first() -> None:
     desk.take(desk.listener.finish())
     work = desk.asked[-1]
     assert isinstance(work, Transcribe) and work.urgency.priority == Order.FINAL
+
+
+def test_a_pause_whose_text_is_late_is_asked_for_as_a_final_once_it_is_the_end() -> None:
+    desk = Desk()
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([loud(40), quiet(60)]))
+    asked = [work for work in desk.waiting if isinstance(work, Transcribe)]
+    (pause,) = (work for work in asked if work.urgency.priority == Order.PAUSE)
+    assert desk.requeued == [Requeue(pause.urgency.key, Order.FINAL)]
+
+
+def test_what_was_asked_at_a_pause_leaves_the_queue_where_the_visitor_goes_on() -> None:
+    desk = Desk(end_of_turn=0.0)
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([loud(40), quiet(10), loud(3)]))
+    keys = {work.urgency.key for work in desk.waiting if work.urgency.priority != Order.PARTIAL}
+    assert {Requeue(key, None) for key in keys} == set(desk.requeued)
+    for work in desk.waiting:
+        if isinstance(work, Transcribe):
+            desk.listener.passed_over(work)
+    desk.waiting.clear()
+    desk.answers_at_once = True
+    desk.end_of_turn = 1.0
+    desk.feed(np.concatenate([loud(27), quiet(20)]))
+    assert desk.events[-1].event is Event.FINAL and desk.events[-1].text == "70"
+
+
+def test_the_more_speak_at_once_the_fewer_looks_each_gets() -> None:
+    def looks(speaking: int) -> int:
+        desk = Desk(interim=True)
+        desk.cost_s = 0.1
+        desk.listener.speaking = speaking
+        desk.feed(loud(300))
+        return len(desk.asked)
+
+    assert looks(1) == looks(2) > 1.5 * looks(5) > 2 * looks(10) > 2

@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.asr.hearing.detectors import SAMPLE_RATE_HZ
+from services.asr.hearing.detectors import (
+    FRAME_SAMPLES,
+    SAMPLE_RATE_HZ,
+    TurnDetector,
+    VadAsk,
+    VadState,
+    VoiceDetector,
+)
 from services.asr.hearing.networks import BundledNetworks, Hearing
 from services.asr.hearing.transcript import Transcript
 from services.asr.session import ListeningSession
@@ -252,3 +259,23 @@ async def test_a_finished_question_is_not_held_up(hearing: Hearing, file: str) -
     assert final.at_samples - turn.turn_end <= 0.25 * SAMPLE_RATE_HZ
     paused = next(e for e in heard if e.event is TranscriptEvent.PAUSED)
     assert paused.at_samples - turn.turn_end <= 0.15 * SAMPLE_RATE_HZ
+
+
+async def test_streams_and_turns_that_share_a_run_are_judged_as_each_alone(
+    bundle: Callable[[str], Path],
+) -> None:
+    heard = sound("jfk")
+    with open_engine(bundle("silero-vad") / "silero_vad.onnx") as engine:
+        detector = VoiceDetector(engine)
+        assert detector.rows > 1
+        frames = heard[: 160 * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
+        streams = [frames[40 * k : 80 * k + 10] for k in range(1, 3)] + [frames[:25]]
+        together = detector.probabilities([VadAsk(stream, VadState()) for stream in streams])
+        for stream, odds in zip(streams, together, strict=True):
+            state = VadState()
+            assert odds == pytest.approx([detector.probability(f, state) for f in stream], abs=1e-5)
+    with open_engine(bundle("smart-turn") / "smart-turn.onnx") as engine:
+        judge = TurnDetector(engine)
+        turns = [heard[: 2 * SAMPLE_RATE_HZ], heard[SAMPLE_RATE_HZ : 9 * SAMPLE_RATE_HZ]]
+        alone = [judge.probability(turn) for turn in turns]
+        assert judge.probabilities(turns) == pytest.approx(alone, abs=1e-4)

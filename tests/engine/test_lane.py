@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from visavis.engine import EngineLane, SharedRuns, Urgency
-from visavis.engine.queueing import DeadlineQueue, Sharing
+from tests.fakes import ManualClock, MetricGrowth
+from tests.rows import KnownCurve
+from visavis.engine import EngineLane, RunCurve, SharedRuns, Urgency
+from visavis.engine.batching import Sharing
+from visavis.engine.queueing import DeadlineQueue
+from visavis.engine.rows import RowAsk, RowNetwork
 from visavis.serving.errors import AtCapacityError, EngineError, SupersededError
 
 # ------------------------------------------------------------ the queue
@@ -73,22 +78,95 @@ def test_a_full_queue_refuses_until_somebody_leaves() -> None:
     assert len(requests) == 1
 
 
-def test_a_request_waits_for_company_but_not_for_long() -> None:
-    requests, shared = queue(), Sharing(4, 0.01)
-    requests.add("a", Urgency(), 5.0, sharing=shared)
-    assert requests.due_in_s(5.004) == pytest.approx(0.006)
-    assert run_of(requests, 5.004) == []
-    requests.add("b", Urgency(), 5.004, sharing=shared)
-    assert run_of(requests, 5.011) == ["a", "b"]
-    for item in "abcde":
-        requests.add(item, Urgency(), 6.0, sharing=shared)
-    assert run_of(requests, 6.0) == list("abcd"), "a full run is due at once"
-    assert run_of(requests, 6.0) == []
-    assert run_of(requests, 6.01) == ["e"]
+def curve_of(*seconds: float, now_s: float = 0.0) -> RunCurve:
+    """Of runs of 1, 2, 3 … requests, as if they had been measured."""
+    curve = RunCurve()
+    for size, each in enumerate(seconds, start=1):
+        for _ in range(3):
+            curve.observe(size, 1.0, each, now_s)
+    return curve
+
+
+GAINING = (0.010, 0.012, 0.014, 0.016)
+"""Seconds of runs of one to four on a device that gains by batches."""
+EVEN = (0.010, 0.020, 0.030, 0.040)
+"""The same where two take as long as one after the other."""
+
+
+def test_a_run_is_as_large_as_the_deadline_of_its_first_leaves_time_for() -> None:
+    for slack_s, wanted in {0.0161: "abcd", 0.0141: "abc", 0.0121: "ab", 0.0101: "a"}.items():
+        requests, shared = queue(), Sharing(4, curve=curve_of(*GAINING))
+        for item in "abcd":
+            requests.add(item, Urgency(deadline_s=5 + slack_s), 5.0, sharing=shared)
+        assert "".join(run_of(requests, 5.0)) == wanted
+
+
+def test_requests_stay_alone_where_runs_of_several_gain_nothing() -> None:
+    requests, shared = queue(), Sharing(4, curve=curve_of(*EVEN))
+    for item in "abcd":
+        requests.add(item, Urgency(deadline_s=9.0), 5.0, sharing=shared)
+    assert [run_of(requests, 5.0) for _ in range(4)] == [["a"], ["b"], ["c"], ["d"]]
+
+
+def test_those_who_are_late_go_together_where_that_serves_them_sooner_on_average() -> None:
+    # Together two have it after 16 ms; one by one after 10 and 20, which is 15 on average.
+    for two_s, wanted in {0.0149: ["a", "b"], 0.016: ["a"]}.items():
+        requests, shared = queue(), Sharing(2, curve=curve_of(0.010, two_s))
+        requests.add("a", Urgency(), 5.0, sharing=shared)
+        requests.add("b", Urgency(), 5.0, sharing=shared)
+        assert run_of(requests, 5.0) == wanted
+
+
+def test_a_size_is_tried_once_half_of_it_was_worth_it_and_anew_after_minutes() -> None:
+    requests, shared = queue(), Sharing(8)
+    sizes = []
+    now_s = 0.0
+    for _ in range(16):
+        for item in "abcdefgh":
+            requests.add(item, Urgency(deadline_s=now_s + 9), now_s, sharing=shared)
+        run = requests.take(now_s)
+        sizes.append(len(run))
+        shared.curve.observe(len(run), 1.0, 0.010 if len(run) < 4 else 0.090, now_s)
+        requests.clear()
+        now_s += 1
+    # Two do twice as much as one, four do less than two, and so eight are never tried.
+    assert sizes[0] == 1 and set(sizes[1:4]) == {2} and max(sizes) == 4
+    assert sizes.count(4) == 3 and sizes[-1] in (2, 3)
+    for item in "ab":
+        requests.add(item, Urgency(deadline_s=999), now_s + 600, sharing=shared)
+    assert run_of(requests, now_s + 600) == ["a"], "all is forgotten: a machine changes"
+
+
+def test_a_run_costs_by_its_longest_so_that_a_short_one_does_not_go_with_a_long_one() -> None:
+    for lengths, wanted in {(1.0, 1.1): 2, (1.0, 9.0): 1}.items():
+        sharing = Sharing(2, lambda length: length, curve=curve_of(0.010, 0.012))
+        requests = DeadlineQueue[float](10)
+        for length in lengths:
+            requests.add(length, Urgency(deadline_s=9), 5.0, sharing=sharing, ask=length)
+        assert len(requests.take(5.0)) == wanted
+
+
+def test_a_run_waits_for_company_on_an_idle_engine_as_long_as_its_deadline_allows() -> None:
+    def shared() -> Sharing:
+        return Sharing(2, curve=curve_of(0.010, 0.012))
+
+    requests = queue()
+    requests.add("soon", Urgency(deadline_s=5.030), 5.0, sharing=shared())
+    assert requests.due_in_s(5.0) == pytest.approx(0.018), "the run of two takes 12 of 30 ms"
+    assert run_of(requests, 5.0) == [] and run_of(requests, 5.0181) == ["soon"]
+    requests.add("later", Urgency(deadline_s=9.0), 5.0, sharing=shared())
+    assert requests.due_in_s(5.0) == pytest.approx(0.05), "never longer"
+    requests.add("other work", Urgency(priority=2), 5.01)
+    assert run_of(requests, 5.01) == ["later"], "nobody waits while there is other work"
+    requests.clear()
+    requests.add("at once", Urgency(), 5.0, sharing=shared())
+    assert run_of(requests, 5.0) == ["at once"]
+    requests.add("no gain", Urgency(deadline_s=9.0), 5.0, sharing=Sharing(2, curve=curve_of(*EVEN)))
+    assert run_of(requests, 5.0) == ["no gain"]
 
 
 def test_one_that_asks_far_ahead_does_not_hold_up_the_others() -> None:
-    requests, shared = queue(), Sharing(4, 0.01)
+    requests, shared = queue(), Sharing(4, curve=curve_of(*GAINING))
     for k in range(5):
         requests.add(f"a{k}", Urgency(deadline_s=1 + k / 25), 0.0, sharing=shared)
     requests.add("b0", Urgency(deadline_s=1.01), 0.0, sharing=shared)
@@ -96,21 +174,37 @@ def test_one_that_asks_far_ahead_does_not_hold_up_the_others() -> None:
     assert run_of(requests, 0.0) == ["a0", "b0", "c0", "a1"]
 
 
-def test_what_is_more_urgent_goes_before_a_run_and_what_is_less_waits_for_it() -> None:
-    requests, shared = queue(), Sharing(4, 0.01)
-    requests.add("shared", Urgency(1), 0.0, sharing=shared)
-    requests.add("less", Urgency(2), 0.0)
-    assert run_of(requests, 0.001) == []
-    requests.add("more", Urgency(0), 0.001)
-    assert run_of(requests, 0.001) == ["more"]
-    assert all_of(requests, 0.02) == ["shared", "less"]
+def test_of_those_who_are_late_whoever_has_had_least_goes_first() -> None:
+    requests = queue()
+    for k in range(3):
+        requests.add(f"greedy {k}", Urgency(deadline_s=1.0, owner="greedy"), 5.0)
+    requests.add("modest", Urgency(deadline_s=4.0, owner="modest"), 5.0)
+    requests.add("in time", Urgency(deadline_s=9.0, owner="third"), 5.0)
+    order = []
+    while run := requests.take(5.0):
+        requests.finished(run, 0.1)
+        order += [waiting.item for waiting in run]
+    assert order == ["greedy 0", "modest", "greedy 1", "greedy 2", "in time"]
+    # Whoever comes after a rest does not make up for it: the others would stand still.
+    requests.add("greedy 3", Urgency(owner="greedy"), 6.0)
+    requests.add("new", Urgency(owner="new"), 6.1)
+    assert run_of(requests, 6.2) == ["new"] and run_of(requests, 6.2) == ["greedy 3"]
+
+
+def test_what_becomes_more_urgent_while_it_waits_is_moved_up() -> None:
+    requests = queue()
+    requests.add("pause", Urgency(1), 5.0)
+    requests.add("mine", Urgency(1, key="mine"), 5.1)
+    requests.hasten("mine", 0)
+    requests.hasten("nobody's", 0)
+    assert all_of(requests, 5.2) == ["mine", "pause"]
 
 
 # ------------------------------------------------------------ the lane
 
 
 @contextlib.asynccontextmanager
-async def lane_of(**options: int) -> AsyncIterator[EngineLane]:
+async def lane_of(**options: Any) -> AsyncIterator[EngineLane]:
     lane = EngineLane("t", **options)
     try:
         async with asyncio.timeout(10):
@@ -247,7 +341,8 @@ class Doubling:
 
     def __init__(self, lane: EngineLane) -> None:
         self.batches: list[list[int]] = []
-        self.runs: SharedRuns[int, int] = lane.shared(self.run, largest=3)
+        curve = KnownCurve(0.010, 0.012, 0.013)
+        self.runs: SharedRuns[int, int] = lane.shared(self.run, largest=3, curve=curve)
 
     def run(self, asks: Sequence[int]) -> list[int]:
         self.batches.append(list(asks))
@@ -272,7 +367,9 @@ async def test_sessions_share_runs_and_get_their_own_answers() -> None:
 async def test_a_failed_run_is_told_and_the_next_one_works() -> None:
     async with lane_of() as lane:
         network = Doubling(lane)
-        for answer in [network.runs.ask(13), network.runs.ask(1)]:
+        async with held(lane):
+            failing = [network.runs.ask(13), network.runs.ask(1)]
+        for answer in failing:
             with pytest.raises(EngineError, match="thirteen"):
                 await answer
         assert await network.runs.ask(4) == 8
@@ -286,3 +383,80 @@ async def test_what_nobody_wants_is_not_run() -> None:
             unwanted.cancel()
         assert await other == 10
     assert network.batches == [[5]]
+
+
+class TimedNetwork:
+    """Takes as long as it is told for so many rows, on a clock that only it moves."""
+
+    def __init__(self, clock: ManualClock, seconds: Sequence[float]) -> None:
+        self.sizes: list[int] = []
+        self._clock = clock
+        self._seconds = seconds
+
+    def run(self, asks: Sequence[int]) -> Sequence[int]:
+        self.sizes.append(len(asks))
+        self._clock.advance(self._seconds[len(asks) - 1])
+        return asks
+
+
+async def largest_runs(seconds: Sequence[float]) -> tuple[int, EngineLane]:
+    """Of eight rounds in which four sessions ask at once, the largest of the last two."""
+    clock = ManualClock(100.0)
+    async with lane_of(clock=clock) as lane:
+        network = TimedNetwork(clock, seconds)
+        runs = lane.shared(network.run, largest=4)
+        for _ in range(8):
+            async with held(lane):
+                soon = Urgency(1, deadline_s=clock.now() + 1)
+                answers = [runs.ask(session, soon) for session in range(4)]
+            assert await asyncio.gather(*answers) == [0, 1, 2, 3]
+            last, network.sizes = network.sizes, []
+        await lane.run(int)
+        return max(last), lane
+
+
+async def test_a_lane_measures_its_network_and_shares_runs_where_that_gains() -> None:
+    rows = MetricGrowth("engine_batch_rows_count", lane="t")
+    largest, lane = await largest_runs(GAINING)
+    assert largest == 4 and rows.value > 8
+    assert lane.service_s(1) == pytest.approx(GAINING[0])
+    assert lane.service_s(7) is None and 0 < lane.busy_share() <= 1
+
+
+async def test_a_lane_whose_network_gains_nothing_runs_one_by_one() -> None:
+    largest, lane = await largest_runs(EVEN)
+    assert largest == 1
+    assert lane.service_s(1) == pytest.approx(EVEN[0])
+
+
+@pytest.mark.parametrize("curve", [GAINING, EVEN])
+async def test_works_take_turns_at_a_network_only_where_sharing_it_gains(
+    curve: tuple[float, ...],
+) -> None:
+    sizes: list[int] = []
+    ended: list[str] = []
+
+    def run(rows: Sequence[int]) -> Sequence[int]:
+        sizes.append(len(rows))
+        return [10 * row for row in rows]
+
+    network = RowNetwork(run, 3, lambda row: 1.0, KnownCurve(*curve))
+
+    def work(name: str) -> Generator[str | RowAsk, Any, None]:
+        first = yield RowAsk(network, 1)
+        second = yield RowAsk(network, 2)
+        ended.append(name)
+        yield f"{name} {first} {second}"
+
+    async with lane_of() as lane:
+
+        async def items(name: str) -> list[str]:
+            return [item async for item in lane.stream(work, name)]
+
+        async with held(lane):
+            works = [asyncio.create_task(items(name)) for name in "abc"]
+            await asyncio.sleep(0)
+        assert await asyncio.gather(*works) == [[f"{name} 10 20"] for name in "abc"]
+    assert sum(sizes) == 6
+    if curve is EVEN:
+        assert max(sizes) == 1 and ended == ["a", "b", "c"]

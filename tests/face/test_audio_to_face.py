@@ -19,6 +19,7 @@ from services.face.lips.audio_to_face import (
 )
 from services.face.lips.visemes import JAW, LIP_COEFFICIENTS
 from tests.face.fake_studio import LoudnessNetwork
+from tests.rows import together
 from visavis.bundles.store import recipes_of
 from visavis.engine import Tensors, open_engine
 from visavis.serving.errors import EngineError, InvalidInputError
@@ -169,3 +170,19 @@ def test_a_long_voice_in_one_piece_is_within_the_plan() -> None:
         recipe.check({"mel": shape})
     for name, piecewise in zip(("visemes", "coefficients"), made, strict=True):
         np.testing.assert_allclose(piecewise, whole[name][0], atol=1e-5)
+
+
+def test_voices_that_share_a_run_move_lips_as_each_alone() -> None:
+    sounds = [
+        burst(16_000, at_s=0.1, length_s=length_s, total_s=length_s + 0.2)
+        for length_s in (0.4, 0.9, 0.5)
+    ]
+    with open_engine(WEIGHTS) as engine:
+        trained = AudioToFace(engine)
+        streams = [AudioToFaceStream(trained, 16_000) for _ in sounds]
+        works = [s.steps(pcm, last=True) for s, pcm in zip(streams, sounds, strict=True)]
+        made, rows = together(works)
+        assert rows == [3]
+        for pcm, (lips,) in zip(sounds, made, strict=True):
+            apart = AudioToFaceStream(trained, 16_000).hear(pcm, last=True)
+            assert lips == pytest.approx(apart, abs=1e-5)

@@ -24,6 +24,7 @@ from services.face.engines.wav2lip.network import MouthNetwork, Mouths
 from services.face.lips.sound_track import SoundTrack
 from tests.face.fake_mouths import Arrays, FakeWav2Lip, loaded, pass_through
 from tests.face.portraits import default_avatar
+from tests.rows import KnownCurve
 from visavis.engine import EngineLane
 from visavis.serving.errors import EngineError, EngineLoadError
 
@@ -213,7 +214,8 @@ async def mouths_of(network: FakeWav2Lip, largest: int = 4) -> AsyncIterator[Mou
     """Of one session, with a black mouth at rest."""
     network.load()
     lane = EngineLane("test")
-    runs = lane.shared(MouthNetwork(network).draw, largest=largest)
+    curve = KnownCurve(0.010, 0.011, 0.012, 0.013)
+    runs = lane.shared(MouthNetwork(network).draw, largest=largest, curve=curve)
     face = np.zeros((6, 96, 96), np.float32)
     mouths = Mouths(runs, face, np.zeros((96, 96, 3), np.float32))
     yield mouths
@@ -248,17 +250,31 @@ async def test_mouths_are_drawn_ahead_in_batches_and_in_order() -> None:
 
 
 async def test_sessions_share_runs(tmp_path: Path) -> None:
-    network = FakeWav2Lip(by_number)
+    began, go = threading.Event(), threading.Event()
+
+    def draw(mel: Arrays, face: Arrays) -> Arrays:
+        if len(network.batches) == 2:
+            began.set()
+            assert go.wait(10)
+        return by_number(mel, face)
+
+    network = FakeWav2Lip(draw)
     async with loaded(network, tmp_path) as engine:
-        painters = [engine.painter("") for _ in range(2)]
+        painters = [engine.painter("") for _ in range(3)]
         for painter in painters:
             await painter.prepare(idle())
         assert len(network.batches) == 1, "the mouth at rest is drawn once for an avatar"
         sound = Known(1)
-        await asyncio.gather(*(painter.prepare(spoken(0, sound)) for painter in painters))
+        first, *others = (painter.prepare(spoken(0, sound)) for painter in painters)
+        busy = asyncio.create_task(first)
+        assert await asyncio.to_thread(began.wait, 10)
+        sharing = [asyncio.create_task(prepared) for prepared in others]
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.gather(busy, *sharing)
         for painter in painters:
             painter.cancel_ahead()
-    assert network.batches == [1, 2]
+    assert network.batches == [1, 1, 2]
 
 
 async def test_frames_that_came_too_late_are_not_drawn() -> None:

@@ -16,7 +16,8 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
 from visavis.tools.client import GatewayClient, GatewayError
-from visavis.wire.media import TranscriptEvent
+from visavis.wire.media import TranscriptEvent, TurnChunk
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -95,13 +96,21 @@ async def test_a_known_question_is_prepared_in_the_pause_and_interrupted_like_an
     client: GatewayClient, doubles: Doubles
 ) -> None:
     doubles.script.voice_s = 3.0
-    async with client.session() as session:
+    async with (
+        client.session() as session,
+        doubles.bus.subscribe(session.id, Kind.TURN) as announced,
+    ):
         visitor = Visitor(doubles, session)
         await visitor.does(TranscriptEvent.SPEECH_STARTED)
         question = "When are you open?"
         await visitor.does(TranscriptEvent.PAUSED, question, end_of_turn_probability=0.9)
         await visitor.does(TranscriptEvent.FINAL, question)
         await collect(session, "speaking")
+        told = [await anext(announced) for _ in range(2)]
+        assert [(t.place.turn, t.held) for t in told if isinstance(t, TurnChunk)] == [
+            (1, True),
+            (1, False),
+        ], "once it is wanted the stages are told so"
         visitor.utterance = 2
         await visitor.does(TranscriptEvent.SPEECH_STARTED)
         await visitor.does(TranscriptEvent.PARTIAL, "Stop")

@@ -39,6 +39,7 @@ class FakeBackend:
         self.hang = hang
         self.keeps_prefix = keeps_prefix
         self.device = "cpu"
+        self.in_turn = True
         self.requests: list[BackendRequest] = []
         self.at_work: set[int] = set()
         self.counted = 0

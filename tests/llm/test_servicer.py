@@ -43,9 +43,11 @@ def config(session: str) -> llm_pb2.LlmAttachRequest:
     return llm_pb2.LlmAttachRequest(config=llm_pb2.LlmAttachConfig(session=session))
 
 
-def begin(turn: int, text: str = "Hello", **fields: Any) -> llm_pb2.LlmAttachRequest:
+def begin(
+    turn: int, text: str = "Hello", *, held: bool = False, **fields: Any
+) -> llm_pb2.LlmAttachRequest:
     return llm_pb2.LlmAttachRequest(
-        begin=llm_pb2.BeginTurn(turn=turn, request=request(text, **fields))
+        begin=llm_pb2.BeginTurn(turn=turn, request=request(text, **fields), held=held)
     )
 
 
@@ -384,3 +386,24 @@ async def test_reading_ahead_never_disturbs_an_answer_and_never_complains(bus: B
         assert "".join(c.text for c in await tokens_of_turn(tokens, 2)) == "Well"
     asked = [r.messages[-1].content for r in backend.requests if r.messages[-1].content != "."]
     assert asked == ["Hello", "And what is that?"]
+
+
+async def test_a_held_answer_waits_for_those_of_others_until_it_is_wanted(bus: Bus) -> None:
+    backend = FakeBackend(*words("Hm"), hang=True)
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("waits", Kind.TOKENS) as waiting,
+        bus.subscribe("guess", Kind.TOKENS) as guessed,
+        attached(stub, "waits") as first,
+        attached(stub, "guess") as second,
+    ):
+        await first.write(begin(1))
+        assert await next_text(waiting) == "Hm"
+        await second.write(begin(1, held=True))
+        assert (await second.read()).turn_started.turn == 1
+        held = TurnChunk(Place("guess", 1, 0, 0), "speech", held=True)
+        await bus.publish(Kind.TURN, held)
+        assert len(backend.at_work) == 1, "it has no first phrase yet"
+        await announce(bus, "guess", 1)
+        assert await next_text(guessed) == "Hm"
+        assert len(backend.at_work) == 2

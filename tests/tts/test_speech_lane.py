@@ -6,10 +6,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 
+import pytest
+
 from services.tts.phrase_feed import phrases_of
 from services.tts.speech_lane import SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
 from services.tts.text.chunker import Phrase
+from tests.fakes import ManualClock
 from tests.tts.fakes import word_synthesizer
 from visavis.engine import EngineLane
 from visavis.wire.clock import MonotonicClock
@@ -54,3 +57,46 @@ async def test_a_first_phrase_goes_before_later_ones_and_what_is_made_ahead() ->
     heard = voices["en"].heard
     assert heard[0] == "Somebody new."
     assert "Made ahead." in heard and len(heard) > 2
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+async def test_an_answer_that_may_be_thrown_away_lets_first_phrases_pass(confirmed: bool) -> None:
+    clock = MonotonicClock()
+    synthesizer, voices = word_synthesizer()
+    lane = EngineLane("t")
+    speech = SpeechLane(synthesizer, lane)
+
+    async def spoken(text: str, ledger: TurnLedger) -> None:
+        async for _ in speech.speak(answer_of(text), OPTIONS, ledger):
+            pass
+
+    async with asyncio.timeout(10):
+        go = threading.Event()
+        busy = asyncio.create_task(lane.run(go.wait, 10))
+        held = TurnLedger(clock, clock.now(), "en", held=True)
+        guess = asyncio.create_task(spoken("Perhaps.", held))
+        await asyncio.sleep(0)
+        waited_for = TurnLedger(clock, clock.now(), "en")
+        answer = asyncio.create_task(spoken("Surely.", waited_for))
+        await asyncio.sleep(0)
+        if confirmed:
+            speech.confirm(held)
+        go.set()
+        await asyncio.gather(busy, guess, answer)
+    lane.close()
+    assert voices["en"].heard == ["Perhaps.", "Surely."][:: 1 if confirmed else -1]
+
+
+def test_what_is_held_is_heard_from_when_it_is_wanted() -> None:
+    clock = ManualClock()
+    synthesizer, _ = word_synthesizer()
+    lane = EngineLane("t")
+    ledger = TurnLedger(clock, clock.now(), "en", held=True)
+    ledger.phrase_begins()
+    ledger.voice_made(24_000, 24_000)
+    clock.advance(5)
+    assert ledger.heard_out_s() == 6, "nobody hears it yet"
+    SpeechLane(synthesizer, lane).confirm(ledger)
+    clock.advance(5)
+    assert ledger.heard_out_s() == 6
+    lane.close()

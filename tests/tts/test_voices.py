@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.tts.prosody import Prosody
-from services.tts.sound import HOP_SAMPLES, log_mel
+from services.tts.sound import HOP_SAMPLES, Block, log_mel
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import SpeechPiece, Synthesizer
 from services.tts.text.chunker import Pause, Phrase
@@ -24,7 +24,9 @@ from services.tts.voices.mandarin import (
     split_symbols,
 )
 from services.tts.voices.opening import open_synthesizer
+from tests.rows import together
 from visavis.engine import Engine, Resident, open_engine
+from visavis.engine.rows import alone
 
 Bundles = Callable[[str], Path]
 
@@ -166,7 +168,7 @@ def test_mandarin_pieces_equal_the_whole(mandarin: MandarinVoice) -> None:
     whole = mandarin.vocode(mel, 0, total)
     pieces = [mandarin.vocode(mel, k, min(k + 16, total)) for k in range(0, total, 16)]
     np.testing.assert_allclose(np.concatenate(pieces), whole, atol=1e-3)
-    blocks = list(mandarin.speak(text))
+    blocks = list(alone(mandarin.speak(text)))
     voice = np.concatenate([block.voice for block in blocks])
     inner = slice(1200, len(voice) - 1200)
     np.testing.assert_allclose(
@@ -186,7 +188,7 @@ def test_a_long_phrase_that_goes_on_stays_within_the_compiled_vocoder(
 
     monkeypatch.setattr(mandarin, "vocode", counted)
     text, around = "我们一起去公园散步吧" * 3, Surroundings(before="今天天气很好")
-    (block,) = mandarin.speak(text, Prosody(speed=0.6), around)
+    (block,) = alone(mandarin.speak(text, Prosody(speed=0.6), around))
     assert len(block.mel) > 256 >= max(made)
     assert len(block.voice) == len(block.mel) * HOP_SAMPLES
 
@@ -260,3 +262,14 @@ def test_the_voice_tells_where_each_word_ends(
     for piece in pieces:
         end = piece.pts_samples + len(piece.voice)
         assert all(m.samples <= end for m in piece.marks)
+
+
+def test_mandarin_phrases_that_share_runs_sound_as_alone(mandarin: MandarinVoice) -> None:
+    texts = ["你好。", "很高兴认识你，今天天气怎么样？", "是的，我知道。"]
+    made, rows = together([mandarin.speak(text) for text in texts])
+    assert rows[:2] == [3, 3], "one run of the encoder, one of the decoder"
+    for text, blocks in zip(texts, made, strict=True):
+        apart = [block for block in alone(mandarin.speak(text)) if isinstance(block, Block)]
+        assert [block.spans for block in blocks] == [block.spans for block in apart]
+        for block, other in zip(blocks, apart, strict=True):
+            assert np.abs(block.voice - other.voice).max() < 1e-4

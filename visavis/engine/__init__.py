@@ -3,7 +3,10 @@
 Backends are imported only when asked for, so that a host without a GPU never imports TensorRT.
 
 `base`: what every engine is: named tensors in, named tensors out.
-`queueing`: which request goes next, and which share its run.
+`batching`: how many requests share a run, by what runs were measured to take.
+`queueing`: which request goes next, and which go along.
+`lane_load`: how long requests have taken a lane, and how busy it was.
+`rows`: networks that several share run by run.
 `lane`: one thread in front of engine work: callers ask and await.
 `onnxruntime`: the backend for a CPU, and the second best on a GPU.
 `eight_bit_products`: what ONNX Runtime is told so that 8-bit products are exact everywhere.
@@ -29,6 +32,7 @@ from visavis.engine.base import (
     joined_state,
     on_host,
 )
+from visavis.engine.batching import RunCurve
 from visavis.engine.lane import EngineLane, SharedRuns
 from visavis.engine.queueing import Urgency
 from visavis.serving.errors import EngineLoadError
@@ -105,6 +109,7 @@ __all__ = [
     "EngineOptions",
     "EngineState",
     "Resident",
+    "RunCurve",
     "SharedRuns",
     "TensorSpec",
     "Tensors",

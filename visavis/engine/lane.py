@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
-from visavis.engine.queueing import DeadlineQueue, Sharing, Urgency, Waiting
+from visavis.engine.batching import RunCurve, Sharing
+from visavis.engine.lane_load import LaneLoad
+from visavis.engine.queueing import DeadlineQueue, Urgency, Waiting
+from visavis.engine.rows import RowAsk, RowNetwork, step_of
 from visavis.engine.tensorrt import profiling
 from visavis.serving import metrics
 from visavis.serving.errors import EngineError, SupersededError, VisavisError
@@ -29,7 +32,6 @@ MOST_WAITING = 256
 """Requests that a lane lets wait: many times what the slots of one replica ask for at once."""
 _AT_ONCE = Urgency()
 _BEFORE_ALL = Urgency(priority=-1)
-_END = object()
 
 _Run = Callable[[Sequence[Any]], Sequence[Any]]
 """Answers the asks of one run, in their order."""
@@ -85,8 +87,23 @@ class EngineLane:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"lane-{name}")
         self._serving = False
         self._closed = False
+        self._load = LaneLoad()
+        self._networks: dict[RowNetwork, SharedRuns[Any, Any]] = {}
         self._queue_seconds = metrics.engine_queue_seconds.labels(name)
+        self._batch_rows = metrics.engine_batch_rows.labels(name)
+        self._batch_gain = metrics.engine_batch_gain.labels(name)
         metrics.engine_queue_depth.labels(name).set_function(self._queue.__len__)
+
+    def service_s(self, priority: int | None = None) -> float | None:
+        """How long the thread has lately worked for a request, of one class or of any: what nine in
+        ten took at most. None: nothing was asked lately."""
+        with self._changed:
+            return self._load.service_s(self._clock.now(), priority)
+
+    def busy_share(self) -> float:
+        """Of the last seconds, the share in which the thread was at work, 0 to 1."""
+        with self._changed:
+            return self._load.busy_share(self._clock.now())
 
     async def run(self, work: Callable[[*Ts], T], *args: *Ts, urgency: Urgency = _AT_ONCE) -> T:
         """Result of work(*args), or what it raises. Cancelled, it is not begun any more.
@@ -103,25 +120,32 @@ class EngineLane:
 
     async def stream(
         self,
-        work: Callable[[*Ts], Iterator[T]],
+        work: Callable[[*Ts], Generator[T | RowAsk, Any, None]],
         *args: *Ts,
         urgency: Callable[[], Urgency] = Urgency,
     ) -> AsyncIterator[T]:
         """Items of the generator work(*args), each asked for as `urgency` says by then.
 
         Between two items other work may use the lane, so a long synthesis of one
-        session does not hold up the first phrase of another. Leaving the loop
+        session does not hold up the first phrase of another. Where the generator yields a RowAsk
+        it is sent the answer, out of a run that others may share. Leaving the loop
         early closes the generator. Raises as `run` does.
         """
-        items = work(*args)
+        steps = work(*args)
+        answer: Any = None
         try:
-            while (item := await self.run(next, items, _END, urgency=urgency())) is not _END:
-                yield item  # type: ignore[misc]  # _END is the only other type
+            while (
+                step := await self.run(self._advance, steps, answer, urgency=urgency())
+            ) is not None:
+                answer = None
+                if isinstance(step, RowAsk):
+                    answer = await self._runs_of(step.network).ask(step.row, urgency())
+                else:
+                    yield step
         finally:
-            close = getattr(items, "close", None)
-            if close is not None and not self._closed:
+            if not self._closed:
                 with suppress(RuntimeError):  # the interpreter is shutting down
-                    self.release(close)
+                    self.release(steps.close)
 
     def release(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Have something given back as soon as the thread is free, whoever else waits.
@@ -140,9 +164,41 @@ class EngineLane:
         work: Callable[[Sequence[Ask]], Sequence[Answer]],
         *,
         largest: int,
+        length: Callable[[Ask], float] | None = None,
+        curve: RunCurve | None = None,
     ) -> SharedRuns[Ask, Answer]:
-        """Work that answers up to `largest` requests in one run, in their order."""
-        return SharedRuns(self, work, Sharing(largest))
+        """Work that answers up to `largest` requests in one run, in their order.
+
+        How many they are is decided by what such runs were measured to take (`batching.py`).
+        length: of an ask, where a run costs by its longest; curve: what is known of it before.
+        """
+        curve = curve or RunCurve()
+        sharing = Sharing(largest, curve=curve)
+        if length is not None:
+            sharing = Sharing(largest, length, curve=curve)
+        return SharedRuns(self, work, sharing)
+
+    def _runs_of(self, network: RowNetwork) -> SharedRuns[Any, Any]:
+        with self._changed:
+            if network not in self._networks:
+                self._networks[network] = self.shared(
+                    network.run,
+                    largest=network.largest,
+                    length=network.length,
+                    curve=network.curve,
+                )
+            return self._networks[network]
+
+    def withdraw(self, key: Hashable) -> None:
+        """Whoever waits under this key gets SupersededError; what has begun goes on."""
+        with self._changed:
+            gone = self._queue.supersede(key)
+        self._refuse(gone, SupersededError(f"{self.name}: a newer request took its place"))
+
+    def hasten(self, key: Hashable, priority: int) -> None:
+        """What waits under this key is of this class from now on."""
+        with self._changed:
+            self._queue.hasten(key, priority)
 
     def close(self) -> None:
         """Finish what has begun; who waits gets EngineError. Blocks until the thread is free."""
@@ -164,7 +220,7 @@ class EngineLane:
     ) -> asyncio.Future[Any]:
         """The answer to come. Raises AtCapacityError or EngineError."""
         if urgency.supersedes is not None:
-            self._supersede(urgency.supersedes)
+            self.withdraw(urgency.supersedes)
         loop = asyncio.get_running_loop()
         asked = _Asked(run, ask, loop.create_future(), loop, needed)
         with self._changed:
@@ -174,7 +230,7 @@ class EngineLane:
                 self._thread.submit(self._serve)
                 self._serving = True
             now_s = self._clock.now()
-            place = self._queue.add(asked, urgency, now_s, sharing=sharing, always=needed)
+            place = self._queue.add(asked, urgency, now_s, sharing=sharing, ask=ask, always=needed)
             asked.queued = profiling.start(f"{self.name}: queue")
             self._changed.notify()
         asked.answer.add_done_callback(lambda _: self._answered(place))
@@ -190,12 +246,6 @@ class EngineLane:
             if waited:
                 profiling.end(asked.queued)
 
-    def _supersede(self, key: Hashable) -> None:
-        """Whoever waits under this key is told so; what has begun goes on."""
-        with self._changed:
-            gone = self._queue.supersede(key)
-        self._refuse(gone, SupersededError(f"{self.name}: a newer request took its place"))
-
     def _refuse(self, places: Sequence[Waiting[_Asked]], error: VisavisError) -> None:
         for place in places:
             profiling.end(place.item.queued)
@@ -209,13 +259,52 @@ class EngineLane:
     def _serve(self) -> None:
         """Work until nobody waits."""
         while (run := self._next_run()) is not None:
-            now_s = self._clock.now()
+            began_s = self._clock.now()
             for place in run:
                 profiling.end(place.item.queued)
-                self._queue_seconds.observe(now_s - place.since_s)
-            wanted = [place.item for place in run if place.item.wanted]
+                self._queue_seconds.observe(began_s - place.since_s)
+            wanted = [place for place in run if place.item.wanted]
             if wanted:
-                _work_off(wanted)
+                fine = _work_off([place.item for place in wanted])
+                self._account(wanted, began_s, fine)
+
+    def _advance(self, steps: Generator[Any, Any, None], answer: Any) -> Any:
+        """The next item, or an ask that is to wait for company; None: there is no more.
+
+        Whoever has the thread keeps it where others would gain nothing by sharing: taking turns at
+        every network, all would get their answers when the last one does.
+        """
+        while True:
+            step = step_of(steps, answer)
+            if not isinstance(step, RowAsk):
+                return step
+            runs = self._runs_of(step.network)
+            with self._changed:
+                if len(self._queue) and runs.sharing.promises(self._clock.now()):
+                    return step
+            began_s = self._clock.now()
+            (answer,) = step.network.run([step.row])
+            ended_s = self._clock.now()
+            with self._changed:
+                length = runs.sharing.length(step.row)
+                runs.sharing.curve.observe(1, length, ended_s - began_s, ended_s)
+            self._batch_rows.observe(1)
+
+    def _account(self, run: list[Waiting[_Asked]], began_s: float, fine: bool) -> None:
+        """Whose time it was, and what it tells of how long such a run takes."""
+        ended_s = self._clock.now()
+        seconds, rows, sharing = ended_s - began_s, len(run), run[0].sharing
+        with self._changed:
+            self._queue.finished(run, seconds)
+            self._load.note(run[0].urgency.priority, rows, began_s, ended_s)
+            if sharing.largest == 1:
+                return
+            if fine:
+                sharing.curve.observe(rows, max(p.length for p in run), seconds, ended_s)
+            gain = sharing.curve.gain(rows, ended_s)
+        self._batch_rows.observe(rows)
+        if gain is not None:
+            self._batch_gain.set(gain)
 
     def _next_run(self) -> list[Waiting[_Asked]] | None:
         with self._changed:
@@ -230,7 +319,8 @@ class EngineLane:
                 self._changed.wait(delay_s)
 
 
-def _work_off(run: Sequence[_Asked]) -> None:
+def _work_off(run: Sequence[_Asked]) -> bool:
+    """Answers them all; says whether that went well."""
     try:
         answers = run[0].run([asked.ask for asked in run])
         for asked, answer in zip(run, answers, strict=True):
@@ -238,6 +328,8 @@ def _work_off(run: Sequence[_Asked]) -> None:
     except BaseException as error:  # whatever it is, nobody must wait for ever
         for asked in run:
             asked.tell(None, error)
+        return False
+    return True
 
 
 class SharedRuns(Generic[Ask, Answer]):
@@ -251,7 +343,7 @@ class SharedRuns(Generic[Ask, Answer]):
     ) -> None:
         self._lane = lane
         self._work = work
-        self._sharing = sharing
+        self.sharing = sharing
 
     def ask(self, ask: Ask, urgency: Urgency = _AT_ONCE) -> asyncio.Future[Answer]:
         """The answer to come; it raises EngineError when the run failed. Cancel it if it is no
@@ -260,7 +352,7 @@ class SharedRuns(Generic[Ask, Answer]):
         Raises AtCapacityError where too many requests wait, EngineError where the lane is closed.
         """
         answer: asyncio.Future[Answer] = self._lane._ask(
-            self._run, ask, urgency, sharing=self._sharing
+            self._run, ask, urgency, sharing=self.sharing
         )
         return answer
 

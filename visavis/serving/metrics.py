@@ -78,6 +78,18 @@ engine_queue_seconds = Histogram(
 engine_queue_depth = Gauge(
     "engine_queue_depth", "Requests that wait for an engine's thread.", ["lane"]
 )
+engine_batch_rows = Histogram(
+    "engine_batch_rows",
+    "Requests that shared one run of a network, where it can take several.",
+    ["lane"],
+    buckets=(1, 2, 3, 4, 6, 8, 12, 16),
+)
+engine_batch_gain = Gauge(
+    "engine_batch_gain",
+    "How many times as much a run as large as the newest one does in a second as runs of one "
+    "request, by what was measured.",
+    ["lane"],
+)
 
 # Stages
 asr_final_seconds = Histogram(

@@ -75,9 +75,11 @@ class ReadAhead(_message.Message):
     def __init__(self, request: _Optional[_Union[GenerateRequest, _Mapping]] = ...) -> None: ...
 
 class BeginTurn(_message.Message):
-    __slots__ = ("turn", "request")
+    __slots__ = ("turn", "request", "held")
     TURN_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     turn: int
     request: GenerateRequest
-    def __init__(self, turn: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ...) -> None: ...
+    held: bool
+    def __init__(self, turn: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ..., held: _Optional[bool] = ...) -> None: ...

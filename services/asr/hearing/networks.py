@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,7 @@ from services.asr.hearing.detectors import (
     FRAME_SAMPLES,
     SAMPLE_RATE_HZ,
     TurnDetector,
+    VadAsk,
     VadState,
     VoiceDetector,
 )
@@ -24,7 +25,14 @@ from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.transcript import Order, Transcriber, Transcript, join
 from services.asr.hearing.whisper import Whisper
 from visavis.bundles.store.lookup import family_of, task_of
-from visavis.engine import Engine, EngineLane, EngineState, Urgency, joined_state
+from visavis.engine import (
+    Engine,
+    EngineLane,
+    EngineState,
+    SharedRuns,
+    Urgency,
+    joined_state,
+)
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
 from visavis.wire.clock import MonotonicClock
 
@@ -88,7 +96,8 @@ def speech_probabilities(
     state = VadState()
     padded = np.pad(pcm, (0, -len(pcm) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
     for start in range(0, len(padded), block_frames):
-        yield [detector.probability(f, state) for f in padded[start : start + block_frames]]
+        (block,) = detector.probabilities([VadAsk(padded[start : start + block_frames], state)])
+        yield block
 
 
 def pieces_of(pcm: NDArray[np.float32], speech: Sequence[float]) -> list[Span]:
@@ -109,7 +118,24 @@ def recognize_piece(
     return transcriber.transcribe(pcm[span.start : span.end], language).shifted(span.start)
 
 
+_AT_ONCE = Urgency()
 _RECORDING = Urgency(Order.RECORDING)
+_RECORDED_FRAMES = 32
+"""Of a recording at a time: the frames of those who speak wait for no more, some 10 ms."""
+
+
+def _timed(
+    judge: Callable[[Sequence[NDArray[np.float32]]], list[float]],
+) -> Callable[[Sequence[NDArray[np.float32]]], list[tuple[float, float]]]:
+    """The same, and how long each answer was computed."""
+
+    def timed(turns: Sequence[NDArray[np.float32]]) -> list[tuple[float, float]]:
+        started = _CLOCK.now()
+        odds = judge(turns)
+        seconds = _CLOCK.now() - started
+        return [(each, seconds) for each in odds]
+
+    return timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +162,28 @@ class NetworkNames:
 
 
 class Vad(Protocol):
-    """Tells speech from other sound, a frame at a time."""
+    """Tells speech from other sound, for several streams in one run."""
 
-    def probability(self, frame: NDArray[np.float32], state: VadState) -> float:
-        """Of speech. frame: [FRAME_SAMPLES] float32 at 16 kHz; state: of its stream."""
+    @property
+    def rows(self) -> int:
+        """Streams in one run."""
+        ...
+
+    def probabilities(self, asks: Sequence[VadAsk]) -> list[list[float]]:
+        """Of speech, for each frame of each ask: at most `rows`, each of a stream of its own."""
         ...
 
 
 class TurnJudge(Protocol):
-    """Tells by the sound whether a speaker has finished."""
+    """Tells by the sound whether speakers have finished, several of them in one run."""
 
-    def probability(self, pcm: NDArray[np.float32]) -> float:
-        """Of the turn being over. pcm: [N] float32 at 16 kHz, the turn so far."""
+    @property
+    def rows(self) -> int:
+        """Turns in one run."""
+        ...
+
+    def probabilities(self, turns: Sequence[NDArray[np.float32]]) -> list[float]:
+        """Of each turn being over; at most `rows`, each [N] float32 at 16 kHz, the turn so far."""
         ...
 
 
@@ -226,9 +262,12 @@ class Hearing:
         self._default_language = default_language
         self._lanes = {name: EngineLane(f"asr-{name}") for name in self._names.all}
         self._detector: Vad | None = None
-        self._turn: TurnJudge | None = None
+        self._frames: SharedRuns[VadAsk, list[float]] | None = None
+        self._turns: SharedRuns[NDArray[np.float32], tuple[float, float]] | None = None
         self._languages: Languages | None = None
         self._ears: dict[str, Ear] = {}
+        self.speaking: set[object] = set()
+        """The sessions in which somebody is speaking, or awaits what was said."""
 
     @property
     def bundles(self) -> tuple[str, ...]:
@@ -259,8 +298,13 @@ class Hearing:
     async def load(self) -> None:
         """Load and warm everything. Raises EngineLoadError or UnknownNameError."""
         names, networks = self._names, self._networks
-        self._detector = await self._lanes[names.vad].run(networks.vad)
-        self._turn = await self._lanes[names.turn].run(networks.turn_judge)
+        vad, turn = self._lanes[names.vad], self._lanes[names.turn]
+        self._detector = detector = await vad.run(networks.vad)
+        self._frames = vad.shared(
+            detector.probabilities, largest=detector.rows, length=lambda ask: len(ask.frames)
+        )
+        judge = await turn.run(networks.turn_judge)
+        self._turns = turn.shared(_timed(judge.probabilities), largest=judge.rows)
         by_language: dict[str, Ear] = {}
         for name in names.ears:
             transcriber = await self._lanes[name].run(networks.transcriber, name)
@@ -273,28 +317,29 @@ class Hearing:
 
     async def speech(self, frames: NDArray[np.float32], state: VadState) -> list[float]:
         """frames: [K, FRAME_SAMPLES] float32 -> probability of speech per frame."""
-        detector = self._voice_detector()
+        if self._frames is None:
+            raise EngineLoadError("the VAD is not loaded yet")
+        return await self._frames.ask(VadAsk(frames, state), Urgency(owner=id(state)))
 
-        def work() -> list[float]:
-            return [detector.probability(frame, state) for frame in frames]
-
-        return await self._lanes[self._names.vad].run(work)
-
-    async def end_of_turn(self, pcm: NDArray[np.float32]) -> tuple[float, float]:
+    async def end_of_turn(
+        self, pcm: NDArray[np.float32], urgency: Urgency = _AT_ONCE
+    ) -> tuple[float, float]:
         """Probability that the speaker of pcm [N] float32 has finished, and seconds of computing.
 
         The recogniser works at the same time, on a lane of its own. Raises EngineLoadError before
-        the detector is loaded.
+        the detector is loaded, SupersededError where a newer question took its place.
         """
-        detector = self._turn
-        if detector is None:
+        if self._turns is None:
             raise EngineLoadError("the turn detector is not loaded yet")
+        return await self._turns.ask(pcm, urgency)
 
-        def work() -> tuple[float, float]:
-            started = _CLOCK.now()
-            return detector.probability(pcm), _CLOCK.now() - started
-
-        return await self._lanes[self._names.turn].run(work)
+    def requeue(self, key: Hashable, order: Order | None) -> None:
+        """What waits under this key is of this class now; None: it leaves, superseded."""
+        for lane in self._lanes.values():
+            if order is None:
+                lane.withdraw(key)
+            else:
+                lane.hasten(key, order)
 
     async def transcribe(
         self,
@@ -325,7 +370,7 @@ class Hearing:
         """
         code, ear = self.languages.resolve(language)
         speech: list[float] = []
-        blocks = speech_probabilities(pcm, self._voice_detector())
+        blocks = speech_probabilities(pcm, self._voice_detector(), _RECORDED_FRAMES)
         while block := await self._lanes[self._names.vad].run(
             next, blocks, None, urgency=_RECORDING
         ):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import soxr
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from services.face.lips.phonemes import VISEME_INDEX
 from services.face.lips.visemes import LIP_COEFFICIENTS, TONGUE
 from visavis.engine import Engine
+from visavis.engine.rows import RowAsk, RowNetwork, alone, most_rows, result_of
 from visavis.mel import HTK, triangles
 from visavis.serving.errors import EngineError, InvalidInputError
 from visavis.wire.media import check_sample_rate
@@ -37,6 +40,11 @@ LOOK_AHEAD_S = (LOOK_AHEAD_FRAMES * HOP_SAMPLES + WINDOW_SAMPLES / 2) / SAMPLE_R
 SILENCE_LOG = -13.8
 """Log-mel of digital silence: what stands before the first sample."""
 
+LipSteps: TypeAlias = Generator[RowAsk | NDArray[np.float32], Any, None]
+"""Lips, behind the asks of the network, which several sessions share."""
+_Told: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Visemes and coefficients, as AudioToFace.infer gives them."""
+
 _TONGUE_VISEMES = {"TH": 1.0, "nn": 0.9, "DD": 0.8, "SS": 0.3}
 
 
@@ -56,6 +64,7 @@ class AudioToFace:
         if set(engine.inputs) != {"mel"} or set(engine.outputs) != {"visemes", "coefficients"}:
             raise EngineError(f"{engine.model.name} is not an audio-to-face network")
         self._engine = engine
+        self._network = RowNetwork(self._run, most_rows(engine, "mel"), len)
 
     def infer(self, mel: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """mel [T, 40] -> visemes [T - CONTEXT_FRAMES, 15] probabilities, coefficients [.., 5], all
@@ -63,32 +72,44 @@ class AudioToFace:
 
         Raises InvalidInputError for another shape, or too few frames.
         """
-        if mel.ndim != 2 or mel.shape[1] != N_MELS or len(mel) <= CONTEXT_FRAMES:
-            raise InvalidInputError(
-                f"mel: shape {list(mel.shape)} instead of [more than {CONTEXT_FRAMES}, {N_MELS}]"
-            )
-        # An output depends on its own context alone, so pieces come out as the whole does.
-        step = _MOST_FRAMES - CONTEXT_FRAMES
-        pieces = [
-            self._engine.infer(
-                {"mel": np.ascontiguousarray(mel[None, start : start + _MOST_FRAMES])}
-            )
-            for start in range(0, len(mel) - CONTEXT_FRAMES, step)
-        ]
-        visemes, coefficients = (
-            np.concatenate([piece[name][0] for piece in pieces])
-            for name in ("visemes", "coefficients")
-        )
-        return visemes, coefficients
+        self._check(mel)
+        return result_of(self._inferred(mel))
 
-    def lips(self, mel: NDArray[np.float32]) -> NDArray[np.float32]:
-        """mel [T, 40] -> [T - CONTEXT_FRAMES, len(LIP_COEFFICIENTS)] float32."""
-        visemes, coefficients = self.infer(mel)
+    def lips(self, mel: NDArray[np.float32]) -> Generator[RowAsk, Any, NDArray[np.float32]]:
+        """mel [T, 40] -> [T - CONTEXT_FRAMES, len(LIP_COEFFICIENTS)] float32. Raises as `infer`
+        does.
+        """
+        self._check(mel)
+        visemes, coefficients = yield from self._inferred(mel)
         out = np.zeros((len(visemes), len(LIP_COEFFICIENTS)), np.float32)
         out[:, :TONGUE] = coefficients
         for name, height in _TONGUE_VISEMES.items():
             out[:, TONGUE] += height * visemes[:, VISEME_INDEX[name]]
         return np.clip(out, 0.0, 1.0)
+
+    def _check(self, mel: NDArray[np.float32]) -> None:
+        if mel.ndim != 2 or mel.shape[1] != N_MELS or len(mel) <= CONTEXT_FRAMES:
+            raise InvalidInputError(
+                f"mel: shape {list(mel.shape)} instead of [more than {CONTEXT_FRAMES}, {N_MELS}]"
+            )
+
+    def _inferred(self, mel: NDArray[np.float32]) -> Generator[RowAsk, Any, _Told]:
+        # An output depends on its own context alone, so pieces come out as the whole does.
+        pieces: list[_Told] = []
+        for start in range(0, len(mel) - CONTEXT_FRAMES, _MOST_FRAMES - CONTEXT_FRAMES):
+            pieces.append((yield RowAsk(self._network, mel[start : start + _MOST_FRAMES])))
+        visemes, coefficients = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+        return visemes, coefficients
+
+    def _run(self, rows: Sequence[NDArray[np.float32]]) -> list[_Told]:
+        """Rows of other lengths go together for the same reason: what stands behind the end of
+        one is no context of its own outputs."""
+        longest = max(map(len, rows))
+        mel = np.stack([np.pad(row, ((0, longest - len(row)), (0, 0))) for row in rows])
+        out = self._engine.infer({"mel": mel})
+        sizes = [len(row) - CONTEXT_FRAMES for row in rows]
+        told = zip(out["visemes"], out["coefficients"], sizes, strict=True)
+        return [(visemes[:n], coefficients[:n]) for visemes, coefficients, n in told]
 
 
 class AudioToFaceStream:
@@ -121,6 +142,11 @@ class AudioToFaceStream:
         pcm: [N] int16. With `last` the rest comes too, up to the end of the sound. Raises
         InvalidInputError for another rank or dtype.
         """
+        (lips,) = alone(self.steps(pcm, last=last))
+        return lips
+
+    def steps(self, pcm: NDArray[np.int16], *, last: bool = False) -> LipSteps:
+        """The same for a lane, behind what the network is asked."""
         if pcm.ndim != 1 or pcm.dtype != np.int16:
             raise InvalidInputError(f"pcm: {pcm.dtype} of rank {pcm.ndim}, not int16 of rank 1")
         sound = self._resampled(pcm.astype(np.float32) / 32768.0, last)
@@ -133,13 +159,14 @@ class AudioToFaceStream:
         self._sound = self._sound[len(fresh) * HOP_SAMPLES :]
         self._features = np.concatenate([self._features, fresh])
         if len(self._features) <= CONTEXT_FRAMES:
-            return np.zeros((0, len(LIP_COEFFICIENTS)), np.float32)
-        out = self._network.lips(self._features)
+            yield np.zeros((0, len(LIP_COEFFICIENTS)), np.float32)
+            return
+        out = yield from self._network.lips(self._features)
         self._features = self._features[len(out) :]
         if last:
             out = out[: max(0, self._heard_samples // HOP_SAMPLES - self.produced)]
         self.produced += len(out)
-        return out
+        yield out
 
     def _resampled(self, sound: NDArray[np.float32], last: bool) -> NDArray[np.float32]:
         if self._resampler is None:

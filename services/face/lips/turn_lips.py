@@ -12,7 +12,7 @@ import numpy as np
 from services.face.lips.audio_to_face import AudioToFace, AudioToFaceStream
 from services.face.lips.lips import DurationLips, LipTrack, SoundLips
 from services.face.lips.sound_track import Ear
-from visavis.engine import EngineLane
+from visavis.engine import EngineLane, Urgency
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import MelChunk, PcmChunk
 
@@ -129,7 +129,10 @@ class Hearing:
         stream, sound, ear = self._stream, self._sound, self._ear
         if stream is None or sound is None:
             return
+        urgency = Urgency(owner=self)
         if ear is not None:
-            ear.add(await self._lane.run(partial(ear.features, pcm, last=last)), last=last)
-        lips = await self._lane.run(partial(stream.hear, pcm, last=last))
-        sound.add(lips, end_s=stream.heard_s if last else None)
+            features = partial(ear.features, pcm, last=last)
+            ear.add(await self._lane.run(features, urgency=urgency), last=last)
+        steps = partial(stream.steps, pcm, last=last)
+        async for lips in self._lane.stream(steps, urgency=lambda: urgency):
+            sound.add(lips, end_s=stream.heard_s if last else None)

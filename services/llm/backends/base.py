@@ -74,6 +74,8 @@ class TextBackend(Protocol):
     context_tokens: int
     keeps_prefix: bool
     """A prompt that continues the one before it in the same slot costs only what is new."""
+    in_turn: bool
+    """Requests slow each other down: what may be thrown away waits for what is waited for."""
 
     async def load(self) -> None:
         """Make ready. Raises EngineLoadError with what is wrong and what to do."""

@@ -74,6 +74,8 @@ class LlamaCppBackend:
         self._choose_file = choose_file
         self._threads = threads
         self.device = device
+        # On a GPU reading a prompt hardly holds up a step.
+        self.in_turn = device == "cpu"
         self._api_key = secrets.token_urlsafe(24)
         self._server: Any = None
         self._tokenizer: httpx.Client | None = None

@@ -73,6 +73,7 @@ class TensorRtLlmBackend:
         self.slots = slots
         self.context_tokens = context_tokens
         self.keeps_prefix = kv_cache.reuse
+        self.in_turn = False  # its scheduler mixes reading and writing
         self._dir = model_dir
         self._kv_cache = kv_cache
         self._scheduler = scheduler

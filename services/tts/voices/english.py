@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from hibari import dsp
 from numpy.typing import NDArray
 
 from services.tts.prosody import PLAIN, Prosody
-from services.tts.sound import HOP_SAMPLES, Block
+from services.tts.sound import HOP_SAMPLES, Block, VoiceSteps
 from services.tts.text.english import (
     EnglishLetters,
     SpokenPart,
@@ -107,7 +107,7 @@ class EnglishVoice:
 
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
-    ) -> Iterator[Block]:
+    ) -> VoiceSteps:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
         for part in self._letters.spoken(text, _MAX_LETTERS, around):
             block = self._synthesise(part, prosody)

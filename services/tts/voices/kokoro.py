@@ -8,14 +8,13 @@ long it lasts, the other makes sound of states; between them they are repeated h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.tts.prosody import PLAIN, Prosody
-from services.tts.sound import HOP_SAMPLES, Block, gain_to_speech
+from services.tts.sound import HOP_SAMPLES, VoiceSteps, gain_to_speech
 from services.tts.text.english import (
     EnglishLetters,
     SpokenPart,
@@ -66,7 +65,7 @@ class KokoroVoice:
 
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
-    ) -> Iterator[Block]:
+    ) -> VoiceSteps:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound.
 
         What is around it is not heeded: the network would have to say that, too, and a sentence in

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from services.tts.sound import (
     SILENCE,
     Block,
     Span,
+    VoiceSteps,
     cut_spans,
     fade,
     first_audible,
@@ -36,6 +37,7 @@ from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.joining import TAIL_SAMPLES, cut_out
 from services.tts.word_ends import last_spoken_words, owners_within, place_words
 from visavis.engine import Engine, Resident, host_array
+from visavis.engine.rows import RowAsk, RowNetwork, most_rows, result_of
 
 # The vocoder sees 24 frames to each side: with that much context a piece comes out as it does in
 # the whole, down to 1e-5.
@@ -101,6 +103,8 @@ class _Spoken(NamedTuple):
 class MandarinVoice:
     """Speaks Mandarin by FastSpeech 2 and multi-band MelGAN, the first sound of a phrase early.
 
+    Sessions share runs of the acoustic model, whose graphs know where a row ends. The vocoder's
+    reflects what stands at the edges of its whole run, padding as well: it takes one at a time.
     Engines: encoder.onnx, decoder.onnx and vocoder.onnx, loaded. `mapper`: mapper.json.
     """
 
@@ -110,11 +114,13 @@ class MandarinVoice:
         self._encoder = encoder
         self._decoder = decoder
         self._vocoder = vocoder
+        self._encodings = RowNetwork(self._encode, most_rows(encoder, "ids"), len)
+        self._decodings = RowNetwork(self._decode, most_rows(decoder, "hidden", "mask"), len)
         self.phonemes = BakerPhonemes(mapper)
 
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
-    ) -> Iterator[Block]:
+    ) -> VoiceSteps:
         """Sound of `text`, first pieces first; nothing where it has no sound.
 
         Its pitch cannot be changed: the graph has the predictor's melody inside.
@@ -148,8 +154,8 @@ class MandarinVoice:
     def _syllables(self, text: str) -> int:
         return sum(map(is_final, self.phonemes.symbols(normalize(text))))
 
-    def _speak_part(self, part: _Part, prosody: Prosody) -> Iterator[Block]:
-        mel, spans, ends = self._acoustics(part.symbols, prosody.speed)
+    def _speak_part(self, part: _Part, prosody: Prosody) -> VoiceSteps:
+        mel, spans, ends = yield from self._acoustics(part.symbols, prosody.speed)
         begin, finish = _without_silence(spans, mel.shape[1])
         begin = ends[part.first - 1] if part.first else begin
         finish = ends[part.stop - 1] if part.goes_on else finish
@@ -162,12 +168,12 @@ class MandarinVoice:
 
     def acoustics(self, symbols: list[str], speed: float) -> tuple[NDArray[np.float32], list[Span]]:
         """The network's own mel [1, T, 80] float32 and the phonemes' spans, T hops in all."""
-        mel, spans, _ = self._acoustics(symbols, speed)
+        mel, spans, _ = result_of(self._acoustics(symbols, speed))
         return host_array(mel), spans
 
     def _acoustics(
         self, symbols: list[str], speed: float
-    ) -> tuple[Resident, list[Span], list[int]]:
+    ) -> Generator[RowAsk, Any, tuple[Resident, list[Span], list[int]]]:
         """The same, and the hop where each syllable ends.
 
         On a GPU the mel stays there: only the vocoder needs it.
@@ -175,18 +181,36 @@ class MandarinVoice:
         What the bus carries is the mel of the voice, which both languages have: 80 float32
         every 300 samples, 25.6 kB for a second of speech.
         """
-        ids = np.array([self.phonemes.ids(symbols)], np.int64)
-        encoded = self._encoder.infer({"ids": ids})
-        durations = np.rint(encoded["durations"][0] / speed).astype(np.int64)
+        ids = np.array(self.phonemes.ids(symbols), np.int64)
+        states, lasting = yield RowAsk(self._encodings, ids)
+        durations = np.rint(lasting / speed).astype(np.int64)
         durations[-1] = max(durations[-1], MIN_FRAMES - int(durations[:-1].sum()))
         if durations.sum() > MAX_FRAMES:  # speech does not get there: the parts are too short
             durations = durations * MAX_FRAMES // int(durations.sum())
-        hidden = np.repeat(encoded["hidden"], durations, axis=1)
-        mask = np.ones(hidden.shape[:2], np.float32)
-        mel = self._decoder.infer_resident({"hidden": hidden, "mask": mask}, ["mel"])["mel"]
+        mel = yield RowAsk(self._decodings, np.repeat(states, durations, axis=0))
         heard = np.cumsum(durations)
         ends = [int(heard[i]) for i, symbol in enumerate(symbols) if is_final(symbol)]
         return mel, pinyin_spans([*symbols, END], durations.tolist()), ends
+
+    def _encode(
+        self, rows: Sequence[NDArray[np.int64]]
+    ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Hidden states [L, 256] and durations [L] of each row of ids [L]; 0 is no symbol."""
+        ids = np.stack([np.pad(row, (0, max(map(len, rows)) - len(row))) for row in rows])
+        out = self._encoder.infer({"ids": ids})
+        return [
+            (out["hidden"][i, : len(row)], out["durations"][i, : len(row)])
+            for i, row in enumerate(rows)
+        ]
+
+    def _decode(self, rows: Sequence[NDArray[np.float32]]) -> list[Resident]:
+        """Mel [1, T, 80] of each row of states [T, 256]."""
+        longest = max(map(len, rows))
+        hidden = np.stack([np.pad(row, ((0, longest - len(row)), (0, 0))) for row in rows])
+        sizes = np.array([[len(row)] for row in rows])
+        mask = (np.arange(longest)[None] < sizes).astype(np.float32)
+        mel = self._decoder.infer_resident({"hidden": hidden, "mask": mask}, ["mel"])["mel"]
+        return [mel[i : i + 1][:, : len(row)] for i, row in enumerate(rows)]
 
     def vocode(self, mel: Resident, first: int, end: int) -> NDArray[np.float32]:
         """Voice [(end - first) * 300] of the frames `first` to `end` of mel [1, T, 80], float32.

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from services.tts.prosody import Prosody
-from services.tts.sound import HOP_SAMPLES
+from services.tts.sound import HOP_SAMPLES, Block
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import Synthesizer
 from services.tts.voices.base import VOICES
@@ -21,12 +21,14 @@ from services.tts.voices.piper import PiperConfig, PiperVoice, espeak_symbols
 from tests.bundles.compile.graph_runs import GraphEngine
 from tests.bundles.families.compiling import compile_plans
 from tests.bundles.families.small_voice import STRIDE, small_voice, write_voice
+from tests.rows import together
 from tests.tts.fakes import WordVoice
 from visavis.bundles.compile.surgery.passes import apply_passes
 from visavis.bundles.making import BundleOrder
 from visavis.bundles.piper.making import make_piper
 from visavis.bundles.store import load_manifest
 from visavis.engine import open_engine
+from visavis.engine.rows import alone
 from visavis.serving.errors import InvalidInputError, PlanError, SettingsError, UnknownNameError
 
 Make = Callable[..., Path]
@@ -47,10 +49,12 @@ def both_halves(
     """The voice without noise, the regulator's work done here."""
     with open_engine(folder / "text.onnx") as text, open_engine(folder / "voice.onnx") as voice:
         noise = np.zeros((1, 2, ids.shape[1]), np.float32)
-        first = text.infer({"ids": ids, "duration_noise": noise, **speaker})
+        mask = np.ones((1, 1, ids.shape[1]), np.float32)
+        first = text.infer({"ids": ids, "duration_noise": noise, "mask": mask, **speaker})
         frames = np.ceil(first["durations"][0, 0] * np.float32(length_scale)).astype(int)
         latents = np.repeat(first["means"][0], frames, axis=0).T[None]
-        return voice.infer({"latents": latents, **speaker})["voice"][0]
+        mask = np.ones((1, 1, latents.shape[2]), np.float32)
+        return voice.infer({"latents": latents, "mask": mask, **speaker})["voice"][0]
 
 
 @pytest.mark.parametrize("speakers", [1, 3])
@@ -89,7 +93,9 @@ def test_the_noise_of_the_durations_is_the_hosts() -> None:
 
     def durations(level: float) -> list[float]:
         noise = np.full((1, 2, 10), level, np.float32)
-        return text.infer({"ids": ids, "duration_noise": noise})["durations"].ravel().tolist()
+        mask = np.ones((1, 1, 10), np.float32)
+        made = text.infer({"ids": ids, "duration_noise": noise, "mask": mask})
+        return made["durations"].ravel().tolist()
 
     assert durations(0.0) == durations(0.0) != durations(1.0)
 
@@ -143,7 +149,7 @@ def test_what_is_no_voice_is_told(make: Make, tmp_path: Path) -> None:
         make(junk)
     other = apply_passes(onnx.load(source), ["vits_voice"])
     onnx.save(other, str(junk))
-    with pytest.raises(InvalidInputError, match="takes latents; a voice of Piper takes input"):
+    with pytest.raises(InvalidInputError, match="takes latents, mask; a voice of Piper takes"):
         make(junk, config=config)
     model = onnx.load(source)
     for node in model.graph.node:
@@ -164,7 +170,7 @@ def voice(make: Make, tmp_path: Path) -> Any:
 
 
 def test_its_speech_has_whole_hops_and_every_phoneme(voice: PiperVoice) -> None:
-    (block,) = voice.speak("Hello, my friend.")
+    (block,) = alone(voice.speak("Hello, my friend."))
     assert len(block.voice) == len(block.mel) * HOP_SAMPLES
     ends = [span.start_hops + span.hops for span in block.spans]
     assert [span.start_hops for span in block.spans] == [0, *ends[:-1]]
@@ -176,16 +182,16 @@ def test_its_speech_has_whole_hops_and_every_phoneme(voice: PiperVoice) -> None:
 
 def test_it_repeats_itself_and_heeds_the_speed(voice: PiperVoice) -> None:
     first, second, slow = (
-        next(iter(voice.speak("Good morning to you.", Prosody(speed=speed))))
+        next(alone(voice.speak("Good morning to you.", Prosody(speed=speed))))
         for speed in (1.0, 1.0, 0.5)
     )
     assert np.array_equal(first.voice, second.voice)
     assert len(slow.voice) > 1.5 * len(first.voice)
-    assert list(voice.speak("...")) == []
+    assert list(alone(voice.speak("..."))) == []
 
 
 def test_it_says_where_the_words_end(voice: PiperVoice) -> None:
-    (block,) = voice.speak("Hello, my friend.")
+    (block,) = alone(voice.speak("Hello, my friend."))
     assert [word for word, _ in block.words] == [0, 1, 2]
     hops = [hops for _, hops in block.words]
     assert hops == sorted(hops)
@@ -193,7 +199,7 @@ def test_it_says_where_the_words_end(voice: PiperVoice) -> None:
 
 
 def test_long_text_comes_in_parts(voice: PiperVoice) -> None:
-    blocks = list(voice.speak("It was the best of times, it was the worst of times. " * 8))
+    blocks = list(alone(voice.speak("It was the best of times, it was the worst of times. " * 8)))
     assert len(blocks) > 2
     assert all(block.voice.any() for block in blocks)
 
@@ -256,3 +262,14 @@ def test_it_speaks_where_it_is_asked_for_and_only_its_language(make: Make, tmp_p
         synthesizer.answer(SpeechOptions(voice="small", pitch_range=1.5))
     pieces = synthesizer.speak("[happy] Good evening.", voice="small")
     assert any("voice 'small' cannot change" in n for piece in pieces for n in piece.notices)
+
+
+def test_phrases_of_other_lengths_share_runs_and_sound_as_alone(voice: PiperVoice) -> None:
+    texts = ["Hello, my friend.", "Yes.", "It was the best."]
+    made, rows = together([voice.speak(text) for text in texts])
+    assert rows == [3, 3], "one run of each half"
+    for text, (block,) in zip(texts, made, strict=True):
+        (apart,) = alone(voice.speak(text))
+        assert isinstance(block, Block) and isinstance(apart, Block)
+        assert block.words == apart.words and len(block.voice) == len(apart.voice)
+        assert np.abs(block.voice - apart.voice).max() < 1e-5

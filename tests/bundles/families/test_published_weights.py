@@ -33,6 +33,7 @@ from visavis.bundles.store import bundle_path
 from visavis.bundles.store.catalogue import Catalog
 from visavis.bundles.store.puller import pull
 from visavis.engine import Engine, open_engine
+from visavis.engine.rows import alone
 from visavis.mel import SLANEY, triangles
 from visavis.serving.errors import ModelStoreError
 
@@ -101,10 +102,12 @@ def test_pipers_voice_cut_in_two_is_itself(
     with open_engine(published_voice) as engine:
         whole = engine.infer(inputs)["output"].ravel()
     text, sound = halves
-    first = text.infer({"ids": ids, "duration_noise": np.zeros((1, 2, 30), np.float32)})
+    noise, mask = np.zeros((1, 2, 30), np.float32), np.ones((1, 1, 30), np.float32)
+    first = text.infer({"ids": ids, "duration_noise": noise, "mask": mask})
     frames = np.ceil(first["durations"][0, 0] * scales[1]).astype(int)
     latents = np.repeat(first["means"][0], frames, axis=0).T[None]
-    joined = sound.infer({"latents": latents})["voice"][0]
+    mask = np.ones((1, 1, latents.shape[2]), np.float32)
+    joined = sound.infer({"latents": latents, "mask": mask})["voice"][0]
     assert len(whole) == len(joined)
     error = float(np.abs(whole - joined).max())
     parities.append(Parity("Piper's joe", "vits_text, vits_voice", "30 symbols", error))
@@ -122,7 +125,8 @@ def test_pipers_splines_give_the_same_durations(
     rng = np.random.default_rng(6)
     noise = rng.standard_normal((1, 2, 60), np.float32)
     noise[0, :, 40:] *= 8  # beyond the splines' range
-    inputs = {"ids": rng.integers(3, 120, (1, 60)), "duration_noise": noise}
+    mask = np.ones((1, 1, 60), np.float32)
+    inputs = {"ids": rng.integers(3, 120, (1, 60)), "duration_noise": noise, "mask": mask}
     expected = picking.infer(inputs)["durations"]
     found = halves[0].infer(inputs)["durations"]
     error = float(np.abs(np.log(found) - np.log(expected)).max())
@@ -138,7 +142,7 @@ def test_pipers_voice_is_understood(
 ) -> None:
     (own,) = own_voices("joe", models)
     voice = own.build(halves)
-    spoken = np.concatenate([block.voice for block in voice.speak(SENTENCE)])
+    spoken = np.concatenate([block.voice for block in alone(voice.speak(SENTENCE))])
     assert 0.05 < np.sqrt(np.mean(spoken**2)) < 0.15
     heard = hear(spoken, 24_000)
     missed = set(words(SENTENCE)) - set(heard)

@@ -27,6 +27,7 @@ from visavis.bundles.compile.sources import BundlePlan, bundle_plans
 from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, open_engine
 from visavis.engine.base import EngineOptions
+from visavis.engine.rows import alone
 from visavis.engine.tensorrt import engine
 from visavis.engine.tensorrt.bindings import messages
 from visavis.engine.tensorrt.compiled import CompiledEngine
@@ -84,7 +85,7 @@ def test_the_mandarin_mel_stays_on_the_device(
     def speak(engines: list[Engine]) -> np.ndarray:
         voice = MandarinVoice(*engines, folder / "mapper.json")
         device.calls.clear()
-        return np.concatenate([block.voice for block in voice.speak("你好世界。")])
+        return np.concatenate([block.voice for block in alone(voice.speak("你好世界。"))])
 
     def opened(engines: list[Engine]) -> np.ndarray:
         for each in engines:

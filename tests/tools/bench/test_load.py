@@ -45,6 +45,13 @@ def test_questions_come_at_random_as_often_as_the_duty_wants() -> None:
     assert even == pytest.approx([25.0] * len(even))
 
 
+def test_together_all_ask_the_same_at_the_same_time() -> None:
+    habits = Habits(arrivals="together", seed=2)
+    asked = planned(habits, 0, 500.0)
+    assert asked == planned(habits, 5, 500.0)
+    assert [q.due_s for q in asked] == pytest.approx([25.0 * k + asked[0].due_s for k in range(20)])
+
+
 def test_every_question_of_the_deck_is_drawn_and_a_lone_visitor_is_given_time() -> None:
     deck = [f"clip-{i}" for i in range(10)]
     assert {dealt(deck, draw, seed=3) for draw in range(10)} == set(deck)

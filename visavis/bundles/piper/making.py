@@ -19,12 +19,15 @@ from google.protobuf.message import DecodeError
 
 from visavis.bundles.compile.surgery.passes import apply_passes
 from visavis.bundles.formats.weights import must_exist, read_json
-from visavis.bundles.making import BundleFacts, BundleOrder, Say, plan, write_bundle
+from visavis.bundles.making import BundleFacts, BundleOrder, Say, plan, profile_table, write_bundle
+from visavis.engine.rows import MOST_ROWS
 from visavis.serving.errors import InvalidInputError, PlanError
 
 _INPUTS = {"input", "input_lengths", "scales"}
 _MARKS = ("^", "$", "_")
 _SHORTEST, _USUAL, _LONGEST = 4, 240, 2400
+_TOGETHER = 640
+"""Frames of each row of a run of several, 7 s: eight of the longest would take gigabytes."""
 _SYMBOLS = (3, 160, 704)
 # A duration that is rounded the other way moves everything behind it.
 _DURATIONS = ("/dp/*", "spline*")
@@ -182,12 +185,26 @@ def _bundle_facts(
     width = voice.graph.input[0].type.tensor_type.shape.dim[1].dim_value
     name = str(found.get("dataset") or "unnamed")
     quality = str(found.get("audio", {}).get("quality", "")) or "unknown"
-    sound = {"latents": ([1, width, _SHORTEST], [1, width, _USUAL], [1, width, _LONGEST])}
+    sound = {
+        "latents": ([1, width, _SHORTEST], [1, width, _USUAL], [1, width, _LONGEST]),
+        "mask": ([1, 1, _SHORTEST], [1, 1, _USUAL], [1, 1, _LONGEST]),
+    }
+    together = {
+        "latents": ([2, width, _SHORTEST], [4, width, _USUAL], [MOST_ROWS, width, _TOGETHER]),
+        "mask": ([2, 1, _SHORTEST], [4, 1, _USUAL], [MOST_ROWS, 1, _TOGETHER]),
+    }
     low, usual, high = _SYMBOLS
     symbols = {
-        "ids": ([1, low], [1, usual], [1, high]),
-        "duration_noise": ([1, 2, low], [1, 2, usual], [1, 2, high]),
+        "ids": ([1, low], [1, usual], [MOST_ROWS, high]),
+        "duration_noise": ([1, 2, low], [1, 2, usual], [MOST_ROWS, 2, high]),
+        "mask": ([1, 1, low], [1, 1, usual], [MOST_ROWS, 1, high]),
     }
+    if facts.speaker is not None:
+        symbols["sid"] = ([1], [1], [MOST_ROWS])
+        sound["sid"] = ([1], [1], [1])
+        together["sid"] = ([2], [4], [MOST_ROWS])
+    voice_plan = plan("voice", "voice.onnx", sound, profile="sentence")
+    voice_plan["profiles"].append(profile_table("phrases", together))
     return BundleFacts(
         task="tts",
         summary=f"{name}, a voice of Piper, {language.get('name_english', code)}, {quality} "
@@ -196,7 +213,7 @@ def _bundle_facts(
         sample_rate_hz=facts.sample_rate_hz,
         plans=[
             plan("text", "text.onnx", symbols, profile="sentence", keep_fp32=_durations(text)),
-            plan("voice", "voice.onnx", sound, profile="sentence"),
+            voice_plan,
         ],
     )
 

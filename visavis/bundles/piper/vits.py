@@ -3,6 +3,10 @@
 Such a graph draws noise twice and decides the length of its own output, which no compiler takes and
 no test can repeat. Cut at its length regulator, it leaves to the host to draw the noise, to round
 the durations, which lips need too, and to repeat every symbol's row by its duration.
+
+Both halves take several rows of different lengths, with a mask that is 1 where a row goes on and 0
+behind its end, and make of each what they make of it alone. As exported, the generator of the sound
+has no mask: its convolutions would hear at a row's end what the rows before them made of nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +17,15 @@ from onnx import TensorProto, numpy_helper
 
 from visavis.bundles.compile.surgery.editing import GraphEditor, described, expect
 
-_MASK = np.ones((1, 1, 1), np.float32)
+_MASK = "mask"
 _MASK_MAKERS = ("Unsqueeze", "Less", "Cast")
 _SPEAKER = "sid"
 
 
 def vits_text(model: onnx.ModelProto) -> onnx.ModelProto:
-    """ids [1, T] int64 and duration_noise [1, 2, T] -> durations [1, 1, T], means and log_spreads
-    [1, T, C]; all but ids float32. Durations are in frames, before scaling and rounding up."""
+    """ids [B, T] int64, duration_noise [B, 2, T] and mask [B, 1, T] -> durations [B, 1, T], means
+    and log_spreads [B, T, C]; all but ids float32. Durations are in frames, before scaling and
+    rounding up."""
     editor = GraphEditor(model)
     latents = _Latents(editor)
     scaled = editor.maker(latents.durations.input[0])
@@ -29,12 +34,13 @@ def vits_text(model: onnx.ModelProto) -> onnx.ModelProto:
     durations = _other(editor, scaled, scales=True)
     noise = _only_reader(editor, latents.duration_noise.output[0], "Mul")
     editor.read_instead(noise.output[0], "duration_noise")
-    editor.read_instead(_mask_after(editor, "input_lengths"), editor.add_weight("one", _MASK))
+    editor.read_instead(_mask_after(editor, "input_lengths"), _MASK)
     _rename_input(editor, "input", "ids")
     editor.set_inputs(
         [
-            described("ids", [1, "symbols"], TensorProto.INT64),
-            described("duration_noise", [1, 2, "symbols"]),
+            described("ids", ["batch", "symbols"], TensorProto.INT64),
+            described("duration_noise", ["batch", 2, "symbols"]),
+            described(_MASK, ["batch", 1, "symbols"]),
             *_speaker(model),
         ]
     )
@@ -47,16 +53,17 @@ def vits_text(model: onnx.ModelProto) -> onnx.ModelProto:
         model.graph.node.append(onnx.helper.make_node("Identity", [tensor], [name]))
     editor.set_outputs(
         [
-            described("durations", [1, 1, "symbols"]),
-            described("means", [1, "symbols", width]),
-            described("log_spreads", [1, "symbols", width]),
+            described("durations", ["batch", 1, "symbols"]),
+            described("means", ["batch", "symbols", width]),
+            described("log_spreads", ["batch", "symbols", width]),
         ]
     )
     return GraphEditor(model).finished_model()
 
 
 def vits_voice(model: onnx.ModelProto) -> onnx.ModelProto:
-    """latents [1, C, F] float32, one column for each frame -> voice [1, samples] float32."""
+    """latents [B, C, F], one column for each frame, and mask [B, 1, F] -> voice [B, samples]; all
+    float32."""
     editor = GraphEditor(model)
     latents = _Latents(editor)
     behind = editor.made_of(latents.sum.output)
@@ -69,15 +76,21 @@ def vits_voice(model: onnx.ModelProto) -> onnx.ModelProto:
         if name not in behind and name in lengths
     }
     expect(len(masks) == 1, "single mask behind its length regulator")
-    mask = editor.add_weight("one", _MASK)
-    editor.read_instead(masks.pop(), mask)
+    editor.read_instead(masks.pop(), _MASK)
     editor.read_instead(latents.sum.output[0], "latents")
-    _drop_neutral(editor, mask)
+    _drop_neutral(editor)
+    _mask_the_generator(editor)
     (sound,) = model.graph.output
-    flat = editor.add_weight("flat", np.array([1, -1], np.int64))
+    flat = editor.add_weight("flat", np.array([0, -1], np.int64))
     model.graph.node.append(onnx.helper.make_node("Reshape", [sound.name, flat], ["voice"]))
-    editor.set_inputs([described("latents", [1, latents.width, "frames"]), *_speaker(model)])
-    editor.set_outputs([described("voice", [1, "samples"])])
+    editor.set_inputs(
+        [
+            described("latents", ["batch", latents.width, "frames"]),
+            described(_MASK, ["batch", 1, "frames"]),
+            *_speaker(model),
+        ]
+    )
+    editor.set_outputs([described("voice", ["batch", "samples"])])
     return GraphEditor(model).finished_model()
 
 
@@ -106,11 +119,55 @@ class _Latents:
         self.width = _width(editor, self.means)
 
 
-def _drop_neutral(editor: GraphEditor, mask: str) -> None:
+def _mask_the_generator(editor: GraphEditor) -> None:
+    """Silence behind each row's end in front of every convolution from the first longer one on."""
+    rates: dict[str, int] = {}
+    masks = {1: _MASK}
+    for node in editor.nodes:
+        rate = max((rates[name] for name in node.input if name in rates), default=0)
+        if node.op_type == "ConvTranspose":
+            rate = rate or 1
+            _mask_input(editor, node, rate, masks)
+            rate *= next((a.ints[0] for a in node.attribute if a.name == "strides"), 1)
+        elif rate and node.op_type == "Conv" and _looks_around(editor, node):
+            _mask_input(editor, node, rate, masks)
+        if rate:
+            rates.update(dict.fromkeys(node.output, rate))
+
+
+def _mask_input(
+    editor: GraphEditor, node: onnx.NodeProto, rate: int, masks: dict[int, str]
+) -> None:
+    """masks: by columns for each frame; one that is not there yet is made here."""
+    added = []
+    if rate not in masks:
+        masks[rate] = f"{_MASK}_{rate}"
+        last = editor.add_weight("last_axis", np.array([-1], np.int64))
+        wide = editor.add_weight(f"rate_{rate}", np.array([1, 1, 1, rate], np.int64))
+        flat = editor.add_weight("joined", np.array([0, 1, -1], np.int64))
+        steps = [f"{_MASK}_{rate}_{step}" for step in ("column", "row")]
+        added = [
+            onnx.helper.make_node("Unsqueeze", [_MASK, last], [steps[0]]),
+            onnx.helper.make_node("Expand", [steps[0], wide], [steps[1]]),
+            onnx.helper.make_node("Reshape", [steps[1], flat], [masks[rate]]),
+        ]
+    masked = f"{node.output[0]}_within"
+    added.append(onnx.helper.make_node("Mul", [node.input[0], masks[rate]], [masked]))
+    editor.put_before(node, added)
+    node.input[0] = masked
+
+
+def _looks_around(editor: GraphEditor, convolution: onnx.NodeProto) -> bool:
+    """Its kernel has more than one column, or is not known."""
+    kernel = editor.constant(convolution.input[1])
+    return kernel is None or kernel.shape[2:] != (1,)
+
+
+def _drop_neutral(editor: GraphEditor) -> None:
     """Without sums with zeros of a tensor's own shape and products with ones: TensorRT-RTX takes
     the former for the bias of the convolution in front, and fails."""
     zeros: set[str] = set()
-    ones = {mask}
+    ones: set[str] = set()
     for node in editor.nodes:
         if node.op_type == "ConstantOfShape" and _fills_with_zero(node):
             zeros.update(node.output)
@@ -196,6 +253,6 @@ def _rename_input(editor: GraphEditor, old: str, new: str) -> None:
 
 def _speaker(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """Voices of several speakers take which one."""
-    return [described(_SPEAKER, [1], TensorProto.INT64)] * any(
+    return [described(_SPEAKER, ["batch"], TensorProto.INT64)] * any(
         value.name == _SPEAKER for value in model.graph.input
     )

@@ -31,9 +31,8 @@ from visavis.wire.bucket import Shelf
 log = logging.getLogger(__name__)
 
 _KEPT_FACES = 16
-_LARGEST_ON_CPU, _LARGEST_ON_GPU = 2, 16
-"""Frames in a run. One core draws two no faster together than one after the other, and whoever
-waits for the first would wait for all."""
+_LARGEST = 16
+"""Frames in a run at most: what plans are compiled for."""
 
 
 @dataclass
@@ -120,9 +119,7 @@ class Wav2LipEngine:
     async def load(self) -> None:
         network = MouthNetwork(self._engine)
         await self._lane.run(network.load)
-        on_cpu = self._engine.state.device == "cpu"
-        largest = _LARGEST_ON_CPU if on_cpu else _LARGEST_ON_GPU
-        self._network = self._lane.shared(network.draw, largest=largest)
+        self._network = self._lane.shared(network.draw, largest=_LARGEST)
 
     async def close(self) -> None:
         self._lane.close()

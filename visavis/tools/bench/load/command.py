@@ -35,6 +35,7 @@ from visavis.tools.bench.load.knee import (
     troubles,
 )
 from visavis.tools.bench.load.pages import (
+    deadlines_table,
     draw_load,
     knee_sentence,
     processes_table,
@@ -85,7 +86,11 @@ TurnSeconds: TypeAlias = Annotated[
     ),
 ]
 HowTheyArrive: TypeAlias = Annotated[
-    Arrivals, typer.Option(help="poisson: at random; even: at equal distances.")
+    Arrivals,
+    typer.Option(
+        help="poisson: at random; even: at equal distances; together: all visitors ask the same "
+        "at the same time, and a table tells how long each stage let them wait."
+    ),
 ]
 SpokenShare: TypeAlias = Annotated[
     float, typer.Option(min=0, max=1, help="Of the questions; the others are typed.")
@@ -181,6 +186,9 @@ def load(
 
         visavis bench load --url http://gpu-box:8080 --sessions auto --most 64 --idle-watchers 8
 
+        visavis bench load --arrivals together --sessions 1,2,4,8 --spoken-share 1
+            --interrupt-share 0
+
     The knee is the most visitors at whom, and below whom, the P95 from when a question's end was
     due to the first sound is at most 1.5 times a lone visitor's, under 1 % of the pictures are
     late or missing, no voice has a gap, nobody is refused and no question fails. docs/load.md
@@ -205,7 +213,7 @@ def load(
         visitors_per_client=visitors_per_client,
     )
     outcome = _run(bench, plan, wanted, most)
-    _print(bench, outcome)
+    _print(bench, outcome, together=arrivals == "together")
     _write(bench, outcome, plan)
     if ledger is not None:
         write_output(ledger, "".join(_ledger_lines(outcome.steps)))
@@ -347,8 +355,10 @@ def _notes_on(
     return notes
 
 
-def _print(bench: Benchmark, outcome: _Outcome) -> None:
+def _print(bench: Benchmark, outcome: _Outcome, *, together: bool) -> None:
     console = bench.console
+    if together:
+        console.print(deadlines_table(outcome.steps))
     for table in (visitors_table, stages_table, processes_table):
         console.print(table(outcome.steps))
     for step in outcome.steps:

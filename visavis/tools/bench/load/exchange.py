@@ -170,6 +170,7 @@ def settle(
                 **_to_voice(planned.spoken, client["voice_to_voice"], asked.silent_wait_s),
                 "first_frame": client["first_frame"],
                 "end_of_turn": client["end_of_turn"] if planned.spoken else None,
+                "final_to_voice": _final_to_voice(client) if planned.spoken else None,
                 "overhead": record_figures(record)["overhead"],
                 **stage_figures(record.get("timeline", {})),
             }.items()
@@ -239,6 +240,12 @@ def _outcome(asked: Asked, record: Mapping[str, Any]) -> tuple[Outcome, str]:
     if asked.gave_up:
         return "unanswered", "the answer did not end in time"
     return ("interrupted", "") if asked.cut_off_s is not None else ("answered", "")
+
+
+def _final_to_voice(client: Mapping[str, float | None]) -> float | None:
+    """From the gateway's word that the visitor has finished to the first sound."""
+    voice_s, final_s = client["voice_to_voice"], client["end_of_turn"]
+    return None if voice_s is None or final_s is None else voice_s - final_s
 
 
 def _to_voice(

@@ -25,6 +25,7 @@ _PAIRS = (
     ("end of turn told", "end_of_turn"),
     ("picture behind its sound", PICTURE_BEHIND),
 )
+_FIRST_SOUND = "final_to_voice"
 
 
 def _seconds(summary: Summary | None) -> str:
@@ -83,6 +84,21 @@ def stages_table(steps: Sequence[StepResult]) -> Table:
         if any(summary is not None for summary in summaries):
             cells = ["-" if s is None else f"{s.p50:.3f} / {s.p95:.3f}" for s in summaries]
             table.add_row(figure.replace("_", " "), *cells)
+    return table
+
+
+def deadlines_table(steps: Sequence[StepResult]) -> Table:
+    """First sound after the final words against a lone visitor's, and where it was waited for."""
+    table = _columns("Deadlines: median / P95 (n), seconds", steps)
+    lone = lone_of(steps).p95(_FIRST_SOUND)
+    summaries = [step.summaries.get(_FIRST_SOUND) for step in steps]
+    table.add_row("first sound after the final", *map(_seconds, summaries))
+    times = ["-" if s is None or not lone else f"{s.p95 / lone:.2f}" for s in summaries]
+    table.add_row("  P95, times a lone visitor's", *times, end_section=True)
+    for figure in STAGE_FIGURES:
+        waits = [step.summaries.get(figure) for step in steps]
+        if figure.endswith("_queue") and any(wait is not None for wait in waits):
+            table.add_row(f"waited in {figure.removesuffix('_queue')}", *map(_seconds, waits))
     return table
 
 

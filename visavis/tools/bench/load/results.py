@@ -24,6 +24,7 @@ CLIENT_FIGURES = (
     "text_to_voice_due",
     "first_frame",
     "end_of_turn",
+    "final_to_voice",
     "overhead",
 )
 PICTURE_BEHIND = "picture_behind_its_sound"

@@ -2,7 +2,7 @@
 
 Pure. The schedule is open-loop: it knows nothing of the server and does not wait for it. The same
 seed gives a visitor the same questions at the same times, however many others there are and
-however long the run is.
+however long the run is. Where all ask together, they all keep one visitor's schedule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-Arrivals: TypeAlias = Literal["poisson", "even"]
+Arrivals: TypeAlias = Literal["poisson", "even", "together"]
 
 LONG_ANSWERS = (
     "Can you tell me what the weather is usually like in spring?",
@@ -103,6 +103,8 @@ def planned(habits: Habits, visitor: int, length_s: float) -> list[Planned]:
 
 
 def _until(habits: Habits, visitor: int, length_s: float) -> Iterator[Planned]:
+    if habits.arrivals == "together":
+        visitor = 0  # all ask the same at the same time, so that their questions end together
     random = np.random.default_rng([habits.seed, visitor])
     due_s, number = 0.0, 0
     while True:
