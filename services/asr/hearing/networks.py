@@ -145,7 +145,7 @@ class Hearing:
         self._names = _Bundles.of(bundles)
         self._open = open_engine
         self._default_language = default_language
-        self._lanes = {name: EngineLane(f"asr-{name}") for name in bundles}
+        self._lanes: dict[str, EngineLane] = {}
         self._engines: dict[str, list[Engine]] = {}
         self._detector: VoiceDetector | None = None
         self._turn: TurnDetector | None = None
@@ -182,15 +182,12 @@ class Hearing:
     async def load(self) -> None:
         """Load and warm everything. Raises EngineLoadError or UnknownNameError."""
         names = self._names
-        self._detector = await self._lanes[names.vad].run(
-            lambda: VoiceDetector(self._engine(names.vad, "silero_vad.onnx"))
-        )
-        self._turn = await self._lanes[names.turn].run(
-            lambda: TurnDetector(self._engine(names.turn, "smart-turn.onnx"))
-        )
+        self._detector = VoiceDetector(*await self._loaded(names.vad, "silero_vad.onnx"))
+        self._turn = TurnDetector(*await self._loaded(names.turn, "smart-turn.onnx"))
         by_language: dict[str, Ear] = {}
         for name in names.ears:
-            transcriber = await self._lanes[name].run(self._transcriber, name)
+            encoder, decoder = await self._loaded(name, "encoder.onnx", "decoder.onnx")
+            transcriber = await self._lanes[name].run(self._transcriber, name, encoder, decoder)
             self._ears[name] = Ear(name, transcriber)
             for language in transcriber.languages:
                 # The first bundle of the profile that knows a language keeps it.
@@ -277,16 +274,18 @@ class Hearing:
             raise EngineLoadError("the VAD is not loaded yet")
         return self._detector
 
-    def _engine(self, bundle: str, file: str) -> Engine:
-        engine = self._open(self._paths[bundle] / file)
-        engine.load()
-        self._engines.setdefault(bundle, []).append(engine)
-        return engine
+    async def _loaded(self, bundle: str, *files: str) -> list[Engine]:
+        """The networks of a bundle, loaded by the lane that they have from now on."""
+        engines = [self._open(self._paths[bundle] / file) for file in files]
+        at_once = min(engine.at_once for engine in engines)
+        lane = self._lanes[bundle] = EngineLane(f"asr-{bundle}", at_once=at_once)
+        for engine in engines:
+            await lane.run(engine.load)
+            self._engines.setdefault(bundle, []).append(engine)
+        return engines
 
-    def _transcriber(self, bundle: str) -> Moonshine | Whisper:
+    def _transcriber(self, bundle: str, encoder: Engine, decoder: Engine) -> Moonshine | Whisper:
         tokenizer = Tokenizer.from_file(str(self._paths[bundle] / "tokenizer.json"))
-        encoder = self._engine(bundle, "encoder.onnx")
-        decoder = self._engine(bundle, "decoder.onnx")
         kind = Moonshine if family_of(self._paths[bundle]) == "moonshine" else Whisper
         return kind(encoder, decoder, tokenizer)
 

@@ -102,7 +102,7 @@ class Wav2LipEngine:
         self._avatars = avatars
         self._bundle = bundle
         self._engine = engine
-        self._lane = EngineLane("face-wav2lip")
+        self._lane = EngineLane("face-wav2lip", at_once=engine.at_once)
         self._network: SharedRuns[MouthAsk, Mouth] | None = None
         self._faces: OrderedDict[str, _Face] = OrderedDict()
 
@@ -120,9 +120,12 @@ class Wav2LipEngine:
     async def load(self) -> None:
         network = MouthNetwork(self._engine)
         await self._lane.run(network.load)
-        on_cpu = self._engine.state.device == "cpu"
-        largest = _LARGEST_ON_CPU if on_cpu else _LARGEST_ON_GPU
-        self._network = self._lane.shared(network.draw, largest=largest)
+        self._network = self._lane.shared(network.draw, largest=self._largest_run())
+
+    def _largest_run(self) -> int:
+        if self._engine.at_once > 1:
+            return 1  # the batches are formed where it computes
+        return _LARGEST_ON_CPU if self._engine.state.device == "cpu" else _LARGEST_ON_GPU
 
     async def close(self) -> None:
         self._lane.close()
