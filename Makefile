@@ -60,7 +60,7 @@ $(VENV)/.test: $(TEST_LOCK) pyproject.toml | $(VENV)/bin/python
 
 protos: $(VENV)/.test
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. protos/visavis/v1/*.proto
-	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(addprefix protos/visavis/v1/,asr.proto llm.proto tts.proto face.proto)
+	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(addprefix protos/visavis/v1/,asr.proto llm.proto tts.proto face.proto kserve.proto)
 
 lock: | $(VENV)/bin/python
 	$(PIP) install --quiet uv

@@ -60,7 +60,7 @@ class Studio:
         self._shared = Shared(bus, shelf, LARGEST_BYTES) if bus and shelf else None
         self._network: AudioToFace | None = None
         self._lanes = [EngineLane(f"face-{index}") for index in range(settings.lanes)]
-        self._hearing_lane = EngineLane("face-network")
+        self._hearing_lane = EngineLane("face-network", at_once=self._lips.at_once)
         # Loops are nobody's first picture: their thread gives way to every other one.
         self._loop_lane = EngineLane("face-loops")
         # Nobody who attaches waits for lists of avatars, or for the second that making one takes.

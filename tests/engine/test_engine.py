@@ -1,5 +1,7 @@
 """The conformance suite that every engine backend must pass."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,9 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.gpus import why_no_backend, why_no_gpu
+from tests.triton_server import TritonDouble, serving
 from visavis.bundles.compile.sources import bundle_plans
 from visavis.bundles.store.recipe import PlanRecipe, ProfileSpec, ShapeRange
-from visavis.engine import Engine, EngineOptions, TensorSpec, open_engine
+from visavis.engine import Engine, EngineOptions, TensorSpec, TritonOptions, open_engine
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 PLACES = (
@@ -21,6 +24,7 @@ PLACES = (
     ("onnxruntime", "cuda:0"),
     ("tensorrt", "cuda:0"),
     ("tensorrt_rtx", "cuda:0"),
+    ("triton", "cpu"),
 )
 RECIPE = PlanRecipe(
     name="add",
@@ -42,13 +46,19 @@ Opener = partial[Engine]
 )
 def opened(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Opener:
+) -> Iterator[Opener]:
     """open_engine with a backend and a device; both can be given otherwise."""
     backend, device = request.param
     if reason := why_no_backend(backend, device):
         pytest.skip(reason)
+    if backend == "triton":
+        double = TritonDouble(tmp_path)
+        with serving(double):
+            asked = replace(OPTIONS, triton=TritonOptions(double.url, "add"))
+            yield partial(open_engine, backend=backend, device=device, options=asked)
+        return
     monkeypatch.setenv("VISAVIS_PLAN_DIR", str(tmp_path / "plans"))
-    return partial(open_engine, backend=backend, device=device, options=OPTIONS)
+    yield partial(open_engine, backend=backend, device=device, options=OPTIONS)
 
 
 @pytest.fixture
@@ -136,6 +146,8 @@ def test_missing_or_junk_model(opened: Opener, tmp_path: Path) -> None:
 
 
 def test_device_that_is_not_there(opened: Opener, model: Path) -> None:
+    if opened.keywords["backend"] == "triton":
+        pytest.skip("the device is the server's")
     with pytest.raises(EngineLoadError, match="device"):
         opened(model, device="tpu").load()
     if why_no_gpu() and opened.keywords["backend"] == "auto":

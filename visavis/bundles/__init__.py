@@ -3,6 +3,7 @@
 `store`: pulls bundles, and says where they lie.
 `formats`: reads and writes the files that weights come in.
 `compile`: makes TensorRT plans of a bundle's graphs.
+`triton`: lays networks out for a Triton server.
 `gguf`: lays a language model's weights out for a CPU.
 `engine_settings`: settings of the services that run the networks of bundles.
 `making`: what every maker of a bundle out of the user's own weights shares.

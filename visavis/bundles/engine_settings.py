@@ -10,7 +10,8 @@ from pydantic import Field
 from pydantic_settings import CliImplicitFlag
 
 from visavis.bundles.store.lookup import kept_on_cpu
-from visavis.engine import Engine, EngineOptions, open_engine
+from visavis.bundles.triton.networks import is_shared, network_name
+from visavis.engine import Engine, EngineOptions, TritonOptions, open_engine
 from visavis.engine.tensorrt.source import PlanSource
 from visavis.serving.settings import ServiceSettings
 
@@ -18,10 +19,27 @@ from visavis.serving.settings import ServiceSettings
 class EngineSettings(ServiceSettings):
     """Where and how the networks of a service run."""
 
-    backend: Literal["auto", "onnxruntime", "tensorrt", "tensorrt_rtx"] = Field(
+    backend: Literal["auto", "onnxruntime", "tensorrt", "tensorrt_rtx", "triton"] = Field(
         "auto",
         description="auto: TensorRT on a GPU, else ONNX Runtime there, else on the CPU, "
-        "each step down told in log, metrics and GetStatus; or one of them alone",
+        "each step down told in log, metrics and GetStatus; or one of them alone. triton: a Triton "
+        "server for the networks that are worth it (docs/triton.md), auto for the others",
+    )
+    triton_url: str = Field(
+        "127.0.0.1:8001",
+        pattern=r"^[^/\s]+:\d+$",
+        description="Address of the Triton server's gRPC, host:port",
+    )
+    triton_networks: str = Field(
+        "",
+        description="What Triton is asked for, with commas between, such as "
+        "smart-turn.smart-turn; empty: what is worth it",
+    )
+    triton_in_flight: int = Field(
+        16, ge=1, le=256, description="Requests for a network that Triton has at the same time"
+    )
+    triton_timeout_s: float = Field(
+        1.0, gt=0, le=60, description="How long Triton's answer may come after it was needed"
     )
     require_device: CliImplicitFlag[bool] = Field(
         False, description="Refuse to start, rather than step down from the GPU to the CPU"
@@ -53,12 +71,24 @@ class EngineSettings(ServiceSettings):
             require_device=self.require_device,
             cuda_graphs=self.cuda_graphs,
             idle_unload_s=self.idle_unload_s,
+            triton=TritonOptions(
+                url=self.triton_url,
+                model=network_name(model),
+                at_once=self.triton_in_flight,
+                timeout_s=self.triton_timeout_s,
+            ),
         )
         return open_engine(
             model,
-            # The ladder knows what is never compiled.
-            backend=self.backend if self.backend == "auto" or not kept_on_cpu(model) else "auto",
+            backend=self._backend_of(model),
             device=self.device,
             threads=self.threads,
             options=options,
         )
+
+    def _backend_of(self, model: Path) -> str:
+        if self.backend == "triton":
+            named = [name.strip() for name in self.triton_networks.split(",") if name.strip()]
+            return "triton" if is_shared(model, named) else "auto"
+        # The ladder knows what is never compiled.
+        return "auto" if kept_on_cpu(model) else self.backend

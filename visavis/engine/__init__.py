@@ -7,11 +7,13 @@ Backends are imported only when asked for, so that a host without a GPU never im
 `queueing`: which request goes next, and which go along.
 `lane_load`: how long requests have taken a lane, and how busy it was.
 `rows`: networks that several share run by run.
+`in_hand`: what a lane works on, for an engine that computes elsewhere.
 `lane`: one thread in front of engine work: callers ask and await.
 `onnxruntime`: the backend for a CPU, and the second best on a GPU.
 `eight_bit_products`: what ONNX Runtime is told so that 8-bit products are exact everywhere.
 `ladder`: steps down in plain sight when a place is lost.
 `tensorrt`: compiled plans on a GPU.
+`triton`: networks on a server that several processes share.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from visavis.engine.base import (
     Resident,
     Tensors,
     TensorSpec,
+    TritonOptions,
     host_array,
     joined_state,
     on_host,
@@ -66,11 +69,20 @@ def _tensorrt(
     return CompiledEngine(model, device=device, backend=backend, options=options)
 
 
+def _triton(model: Path, *, device: str, threads: int, options: EngineOptions) -> Engine:
+    from visavis.engine.triton.engine import TritonEngine
+
+    if options.triton is None:
+        raise EngineLoadError("backend triton: nothing says which server, and which model of it")
+    return TritonEngine(model, options.triton)
+
+
 BACKENDS: dict[str, Backend] = {
     "auto": _auto,
     "onnxruntime": _onnxruntime,
     "tensorrt": partial(_tensorrt, "tensorrt"),
     "tensorrt_rtx": partial(_tensorrt, "tensorrt_rtx"),
+    "triton": _triton,
 }
 """auto: TensorRT, then ONNX Runtime on the GPU, then on the CPU; see `ladder.py`."""
 
@@ -113,6 +125,7 @@ __all__ = [
     "SharedRuns",
     "TensorSpec",
     "Tensors",
+    "TritonOptions",
     "Urgency",
     "host_array",
     "joined_state",

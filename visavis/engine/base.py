@@ -89,13 +89,15 @@ class Engine(ABC):
     """One network on one device.
 
     Public methods check state and inputs once; backends fill the `_` methods.
-    Not safe for concurrent `infer`: put an EngineLane in front of it. Output
-    arrays belong to the caller.
+    Not safe for concurrent `infer`, but for `at_once` calls: put an EngineLane in front of it.
+    Output arrays belong to the caller.
     """
 
     backend: str
     keeps_tensors = False
     """Takes and gives DeviceTensors: `_infer_resident` is there."""
+    at_once = 1
+    """So many calls of `infer` may be under way at the same time."""
 
     def __init__(self, model: Path, *, device: str, threads: int) -> None:
         self.model = model
@@ -198,6 +200,20 @@ def host_array(tensor: Resident) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
+class TritonOptions:
+    """Which model of which Triton server runs a network, and how it is asked."""
+
+    url: str
+    """host:port of the server's gRPC."""
+    model: str
+    """The server's name for it."""
+    at_once: int = 16
+    """Requests under way at the same time: so many rows of this process can share a batch."""
+    timeout_s: float = 1.0
+    """How long an answer may come after it was needed."""
+
+
+@dataclass(frozen=True)
 class EngineOptions:
     """How an engine is run, beyond the device."""
 
@@ -209,3 +225,5 @@ class EngineOptions:
     """Replay plans of frequent shapes as CUDA graphs."""
     idle_unload_s: float = 0.0
     """Unused for so long, a plan leaves the GPU until it is needed again; 0: it stays."""
+    triton: TritonOptions | None = None
+    """Where the backend triton has its network."""

@@ -1,7 +1,8 @@
 """One thread in front of an engine: ask for work and await its answer.
 
 The event loop never blocks, and order and batches of all who ask are decided in one place
-(`queueing.DeadlineQueue`), at the moment when the thread is free.
+(`queueing.DeadlineQueue`), at the moment when the thread is free. An engine that computes elsewhere
+and forms its batches there has as many threads as it takes requests at once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from visavis.engine.batching import RunCurve, Sharing
+from visavis.engine.in_hand import InHand, taken_in
 from visavis.engine.lane_load import LaneLoad
 from visavis.engine.queueing import DeadlineQueue, Urgency, Waiting
 from visavis.engine.rows import RowAsk, RowNetwork, step_of
@@ -49,6 +51,8 @@ class _Asked:
     """To be done even if nobody waits any more."""
     queued: Any = None
     """Nsight's range of its time in the queue."""
+    hand: InHand | None = None
+    """The run that it has become part of."""
 
     @property
     def wanted(self) -> bool:
@@ -77,15 +81,23 @@ class EngineLane:
     """
 
     def __init__(
-        self, name: str, *, most_waiting: int = MOST_WAITING, clock: Clock | None = None
+        self,
+        name: str,
+        *,
+        most_waiting: int = MOST_WAITING,
+        at_once: int = 1,
+        clock: Clock | None = None,
     ) -> None:
-        """`most_waiting`: requests beyond them are refused; `clock`: that of the deadlines."""
+        """`most_waiting`: requests beyond them are refused; `at_once`: runs that the engine takes
+        at the same time; `clock`: that of the deadlines.
+        """
         self.name = name
         self._clock = clock or MonotonicClock()
         self._queue: DeadlineQueue[_Asked] = DeadlineQueue(most_waiting)
         self._changed = threading.Condition(threading.Lock())
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"lane-{name}")
-        self._serving = False
+        self._at_once = at_once
+        self._thread = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix=f"lane-{name}")
+        self._serving = 0
         self._closed = False
         self._load = LaneLoad()
         self._networks: dict[RowNetwork, SharedRuns[Any, Any]] = {}
@@ -226,9 +238,9 @@ class EngineLane:
         with self._changed:
             if self._closed:
                 raise self._closed_error()
-            if not self._serving:
+            if self._serving < self._at_once:
                 self._thread.submit(self._serve)
-                self._serving = True
+                self._serving += 1
             now_s = self._clock.now()
             place = self._queue.add(asked, urgency, now_s, sharing=sharing, ask=ask, always=needed)
             asked.queued = profiling.start(f"{self.name}: queue")
@@ -243,8 +255,11 @@ class EngineLane:
         elif not asked.needed:
             with self._changed:
                 waited = self._queue.drop(place)
+                hand = asked.hand
             if waited:
                 profiling.end(asked.queued)
+            elif hand is not None:
+                hand.leave()
 
     def _refuse(self, places: Sequence[Waiting[_Asked]], error: VisavisError) -> None:
         for place in places:
@@ -265,7 +280,9 @@ class EngineLane:
                 self._queue_seconds.observe(began_s - place.since_s)
             wanted = [place for place in run if place.item.wanted]
             if wanted:
-                fine = _work_off([place.item for place in wanted])
+                items = [place.item for place in wanted]
+                with taken_in(self._hand(run[0].urgency, items, began_s)):
+                    fine = _work_off(items)
                 self._account(wanted, began_s, fine)
 
     def _advance(self, steps: Generator[Any, Any, None], answer: Any) -> Any:
@@ -306,6 +323,15 @@ class EngineLane:
         if gain is not None:
             self._batch_gain.set(gain)
 
+    def _hand(self, urgency: Urgency, run: Sequence[_Asked], now_s: float) -> InHand:
+        deadline_s = urgency.deadline_s
+        left_s = None if deadline_s is None else deadline_s - now_s
+        hand = InHand(urgency, waiting=len(run), left_s=left_s)
+        with self._changed:
+            for asked in run:
+                asked.hand = hand
+        return hand
+
     def _next_run(self) -> list[Waiting[_Asked]] | None:
         with self._changed:
             while True:
@@ -314,7 +340,7 @@ class EngineLane:
                     return run
                 delay_s = self._queue.due_in_s(now_s)
                 if delay_s is None:
-                    self._serving = False
+                    self._serving -= 1
                     return None
                 self._changed.wait(delay_s)
 

@@ -22,9 +22,12 @@ MOST_ROWS = 8
 def most_rows(engine: Engine, *inputs: str) -> int:
     """How many rows a loaded network takes in one run.
 
-    inputs: those that have a row for each. One, where the graph was exported with that size. Raises
-    EngineError before it is loaded.
+    inputs: those that have a row for each. One, where the graph was exported with that size, or
+    where several runs are taken at once: batches are formed there. Raises EngineError before it is
+    loaded.
     """
+    if engine.at_once > 1:
+        return 1
     fixed = [size for name in inputs if (size := engine.inputs[name].shape[0]) is not None]
     return min(fixed, default=MOST_ROWS)
 

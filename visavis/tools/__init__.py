@@ -7,6 +7,7 @@
 - `lecture`: a whole script to one video, without a gateway
 - `bench`: what a visitor's waiting, interrupting and watching is like, in figures
 - `plan_bench`: how fast a compiled plan is beside its fallback
+- `triton_bench`: what a network on a server that processes share costs them, and gives
 - `precision`: what a lower precision costs in words, sound and lips
 - `charts`: timelines and figures as SVG
 - `output`: files that commands write, checked before any work is done

@@ -118,6 +118,8 @@ def recognize_piece(
     return transcriber.transcribe(pcm[span.start : span.end], language).shifted(span.start)
 
 
+_VAD_FILES, _TURN_FILES = ("silero_vad.onnx",), ("smart-turn.onnx",)
+_EAR_FILES = ("encoder.onnx", "decoder.onnx")
 _AT_ONCE = Urgency()
 _RECORDING = Urgency(Order.RECORDING)
 _RECORDED_FRAMES = 32
@@ -192,6 +194,10 @@ class Networks(Protocol):
 
     names: NetworkNames
 
+    def at_once(self, name: str) -> int:
+        """So many runs of it may be under way at the same time. Raises EngineLoadError."""
+        ...
+
     def vad(self) -> Vad:
         """Loaded. Raises EngineLoadError, as the others do."""
         ...
@@ -216,19 +222,23 @@ class BundledNetworks:
         """bundles: folder by name. Raises EngineLoadError if one of the kinds is missing."""
         self._paths = dict(bundles)
         self._open = open_engine
+        self._opened: dict[str, list[Engine]] = {}
         self._engines: dict[str, list[Engine]] = {}
+        """Those that are loaded."""
         self.names = NetworkNames.of(bundles)
 
+    def at_once(self, name: str) -> int:
+        return min(engine.at_once for engine in self._open_all(name))
+
     def vad(self) -> Vad:
-        return VoiceDetector(self._engine(self.names.vad, "silero_vad.onnx"))
+        return VoiceDetector(*self._loaded(self.names.vad))
 
     def turn_judge(self) -> TurnJudge:
-        return TurnDetector(self._engine(self.names.turn, "smart-turn.onnx"))
+        return TurnDetector(*self._loaded(self.names.turn))
 
     def transcriber(self, name: str) -> Transcriber:
         tokenizer = Tokenizer.from_file(str(self._paths[name] / "tokenizer.json"))
-        encoder = self._engine(name, "encoder.onnx")
-        decoder = self._engine(name, "decoder.onnx")
+        encoder, decoder = self._loaded(name)
         kind = Moonshine if family_of(self._paths[name]) == "moonshine" else Whisper
         return kind(encoder, decoder, tokenizer)
 
@@ -241,11 +251,18 @@ class BundledNetworks:
             for engine in engines:
                 engine.close()
 
-    def _engine(self, bundle: str, file: str) -> Engine:
-        engine = self._open(self._paths[bundle] / file)
-        engine.load()
-        self._engines.setdefault(bundle, []).append(engine)
-        return engine
+    def _open_all(self, name: str) -> list[Engine]:
+        if name not in self._opened:
+            files = {self.names.vad: _VAD_FILES, self.names.turn: _TURN_FILES}
+            folder = self._paths[name]
+            self._opened[name] = [self._open(folder / f) for f in files.get(name, _EAR_FILES)]
+        return self._opened[name]
+
+    def _loaded(self, name: str) -> list[Engine]:
+        for engine in self._open_all(name):
+            engine.load()
+            self._engines.setdefault(name, []).append(engine)
+        return self._engines[name]
 
 
 class Hearing:
@@ -260,7 +277,7 @@ class Hearing:
         self._networks = networks
         self._names = networks.names
         self._default_language = default_language
-        self._lanes = {name: EngineLane(f"asr-{name}") for name in self._names.all}
+        self._lanes: dict[str, EngineLane] = {}
         self._detector: Vad | None = None
         self._frames: SharedRuns[VadAsk, list[float]] | None = None
         self._turns: SharedRuns[NDArray[np.float32], tuple[float, float]] | None = None
@@ -298,6 +315,9 @@ class Hearing:
     async def load(self) -> None:
         """Load and warm everything. Raises EngineLoadError or UnknownNameError."""
         names, networks = self._names, self._networks
+        self._lanes = {
+            name: EngineLane(f"asr-{name}", at_once=networks.at_once(name)) for name in names.all
+        }
         vad, turn = self._lanes[names.vad], self._lanes[names.turn]
         self._detector = detector = await vad.run(networks.vad)
         self._frames = vad.shared(

@@ -101,7 +101,7 @@ class Wav2LipEngine:
         self._avatars = avatars
         self._bundle = bundle
         self._engine = engine
-        self._lane = EngineLane("face-wav2lip")
+        self._lane = EngineLane("face-wav2lip", at_once=engine.at_once)
         self._network: SharedRuns[MouthAsk, Mouth] | None = None
         self._faces: OrderedDict[str, _Face] = OrderedDict()
 
@@ -119,7 +119,9 @@ class Wav2LipEngine:
     async def load(self) -> None:
         network = MouthNetwork(self._engine)
         await self._lane.run(network.load)
-        self._network = self._lane.shared(network.draw, largest=_LARGEST)
+        # Where several runs are taken at once, the batches are formed there.
+        largest = _LARGEST if self._engine.at_once == 1 else 1
+        self._network = self._lane.shared(network.draw, largest=largest)
 
     async def close(self) -> None:
         self._lane.close()

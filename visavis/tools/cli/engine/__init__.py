@@ -6,4 +6,5 @@
 - `inspect`: what a plan says of itself
 - `bench`: plans measured against the fallback
 - `quality`: lower precisions measured against 32 bits
+- `triton`: networks laid out for a Triton server
 """

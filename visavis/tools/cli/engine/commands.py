@@ -12,6 +12,7 @@ import typer
 from visavis.serving.errors import PlanError
 from visavis.tools.cli.engine.output import EngineChoice
 from visavis.tools.cli.engine.quality import quality
+from visavis.tools.cli.engine.triton import triton_bench, triton_repository
 
 engine_app = typer.Typer(
     name="engine",
@@ -168,6 +169,8 @@ def bench(
 
 
 engine_app.command("quality")(quality)
+engine_app.command("triton-repository")(triton_repository)
+engine_app.command("triton-bench")(triton_bench)
 
 
 def _choice(
