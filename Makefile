@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 RUN_LOCK  := requirements/run.lock
 TEST_LOCK := requirements/test.lock
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# Whatever the environment says: dozens of processes import the same modules.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test browser gpu-test check protos lock clean help
 

@@ -2,6 +2,7 @@
 # Every check and test, in the order of what fails fastest. Called by `make test`.
 # With arguments: those tests alone, as in `make test ARGS=tests/asr`.
 set -euo pipefail
+unset PYTHONDONTWRITEBYTECODE # dozens of processes import the same modules
 bin="${VENV:-.venv}/bin"
 logs=.out/tests
 
