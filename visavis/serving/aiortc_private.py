@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import queue
 import secrets
 import struct
@@ -33,6 +34,8 @@ from aiortc.rtp import (
 )
 
 from visavis.serving.errors import VisavisError
+
+log = logging.getLogger(__name__)
 
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 _DECODER_QUEUE = "_RTCRtpReceiver__decoder_queue"
@@ -168,7 +171,8 @@ class _Decoding(queue.Queue[Any]):
             self._codec, self._decoder = codec.name, get_decoder(codec)
         try:
             frames = self._decoder.decode(encoded)
-        except av.FFmpegError:
+        except av.FFmpegError as error:
+            log.debug("a packet of sound cannot be decoded: %s", error)
             return
         for frame in frames:
             self._take(frame)
