@@ -55,16 +55,14 @@ def test_a_network_is_laid_out_with_its_batch_and_its_digest(tmp_path: Path) -> 
 def test_the_command_lays_out_what_is_named(tmp_path: Path) -> None:
     folder = str(tmp_path / "models")
     done = CliRunner().invoke(
-        app, ["engine", "triton-repository", folder, "audio-to-face", "--platform", "python"]
+        app, ["engine", "triton-repository", folder, "--network", NAME, "--platform", "python"]
     )
     assert done.exit_code == 0 and NAME in done.output, done.output
     assert {file.name for file in (tmp_path / "models" / NAME / "1").iterdir()} == {
         "model.onnx",
         "model.py",
     }
-    refused = CliRunner().invoke(
-        app, ["engine", "triton-repository", folder, "audio-to-face", "--network", "a.b"]
-    )
+    refused = CliRunner().invoke(app, ["engine", "triton-repository", folder, "--network", "a.b"])
     assert isinstance(refused.exception, UnknownNameError) and "a.b" in str(refused.exception)
 
 
@@ -148,8 +146,9 @@ def test_a_service_asks_triton_for_what_is_worth_it_and_runs_the_rest() -> None:
     bundles = default_model_dir(None)
     turn = bundles / "smart-turn" / "smart-turn.onnx"
     decoder = bundles / "moonshine-tiny-en" / "decoder.onnx"
-    assert backend(WEIGHTS) == backend(turn) == "triton"
-    assert backend(decoder) == backend(bundles / "silero-vad" / "silero_vad.onnx") == "onnxruntime"
+    vad = bundles / "silero-vad" / "silero_vad.onnx"
+    assert backend(turn) == "triton"
+    assert {backend(other) for other in (decoder, vad, WEIGHTS)} == {"onnxruntime"}
     named = "moonshine-tiny-en.decoder, moonshine-tiny-en.encoder"
     assert backend(decoder, triton_networks=named) == "triton"
     assert backend(turn, triton_networks=named) == "onnxruntime"

@@ -20,7 +20,7 @@ from services.face.draw.pose import FacePose
 from services.face.engines.wav2lip.engine import PhotographedAvatar, PhotographRenderer
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import SILENCE, MelEar, MelTrack, silent_window
-from services.face.engines.wav2lip.network import MouthNetwork, Mouths
+from services.face.engines.wav2lip.network import AHEAD_FRAMES, MouthNetwork, Mouths
 from services.face.lips.sound_track import SoundTrack
 from tests.face.fake_mouths import Arrays, FakeWav2Lip, loaded, pass_through
 from tests.face.portraits import default_avatar
@@ -275,6 +275,25 @@ async def test_sessions_share_runs(tmp_path: Path) -> None:
         for painter in painters:
             painter.cancel_ahead()
     assert network.batches == [1, 1, 2]
+
+
+async def test_where_batches_are_formed_elsewhere_all_frames_are_under_way_at_once(
+    tmp_path: Path,
+) -> None:
+    together = threading.Barrier(AHEAD_FRAMES)
+
+    def draw(mel: Arrays, face: Arrays) -> Arrays:
+        if not (mel == SILENCE).all():
+            together.wait(timeout=10)
+        return by_number(mel, face)
+
+    network = FakeWav2Lip(draw)
+    network.at_once = AHEAD_FRAMES
+    async with loaded(network, tmp_path) as engine:
+        painter = engine.painter("")
+        await painter.prepare(spoken(0, Known(AHEAD_FRAMES)))
+        painter.cancel_ahead()
+    assert network.batches == [1] * (1 + AHEAD_FRAMES), "the mouth at rest, and each frame alone"
 
 
 async def test_frames_that_came_too_late_are_not_drawn() -> None:

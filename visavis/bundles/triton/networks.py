@@ -1,8 +1,9 @@
 """Which networks are asked of a Triton server, and what it calls them.
 
 A server pays where several processes ask one GPU for the same network, and only for networks of
-which requests share a batch: no state between runs, and requests of one shape. So it is the turn
-detector, the lips' network and the painter of mouths. The decoders of the recognisers would send
+which requests share a batch, no state between runs and one shape, and which cost more than the way
+there. So it is the turn detector and the painter of mouths. The network of the lips takes a CPU
+0.7 ms for a request, and asking for it takes as long. The decoders of the recognisers would send
 their caches there and back for every word piece (Moonshine base: two megabytes for a second of
 speech); the voices and the encoders get another length with every request; THA3's poser is handed a
 character of 4 MB each time; voice activity is over in less than the way there takes.
@@ -18,13 +19,12 @@ from visavis.bundles.store.lookup import bundle_of
 from visavis.bundles.store.manifest import BundleManifest
 from visavis.serving.errors import ModelStoreError
 
-_SHARED_TASKS = ("turn", "face", "face_mouth")
+_SHARED_TASKS = ("turn", "face_mouth")
 """Tasks of bundles whose networks are worth the way."""
 
 
 def network_name(model: Path) -> str:
-    """The server's name for a bundle's ONNX file: `BUNDLE.FILE`, for example
-    `audio-to-face.audio_to_face`."""
+    """The server's name for a bundle's ONNX file: `BUNDLE.FILE`, such as `whisper-base.encoder`."""
     return f"{bundle_of(model)}.{model.stem}"
 
 

@@ -30,7 +30,7 @@ class TritonEngine(Engine):
 
     def __init__(self, model: Path, asked: TritonOptions) -> None:
         """model: the ONNX file that the server's was made of."""
-        super().__init__(model, device=asked.url, threads=1)
+        super().__init__(model, device=f"triton://{asked.url}", threads=1)
         self.at_once = asked.at_once
         self._asked = asked
         self._server: TritonServer | None = None

@@ -11,5 +11,5 @@
 - `models`: `visavis models`, bundles listed, pulled, verified
 - `bundle`: `visavis bundle`, bundles made of one's own weights
 - `doctor`, `doctor_checks`: `visavis doctor`, its report and what it looks at
-- `engine`: `visavis engine`, plans for a GPU
+- `engine`: `visavis engine`, plans for a GPU, networks for a Triton server
 """
