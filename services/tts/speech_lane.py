@@ -15,8 +15,12 @@ from services.tts.synthesizer import Answer, SpeechPiece, Synthesizer
 from services.tts.text.chunker import Phrase
 from visavis.engine import EngineLane, EngineState, Urgency
 from visavis.serving import metrics
-from visavis.wire.clock import Clock
+from visavis.serving.admission.meter import Assumed, Meter
+from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import Stamp
+
+ASSUMED = Assumed(units_per_s=0.15, unit_cost_s=0.15, cores=0.03)
+"""Pieces of voice, until they are measured."""
 
 
 @dataclass(slots=True)
@@ -106,9 +110,13 @@ class Order(IntEnum):
 class SpeechLane:
     """One synthesizer for all sessions: each piece of an answer is asked for, and awaited."""
 
-    def __init__(self, synthesizer: Synthesizer, lane: EngineLane) -> None:
+    def __init__(
+        self, synthesizer: Synthesizer, lane: EngineLane, meter: Meter | None = None
+    ) -> None:
+        """meter: counts what is made for answers; None: nobody asks."""
         self._synthesizer = synthesizer
         self._lane = lane
+        self._meter = meter or Meter(MonotonicClock(), ASSUMED)
 
     @property
     def phrases(self) -> PhraseCache | None:
@@ -137,7 +145,7 @@ class SpeechLane:
             items = self._lane.stream(_timed, answer, phrase, ledger, urgency=urgency)
             stream = cast(AsyncGenerator[SpeechPiece, None], items)
             async with contextlib.aclosing(stream) as pieces:
-                async for piece in pieces:
+                while (piece := await self._next(pieces, ledger)) is not None:
                     ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
                     yield piece
             if ledger.first_voice is not None:
@@ -145,6 +153,19 @@ class SpeechLane:
         for piece in answer.finish():
             ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
             yield piece
+
+    async def _next(
+        self, pieces: AsyncGenerator[SpeechPiece, None], ledger: TurnLedger
+    ) -> SpeechPiece | None:
+        """None where there is none. Between two pieces nothing is at work."""
+        unit, piece = self._meter.begin(), None
+        try:
+            piece = await anext(pieces, None)
+            if piece is not None and ledger.first_voice is None:
+                unit.first()
+            return piece
+        finally:
+            self._meter.end(made=piece is not None)
 
     async def prerender(
         self, phrases: AsyncIterator[Phrase], options: SpeechOptions

@@ -19,6 +19,8 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import start_http_server
 
 from visavis.engine.base import EngineState
+from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.discovery import Registration, instance_of
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.heartbeat import Heartbeat
@@ -58,6 +60,10 @@ class Service(Protocol):
 
     name: str
     languages: Sequence[str]
+
+    @property
+    def admission(self) -> Admission:
+        """Who weighs its sessions."""
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -116,11 +122,13 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     await _set_health(health_servicer, grpc_names, serving=False)
     await server.start()
     registration: Registration | None = None
+    capacity = CapacityReporter(bus, name, instance, service.admission)
     try:
         if not await _loaded(service, bus, stop, label):
             return
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
+        await capacity.start()
         if bus is not None:
             registration = Registration(
                 bus,
@@ -138,6 +146,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         log.info("%s is stopping", instance)
         if registration is not None:
             await registration.stop()
+        await capacity.stop()
         await _set_health(health_servicer, grpc_names, serving=False)
         await server.stop(settings.grace_s)
         await service.close()

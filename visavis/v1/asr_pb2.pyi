@@ -63,9 +63,11 @@ class AsrAttachRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[AsrAttachConfig, _Mapping]] = ..., language: _Optional[str] = ...) -> None: ...
 
 class AsrAttachConfig(_message.Message):
-    __slots__ = ("session", "recognition")
+    __slots__ = ("session", "recognition", "admitted")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RECOGNITION_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
     session: str
     recognition: RecognitionConfig
-    def __init__(self, session: _Optional[str] = ..., recognition: _Optional[_Union[RecognitionConfig, _Mapping]] = ...) -> None: ...
+    admitted: bool
+    def __init__(self, session: _Optional[str] = ..., recognition: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., admitted: _Optional[bool] = ...) -> None: ...
