@@ -16,13 +16,15 @@ import grpc
 import grpc.aio
 
 from services.asr.hearing.networks import BundledNetworks, Hearing
-from services.asr.session import ListeningSession, TranscribingSession, chunk_of, words_of
+from services.asr.session import ASSUMED, ListeningSession, TranscribingSession, chunk_of, words_of
 from services.asr.settings import AsrSettings
 from services.asr.sound import resample
 from visavis.bundles.store import bundle_path, profile
 from visavis.bundles.store.lookup import maker_of
 from visavis.engine import EngineState
 from visavis.serving import metrics
+from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError, SettingsError
 from visavis.serving.lease import CallLimit, read_config
 from visavis.serving.stage import Leases, engine_status
@@ -32,6 +34,7 @@ from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import Place, check_sample_rate, pcm_from_bytes
 
 LONGEST_RECORDING_S = 600
+_RECORDINGS_AT_ONCE = 4
 _CONTEXT = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -76,6 +79,10 @@ class AsrService:
     def engine_states(self) -> Sequence[EngineState]:
         return [state for _, state in self._servicer.engine_states()]
 
+    @property
+    def admission(self) -> Admission:
+        return self._servicer.admission
+
     async def load(self) -> None:
         await self._hearing.load()
         self.languages = self._hearing.known_languages
@@ -102,9 +109,10 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         self._hearing = hearing
         self._settings = settings
         self._clock = clock
-        self.leases = Leases(AsrService.name, instance, bus, settings.slots)
-        # Recordings take no slot, but no more are held in memory than sessions.
-        self._recordings = CallLimit(settings.slots, "recordings")
+        self.admission = open_admission(settings, ASSUMED, clock=clock)
+        self.leases = Leases(AsrService.name, instance, bus, self.admission)
+        # Recordings take no slot, but few are held in memory.
+        self._recordings = CallLimit(min(settings.slots, _RECORDINGS_AT_ONCE), "recordings")
 
     async def Recognize(
         self, request: asr_pb2.RecognizeRequest, context: _CONTEXT
@@ -155,8 +163,8 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         self, requests: AsyncIterator[asr_pb2.AsrAttachRequest], context: _CONTEXT
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
-        with self.leases.attach(first.config.session) as stage:
-            config = first.config
+        config = first.config
+        with self.leases.attach(config.session, admitted=config.admitted) as stage:
             listening = self._session(config.recognition, config.first_utterance or 1)
 
             async def on_request(request: asr_pb2.AsrAttachRequest) -> None:
@@ -191,6 +199,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             interim_results=config.interim_results,
             rules=self._settings.endpoint_rules(),
             clock=self._clock,
+            meter=self.admission.meter,
             recorded=config.recorded,
             first_utterance=first_utterance,
         )

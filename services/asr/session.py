@@ -24,6 +24,7 @@ from services.asr.stream import Listener
 from services.asr.turns.endpointing import EndpointRules
 from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Transcribe
 from visavis.serving import metrics
+from visavis.serving.admission.meter import Assumed, Meter
 from visavis.serving.errors import AtCapacityError, SupersededError
 from visavis.serving.stage import Stage, StageWork, Turn
 from visavis.wire.clock import Clock
@@ -32,6 +33,8 @@ from visavis.wire.subjects import Kind
 
 log = logging.getLogger(__name__)
 
+ASSUMED = Assumed(units_per_s=0.2, unit_cost_s=0.08, cores=0.02)
+"""Looks at what is being said and at what was said, until they are measured."""
 _EVENTS_WAITING = 64
 # A second of 10 ms chunks and some: later sound is worth less than newer sound.
 _MIC_CHUNKS_WAITING = 128
@@ -60,11 +63,12 @@ class ListeningSession:
         interim_results: bool,
         rules: EndpointRules,
         clock: Clock,
+        meter: Meter | None = None,
         recorded: bool = False,
         first_utterance: int = 1,
     ) -> None:
-        """recorded: wait for every answer of the networks before hearing on. first_utterance: its
-        number.
+        """recorded: wait for every answer of the networks before hearing on. meter: counts what
+        the recogniser is asked. first_utterance: its number.
 
         Raises UnknownNameError if nothing hears `language`.
         """
@@ -74,6 +78,7 @@ class ListeningSession:
             code, interim_results=interim_results, rules=rules, first_utterance=first_utterance
         )
         self._clock = clock
+        self._meter = meter or Meter(clock, ASSUMED)
         self._recorded = recorded
         self._resampler: Resampler | None = None
         self._vad = VadState()
@@ -219,9 +224,12 @@ class ListeningSession:
                     await self._take(self._listener.judged(work, end_of_turn, cost_s))
                 return
             try:
-                text, cost_s = await self._hearing.transcribe(
-                    work.pcm, work.language, work.draft, work.urgency
-                )
+                with self._meter.unit() as unit:
+                    text, cost_s = await self._hearing.transcribe(
+                        work.pcm, work.language, work.draft, work.urgency
+                    )
+                    if not work.purpose.is_look:
+                        unit.first()
             except (SupersededError, AtCapacityError) as error:
                 if isinstance(error, AtCapacityError) and not work.purpose.is_look:
                     raise

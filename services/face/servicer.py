@@ -25,6 +25,9 @@ from services.face.settings import FaceSettings
 from services.face.studio import Studio, open_studio
 from visavis.engine import EngineState
 from visavis.serving import metrics
+from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.meter import Assumed
+from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError
 from visavis.serving.lease import CallLimit, read_config
 from visavis.serving.stage import Leases, engine_status
@@ -39,8 +42,12 @@ _ANIMATED_TURN = 1
 _UNBOUNDED_S = 1e9
 _MAKINGS_AT_ONCE = 4
 """Uploads that are decoded side by side, each in a process of its own."""
+_ANIMATIONS_AT_ONCE = 4
 _LOOPS_AT_ONCE = 4
 """They are drawn on one thread."""
+
+ASSUMED = Assumed(units_per_s=0.3 * FPS, unit_cost_s=0.005, cores=0.03)
+"""Pictures, until they are measured: idle life comes from the gateway's memory."""
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -84,6 +91,10 @@ class FaceService:
     def engine_states(self) -> Sequence[EngineState]:
         return [network.state for network in self._studio.networks]
 
+    @property
+    def admission(self) -> Admission:
+        return self._servicer.admission
+
     async def load(self) -> None:
         await self._studio.load()
 
@@ -109,9 +120,13 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self._settings = settings
         self._studio = studio
         self._clock = clock
-        self.leases = Leases(FaceService.name, instance, bus, settings.slots)
-        # Animate draws as fast as it can, so there are no more of it than slots, either.
-        self._animations = CallLimit(settings.slots, "Animate calls")
+        self.admission = open_admission(
+            settings, ASSUMED, clock=clock, lanes=settings.lanes, pace_hz=FPS
+        )
+        self.leases = Leases(FaceService.name, instance, bus, self.admission)
+        # Animate draws as fast as it can.
+        most = min(settings.slots, _ANIMATIONS_AT_ONCE)
+        self._animations = CallLimit(most, "Animate calls")
         self._makings = CallLimit(_MAKINGS_AT_ONCE, "new avatars")
         self._loops = CallLimit(_LOOPS_AT_ONCE, "loops")
 
@@ -144,7 +159,8 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
         options = read_options(first.config.face)
-        with self.leases.attach(first.config.session) as stage:
+        config = first.config
+        with self.leases.attach(config.session, admitted=config.admitted) as stage:
             pictures = await self._pictures(options, repeats=not options.seeded)
             session = FaceSession(
                 stage,
@@ -152,6 +168,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                 pictures=pictures,
                 hearing=self._hearing(options),
                 from_voice=options.from_voice or self._studio.needs_voice,
+                meter=self.admission.meter,
                 clock=self._clock,
             )
 

@@ -14,6 +14,7 @@ from services.face.draw.pictures import DrawTimes, PictureMaker
 from services.face.lips.lips import LipTrack
 from services.face.lips.turn_lips import Hearing
 from visavis.serving import metrics
+from visavis.serving.admission.meter import Meter
 from visavis.serving.errors import BusError
 from visavis.serving.stage import CHUNKS_WAITING, Stage, StageWork, Turn
 from visavis.wire.clock import Clock
@@ -86,6 +87,7 @@ class FaceSession(StageWork):
         pictures: PictureMaker,
         hearing: Hearing,
         from_voice: bool,
+        meter: Meter,
         clock: Clock,
     ) -> None:
         """from_voice: the voice moves the lips; of the mel only the style counts."""
@@ -94,6 +96,7 @@ class FaceSession(StageWork):
         self._pictures = pictures
         self._hearing = hearing
         self._from_voice = from_voice
+        self._meter = meter
         self._clock = clock
         self._news = asyncio.Event()
         self._unwatched = False
@@ -214,10 +217,13 @@ class FaceSession(StageWork):
         began_s = self._clock.now()
         restart = frame.restart or self._bus_failed
         self._bus_failed = False
-        chunks = await self._pictures.draw(
-            frame, restart=restart, place=lambda kind, last: self._place(frame, kind, last)
-        )
+        with self._meter.unit():
+            chunks = await self._pictures.draw(
+                frame, restart=restart, place=lambda kind, last: self._place(frame, kind, last)
+            )
         took_s = self._clock.now() - began_s
+        if frame.due_s is not None:
+            self._meter.note_late(max(0.0, began_s + took_s - frame.due_s))
         self._animator.took(took_s)
         metrics.face_frame_seconds.observe(took_s, metrics.exemplar())
         metrics.face_frames.labels("live" if frame.live else "speaking").inc()

@@ -20,6 +20,8 @@ from services.llm.generator import AnswerRequest, Generator
 from services.llm.session import AnsweringSession
 from services.llm.settings import LlmSettings
 from visavis.engine import EngineState
+from visavis.serving.admission.meter import Assumed
+from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import AtCapacityError, InvalidInputError, OutOfOrderError
 from visavis.serving.lease import read_config
 from visavis.serving.stage import Leases, engine_status
@@ -28,6 +30,9 @@ from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 
 log = logging.getLogger(__name__)
+
+ASSUMED = Assumed(units_per_s=0.08, unit_cost_s=0.4, cores=0.04)
+"""Answers and what is read ahead, until they are measured."""
 
 _ROLES: Mapping[int, Role] = {
     llm_pb2.Message.SYSTEM: "system",
@@ -85,8 +90,10 @@ class LlmService:
         self._backend = backend or open_backend(settings)
         generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
         self._reading: asyncio.Task[None] | None = None
-        self._servicer = LanguageModelServicer(generator, self._backend, bus, instance)
-        self.leases = self._servicer.leases
+        self.admission = open_admission(settings, ASSUMED, clock=clock, slots=self._backend.slots)
+        leases = Leases(LlmService.name, instance, bus, self.admission)
+        self._servicer = LanguageModelServicer(generator, self._backend, leases)
+        self.leases = leases
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -124,12 +131,11 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self,
         generator: Generator,
         backend: TextBackend,
-        bus: Bus | None,
-        instance: str,
+        leases: Leases,
     ) -> None:
         self._generator = generator
         self._backend = backend
-        self.leases = Leases(LlmService.name, instance, bus, backend.slots)
+        self.leases = leases
         self._slots = SlotPool(backend.slots)
         self._read_slots: set[int] = set()
 
@@ -155,9 +161,11 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self, requests: AsyncIterator[llm_pb2.LlmAttachRequest], context: _Context
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
-        name = first.config.session
-        with self.leases.attach(name) as stage, self._slots.hold(name) as slot:
-            session = AnsweringSession(stage, slot, self._generator, self.read_persona)
+        name, admitted = first.config.session, first.config.admitted
+        attached = self.leases.attach(name, admitted=admitted)
+        with attached as stage, self._slots.hold(name) as slot:
+            meter = self.leases.admission.meter
+            session = AnsweringSession(stage, slot, self._generator, meter, self.read_persona)
 
             async def on_request(request: llm_pb2.LlmAttachRequest) -> None:
                 match request.WhichOneof("request"):

@@ -11,6 +11,7 @@ from typing import Any
 
 from services.llm.gate import Place
 from services.llm.generator import Answer, AnswerRequest, Generator
+from visavis.serving.admission.meter import Meter, Unit
 from visavis.serving.errors import BusError, InvalidInputError, VisavisError
 from visavis.serving.stage import Stage, StageWork, Turn
 from visavis.wire.media import Stamp, TokenChunk, TurnChunk
@@ -40,12 +41,14 @@ class AnsweringSession(StageWork):
         stage: Stage[AnsweredTurn],
         slot: int,
         generator: Generator,
+        meter: Meter,
         read_persona: Callable[[int], Coroutine[Any, Any, None]],
     ) -> None:
         """read_persona: readies a slot for its first question."""
         self._stage = stage
         self._slot = slot
         self._generator = generator
+        self._meter = meter
         self._read_persona = read_persona
         self._to_read: Callable[[], AnswerRequest] | None = None
         self._wanted = asyncio.Event()
@@ -98,7 +101,8 @@ class AnsweringSession(StageWork):
                 try:
                     if read_request is not None:
                         self._reading = self._generator.place_ahead(self._slot)
-                        await self._generator.read_ahead(read_request(), self._reading)
+                        with self._meter.unit():
+                            await self._generator.read_ahead(read_request(), self._reading)
                 except VisavisError as error:
                     log.debug("read ahead: %s", error)
                 except Exception:
@@ -114,17 +118,20 @@ class AnsweringSession(StageWork):
         turn.answer = answer = self._generator.answer(request, self._slot)
         try:
             async with self._at_slot:
-                await self._publish(turn.number, answer, got)
+                with self._meter.unit() as unit:
+                    await self._publish(turn.number, answer, got, unit)
         finally:
             answer.ledger.observe()
 
-    async def _publish(self, turn: int, answer: Answer, got: Stamp) -> None:
+    async def _publish(self, turn: int, answer: Answer, got: Stamp, unit: Unit) -> None:
         """Every piece as a chunk, and an empty last one; the first carries when it came."""
         asked = Stamp.now("llm.first_started")
         chars, first = 0, True
         try:
             async with contextlib.aclosing(answer.pieces) as pieces:
                 async for text in pieces:
+                    if first:
+                        unit.first()
                     started = _first_stamps(asked, answer.ledger.queue_s) if first else ()
                     stamps = (got, *started) if first else ()
                     place = self._stage.place(turn, Kind.TOKENS, chars, stamps=stamps)

@@ -20,12 +20,14 @@ from services.tts.prosody import styles_within
 from services.tts.session import SpeakingSession
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
-from services.tts.speech_lane import SpeechLane, TurnLedger
+from services.tts.speech_lane import ASSUMED, SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import SpeechPiece, Synthesizer
 from services.tts.voices.base import VOICES, VoiceInfo, voices_for
 from services.tts.voices.opening import open_synthesizer, own_voices
 from visavis.engine import EngineLane, EngineState
+from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import EngineError, OutOfOrderError, VisavisError
 from visavis.serving.lease import read_config
 from visavis.serving.stage import Leases, engine_status
@@ -67,9 +69,13 @@ class TtsService:
     def engine_states(self) -> Sequence[EngineState]:
         return [state for _, state in self.servicer.engine_states()]
 
+    @property
+    def admission(self) -> Admission:
+        return self.servicer.admission
+
     async def load(self) -> None:
         synthesizer = await self._lane.run(self._open)
-        self.servicer.speech = SpeechLane(synthesizer, self._lane)
+        self.servicer.speech = SpeechLane(synthesizer, self._lane, self.admission.meter)
 
     def _open(self) -> Synthesizer:
         if self._synthesizer is not None:
@@ -103,7 +109,8 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         self.voices: tuple[VoiceInfo, ...] = VOICES
         self._settings = settings
         self._clock = clock
-        self.leases = Leases(TtsService.name, instance, bus, settings.slots)
+        self.admission = open_admission(settings, ASSUMED, clock=clock)
+        self.leases = Leases(TtsService.name, instance, bus, self.admission)
 
     async def Synthesize(
         self, requests: AsyncIterator[tts_pb2.SynthesizeRequest], context: _Context
@@ -128,7 +135,8 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
         options = read_options(first.config.synthesis, self.voices)
-        with self.leases.attach(first.config.session) as stage:
+        config = first.config
+        with self.leases.attach(config.session, admitted=config.admitted) as stage:
             session = SpeakingSession(
                 stage, self._ready(), options, lead_s=self._settings.lead_s, clock=self._clock
             )

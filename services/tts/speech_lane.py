@@ -15,8 +15,12 @@ from services.tts.synthesizer import Answer, PieceSteps, SpeechPiece, Synthesize
 from services.tts.text.chunker import Phrase
 from visavis.engine import EngineLane, EngineState, Urgency
 from visavis.serving import metrics
-from visavis.wire.clock import Clock
+from visavis.serving.admission.meter import Assumed, Meter
+from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import Stamp
+
+ASSUMED = Assumed(units_per_s=0.15, unit_cost_s=0.15, cores=0.03)
+"""Pieces of voice, until they are measured."""
 
 
 @dataclass(slots=True)
@@ -114,9 +118,13 @@ class Order(IntEnum):
 class SpeechLane:
     """One synthesizer for all sessions: each piece of an answer is asked for, and awaited."""
 
-    def __init__(self, synthesizer: Synthesizer, lane: EngineLane) -> None:
+    def __init__(
+        self, synthesizer: Synthesizer, lane: EngineLane, meter: Meter | None = None
+    ) -> None:
+        """meter: counts what is made for answers; None: nobody asks."""
         self._synthesizer = synthesizer
         self._lane = lane
+        self._meter = meter or Meter(MonotonicClock(), ASSUMED)
 
     @property
     def phrases(self) -> PhraseCache | None:
@@ -146,7 +154,7 @@ class SpeechLane:
             items = self._lane.stream(_timed, answer, phrase, ledger, urgency=urgency)
             stream = cast(AsyncGenerator[Sequence[SpeechPiece], None], items)
             async with contextlib.aclosing(stream) as blocks:
-                async for pieces in blocks:
+                while (pieces := await self._next(blocks, ledger)) is not None:
                     for piece in pieces:
                         ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
                         yield piece
@@ -162,6 +170,19 @@ class SpeechLane:
         ledger.held, ledger.heard_from = False, ledger.clock.now()
         if ledger.first_voice is None:
             self._lane.hasten(ledger.owner, Order.FIRST_PHRASE)
+
+    async def _next(
+        self, blocks: AsyncGenerator[Sequence[SpeechPiece], None], ledger: TurnLedger
+    ) -> Sequence[SpeechPiece] | None:
+        """None where there is none. Between two blocks nothing is at work."""
+        unit, pieces = self._meter.begin(), None
+        try:
+            pieces = await anext(blocks, None)
+            if pieces and ledger.first_voice is None:
+                unit.first()
+            return pieces
+        finally:
+            self._meter.end(made=pieces is not None)
 
     async def prerender(
         self, phrases: AsyncIterator[Phrase], options: SpeechOptions

@@ -32,7 +32,8 @@ Code = grpc.StatusCode
 async def serving(
     hearing: FakeHearing | None = None, bus: Bus | None = None, **settings: Any
 ) -> AsyncIterator[Stub]:
-    service = AsrService(AsrSettings(**settings), bus, "asr-test", hearing=hearing or FakeHearing())
+    chosen = AsrSettings(**{"slots": 4, "admission": "slots", **settings})
+    service = AsrService(chosen, bus, "asr-test", hearing=hearing or FakeHearing())
     async with served(service, "visavis.v1.SpeechRecognition") as channel:
         yield Stub(channel)
 

@@ -323,7 +323,7 @@ async def test_nothing_is_left_running_after_a_lease(bus: Bus) -> None:
         before = asyncio.all_tasks()
         async with attached(stub, "gone"):
             pass
-        await until_free(stub, 4)
+        await until_free(stub, FaceSettings().slots)
         left = {t for t in asyncio.all_tasks() - before if "face" in repr(t.get_coro())}
         assert not left
 

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.meter import Assumed
+from visavis.serving.admission.prediction import Promise
 from visavis.serving.errors import AtCapacityError, EngineError
 from visavis.serving.stage import ChunkNumbers, Leases, Stage, StageWork, Turn, TurnNumbers
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus
+from visavis.wire.clock import MonotonicClock
 from visavis.wire.media import Place, TokenChunk, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -124,7 +128,9 @@ async def until(condition: Any, *, within_s: float = 30.0) -> None:
 
 @pytest.fixture
 def leases(bus: Bus) -> Leases:
-    return Leases("test", "test-1", bus, 1)
+    assumed = Assumed(0.1, 0.1, 0.1)
+    admission = Admission("test", MonotonicClock(), assumed, Promise(), slots=1)
+    return Leases("test", "test-1", bus, admission)
 
 
 async def test_a_new_epoch_cancels_the_turn_and_drops_what_waits(bus: Bus, leases: Leases) -> None:

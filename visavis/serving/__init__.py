@@ -7,6 +7,7 @@
 - `discovery`: who serves what where, by the NATS micro protocol.
 - `heartbeat`: a process' sign of life to whoever started it.
 - `stage`: one session at one service: its epoch, the one turn at work, its Attach stream.
+- `admission/`: whether deadlines hold with one session more.
 - `lease`: slots, and the events of an Attach stream.
 - `supervision`: background work that cannot end unseen.
 - `errors`: what can go wrong, and the one table of gRPC status codes.

@@ -83,16 +83,23 @@ class CallLimit:
 class SlotTable:
     """Sessions attached to one service, at most `slots` at once."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(
+        self, slots: int, on_change: Callable[[int], None] = lambda sessions: None
+    ) -> None:
+        """on_change: told how many are attached, whenever that has changed."""
         self.slots = slots
         self.left = asyncio.Event()
         """Set whenever a session has left."""
+        self._on_change = on_change
         self._sessions: set[str] = set()
         metrics.slots.set(slots)
 
     @property
     def free(self) -> int:
         return self.slots - len(self._sessions)
+
+    def __contains__(self, session: str) -> bool:
+        return session in self._sessions
 
     @contextlib.contextmanager
     def hold(self, session: str) -> Iterator[None]:
@@ -106,14 +113,18 @@ class SlotTable:
         if not self.free:
             raise AtCapacityError(f"all {self.slots} slots are taken")
         self._sessions.add(session)
-        metrics.attached_sessions.set(len(self._sessions))
+        self._changed()
         try:
             with log_context(session=session):
                 yield
         finally:
             self._sessions.discard(session)
-            metrics.attached_sessions.set(len(self._sessions))
+            self._changed()
             self.left.set()
+
+    def _changed(self) -> None:
+        metrics.attached_sessions.set(len(self._sessions))
+        self._on_change(len(self._sessions))
 
 
 class EventStream:

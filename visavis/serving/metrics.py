@@ -41,8 +41,40 @@ grpc_request_seconds = Histogram(
     "grpc_request_seconds", "Length of a gRPC call.", ["method"], buckets=_CALL_S
 )
 attached_sessions = Gauge("attached_sessions", "Sessions that hold a lease on this service.")
-slots = Gauge("slots", "Sessions that this service takes at once.")
+slots = Gauge("slots", "Sessions that this service takes at once at most.")
 draining = Gauge("draining", "1 while the service takes no new session and waits for the others.")
+
+# Admission
+admission_free_slots = Gauge(
+    "admission_free_slots", "Sessions more that this service would take now, as predicted."
+)
+admission_slack = Gauge(
+    "admission_slack_ratio",
+    "Share of what its deadlines allow that would be left with one session more; below 0: none "
+    "is let in.",
+)
+admission_unit_cost_seconds = Gauge(
+    "admission_unit_cost_seconds",
+    "Work of a lane on one unit on an idle machine: a transcript, an answer, a piece of voice, "
+    "a picture.",
+)
+admission_units_per_second = Gauge(
+    "admission_units_per_second", "Units that a session asks for in each second of its life."
+)
+admission_first_p95_seconds = Gauge(
+    "admission_first_p95_seconds",
+    "P95 from asking to an answer's first unit: measured lately; predicted with one session more; "
+    "alone, with nothing else at work.",
+    ["figure"],
+)
+admission_session_cores = Gauge(
+    "admission_session_cores", "Processor cores that a session asks of this process over time."
+)
+admission_run_queue_share = Gauge(
+    "admission_run_queue_share",
+    "Time that this process waited for a core, of the time in which it wanted one.",
+)
+admission_refusals = Counter("admission_refusals_total", "Sessions that were not let in.")
 
 # Engines
 engine_backend_info = Gauge(

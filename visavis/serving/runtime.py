@@ -21,6 +21,8 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import start_http_server
 
 from visavis.engine.base import EngineState
+from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.discovery import Registration, instance_of
 from visavis.serving.draining import Drain, Phase
 from visavis.serving.errors import VisavisError, exit_with
@@ -65,6 +67,10 @@ class Service(Protocol):
     name: str
     languages: Sequence[str]
     leases: Leases
+
+    @property
+    def admission(self) -> Admission:
+        """Who weighs its sessions."""
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -121,11 +127,13 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     await _set_health(health_servicer, grpc_names, serving=False)
     await server.start()
     registration: Registration | None = None
+    capacity = CapacityReporter(bus, name, instance, service.admission)
     try:
         if not await _loaded(service, bus, ending.told, label):
             return
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
+        await capacity.start()
         if bus is not None:
             registration = Registration(
                 bus,
@@ -149,6 +157,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         log.info("%s is stopping", instance)
         if registration is not None:
             await registration.stop()
+        await capacity.stop()
         await _set_health(health_servicer, grpc_names, serving=False)
         await server.stop(settings.grace_s)
         await service.close()

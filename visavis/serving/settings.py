@@ -74,7 +74,22 @@ class ServiceSettings(Settings):
         0, ge=-1, le=65535, description="Prometheus port; 0: any free one, -1: none"
     )
     advertise: str = Field("", description="Address that others reach this one by; empty: host")
-    slots: int = Field(4, ge=1, le=1024, description="Sessions served at once")
+    slots: int = Field(
+        32,
+        ge=1,
+        le=1024,
+        description="Sessions served at once at most: a limit for safety, see admission",
+    )
+    admission: Literal["predicted", "slots"] = Field(
+        "predicted",
+        description="Who is let in: predicted, as many as deadlines are predicted to hold for; "
+        "slots, a fixed number",
+    )
+    first_unit_budget_s: float = Field(
+        0.0,
+        ge=0,
+        description="P95 that the first of an answer may take here; 0: twice what it takes alone",
+    )
     device: str = Field("cpu", description="cpu, cuda:N or cuda:GPU-uuid")
     threads: int = Field(1, ge=1, le=256, description="Compute threads of each engine")
     profile: str = Field(

@@ -29,7 +29,9 @@ from typing import Any, Generic, TypeVar
 
 from visavis.engine.base import EngineState
 from visavis.serving import metrics
-from visavis.serving.errors import DrainingError
+from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.reporting import message_of
+from visavis.serving.errors import AtCapacityError, DrainingError
 from visavis.serving.lease import EventStream, Request, SlotTable, clock_reading, need_bus
 from visavis.serving.logs import log_context
 from visavis.v1 import control_pb2 as pb
@@ -317,9 +319,10 @@ class Stage(Generic[TurnT]):
 class Leases:
     """One replica's sessions: each holds a slot for as long as its Attach stream is open."""
 
-    def __init__(self, service: str, instance: str, bus: Bus | None, slots: int) -> None:
+    def __init__(self, service: str, instance: str, bus: Bus | None, admission: Admission) -> None:
         """bus: None where the service runs for its plain gRPC API alone."""
-        self.slots = SlotTable(slots)
+        self.admission = admission
+        self.slots = SlotTable(admission.slots, admission.meter.attached)
         self._service = service
         self._instance = instance
         self._bus = bus
@@ -327,15 +330,20 @@ class Leases:
         self._draining = asyncio.Event()
 
     @contextlib.contextmanager
-    def attach(self, session: str) -> Iterator[Stage[Any]]:
-        """A slot and the stage of `session` in it.
+    def attach(self, session: str, *, admitted: bool = False) -> Iterator[Stage[Any]]:
+        """A slot and the stage of `session` in it, if deadlines hold with it.
 
-        Raises BusError without a bus, InvalidInputError, AlreadyExistsError, AtCapacityError or
+        admitted: it was let in before and only comes back; a slot is all that it needs. Raises
+        BusError without a bus, InvalidInputError, AlreadyExistsError, AtCapacityError or
         DrainingError.
         """
         bus = need_bus(self._bus)
         if self._draining.is_set():
             raise DrainingError(f"{self._instance} is about to end; ask another replica")
+        # Nothing is awaited between the question and the slot: no two get the same place.
+        if not admitted and session not in self.slots and (why := self.admission.refusal()):
+            metrics.admission_refusals.inc()
+            raise AtCapacityError(why)
         with self.slots.hold(session):
             yield Stage(session, bus, self._instance, self._draining)
 
@@ -357,14 +365,19 @@ class Leases:
         free_slots: int | None = None,
     ) -> pb.ServiceStatus:
         """What GetStatus answers. free_slots: where calls other than Attach take slots as well."""
-        free = self.slots.free if free_slots is None else free_slots
+        capacity = message_of(self.admission.capacity(), self._service, self._instance)
+        if free_slots is not None:
+            capacity.free_slots = min(capacity.free_slots, free_slots)
+        if self._draining.is_set():
+            capacity.free_slots = 0
         return pb.ServiceStatus(
             service=self._service,
             instance=self._instance,
             version=self._version,
             engines=engines,
             slots=self.slots.slots,
-            free_slots=0 if self._draining.is_set() else free,
+            free_slots=capacity.free_slots,
+            capacity=capacity,
             clock=clock_reading(),
             languages=languages,
         )

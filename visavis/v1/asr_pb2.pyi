@@ -63,11 +63,13 @@ class AsrAttachRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[AsrAttachConfig, _Mapping]] = ..., language: _Optional[str] = ...) -> None: ...
 
 class AsrAttachConfig(_message.Message):
-    __slots__ = ("session", "recognition", "first_utterance")
+    __slots__ = ("session", "recognition", "first_utterance", "admitted")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RECOGNITION_FIELD_NUMBER: _ClassVar[int]
     FIRST_UTTERANCE_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
     session: str
     recognition: RecognitionConfig
     first_utterance: int
-    def __init__(self, session: _Optional[str] = ..., recognition: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., first_utterance: _Optional[int] = ...) -> None: ...
+    admitted: bool
+    def __init__(self, session: _Optional[str] = ..., recognition: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., first_utterance: _Optional[int] = ..., admitted: _Optional[bool] = ...) -> None: ...

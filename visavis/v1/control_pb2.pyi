@@ -82,7 +82,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("service", "instance", "version", "engines", "slots", "free_slots", "languages", "clock")
+    __slots__ = ("service", "instance", "version", "engines", "slots", "free_slots", "languages", "clock", "capacity")
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class ServiceStatus(_message.Message):
     FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
     LANGUAGES_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
     service: str
     instance: str
     version: str
@@ -99,7 +100,48 @@ class ServiceStatus(_message.Message):
     free_slots: int
     languages: _containers.RepeatedScalarFieldContainer[str]
     clock: ClockReading
-    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., version: _Optional[str] = ..., engines: _Optional[_Iterable[_Union[EngineStatus, _Mapping]]] = ..., slots: _Optional[int] = ..., free_slots: _Optional[int] = ..., languages: _Optional[_Iterable[str]] = ..., clock: _Optional[_Union[ClockReading, _Mapping]] = ...) -> None: ...
+    capacity: Capacity
+    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., version: _Optional[str] = ..., engines: _Optional[_Iterable[_Union[EngineStatus, _Mapping]]] = ..., slots: _Optional[int] = ..., free_slots: _Optional[int] = ..., languages: _Optional[_Iterable[str]] = ..., clock: _Optional[_Union[ClockReading, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ...) -> None: ...
+
+class Capacity(_message.Message):
+    __slots__ = ("service", "instance", "machine", "sessions", "free_slots", "refusal", "unit_cost_s", "units_per_s", "late_p95_s", "predicted_p95_s", "alone_p95_s", "slack", "session_cores", "used_cores", "run_queue_share", "memory_bytes", "free_memory_bytes", "duty")
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    UNIT_COST_S_FIELD_NUMBER: _ClassVar[int]
+    UNITS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    LATE_P95_S_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_P95_S_FIELD_NUMBER: _ClassVar[int]
+    ALONE_P95_S_FIELD_NUMBER: _ClassVar[int]
+    SLACK_FIELD_NUMBER: _ClassVar[int]
+    SESSION_CORES_FIELD_NUMBER: _ClassVar[int]
+    USED_CORES_FIELD_NUMBER: _ClassVar[int]
+    RUN_QUEUE_SHARE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DUTY_FIELD_NUMBER: _ClassVar[int]
+    service: str
+    instance: str
+    machine: int
+    sessions: int
+    free_slots: int
+    refusal: str
+    unit_cost_s: float
+    units_per_s: float
+    late_p95_s: float
+    predicted_p95_s: float
+    alone_p95_s: float
+    slack: float
+    session_cores: float
+    used_cores: float
+    run_queue_share: float
+    memory_bytes: int
+    free_memory_bytes: int
+    duty: float
+    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., machine: _Optional[int] = ..., sessions: _Optional[int] = ..., free_slots: _Optional[int] = ..., refusal: _Optional[str] = ..., unit_cost_s: _Optional[float] = ..., units_per_s: _Optional[float] = ..., late_p95_s: _Optional[float] = ..., predicted_p95_s: _Optional[float] = ..., alone_p95_s: _Optional[float] = ..., slack: _Optional[float] = ..., session_cores: _Optional[float] = ..., used_cores: _Optional[float] = ..., run_queue_share: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., free_memory_bytes: _Optional[int] = ..., duty: _Optional[float] = ...) -> None: ...
 
 class ClockReading(_message.Message):
     __slots__ = ("clock", "monotonic_ns")

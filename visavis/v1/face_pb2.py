@@ -26,7 +26,7 @@ from visavis.v1 import control_pb2 as visavis_dot_v1_dot_control__pb2
 from visavis.v1 import media_pb2 as visavis_dot_v1_dot_media__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15visavis/v1/face.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\x1a\x16visavis/v1/media.proto\"\xd7\x01\n\nFaceConfig\x12\x0e\n\x06\x61vatar\x18\x01 \x01(\t\x12-\n\x06source\x18\x02 \x01(\x0e\x32\x1d.visavis.v1.FaceConfig.Source\x12&\n\x06\x63odecs\x18\x03 \x03(\x0e\x32\x16.visavis.v1.VideoCodec\x12\x13\n\x0b\x62lendshapes\x18\x04 \x01(\x08\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x13\n\x0bstart_frame\x18\x06 \x01(\x04\"*\n\x06Source\x12\x0e\n\nSOURCE_MEL\x10\x00\x12\x10\n\x0cSOURCE_VOICE\x10\x01\"\x91\x01\n\x0e\x41nimateRequest\x12(\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x16.visavis.v1.FaceConfigH\x00\x12#\n\x03mel\x18\x02 \x01(\x0b\x32\x14.visavis.v1.MelChunkH\x00\x12%\n\x05voice\x18\x03 \x01(\x0b\x32\x14.visavis.v1.PcmChunkH\x00\x42\t\n\x07request\"s\n\x0f\x41nimateResponse\x12\'\n\x05video\x18\x01 \x01(\x0b\x32\x16.visavis.v1.VideoChunkH\x00\x12+\n\x04\x66\x61\x63\x65\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.BlendshapeChunkH\x00\x42\n\n\x08response\"\xcd\x01\n\x11\x46\x61\x63\x65\x41ttachRequest\x12.\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1c.visavis.v1.FaceAttachConfigH\x00\x12/\n\x08keyframe\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.KeyframeRequestH\x00\x12\'\n\x06\x63odecs\x18\x03 \x01(\x0b\x32\x15.visavis.v1.SetCodecsH\x00\x12#\n\x04idle\x18\x04 \x01(\x0b\x32\x13.visavis.v1.SetIdleH\x00\x42\t\n\x07request\"I\n\x10\x46\x61\x63\x65\x41ttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12$\n\x04\x66\x61\x63\x65\x18\x02 \x01(\x0b\x32\x16.visavis.v1.FaceConfig\"8\n\x0fKeyframeRequest\x12%\n\x05\x63odec\x18\x01 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\"3\n\tSetCodecs\x12&\n\x06\x63odecs\x18\x01 \x03(\x0e\x32\x16.visavis.v1.VideoCodec\"-\n\x07SetIdle\x12\x0c\n\x04live\x18\x01 \x01(\x08\x12\x14\n\x0cmotion_frame\x18\x02 \x01(\x04\"J\n\x11RenderLoopRequest\x12\x0e\n\x06\x61vatar\x18\x01 \x01(\t\x12%\n\x05\x63odec\x18\x02 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\"t\n\x12RenderLoopResponse\x12$\n\x04loop\x18\x01 \x01(\x0b\x32\x14.visavis.v1.IdleLoopH\x00\x12,\n\x08pictures\x18\x02 \x01(\x0b\x32\x18.visavis.v1.LoopPicturesH\x00\x42\n\n\x08response\"\x7f\n\x08IdleLoop\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12%\n\x05\x63odec\x18\x02 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\x12\r\n\x05width\x18\x03 \x01(\r\x12\x0e\n\x06height\x18\x04 \x01(\r\x12\x0b\n\x03\x66ps\x18\x05 \x01(\r\x12\x10\n\x08pictures\x18\x06 \x01(\r\"9\n\x0cLoopPictures\x12)\n\x08pictures\x18\x01 \x03(\x0b\x32\x17.visavis.v1.LoopPicture\"-\n\x0bLoopPicture\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x10\n\x08keyframe\x18\x02 \x01(\x08\"\x14\n\x12ListAvatarsRequest\":\n\x13ListAvatarsResponse\x12#\n\x07\x61vatars\x18\x01 \x03(\x0b\x32\x12.visavis.v1.Avatar\"]\n\x06\x41vatar\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05width\x18\x02 \x01(\r\x12\x0e\n\x06height\x18\x03 \x01(\r\x12\x0f\n\x07\x62uiltin\x18\x04 \x01(\x08\x12\x0f\n\x07licence\x18\x05 \x01(\tJ\x04\x08\x06\x10\x07\"(\n\x18GetAvatarPortraitRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x1e\n\x0e\x41vatarPortrait\x12\x0c\n\x04jpeg\x18\x01 \x01(\x0c\"2\n\x13\x43reateAvatarRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05image\x18\x02 \x01(\x0c\"#\n\x13\x44\x65leteAvatarRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteAvatarResponse\"M\n\nFaceStatus\x12*\n\x07service\x18\x01 \x01(\x0b\x32\x19.visavis.v1.ServiceStatus\x12\x13\n\x0b\x62lendshapes\x18\x02 \x03(\t2\xee\x04\n\rFaceAnimation\x12\x46\n\x07\x41nimate\x12\x1a.visavis.v1.AnimateRequest\x1a\x1b.visavis.v1.AnimateResponse(\x01\x30\x01\x12\x44\n\x06\x41ttach\x12\x1d.visavis.v1.FaceAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12M\n\nRenderLoop\x12\x1d.visavis.v1.RenderLoopRequest\x1a\x1e.visavis.v1.RenderLoopResponse0\x01\x12N\n\x0bListAvatars\x12\x1e.visavis.v1.ListAvatarsRequest\x1a\x1f.visavis.v1.ListAvatarsResponse\x12U\n\x11GetAvatarPortrait\x12$.visavis.v1.GetAvatarPortraitRequest\x1a\x1a.visavis.v1.AvatarPortrait\x12\x43\n\x0c\x43reateAvatar\x12\x1f.visavis.v1.CreateAvatarRequest\x1a\x12.visavis.v1.Avatar\x12Q\n\x0c\x44\x65leteAvatar\x12\x1f.visavis.v1.DeleteAvatarRequest\x1a .visavis.v1.DeleteAvatarResponse\x12\x41\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x16.visavis.v1.FaceStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15visavis/v1/face.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\x1a\x16visavis/v1/media.proto\"\xd7\x01\n\nFaceConfig\x12\x0e\n\x06\x61vatar\x18\x01 \x01(\t\x12-\n\x06source\x18\x02 \x01(\x0e\x32\x1d.visavis.v1.FaceConfig.Source\x12&\n\x06\x63odecs\x18\x03 \x03(\x0e\x32\x16.visavis.v1.VideoCodec\x12\x13\n\x0b\x62lendshapes\x18\x04 \x01(\x08\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x13\n\x0bstart_frame\x18\x06 \x01(\x04\"*\n\x06Source\x12\x0e\n\nSOURCE_MEL\x10\x00\x12\x10\n\x0cSOURCE_VOICE\x10\x01\"\x91\x01\n\x0e\x41nimateRequest\x12(\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x16.visavis.v1.FaceConfigH\x00\x12#\n\x03mel\x18\x02 \x01(\x0b\x32\x14.visavis.v1.MelChunkH\x00\x12%\n\x05voice\x18\x03 \x01(\x0b\x32\x14.visavis.v1.PcmChunkH\x00\x42\t\n\x07request\"s\n\x0f\x41nimateResponse\x12\'\n\x05video\x18\x01 \x01(\x0b\x32\x16.visavis.v1.VideoChunkH\x00\x12+\n\x04\x66\x61\x63\x65\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.BlendshapeChunkH\x00\x42\n\n\x08response\"\xcd\x01\n\x11\x46\x61\x63\x65\x41ttachRequest\x12.\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1c.visavis.v1.FaceAttachConfigH\x00\x12/\n\x08keyframe\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.KeyframeRequestH\x00\x12\'\n\x06\x63odecs\x18\x03 \x01(\x0b\x32\x15.visavis.v1.SetCodecsH\x00\x12#\n\x04idle\x18\x04 \x01(\x0b\x32\x13.visavis.v1.SetIdleH\x00\x42\t\n\x07request\"[\n\x10\x46\x61\x63\x65\x41ttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12$\n\x04\x66\x61\x63\x65\x18\x02 \x01(\x0b\x32\x16.visavis.v1.FaceConfig\x12\x10\n\x08\x61\x64mitted\x18\x08 \x01(\x08\"8\n\x0fKeyframeRequest\x12%\n\x05\x63odec\x18\x01 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\"3\n\tSetCodecs\x12&\n\x06\x63odecs\x18\x01 \x03(\x0e\x32\x16.visavis.v1.VideoCodec\"-\n\x07SetIdle\x12\x0c\n\x04live\x18\x01 \x01(\x08\x12\x14\n\x0cmotion_frame\x18\x02 \x01(\x04\"J\n\x11RenderLoopRequest\x12\x0e\n\x06\x61vatar\x18\x01 \x01(\t\x12%\n\x05\x63odec\x18\x02 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\"t\n\x12RenderLoopResponse\x12$\n\x04loop\x18\x01 \x01(\x0b\x32\x14.visavis.v1.IdleLoopH\x00\x12,\n\x08pictures\x18\x02 \x01(\x0b\x32\x18.visavis.v1.LoopPicturesH\x00\x42\n\n\x08response\"\x7f\n\x08IdleLoop\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12%\n\x05\x63odec\x18\x02 \x01(\x0e\x32\x16.visavis.v1.VideoCodec\x12\r\n\x05width\x18\x03 \x01(\r\x12\x0e\n\x06height\x18\x04 \x01(\r\x12\x0b\n\x03\x66ps\x18\x05 \x01(\r\x12\x10\n\x08pictures\x18\x06 \x01(\r\"9\n\x0cLoopPictures\x12)\n\x08pictures\x18\x01 \x03(\x0b\x32\x17.visavis.v1.LoopPicture\"-\n\x0bLoopPicture\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x10\n\x08keyframe\x18\x02 \x01(\x08\"\x14\n\x12ListAvatarsRequest\":\n\x13ListAvatarsResponse\x12#\n\x07\x61vatars\x18\x01 \x03(\x0b\x32\x12.visavis.v1.Avatar\"]\n\x06\x41vatar\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05width\x18\x02 \x01(\r\x12\x0e\n\x06height\x18\x03 \x01(\r\x12\x0f\n\x07\x62uiltin\x18\x04 \x01(\x08\x12\x0f\n\x07licence\x18\x05 \x01(\tJ\x04\x08\x06\x10\x07\"(\n\x18GetAvatarPortraitRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x1e\n\x0e\x41vatarPortrait\x12\x0c\n\x04jpeg\x18\x01 \x01(\x0c\"2\n\x13\x43reateAvatarRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05image\x18\x02 \x01(\x0c\"#\n\x13\x44\x65leteAvatarRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteAvatarResponse\"M\n\nFaceStatus\x12*\n\x07service\x18\x01 \x01(\x0b\x32\x19.visavis.v1.ServiceStatus\x12\x13\n\x0b\x62lendshapes\x18\x02 \x03(\t2\xee\x04\n\rFaceAnimation\x12\x46\n\x07\x41nimate\x12\x1a.visavis.v1.AnimateRequest\x1a\x1b.visavis.v1.AnimateResponse(\x01\x30\x01\x12\x44\n\x06\x41ttach\x12\x1d.visavis.v1.FaceAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12M\n\nRenderLoop\x12\x1d.visavis.v1.RenderLoopRequest\x1a\x1e.visavis.v1.RenderLoopResponse0\x01\x12N\n\x0bListAvatars\x12\x1e.visavis.v1.ListAvatarsRequest\x1a\x1f.visavis.v1.ListAvatarsResponse\x12U\n\x11GetAvatarPortrait\x12$.visavis.v1.GetAvatarPortraitRequest\x1a\x1a.visavis.v1.AvatarPortrait\x12\x43\n\x0c\x43reateAvatar\x12\x1f.visavis.v1.CreateAvatarRequest\x1a\x12.visavis.v1.Avatar\x12Q\n\x0c\x44\x65leteAvatar\x12\x1f.visavis.v1.DeleteAvatarRequest\x1a .visavis.v1.DeleteAvatarResponse\x12\x41\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x16.visavis.v1.FaceStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,41 +44,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FACEATTACHREQUEST']._serialized_start=571
   _globals['_FACEATTACHREQUEST']._serialized_end=776
   _globals['_FACEATTACHCONFIG']._serialized_start=778
-  _globals['_FACEATTACHCONFIG']._serialized_end=851
-  _globals['_KEYFRAMEREQUEST']._serialized_start=853
-  _globals['_KEYFRAMEREQUEST']._serialized_end=909
-  _globals['_SETCODECS']._serialized_start=911
-  _globals['_SETCODECS']._serialized_end=962
-  _globals['_SETIDLE']._serialized_start=964
-  _globals['_SETIDLE']._serialized_end=1009
-  _globals['_RENDERLOOPREQUEST']._serialized_start=1011
-  _globals['_RENDERLOOPREQUEST']._serialized_end=1085
-  _globals['_RENDERLOOPRESPONSE']._serialized_start=1087
-  _globals['_RENDERLOOPRESPONSE']._serialized_end=1203
-  _globals['_IDLELOOP']._serialized_start=1205
-  _globals['_IDLELOOP']._serialized_end=1332
-  _globals['_LOOPPICTURES']._serialized_start=1334
-  _globals['_LOOPPICTURES']._serialized_end=1391
-  _globals['_LOOPPICTURE']._serialized_start=1393
-  _globals['_LOOPPICTURE']._serialized_end=1438
-  _globals['_LISTAVATARSREQUEST']._serialized_start=1440
-  _globals['_LISTAVATARSREQUEST']._serialized_end=1460
-  _globals['_LISTAVATARSRESPONSE']._serialized_start=1462
-  _globals['_LISTAVATARSRESPONSE']._serialized_end=1520
-  _globals['_AVATAR']._serialized_start=1522
-  _globals['_AVATAR']._serialized_end=1615
-  _globals['_GETAVATARPORTRAITREQUEST']._serialized_start=1617
-  _globals['_GETAVATARPORTRAITREQUEST']._serialized_end=1657
-  _globals['_AVATARPORTRAIT']._serialized_start=1659
-  _globals['_AVATARPORTRAIT']._serialized_end=1689
-  _globals['_CREATEAVATARREQUEST']._serialized_start=1691
-  _globals['_CREATEAVATARREQUEST']._serialized_end=1741
-  _globals['_DELETEAVATARREQUEST']._serialized_start=1743
-  _globals['_DELETEAVATARREQUEST']._serialized_end=1778
-  _globals['_DELETEAVATARRESPONSE']._serialized_start=1780
-  _globals['_DELETEAVATARRESPONSE']._serialized_end=1802
-  _globals['_FACESTATUS']._serialized_start=1804
-  _globals['_FACESTATUS']._serialized_end=1881
-  _globals['_FACEANIMATION']._serialized_start=1884
-  _globals['_FACEANIMATION']._serialized_end=2506
+  _globals['_FACEATTACHCONFIG']._serialized_end=869
+  _globals['_KEYFRAMEREQUEST']._serialized_start=871
+  _globals['_KEYFRAMEREQUEST']._serialized_end=927
+  _globals['_SETCODECS']._serialized_start=929
+  _globals['_SETCODECS']._serialized_end=980
+  _globals['_SETIDLE']._serialized_start=982
+  _globals['_SETIDLE']._serialized_end=1027
+  _globals['_RENDERLOOPREQUEST']._serialized_start=1029
+  _globals['_RENDERLOOPREQUEST']._serialized_end=1103
+  _globals['_RENDERLOOPRESPONSE']._serialized_start=1105
+  _globals['_RENDERLOOPRESPONSE']._serialized_end=1221
+  _globals['_IDLELOOP']._serialized_start=1223
+  _globals['_IDLELOOP']._serialized_end=1350
+  _globals['_LOOPPICTURES']._serialized_start=1352
+  _globals['_LOOPPICTURES']._serialized_end=1409
+  _globals['_LOOPPICTURE']._serialized_start=1411
+  _globals['_LOOPPICTURE']._serialized_end=1456
+  _globals['_LISTAVATARSREQUEST']._serialized_start=1458
+  _globals['_LISTAVATARSREQUEST']._serialized_end=1478
+  _globals['_LISTAVATARSRESPONSE']._serialized_start=1480
+  _globals['_LISTAVATARSRESPONSE']._serialized_end=1538
+  _globals['_AVATAR']._serialized_start=1540
+  _globals['_AVATAR']._serialized_end=1633
+  _globals['_GETAVATARPORTRAITREQUEST']._serialized_start=1635
+  _globals['_GETAVATARPORTRAITREQUEST']._serialized_end=1675
+  _globals['_AVATARPORTRAIT']._serialized_start=1677
+  _globals['_AVATARPORTRAIT']._serialized_end=1707
+  _globals['_CREATEAVATARREQUEST']._serialized_start=1709
+  _globals['_CREATEAVATARREQUEST']._serialized_end=1759
+  _globals['_DELETEAVATARREQUEST']._serialized_start=1761
+  _globals['_DELETEAVATARREQUEST']._serialized_end=1796
+  _globals['_DELETEAVATARRESPONSE']._serialized_start=1798
+  _globals['_DELETEAVATARRESPONSE']._serialized_end=1820
+  _globals['_FACESTATUS']._serialized_start=1822
+  _globals['_FACESTATUS']._serialized_end=1899
+  _globals['_FACEANIMATION']._serialized_start=1902
+  _globals['_FACEANIMATION']._serialized_end=2524
 # @@protoc_insertion_point(module_scope)

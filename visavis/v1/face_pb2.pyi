@@ -62,12 +62,14 @@ class FaceAttachRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ..., idle: _Optional[_Union[SetIdle, _Mapping]] = ...) -> None: ...
 
 class FaceAttachConfig(_message.Message):
-    __slots__ = ("session", "face")
+    __slots__ = ("session", "face", "admitted")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     FACE_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
     session: str
     face: FaceConfig
-    def __init__(self, session: _Optional[str] = ..., face: _Optional[_Union[FaceConfig, _Mapping]] = ...) -> None: ...
+    admitted: bool
+    def __init__(self, session: _Optional[str] = ..., face: _Optional[_Union[FaceConfig, _Mapping]] = ..., admitted: _Optional[bool] = ...) -> None: ...
 
 class KeyframeRequest(_message.Message):
     __slots__ = ("codec",)

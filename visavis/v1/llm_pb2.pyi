@@ -63,10 +63,12 @@ class LlmAttachRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[LlmAttachConfig, _Mapping]] = ..., begin: _Optional[_Union[BeginTurn, _Mapping]] = ..., read_ahead: _Optional[_Union[ReadAhead, _Mapping]] = ...) -> None: ...
 
 class LlmAttachConfig(_message.Message):
-    __slots__ = ("session",)
+    __slots__ = ("session", "admitted")
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
     session: str
-    def __init__(self, session: _Optional[str] = ...) -> None: ...
+    admitted: bool
+    def __init__(self, session: _Optional[str] = ..., admitted: _Optional[bool] = ...) -> None: ...
 
 class ReadAhead(_message.Message):
     __slots__ = ("request",)

@@ -53,12 +53,14 @@ class TtsAttachRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[TtsAttachConfig, _Mapping]] = ..., synthesis: _Optional[_Union[SynthesisConfig, _Mapping]] = ...) -> None: ...
 
 class TtsAttachConfig(_message.Message):
-    __slots__ = ("session", "synthesis")
+    __slots__ = ("session", "synthesis", "admitted")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SYNTHESIS_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
     session: str
     synthesis: SynthesisConfig
-    def __init__(self, session: _Optional[str] = ..., synthesis: _Optional[_Union[SynthesisConfig, _Mapping]] = ...) -> None: ...
+    admitted: bool
+    def __init__(self, session: _Optional[str] = ..., synthesis: _Optional[_Union[SynthesisConfig, _Mapping]] = ..., admitted: _Optional[bool] = ...) -> None: ...
 
 class ListVoicesRequest(_message.Message):
     __slots__ = ("language",)

@@ -10,6 +10,8 @@ from visavis.serving.errors import InvalidInputError
 PREFIX = "vv"
 STARTING = f"{PREFIX}.starting"
 """What a service is busy with before it is ready, see `visavis/serving/starting.py`."""
+CAPACITY = f"{PREFIX}.capacity"
+"""What a process has to give, see `visavis/serving/admission/reporting.py`."""
 GATEWAY = f"{PREFIX}.gateway"
 """What a gateway answers that is asked for by name, see `gateway/peers/peers.py`."""
 _TURN_DIGITS = 10  # of a uint32

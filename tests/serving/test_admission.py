@@ -1,0 +1,305 @@
+"""Who is let in: what is measured, what is predicted, and how near that comes to brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.fakes import ManualClock
+from tests.serving.simulated_machine import (
+    Costs,
+    Meters,
+    Unit,
+    Visitor,
+    World,
+    knee,
+    outcome,
+)
+from visavis.serving.admission.admission import Admission, Neighbour
+from visavis.serving.admission.meter import Assumed, Meter
+from visavis.serving.admission.prediction import (
+    ANSWER_FACTOR,
+    Machine,
+    Promise,
+    busy_of,
+    predict,
+    room,
+    stretch_of,
+)
+from visavis.serving.admission.probes import Usage, usage
+
+LLM = Assumed(units_per_s=0.08, unit_cost_s=0.3, cores=0.04)
+FACE = Assumed(units_per_s=7.5, unit_cost_s=0.005, cores=0.03)
+PICTURES = Promise(lanes=2, pace_hz=25.0)
+
+
+def machine(cores: float = 2.0, sessions: float = 0.0, foreign: float = 0.0) -> Machine:
+    return Machine(cores, sessions, 0.16, foreign)
+
+
+def admission(clock: ManualClock, assumed: Assumed = LLM, **options: Any) -> Admission:
+    return Admission("llm", clock, assumed, Promise(), cores=4.0, **{"slots": 99, **options})
+
+
+def fill(weighed: Admission, most: int = 99) -> int:
+    """Attach sessions until one is refused; how many there are."""
+    sessions = weighed.meter.sessions
+    while sessions < most and not weighed.refusal():
+        sessions += 1
+        weighed.meter.attached(sessions)
+    return sessions
+
+
+# ------------------------------------------------------------ measuring
+
+
+def test_a_units_cost_is_found_whatever_the_order_in_which_they_are_served() -> None:
+    """Two at once on one lane take twice as long: the cost of each is what the lane worked."""
+    clock = ManualClock()
+    meter = Meter(clock, LLM)
+    meter.attached(2)
+    for _ in range(200):
+        meter.begin()
+        meter.begin()
+        clock.advance(1.0)
+        meter.end()
+        meter.end()
+        clock.advance(9.0)
+    now = meter.measured()
+    assert now.unit_cost_s == pytest.approx(0.5, rel=0.1)
+    assert now.units_per_s == pytest.approx(0.1, rel=0.1)
+
+
+def test_what_a_busy_machine_adds_is_no_cost() -> None:
+    clock = ManualClock()
+    meter = Meter(clock, LLM)
+    meter.attached(1)
+    meter.stretch = 2.0
+    for _ in range(200):
+        with meter.unit() as unit:
+            clock.advance(0.4)
+            unit.first()
+        clock.advance(9.6)
+    now = meter.measured()
+    assert now.unit_cost_s == pytest.approx(0.2, rel=0.2)
+    assert now.first_s == pytest.approx(0.2)
+    assert now.late_p95_s == pytest.approx(0.4)
+
+
+def test_a_stage_at_rest_keeps_what_it_has_learnt_and_forgets_it_under_new_load() -> None:
+    clock = ManualClock()
+    meter = Meter(clock, LLM)
+    meter.attached(4)
+    for _ in range(100):
+        with meter.unit():
+            clock.advance(1.0)
+    busy = meter.measured().units_per_s
+    meter.attached(0)
+    clock.advance(3600.0)
+    assert meter.measured().units_per_s == pytest.approx(busy)
+    meter.attached(4)
+    clock.advance(600.0)
+    assert meter.measured().units_per_s < busy / 3
+
+
+def test_the_kernel_tells_what_this_process_used() -> None:
+    before = usage()
+    sum(range(300_000))
+    assert usage().cpu_s > before.cpu_s
+
+
+# ------------------------------------------------------------ predicting
+
+
+def test_work_is_stretched_by_what_a_machine_is_asked_for() -> None:
+    assert stretch_of(0.0, 2) == 1.0
+    assert 1.2 < stretch_of(0.5, 2) < 1.5
+    assert stretch_of(0.5, 8) < stretch_of(0.5, 2)
+    assert busy_of(stretch_of(0.7, 2), 2) == pytest.approx(0.7, abs=1e-6)
+
+
+def test_each_session_more_costs_slack_until_there_is_none() -> None:
+    now = Meter(ManualClock(), LLM).measured()
+    slacks = [predict(now, Promise(), machine(8.0), more).slack for more in range(1, 30)]
+    assert slacks == sorted(slacks, reverse=True)
+    assert slacks[0] > 0 > slacks[-1]
+    found = room(now, Promise(), machine(8.0), 99)
+    assert slacks[found - 1] >= 0 > slacks[found]
+
+
+def test_pictures_have_two_sigmas_of_reserve_on_their_lanes() -> None:
+    """100 sessions at 30 %, an eighth of a lane each while they speak: 3.75 lanes and 2 x 0.57."""
+    clock = ManualClock()
+    meter = Meter(clock, FACE)
+    meter.attached(99)
+    prediction = predict(meter.measured(), Promise(lanes=6, pace_hz=25.0), machine(1000.0))
+    assert prediction.load * 0.85 * 6 == pytest.approx(3.75 + 2 * 0.573, rel=0.01)
+
+
+def test_a_slow_machine_still_takes_its_first_visitors() -> None:
+    now = Meter(ManualClock(), LLM).measured()
+    assert predict(now, Promise(budget_s=0.01), machine(8.0)).slack > 0
+
+
+@pytest.mark.parametrize("assumed", [LLM, FACE])
+def test_a_fresh_stack_lets_its_first_visitors_in_at_once(assumed: Assumed) -> None:
+    promise = PICTURES if assumed is FACE else Promise()
+    weighed = Admission("any", ManualClock(), assumed, promise, slots=32, cores=2.0)
+    assert weighed.capacity().free_slots >= 2
+    assert fill(weighed) >= 3
+
+
+# ------------------------------------------------------------ admission
+
+
+def test_an_idle_stage_takes_one_session_whatever_is_predicted() -> None:
+    hopeless = admission(ManualClock(), Assumed(10.0, 1.0, 4.0))
+    assert fill(hopeless) == 1
+    assert "first of an answer" in hopeless.refusal()
+
+
+def test_slots_are_the_last_word_and_alone_decide_where_that_is_set() -> None:
+    assert fill(admission(ManualClock(), slots=2)) == 2
+    hopeless = admission(ManualClock(), Assumed(10.0, 1.0, 4.0), slots=5, predicts=False)
+    assert fill(hopeless) == 5
+    assert hopeless.refusal() == "all 5 slots are taken"
+
+
+def test_neighbours_and_work_of_others_leave_less_room() -> None:
+    alone = fill(admission(ManualClock()))
+    neighboured = admission(ManualClock())
+    neighboured.hear("face-1", Neighbour("face", 6, 0.3, 1.8, 0.0))
+    assert fill(neighboured) < alone
+    clock = ManualClock()
+    crowded = admission(clock)
+    for _ in range(100):
+        crowded.look(Usage(0.1 * clock.now(), 0.3 * clock.now()), 0, 0)
+        clock.advance(0.5)
+    assert fill(crowded) < alone
+    assert crowded.capacity().run_queue_share == pytest.approx(0.75, abs=0.01)
+
+
+def test_a_neighbour_that_has_gone_counts_no_more() -> None:
+    clock = ManualClock()
+    weighed = admission(clock)
+    weighed.hear("face-1", Neighbour("face", 12, 0.3, 3.6, 0.0))
+    clock.advance(5.0)
+    assert fill(weighed) == fill(admission(ManualClock()))
+
+
+def test_memory_is_counted_by_what_a_session_was_seen_to_take() -> None:
+    weighed = admission(ManualClock())
+    weighed.look(Usage(0, 0), 100 << 20, 2000 << 20)
+    weighed.meter.attached(1)
+    weighed.look(Usage(0, 0), 600 << 20, 900 << 20)
+    assert weighed.capacity().free_slots == 1
+    weighed.meter.attached(2)
+    weighed.look(Usage(0, 0), 1100 << 20, 400 << 20)
+    assert weighed.refusal() == "400 MB of memory are left"
+
+
+# ------------------------------------------------------------ twice the knee
+
+
+class Weighed(Meters):
+    """Four stages and a gateway on one machine, each weighing its sessions as a replica does."""
+
+    assumed: ClassVar[dict[str, Assumed]] = {
+        "asr": Assumed(0.04, 0.06, 0.02),
+        "llm": LLM,
+        "tts": Assumed(0.12, 0.15, 0.03),
+        "face": Assumed(1.5, 0.025, 0.03),  # bunches of five pictures
+        "gateway": Assumed(0.0, 0.0, 0.04),
+    }
+    promises: ClassVar[dict[str, Promise | None]] = {
+        "face": Promise(lanes=2, pace_hz=5.0),
+        "gateway": None,
+    }
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.stages = {
+            name: Admission(
+                name,
+                world,
+                assumed,
+                self.promises.get(name, Promise()),
+                slots=16,
+                cores=world.cores,
+            )
+            for name, assumed in self.assumed.items()
+        }
+
+    def begin(self, stage: str) -> Unit:
+        unit: Unit = self.stages[stage].meter.begin()  # type: ignore[assignment]
+        return unit
+
+    def end(self, stage: str) -> None:
+        self.stages[stage].meter.end()
+
+    def look(self, visitors: Sequence[Visitor]) -> None:
+        """Now and then: the machine's figures, and everybody's to everybody."""
+        world = self._world
+        self.stages["gateway"].meter.working(sum(visitor.at_work for visitor in visitors))
+        for name, stage in self.stages.items():
+            lanes = [lane for lane in world.used_s if lane.startswith(name)]
+            used_s = sum(world.used_s[lane] for lane in lanes)
+            stage.look(Usage(used_s, sum(world.waited_s[lane] for lane in lanes)), 0, 0)
+        for name, stage in self.stages.items():
+            told = stage.capacity()
+            figures = (told.sessions, told.session_cores, told.used_cores, world.now_s, told.duty)
+            for other in self.stages.values():
+                if other is not stage:
+                    other.hear(name, Neighbour(name, *figures))
+
+    def takes_another(self) -> bool:
+        told = {n: stage.capacity() for n, stage in self.stages.items() if n != "gateway"}
+        answer = [told[name] for name in ("asr", "llm", "tts")]
+        predicted_s = sum(capacity.predicted_p95_s for capacity in answer)
+        allowed_s = ANSWER_FACTOR * sum(capacity.alone_p95_s for capacity in answer)
+        idle = not any(capacity.sessions for capacity in told.values())
+        return idle or (
+            predicted_s <= allowed_s and not any(capacity.refusal for capacity in told.values())
+        )
+
+
+KNOCKING_S = 900.0
+
+
+def crowd(cores: float, costs: Costs, callers: int, seed: int) -> list[Visitor]:
+    """So many knock again and again for a quarter of an hour; those who were let in, and what they
+    had for half an hour after it."""
+    world = World(cores)
+    weighed, inside = Weighed(world), list[Visitor]()
+
+    def look() -> None:
+        weighed.look(inside)
+        if world.now_s < KNOCKING_S:
+            world.after(1.0, look)
+
+    def knock() -> None:
+        if len(inside) == callers or world.now_s >= KNOCKING_S:
+            return
+        if weighed.takes_another():
+            inside.append(Visitor(world, costs, seed + len(inside), weighed))
+            for stage in weighed.stages.values():
+                stage.meter.attached(len(inside))
+        world.after(2.0, knock)
+
+    look()
+    knock()
+    world.run(KNOCKING_S + 1800.0)
+    return inside
+
+
+def test_simulated_at_twice_the_knee_as_many_are_let_in_and_served_as_at_the_knee() -> None:
+    cores, costs = 2.0, Costs()
+    most, at_the_knee_s = knee(cores, costs, length_s=900.0)
+    crowds = [crowd(cores, costs, 2 * most, 100 * run) for run in (1, 2)]
+    let_in = sum(len(inside) for inside in crowds) / len(crowds)
+    assert 0.9 * most <= let_in <= 1.2 * most
+    theirs = outcome([visitor for inside in crowds for visitor in inside], KNOCKING_S)
+    assert theirs.p95_s <= 1.15 * at_the_knee_s
+    assert theirs.late_share <= 0.01

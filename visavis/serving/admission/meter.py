@@ -1,0 +1,208 @@
+"""What the sessions of one stage ask of it, kept as it happens: units, what they cost, how late.
+
+Pure: no I/O, the clock is an argument. Nothing is known of the units but when they begin and end.
+How much of the time any of them is at work, divided by how many there were, is what one costs,
+whatever the order and the batches in which an engine serves them (the utilisation law: P. Denning
+and J. Buzen, "The Operational Analysis of Queueing Network Models", 1978).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from visavis.wire.clock import Clock
+
+HALF_LIFE_S = 90.0
+"""After so long with sessions, what was measured counts half as much as what is new."""
+PRIOR_SESSION_S = 60.0
+"""What is assumed of a stage's sessions counts as much as so many seconds of one."""
+DUTY = 0.3
+"""Share of the time in which a session is taken to ask or to be answered."""
+PRIOR_UNITS = 5.0
+"""What is assumed of a unit's cost counts as much as so many units."""
+_KEPT_FIRSTS = 200
+_PRIOR_FIRSTS = 20.0
+_RATIO_BOUNDS = (0.2, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What a stage takes for granted of its sessions until it has measured them."""
+
+    units_per_s: float
+    """Of a session, over time in which it speaks, listens and does nothing."""
+    unit_cost_s: float
+    """Work of a lane on one unit, on an idle machine."""
+    cores: float
+    """Processor time of the process for a session, seconds a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A stage as it stands: means over the last minutes, weighed with what was assumed."""
+
+    sessions: int
+    units_per_s: float
+    unit_cost_s: float
+    cores: float
+    duty: float
+    """Share of the time in which a session was at work; where nobody tells it, DUTY."""
+    first_s: float
+    """Mean of a first unit's latency where nothing was in its way."""
+    first_sd_s: float
+    firsts: int
+    """How many first units are behind `correction`."""
+    correction: float
+    """P95 of what first units took, against what was predicted for them: 1: as predicted."""
+    late_p95_s: float
+    """P95 of the latency of first units lately, or of how late units were; 0: there was none."""
+
+
+class Unit:
+    """One piece of work while it lasts. Call `first` where it is what a visitor waited for."""
+
+    def __init__(self, meter: Meter, began_s: float, alone: bool) -> None:
+        self._meter = meter
+        self._began_s = began_s
+        self._alone = alone
+
+    def first(self, since_s: float | None = None) -> None:
+        """It has brought the first of an answer. since_s: on the meter's clock; None: it began."""
+        self._meter.note_first(self._began_s if since_s is None else since_s, alone=self._alone)
+
+
+class Meter:
+    """Counts what one replica's sessions ask of it."""
+
+    def __init__(self, clock: Clock, assumed: Assumed, *, lanes: int = 1) -> None:
+        """lanes: units that are worked on at once."""
+        self.lanes = lanes
+        self.stretch = 1.0
+        """How much longer work takes now than on an idle machine; costs are told without it."""
+        self.promised_s = 0.0
+        """P95 that is predicted for first units as things stand; 0: nothing is."""
+        self._clock = clock
+        self._assumed = assumed
+        self._at_s = clock.now()
+        self._sessions = 0
+        self._working = 0
+        self._open = 0
+        self._session_s = self._working_s = 0.0
+        self._busy_s = self._units = self._cpu_s = 0.0
+        self._clear: deque[float] = deque(maxlen=_KEPT_FIRSTS)
+        """Latencies of first units that nothing was in the way of, on an idle machine."""
+        self._ratios: deque[float] = deque(maxlen=_KEPT_FIRSTS)
+        self._late: deque[float] = deque(maxlen=_KEPT_FIRSTS)
+
+    @property
+    def sessions(self) -> int:
+        """How many are attached."""
+        return self._sessions
+
+    def attached(self, sessions: int) -> None:
+        """So many sessions are attached from now on."""
+        self._advance()
+        self._sessions = sessions
+
+    def working(self, sessions: int) -> None:
+        """So many of them ask or are answered from now on. Told by gateways alone."""
+        self._advance()
+        self._working = sessions
+
+    def used(self, cpu_s: float) -> None:
+        """The process has used so much processor time for its sessions."""
+        if self._sessions:
+            self._cpu_s += cpu_s
+
+    @contextlib.contextmanager
+    def unit(self) -> Iterator[Unit]:
+        """A unit is at work, or waits for a lane, for as long as the context lasts."""
+        unit = self.begin()
+        try:
+            yield unit
+        finally:
+            self.end()
+
+    def begin(self) -> Unit:
+        """As `unit`; `end` must be called."""
+        self._advance()
+        self._open += 1
+        return Unit(self, self._clock.now(), self._open <= self.lanes)
+
+    def end(self, *, made: bool = True) -> None:
+        """A unit is done, or nobody wants it any more. made: False where there was none to make."""
+        self._advance()
+        self._open -= 1
+        self._units += made
+
+    def note_late(self, late_s: float) -> None:
+        """A unit came so long after it was due; 0: in time. Where no first units count."""
+        self._late.append(late_s)
+
+    def note_first(self, since_s: float, *, alone: bool) -> None:
+        """What a visitor waited for since then is there. alone: nothing was in its way."""
+        took_s = self._clock.now() - since_s
+        self._late.append(took_s)
+        if alone:
+            self._clear.append(took_s / self.stretch)
+        if self.promised_s:
+            least, most = _RATIO_BOUNDS
+            self._ratios.append(min(most, max(least, took_s / self.promised_s)))
+
+    def measured(self) -> Measured:
+        """As it stands now."""
+        self._advance()
+        assumed, weight_s = self._assumed, PRIOR_SESSION_S
+        exposure_s = weight_s + self._session_s
+        cost_s = assumed.unit_cost_s * PRIOR_UNITS + self._busy_s
+        mean_s, sd_s = _moments(self._clear, assumed.unit_cost_s)
+        ratios = len(self._ratios)
+        corrected = (_PRIOR_FIRSTS + ratios * quantile(self._ratios, 0.95)) if ratios else 1.0
+        return Measured(
+            self._sessions,
+            (assumed.units_per_s * weight_s + self._units) / exposure_s,
+            cost_s / (PRIOR_UNITS + self._units),
+            (assumed.cores * weight_s + self._cpu_s) / exposure_s,
+            (DUTY * weight_s + self._working_s) / exposure_s,
+            mean_s,
+            sd_s,
+            ratios,
+            corrected / (_PRIOR_FIRSTS + ratios) if ratios else 1.0,
+            quantile(self._late, 0.95),
+        )
+
+    def _advance(self) -> None:
+        now_s = self._clock.now()
+        passed_s, self._at_s = now_s - self._at_s, now_s
+        if self._sessions:
+            kept = 0.5 ** (passed_s / HALF_LIFE_S)
+            self._session_s *= kept
+            self._working_s *= kept
+            self._busy_s *= kept
+            self._units *= kept
+            self._cpu_s *= kept
+        self._session_s += self._sessions * passed_s
+        self._working_s += self._working * passed_s
+        self._busy_s += min(self._open, self.lanes) * passed_s / self.stretch
+
+
+def quantile(values: deque[float], share: float) -> float:
+    """The smallest of the values that `share` of them do not pass; 0 where there is none."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _moments(values: deque[float], assumed: float) -> tuple[float, float]:
+    """Mean and standard deviation; of none, `assumed` and a third of it."""
+    if not values:
+        return assumed, assumed / 3
+    mean = sum(values) / len(values)
+    # Of few little is known: their spread is taken for no less than a tenth.
+    variance = sum((v - mean) ** 2 for v in values) / max(1, len(values) - 1)
+    return mean, max(math.sqrt(variance), mean / 10)

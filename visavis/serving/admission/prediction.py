@@ -1,0 +1,150 @@
+"""Whether a stage holds its deadlines with one more session. Pure: figures in, figures out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from visavis.serving.admission.meter import DUTY, Measured
+
+STAGE_FACTOR = 2.0
+"""So many times its P95 alone a stage's first unit may take, where nothing else is set."""
+ANSWER_FACTOR = 1.5
+"""And all stages between a question and its answer together: what `visavis bench load` allows."""
+LANES_SHARE = 0.85
+"""Of the lanes, what pictures may take: the rest is for those that cost more than others."""
+_SIGMAS = 2.0
+_P95_SIGMAS = 1.645
+_FULL = 0.95
+"""More is not told apart: a queue has no mean there, and what is too much for some seconds ends."""
+_MOST_ROOM = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The processor cores that a stage shares with others, and what is asked of them."""
+
+    cores: float
+    sessions: float
+    """How many are here; a session whose stages are on several machines counts for its part."""
+    session_cores: float
+    """What one asks for over time, of all processes here."""
+    foreign: float = 0.0
+    """Cores that work of others takes."""
+    duty: float = DUTY
+    """Share of the time in which a session is at work."""
+
+    def stretch(self, more: int = 0) -> float:
+        """How much longer work takes with so many more sessions than on an idle machine.
+
+        Now many are at work, now few, each by itself: the mean over a normal distribution, by
+        Gauss-Hermite quadrature with three points.
+        """
+        sessions = self.sessions + more
+        mean = self.foreign + sessions * self.session_cores
+        sigma = self.session_cores * math.sqrt(sessions * (1.0 - self.duty) / self.duty)
+        points = ((0.0, 2 / 3), (-math.sqrt(3.0), 1 / 6), (math.sqrt(3.0), 1 / 6))
+        cores = self.cores
+        return sum(w * stretch_of((mean + x * sigma) / cores, cores) for x, w in points)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a stage has to hold."""
+
+    lanes: int = 1
+    budget_s: float = 0.0
+    """A first unit's P95 of latency; 0: STAGE_FACTOR times what it takes alone."""
+    pace_hz: float = 0.0
+    """Units that a session at work asks for each second, as pictures; 0: they come as they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A stage with some number of sessions. load: what is predicted, of what is allowed."""
+
+    load: float
+    why: str
+    first_p95_s: float = 0.0
+    """Of its first units; 0: none counts here."""
+
+    @property
+    def slack(self) -> float:
+        """Share of what is allowed that is left; negative: deadlines would be missed."""
+        return 1.0 - self.load
+
+
+def predict(now: Measured, promise: Promise, machine: Machine, more: int = 1) -> Prediction:
+    """The stage with `more` sessions than now."""
+    if promise.pace_hz:
+        return _predict_lanes(now, promise, machine, more)
+    latency_s = first_p95_s(now, promise, machine, more) * now.correction
+    # On a machine that is slower than the budget was made for, the first visitors count as well.
+    budget_s = max(promise.budget_s, STAGE_FACTOR * alone_p95_s(now))
+    why = f"the first of an answer after {latency_s:.2f} s (P95), {budget_s:.2f} s are allowed"
+    return Prediction(latency_s / budget_s, why, latency_s)
+
+
+def room(now: Measured, promise: Promise, machine: Machine, free_slots: int) -> int:
+    """How many more sessions the stage can take; nobody else counts at an idle stage."""
+    if free_slots <= 0:
+        return 0
+    least = 0 if now.sessions else 1
+    for more in range(1, min(free_slots, _MOST_ROOM) + 1):
+        if predict(now, promise, machine, more).slack < 0:
+            return max(least, more - 1)
+    return min(free_slots, _MOST_ROOM)
+
+
+def alone_p95_s(now: Measured) -> float:
+    """P95 of a first unit's latency where nothing is in its way, on an idle machine."""
+    return now.first_s + _P95_SIGMAS * now.first_sd_s
+
+
+def first_p95_s(now: Measured, promise: Promise, machine: Machine, more: int = 0) -> float:
+    """P95 of a first unit's latency, before any correction.
+
+    What it takes where nothing is in its way, and the wait for a lane (P95 of an M/M/1 queue, all
+    lanes taken for one that is as quick), stretched by what the machine is asked for.
+    """
+    stretch = machine.stretch(more)
+    busy = (now.sessions + more) * now.units_per_s * now.unit_cost_s * stretch / promise.lanes
+    wait_s = wait_p95_s(busy, now.unit_cost_s / promise.lanes)
+    # Two that do not depend on each other seldom come at their worst together.
+    return stretch * (now.first_s + math.hypot(_P95_SIGMAS * now.first_sd_s, wait_s))
+
+
+def wait_p95_s(busy: float, unit_s: float) -> float:
+    """P95 of the wait in an M/M/1 queue. busy: share of the time in which it works."""
+    busy = min(busy, _FULL)
+    if busy <= 0.05:
+        return 0.0
+    return unit_s * math.log(busy / 0.05) / (1.0 - busy)
+
+
+def stretch_of(busy: float, cores: float) -> float:
+    """Time in a machine of `cores`, against the work alone (M/M/c queue, Sakasegawa 1977)."""
+    busy = min(max(busy, 0.0), _FULL)
+    waiting = math.pow(busy, math.sqrt(2.0 * (cores + 1.0)) - 1.0)
+    return 1.0 + waiting / (cores * (1.0 - busy))
+
+
+def busy_of(stretch: float, cores: float) -> float:
+    """How busy a machine is that stretches work so much: `stretch_of` read backwards."""
+    low, high = 0.0, _FULL
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if stretch_of(middle, cores) < stretch else (low, middle)
+    return low
+
+
+def _predict_lanes(now: Measured, promise: Promise, machine: Machine, more: int) -> Prediction:
+    """Units come at a pace while a session is at work: by how many are at work at once."""
+    sessions = now.sessions + more
+    activity = min(1.0, now.units_per_s / promise.pace_hz)
+    lanes_at_work = now.unit_cost_s * promise.pace_hz * machine.stretch(more)
+    mean = sessions * activity * lanes_at_work
+    sigma = lanes_at_work * math.sqrt(sessions * activity * (1.0 - activity))
+    need, allowed = mean + _SIGMAS * sigma, LANES_SHARE * promise.lanes
+    why = f"{need:.2f} lanes are needed (2σ), {allowed:.2f} are allowed"
+    return Prediction(need / allowed, why)

@@ -1,0 +1,72 @@
+"""What the machine says of this process: processor time, the wait for a core, memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+_TASKS = Path("/proc/self/task")
+_MEMORY = Path("/proc/meminfo")
+_STATM = Path("/proc/self/statm")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of all threads of the process, from its start on."""
+
+    cpu_s: float
+    waited_s: float
+    """Time in which a thread could have run and had no core; 0 where the kernel does not tell."""
+
+
+def usage() -> Usage:
+    """Now. Threads that have ended count no more in `waited_s`."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    waited_ns = 0
+    for file in _TASKS.glob("*/schedstat"):
+        try:
+            waited_ns += int(file.read_text("ascii").split()[1])
+        except (OSError, ValueError, IndexError):
+            continue  # it has just ended, or the kernel counts nothing
+    return Usage(used.ru_utime + used.ru_stime, waited_ns / 1e9)
+
+
+def cores() -> float:
+    """Processor cores that this process may use: of the machine, its affinity, its container."""
+    if hasattr(os, "sched_getaffinity"):
+        allowed = float(len(os.sched_getaffinity(0)))
+    else:
+        allowed = float(os.cpu_count() or 1)
+    try:
+        quota, period = (_CGROUP / "cpu.max").read_text("ascii").split()
+        return min(allowed, int(quota) / int(period))
+    except (OSError, ValueError):
+        return allowed
+
+
+def memory_bytes() -> int:
+    """Resident memory of the process; 0 where the system does not tell."""
+    try:
+        return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def free_memory_bytes() -> int:
+    """What the machine, or the container, has left; 0 where the system does not tell."""
+    free = 0
+    try:
+        for line in _MEMORY.read_text("ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                free = int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return 0
+    try:
+        limit = int((_CGROUP / "memory.max").read_text("ascii"))
+        used = int((_CGROUP / "memory.current").read_text("ascii"))
+    except (OSError, ValueError):
+        return free
+    return min(free, max(0, limit - used))
