@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.serving.test_stage import attached
+from tests.serving.test_stage import attached, leases_of
 from visavis.serving.discovery import parse_info
 from visavis.serving.draining import Drain, Phase
 from visavis.serving.errors import DrainingError, status_of
-from visavis.serving.stage import Leases
 from visavis.wire.bus import Bus
 
 
@@ -41,7 +40,7 @@ def test_told_again_or_to_end_at_once_it_waits_for_nobody() -> None:
 async def test_sessions_are_told_to_leave_their_turns_go_on_and_nobody_new_is_taken(
     bus: Bus,
 ) -> None:
-    leases = Leases("test", "test-1", bus, 2)
+    leases = leases_of(bus, slots=2)
     async with attached(leases, bus, "drained") as client:
         await client.say(1, "wait")
         assert await client.next_kinds(1) == ["turn_started"]

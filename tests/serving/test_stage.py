@@ -126,11 +126,15 @@ async def until(condition: Any, *, within_s: float = 30.0) -> None:
             await asyncio.sleep(0.001)
 
 
+def leases_of(bus: Bus, slots: int = 1) -> Leases:
+    assumed = Assumed(0.1, 0.1, 0.1)
+    admission = Admission("test", MonotonicClock(), assumed, Promise(), slots=slots)
+    return Leases("test", "test-1", bus, admission)
+
+
 @pytest.fixture
 def leases(bus: Bus) -> Leases:
-    assumed = Assumed(0.1, 0.1, 0.1)
-    admission = Admission("test", MonotonicClock(), assumed, Promise(), slots=1)
-    return Leases("test", "test-1", bus, admission)
+    return leases_of(bus)
 
 
 async def test_a_new_epoch_cancels_the_turn_and_drops_what_waits(bus: Bus, leases: Leases) -> None:
