@@ -10,11 +10,11 @@ from pathlib import Path
 
 
 def test_each_visitor_hears_each_word_of_his_answers_once(tmp_path: Path) -> None:
-    """In a process of its own, as all clocks of it are slowed down; not in real time, so that what
-    else this machine does is not heard in the answers."""
+    """In a process of its own, as all its clocks are slowed down; a little slower than life, so
+    that what else this machine does is not heard in the answers."""
     figures = tmp_path / "figures.json"
     command = [sys.executable, "-c", "from visavis.tools.cli.main import main; main()"]
-    command += ["bench", "simulate", "--sessions", "2", "--dilation", "2"]
+    command += ["bench", "simulate", "--sessions", "2", "--dilation", "1.25"]
     command += ["--duration-s", "2", "--warmup-s", "0", "--duty", "1", "--turn-s", "1.5"]
     command += ["--arrivals", "even", "--answer-words", "5", "--json", str(figures)]
     done = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visavis.tools.bench.load.exchange import Exchange
+from visavis.tools.bench.load.ledger import Line
 from visavis.tools.bench.load.results import ClientReport, ProcessLoad, StackReport, sum_up
 from visavis.tools.bench.simulate.plan import SimulationPlan
 from visavis.tools.bench.simulate.results import (
@@ -30,7 +31,8 @@ def step(
 ) -> SimulatedStep:
     """Ten counted seconds of ten visitors, of whom the first is answered once."""
     answered = Exchange(0, 0, True, False, 6.0, "answered", figures={"voice_to_voice": latency_s})
-    client = ClientReport([answered], lags_s=[0.0005] * 20)
+    records = [Line(0, at_s, "record", 1, "") for at_s in (4.9, 5.0, 14.9, 15.0)]
+    client = ClientReport([answered], lines=records, lags_s=[0.0005] * 20)
     stack = StackReport({}, {"gateway": ProcessLoad(0.5, 0), "nats-server": ProcessLoad(0.1, 0)})
     load = sum_up(10, 0, (5.0, 15.0), [client], stack)
     bus = dict.fromkeys(("in_msgs", "out_msgs", "in_bytes", "out_bytes"), 0.0)
@@ -47,12 +49,13 @@ def step(
     carried = {**bus, "in_msgs": 5000.0, "out_msgs": 6000.0, "out_bytes": 1e7}
     after = Reading(15.0, grown, carried, {"gateway": 40})
     plan = SimulationPlan(dilation)
-    return summed_up(plan, replicas, load, (empty, before, after))
+    return summed_up(plan, replicas, load, 5.0, (empty, before, after))
 
 
 def test_a_step_is_valid_only_where_everybody_kept_time() -> None:
     assert step().doubts() == []
     assert step().devices["llm"].mean_batch == 2
+    assert step().answers_per_s == 0.2
     assert step().devices["llm"].share == pytest.approx(0.4)
     [doubt] = step(late_s=0.02).doubts()
     assert "devices late by 20.0 ms" in doubt

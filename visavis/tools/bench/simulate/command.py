@@ -64,7 +64,7 @@ Dilation: TypeAlias = Annotated[
     str,
     typer.Option(
         help="How many seconds a simulated one takes, for each step or for all; 1: real time. "
-        "About a third of the visitors on two cores of one's own."
+        "On two cores of one's own about a sixth of the number of visitors."
     ),
 ]
 AnswerWords: TypeAlias = Annotated[
@@ -122,7 +122,7 @@ def simulate(
     clocks go slower, so that a few cores do the work of many. Every word of every answer is read
     from the sound that its visitor received.
 
-        visavis bench simulate --sessions 50 --replicas 3 --dilation 24 --json simulated.json
+        visavis bench simulate --sessions 50 --replicas 4 --dilation 12 --json simulated.json
 
         visavis bench simulate --sessions 3,3 --dilation 1,4       # dilated beside real time
 

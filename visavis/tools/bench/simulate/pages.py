@@ -140,7 +140,7 @@ def likeness_table(found: Sequence[Likeness]) -> Table:
             f"{one.dilated_s:.3f} s",
             f"{one.real_s:.3f} s",
             f"{one.ratio:.3f}",
-            "yes" if one.alike else "no",
+            {None: "a step is not valid", True: "yes", False: "no"}[one.alike],
         )
     return table
 

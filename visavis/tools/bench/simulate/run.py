@@ -75,7 +75,8 @@ class Simulation:
                 on_reading=observer.take,
             )
             step = await bench.step(plan.visitors)
-        return summed_up(plan.simulation, plan.replicas, step, tuple(observer.readings))
+        readings = tuple(observer.readings)
+        return summed_up(plan.simulation, plan.replicas, step, self._load.warmup_s, readings)
 
     def _options(self, plan: StepPlan) -> StackOptions:
         line = plan.simulation.to_line()

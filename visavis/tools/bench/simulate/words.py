@@ -27,8 +27,11 @@ LAPS = NUMBERS // ANSWER_SPAN
 
 WORD_S, GAP_S = 0.2, 0.0625
 """A word of an answer and the silence behind it."""
-_ASKED_WORD_S, _ASKED_GAP_S = 0.24, 0.016
+_ASKED_GAP_S = 0.016
 """In a question the silence is shorter than what a VAD takes for a pause."""
+_QUICKEST_S, _PACES, _PACE_S = 0.2, 9, 0.01
+"""Were all questions as long, a look at unfinished speech would always be under way at the same
+place before their end, and the answer wait for it always or never."""
 
 # ------------------------------------------------------------ as text
 
@@ -131,7 +134,8 @@ def tones(pair: Pair | None, rate_hz: int, seconds: float) -> NDArray[np.float32
 def asked_sound(visitor: int, number: int, rate_hz: int) -> NDArray[np.float32]:
     """[N] float32 in -1..1: the question as it is spoken, without silence at its ends."""
     gap = np.zeros(round(_ASKED_GAP_S * rate_hz), np.float32)
-    words = [tones(pair, rate_hz, _ASKED_WORD_S) for pair in _asked_pairs(visitor, number)]
+    word_s = _QUICKEST_S + _PACE_S * ((5 * visitor + 7 * number) % _PACES)
+    words = [tones(pair, rate_hz, word_s) for pair in _asked_pairs(visitor, number)]
     return np.concatenate([part for word in words for part in (word, gap)][:-1])
 
 
