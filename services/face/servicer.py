@@ -18,6 +18,7 @@ from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.loop import LOOP_S, loop_motion
 from services.face.draw.pictures import Chunk, PictureMaker
+from services.face.drawing import Drawing
 from services.face.engines.base import AvatarInfo
 from services.face.lips.turn_lips import Hearing
 from services.face.session import FaceSession
@@ -60,7 +61,7 @@ class FaceOptions:
 
 
 class FaceService:
-    """The deployable: the studio that draws, and the servicer in front."""
+    """The deployable: the studio, what draws for all sessions, and the servicer in front."""
 
     name = "face"
     languages: Sequence[str] = ("en", "zh")
@@ -75,9 +76,8 @@ class FaceService:
         clock: Clock | None = None,
     ) -> None:
         self._studio = studio or open_studio(settings, bus)
-        self._servicer = FaceAnimationServicer(
-            settings, self._studio, bus, instance, clock or MonotonicClock()
-        )
+        self._drawing = Drawing(self._studio.lanes, clock or MonotonicClock())
+        self._servicer = FaceAnimationServicer(settings, self._studio, self._drawing, bus, instance)
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
@@ -85,12 +85,14 @@ class FaceService:
 
     async def load(self) -> None:
         await self._studio.load()
+        self._drawing.start()
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         face_pb2_grpc.add_FaceAnimationServicer_to_server(self._servicer, server)
         return [face_pb2.DESCRIPTOR.services_by_name["FaceAnimation"].full_name]
 
     async def close(self) -> None:
+        await self._drawing.stop()
         await self._studio.close()
 
 
@@ -101,13 +103,13 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self,
         settings: FaceSettings,
         studio: Studio,
+        drawing: Drawing,
         bus: Bus | None,
         instance: str,
-        clock: Clock,
     ) -> None:
         self._settings = settings
         self._studio = studio
-        self._clock = clock
+        self._drawing = drawing
         self._leases = Leases(FaceService.name, instance, bus, settings.slots)
         # Animate draws as fast as it can, so there are no more of it than slots, either.
         self._animations = CallLimit(settings.slots, "Animate calls")
@@ -131,7 +133,8 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             hearing = self._hearing(options)
             try:
                 voice_only = self._studio.needs_voice
-                frames = _frames(requests, animator, hearing, options, voice_only, self._clock)
+                clock = self._drawing.clock
+                frames = _frames(requests, animator, hearing, options, voice_only, clock)
                 async for frame in frames:
                     for response in await _responses(frame, pictures):
                         yield response
@@ -151,7 +154,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                 pictures=pictures,
                 hearing=self._hearing(options),
                 from_voice=options.from_voice or self._studio.needs_voice,
-                clock=self._clock,
+                drawing=self._drawing,
             )
 
             async def on_request(request: face_pb2.FaceAttachRequest) -> None:
@@ -324,7 +327,7 @@ async def _responses(frame: Frame, pictures: PictureMaker) -> list[face_pb2.Anim
     def place(kind: Kind, last: bool) -> Place:
         return Place("", 0, frame.index, frame.index, last)
 
-    chunks = await pictures.draw(frame, restart=frame.restart, place=place)
+    chunks = await pictures.draw(frame, place)
     return [_response(chunk) for _, chunk in chunks]
 
 
