@@ -74,11 +74,12 @@ class SimulatedPainter:
 
     size = _SIZE
     look = _NAME
+    waits = False
 
     def __init__(self, device: Device, times: StageTimes) -> None:
         self._device, self._times = device, times
 
-    async def prepare(self, frame: Frame) -> Draw:
+    def prepare(self, frame: Frame) -> Draw:
         return self._draw
 
     def cancel_ahead(self) -> None:

@@ -3,6 +3,8 @@
 - `settings`: what an operator may choose.
 - `servicer`: the service on the wire, and the deployable.
 - `session`: one attached session on the bus, at most a second ahead of what is heard.
+- `drawing`: one tick for all of them, and the lanes that draw.
+- `schedule`: which pictures are made next.
 - `studio`: what is loaded once and serves every session.
 
 `lips/` say what the mouth does, `avatar/` is what a face is made of, `draw/` paints it, `engines/`

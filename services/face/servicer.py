@@ -18,6 +18,7 @@ from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.loop import LOOP_S, loop_motion
 from services.face.draw.pictures import Chunk, PictureMaker
+from services.face.drawing import Drawing
 from services.face.engines.base import AvatarInfo
 from services.face.lips.turn_lips import Hearing
 from services.face.session import FaceSession
@@ -25,7 +26,6 @@ from services.face.settings import FaceSettings
 from services.face.studio import Studio, open_studio
 from visavis.engine import EngineState
 from visavis.serving import metrics
-from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError
@@ -67,7 +67,7 @@ class FaceOptions:
 
 
 class FaceService:
-    """The deployable: the studio that draws, and the servicer in front."""
+    """The deployable: the studio, what draws for all sessions, and the servicer in front."""
 
     name = "face"
     languages: Sequence[str] = ("en", "zh")
@@ -82,27 +82,28 @@ class FaceService:
         clock: Clock | None = None,
     ) -> None:
         self._studio = studio or open_studio(settings, bus)
-        self._servicer = FaceAnimationServicer(
-            settings, self._studio, bus, instance, clock or MonotonicClock()
+        clock = clock or MonotonicClock()
+        self.admission = open_admission(
+            settings, ASSUMED, clock=clock, lanes=settings.lanes, pace_hz=FPS
         )
-        self.leases = self._servicer.leases
+        self.leases = Leases(FaceService.name, instance, bus, self.admission)
+        self._drawing = Drawing(self._studio.lanes, clock, self.admission.meter)
+        self._servicer = FaceAnimationServicer(settings, self._studio, self._drawing, self.leases)
 
     @property
     def engine_states(self) -> Sequence[EngineState]:
         return [network.state for network in self._studio.networks]
 
-    @property
-    def admission(self) -> Admission:
-        return self._servicer.admission
-
     async def load(self) -> None:
         await self._studio.load()
+        self._drawing.start()
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         face_pb2_grpc.add_FaceAnimationServicer_to_server(self._servicer, server)
         return [face_pb2.DESCRIPTOR.services_by_name["FaceAnimation"].full_name]
 
     async def close(self) -> None:
+        await self._drawing.stop()
         await self._studio.close()
 
 
@@ -113,17 +114,13 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self,
         settings: FaceSettings,
         studio: Studio,
-        bus: Bus | None,
-        instance: str,
-        clock: Clock,
+        drawing: Drawing,
+        leases: Leases,
     ) -> None:
         self._settings = settings
         self._studio = studio
-        self._clock = clock
-        self.admission = open_admission(
-            settings, ASSUMED, clock=clock, lanes=settings.lanes, pace_hz=FPS
-        )
-        self.leases = Leases(FaceService.name, instance, bus, self.admission)
+        self._drawing = drawing
+        self.leases = leases
         # Animate draws as fast as it can.
         most = min(settings.slots, _ANIMATIONS_AT_ONCE)
         self._animations = CallLimit(most, "Animate calls")
@@ -147,7 +144,8 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             hearing = self._hearing(options)
             try:
                 voice_only = self._studio.needs_voice
-                frames = _frames(requests, animator, hearing, options, voice_only, self._clock)
+                clock = self._drawing.clock
+                frames = _frames(requests, animator, hearing, options, voice_only, clock)
                 async for frame in frames:
                     for response in await _responses(frame, pictures):
                         yield response
@@ -168,8 +166,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                 pictures=pictures,
                 hearing=self._hearing(options),
                 from_voice=options.from_voice or self._studio.needs_voice,
-                meter=self.admission.meter,
-                clock=self._clock,
+                drawing=self._drawing,
             )
 
             async def on_request(request: face_pb2.FaceAttachRequest) -> None:
@@ -342,7 +339,7 @@ async def _responses(frame: Frame, pictures: PictureMaker) -> list[face_pb2.Anim
     def place(kind: Kind, last: bool) -> Place:
         return Place("", 0, frame.index, frame.index, last)
 
-    chunks = await pictures.draw(frame, restart=frame.restart, place=place)
+    chunks = await pictures.draw(frame, place)
     return [_response(chunk) for _, chunk in chunks]
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from services.face.draw.animator import Animator, Frame
-from services.face.draw.pictures import DrawTimes, PictureMaker
+from services.face.draw.pictures import DrawTimes, Picture, PictureMaker
+from services.face.drawing import Drawing
 from services.face.lips.lips import LipTrack
 from services.face.lips.turn_lips import Hearing
 from visavis.serving import metrics
-from visavis.serving.admission.meter import Meter
 from visavis.serving.errors import BusError
 from visavis.serving.stage import CHUNKS_WAITING, Stage, StageWork, Turn
 from visavis.wire.clock import Clock
@@ -87,20 +86,19 @@ class FaceSession(StageWork):
         pictures: PictureMaker,
         hearing: Hearing,
         from_voice: bool,
-        meter: Meter,
-        clock: Clock,
+        drawing: Drawing,
     ) -> None:
-        """from_voice: the voice moves the lips; of the mel only the style counts."""
+        """from_voice: the voice moves the lips; of the mel only the style counts. drawing: of all
+        sessions.
+        """
         self._stage = stage
         self._animator = animator
         self._pictures = pictures
         self._hearing = hearing
         self._from_voice = from_voice
-        self._meter = meter
-        self._clock = clock
-        self._news = asyncio.Event()
+        self._clock = drawing.clock
+        self._face = drawing.face(animator, pictures)
         self._unwatched = False
-        self._bus_failed = False
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [
@@ -125,17 +123,17 @@ class FaceSession(StageWork):
         elif self._unwatched:
             self._unwatched = False
             self._animator.wake(None, self._clock.now())
-        self._news.set()
+        self._face.changed()
 
     def rest(self, motion_frame: int) -> None:
         """From this frame on the loop is shown from memory."""
         self._animator.rest(motion_frame)
-        self._news.set()
+        self._face.changed()
 
     def wake(self, motion_frame: int) -> None:
         """Viewers see this frame of the loop, and live pictures shall follow."""
         self._animator.wake(motion_frame, self._clock.now())
-        self._news.set()
+        self._face.changed()
 
     # What comes in
 
@@ -143,7 +141,7 @@ class FaceSession(StageWork):
         self._hearing.begin_turn(chunk.place.turn)
         turn, seen = chunk.place.turn, chunk.motion_frame
         self._animator.advance(turn, self._clock.now(), held=chunk.held, seen=seen)
-        self._news.set()
+        self._face.changed()
 
     async def _follow_playback(self) -> None:
         async for chunk in self._stage.chunks(Kind.CLOCK):
@@ -152,7 +150,7 @@ class FaceSession(StageWork):
             turn, now = chunk.place.turn, self._clock.now()
             seen = chunk.motion_frame
             self._animator.played(turn, played_s, now, paused=chunk.paused, seen=seen)
-            self._news.set()
+            self._face.changed()
 
     async def _hear(self, kind: Kind) -> None:
         async for chunk in self._stage.chunks(kind):
@@ -184,71 +182,53 @@ class FaceSession(StageWork):
             ready = Stamp.now("face.first_ready")
             await self._stage.begin_turn(ShownTurn(turn, self._clock, (*stamps, ready)))
         self._animator.speak_turn(turn, lips, self._clock.now())
-        self._news.set()
+        self._face.changed()
 
     async def _fail(self, turn: int, error: Exception) -> None:
         """The turn's input cannot be used. The face goes back to rest."""
         log.warning("turn %d: %s", turn, error)
         self._animator.abandon(turn)
-        self._news.set()
+        self._face.changed()
         await self._stage.fail(turn, error)
 
     # What goes out
 
     async def _animate(self) -> None:
         late = 0
-        while True:
-            frame = self._animator.next_frame(self._clock.now())
-            if frame is None:
-                await self._wait(self._animator.delay_s(self._clock.now()))
-                continue
-            metrics.face_late_frames.inc(self._animator.late - late)
-            late = self._animator.late
-            await self._show(frame)
+        async with self._face as passes:
+            async for pictures in passes:
+                for picture, took_s in pictures:
+                    self._animator.took(took_s)
+                    await self._show(picture)
+                metrics.face_late_frames.inc(self._animator.late - late)
+                late = self._animator.late
 
-    async def _wait(self, delay_s: float | None) -> None:
-        """Until there is news, or for so long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay_s):
-                await self._news.wait()
-        self._news.clear()
-
-    async def _show(self, frame: Frame) -> None:
-        began_s = self._clock.now()
-        restart = frame.restart or self._bus_failed
-        self._bus_failed = False
-        with self._meter.unit():
-            chunks = await self._pictures.draw(
-                frame, restart=restart, place=lambda kind, last: self._place(frame, kind, last)
-            )
-        took_s = self._clock.now() - began_s
-        if frame.due_s is not None:
-            self._meter.note_late(max(0.0, began_s + took_s - frame.due_s))
-        self._animator.took(took_s)
-        metrics.face_frame_seconds.observe(took_s, metrics.exemplar())
+    async def _show(self, picture: Picture) -> None:
+        frame = picture.frame
+        metrics.face_frame_seconds.observe(picture.times.seconds, metrics.exemplar())
         metrics.face_frames.labels("live" if frame.live else "speaking").inc()
-        if not frame.live and frame.turn != self._animator.turn:
-            return  # interrupted while it was drawn; the next frame stands on its own
+        chunks = self._pictures.chunks(picture, partial(self._place, picture))
         try:
             for kind, chunk in chunks:
                 await self._stage.publish(kind, chunk)
         except BusError as error:
             # Media is worth nothing later: go on, and let the next frame stand on its own.
             log.warning("a frame was lost: %s", error)
-            self._bus_failed = True
+            self._pictures.restart()
         turn = self._turn_of(frame)
         if turn is not None:
             turn.count_frame()
             if frame.last:
                 await self._stage.finish(turn)
 
-    def _place(self, frame: Frame, kind: Kind, last: bool) -> Place:
-        stamps = self._stamps(frame)
+    def _place(self, picture: Picture, kind: Kind, last: bool) -> Place:
+        frame, stamps = picture.frame, self._stamps(picture)
         return self._stage.place(frame.turn, kind, frame.index, last=last, stamps=stamps)
 
-    def _stamps(self, frame: Frame) -> tuple[Stamp, ...]:
+    def _stamps(self, picture: Picture) -> tuple[Stamp, ...]:
         """What a turn's first and last frames tell of their making."""
-        turn, times = self._turn_of(frame), self._pictures.times
+        frame, times = picture.frame, picture.times
+        turn = self._turn_of(frame)
         stamps: tuple[Stamp, ...] = ()
         if turn is None:
             return stamps

@@ -38,9 +38,7 @@ class FaceSettings(EngineSettings):
     decode_limit_s: float = Field(
         10.0, ge=1, le=60, description="Longest work that decoding a photo may be, seconds"
     )
-    lanes: int = Field(
-        2, ge=1, le=64, description="Threads that draw and encode; sessions are spread over them"
-    )
+    lanes: int = Field(2, ge=1, le=64, description="Threads that draw and encode for all sessions")
     lead_s: float = Field(
         0.8, ge=0.2, le=1.0, description="How far pictures may be made ahead of the voice played"
     )

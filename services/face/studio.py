@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from functools import partial
 
 import numpy as np
@@ -76,6 +76,11 @@ class Studio:
         return [NetworkState(WEIGHTS.stem, self._lips.state), *self._engine.states]
 
     @property
+    def lanes(self) -> Sequence[EngineLane]:
+        """That draw and encode; open as long as the studio is."""
+        return self._lanes
+
+    @property
     def needs_voice(self) -> bool:
         """Pictures are drawn from the voice, whatever else a client sends."""
         return self._engine.needs_voice
@@ -91,8 +96,10 @@ class Studio:
         await self._loop_lane.run(_step_back)
         for lane in self._lanes:
             painter = await self._painter(self._settings.avatar)
-            draw = await painter.prepare(_FIRST_FRAME)
-            await lane.run(self._warm, draw, painter.size)
+            draw = painter.prepare(_FIRST_FRAME)
+            await lane.run(
+                self._warm, await draw if isinstance(draw, Awaitable) else draw, painter.size
+            )
             painter.cancel_ahead()
 
     async def pictures(
@@ -150,7 +157,7 @@ class Studio:
         try:
             for frame in loop_frames(loop_motion(digest, fps)):
                 place = partial(_place_in_loop, frame.index)
-                [(_, chunk)] = await pictures.draw(frame, restart=frame.restart, place=place)
+                [(_, chunk)] = await pictures.draw(frame, place)
                 assert isinstance(chunk, VideoChunk)
                 yield chunk
         finally:

@@ -22,7 +22,12 @@ from services.face.lips.sound_track import Ear
 from services.face.settings import FaceSettings
 from services.face.studio import Studio
 from visavis.engine import Engine, Tensors, TensorSpec
-from visavis.serving.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    EngineError,
+    InvalidInputError,
+    UnknownNameError,
+)
 from visavis.wire.media import VideoCodec
 
 SIZE = 32
@@ -33,20 +38,23 @@ class FakePainter:
 
     size = SIZE
     look = "circle"
+    waits = False
 
-    def __init__(self, go: threading.Event, prepared: list[Frame]) -> None:
-        self._go = go
-        self._prepared = prepared
+    def __init__(self, gallery: FakeGallery, name: str) -> None:
+        self._gallery = gallery
+        self._name = name
 
-    async def prepare(self, frame: Frame) -> Draw:
-        self._prepared.append(frame)
+    def prepare(self, frame: Frame) -> Draw:
+        self._gallery.prepared.append(frame)
         return partial(self._render, frame.pose)
 
     def cancel_ahead(self) -> None:
         pass
 
     def _render(self, pose: FacePose) -> NDArray[np.uint8]:
-        assert self._go.wait(10)
+        assert self._gallery.go.wait(10)
+        if self._name in self._gallery.torn:
+            raise EngineError(f"{self._name} is torn")
         picture = np.zeros((SIZE, SIZE, 3), np.uint8)
         picture[0, 0] = np.clip(255 * pose.jaw_open, 0, 255)
         picture[0, 1] = np.clip(255 * pose.lips_closed, 0, 255)
@@ -85,6 +93,8 @@ class FakeGallery:
         self.go = threading.Event()
         self.go.set()
         self.prepared: list[Frame] = []
+        self.torn: set[str] = set()
+        """Avatars that cannot be drawn."""
         self.asked, self.listing = threading.Event(), threading.Event()
         self.listing.set()
 
@@ -105,7 +115,7 @@ class FakeGallery:
     def painter(self, name: str) -> FakePainter:
         if name and name not in self.names:
             raise UnknownNameError(f"avatar: there is no {name!r}; there are {list(self.names)}")
-        return FakePainter(self.go, self.prepared)
+        return FakePainter(self, name)
 
     def portrait(self, name: str) -> bytes:
         return b"jpeg"

@@ -30,7 +30,7 @@ def _draw(
     """Texel of each pixel, and the picture over a background of 10, 20, 30."""
     bits = fraction_bits(SIDE, SIDE)
     texel_at = np.full((SIDE, SIDE), NOWHERE)
-    locate_texels(places, source, triangles, SIDE, SIDE, bits, texel_at)
+    locate_texels(places, source, triangles, SIDE, SIDE, bits, texel_at, 0)
     out = np.tile(np.array([10, 20, 30], np.uint8), (SIDE, SIDE, 1))
     paint_texels(texel_at, bits, texture.reshape(-1).view("<u4"), SIDE, out.reshape(-1))
     return texel_at, out

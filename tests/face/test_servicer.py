@@ -289,6 +289,23 @@ async def test_two_sessions_share_nothing(bus: Bus) -> None:
     assert all(c.live and c.payload[2:] == b"\0\0" for c in silent)
 
 
+async def test_a_face_that_cannot_be_drawn_ends_its_own_lease_alone(bus: Bus) -> None:
+    gallery = FakeGallery()
+    gallery.names["torn"] = False
+    async with (
+        serving(bus, gallery, lanes=1) as stub,
+        bus.subscribe("whole", Kind.VIDEO) as video,
+        attached(stub, "whole"),
+        attached(stub, "torn", avatar="torn") as call,
+    ):
+        await frames(video, lambda c: True)
+        gallery.torn.add("torn")
+        error = await failing(call.read())
+        seen = await frames(video, lambda c: c.place.pts >= 5)
+    assert "torn is torn" in (error.details() or "")
+    assert [c.number for c in seen] == list(range(seen[0].number, seen[0].number + len(seen)))
+
+
 async def test_slots_are_limited_and_freed(bus: Bus) -> None:
     async with serving(bus, slots=1) as stub:
         async with attached(stub, "first"):

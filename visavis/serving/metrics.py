@@ -167,11 +167,24 @@ tts_phrase_cache_evictions = Counter(
     "tts_phrase_cache_evictions_total", "Prerendered phrases that made room for others."
 )
 face_frame_seconds = Histogram(
-    "face_frame_seconds", "Pose, picture and encoding of one frame.", buckets=_FAST_S
+    "face_frame_seconds", "Picture and encoding of one frame.", buckets=_FAST_S
+)
+face_pass_seconds = Histogram(
+    "face_pass_seconds",
+    "One pass over the faces that are due, to its last picture.",
+    buckets=_FAST_S,
+)
+face_pass_frames = Histogram(
+    "face_pass_frames", "Frames drawn in one pass.", buckets=(1, 2, 3, 4, 5, 6, 7, 8)
+)
+face_lateness_seconds = Histogram(
+    "face_lateness_seconds",
+    "How late a frame's drawing began, after it was to be shown; 0 for those in time.",
+    buckets=(0, *_FAST_S),
 )
 face_frames = Counter("face_frames_total", "Frames made: live, speaking or loop.", ["mode"])
 face_late_frames = Counter(
-    "face_late_frames_total", "Idle frames skipped because their time had passed."
+    "face_late_frames_total", "Frames skipped because their time had passed."
 )
 
 

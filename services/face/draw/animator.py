@@ -67,6 +67,8 @@ class Frame:
     """Frame of the motion that runs through life and speech."""
     at_rest: bool = False
     """Nothing but that motion moves the face: no speech, no expression, no rest of either."""
+    left: int = 0
+    """How many turns had been left before it, see `Animator.wants`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,7 @@ class Animator:
         self._accent_free = 0
         self._history: deque[_Shown] = deque(maxlen=math.ceil((min(lead_s, 1.0) + 1) * fps))
         self._turn: _Turn | None = None
+        self._left = 0
         self._newest_turn = 0
         self._held = False
         self._early_clock: tuple[int, float, float, bool] | None = None
@@ -259,6 +262,27 @@ class Animator:
         """
         self._draw_s.append(draw_s)
 
+    def wants(self, frame: Frame) -> bool:
+        """Whether a frame that was made is still to be shown: not where its turn was left since,
+        interrupted or paused.
+        """
+        return frame.live or frame.left == self._left
+
+    def due_s(self, now_s: float) -> float | None:
+        """When the next frame is to be shown; None where none may be made now."""
+        turn = self._turn
+        if turn is not None:
+            self._catch_up(turn)
+            if self._may_speak(turn):
+                return turn.due_s(turn.made / self.fps, now_s)
+            if not self._screen_is_free(turn, now_s):
+                return None
+        if self._resting:
+            return None
+        if self._live_since_s is None:
+            return now_s
+        return self._live_due_s() if self._live_behind(now_s) >= 0 else None
+
     def next_spoken(self, now_s: float) -> Frame | None:
         """The next frame of the turn, if one may be made now."""
         if self._turn is None:
@@ -283,7 +307,7 @@ class Animator:
             return None
         if self._live_since_s is None:
             return 0.0
-        return max(0.0, self._live_since_s + self._live_due / self.fps - now_s)
+        return max(0.0, self._live_due_s() - now_s)
 
     # Turns
 
@@ -366,9 +390,13 @@ class Animator:
         if self._resting:
             self._seen = self._seen or (self._frame, now_s)
             return None
+        behind = 0
         if self._live_since_s is None:
-            self._live_since_s, self._live_due = now_s, 0
-        behind = math.floor((now_s - self._live_since_s) * self.fps + 1e-6) - self._live_due
+            # Those that follow come at the same instants for all faces, so as to be drawn together.
+            self._live_since_s = math.ceil(now_s * self.fps - 1e-6) / self.fps
+            self._live_due = 0
+        else:
+            behind = self._live_behind(now_s)
         if behind < 0:
             return None
         self._stand_on(0)
@@ -376,7 +404,7 @@ class Animator:
             # Too late for these. The motion waits with them, so that nothing jumps.
             self.late += behind
             self._live_due += behind
-        due_s = self._live_since_s + self._live_due / self.fps
+        due_s = self._live_due_s()
         self._live_due += 1
         self._speech += _SPEECH_FALL * (0 - self._speech)
         if self._speech < _STILL:
@@ -385,6 +413,14 @@ class Animator:
         pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
         index, self._live = self._live, self._live + 1
         return self._shown(pose, 0, index, live=True, last=False, due_s=due_s)
+
+    def _live_due_s(self) -> float:
+        return (self._live_since_s or 0.0) + self._live_due / self.fps
+
+    def _live_behind(self, now_s: float) -> int:
+        """How many live frames are late, but for the one that is due; below 0: none is due."""
+        since_s = now_s - (self._live_since_s or 0.0)
+        return math.floor(since_s * self.fps + 1e-6) - self._live_due
 
     def _go_on_from_seen(self, now_s: float) -> None:
         """Leave the rest: what is made now is seen after what is shown from memory until then."""
@@ -434,7 +470,9 @@ class Animator:
         self._frame += 1
         restart, self._restart = self._restart, False
         drawn = FacePose.from_vector(pose)
-        return Frame(turn, index, live, last, restart, drawn, sound, due_s, motion, at_rest)
+        return Frame(
+            turn, index, live, last, restart, drawn, sound, due_s, motion, at_rest, self._left
+        )
 
     def _stand_on(self, ground: int) -> None:
         """The lips follow a turn from here on, or rest (0): ease over from the last frame's."""
@@ -445,6 +483,7 @@ class Animator:
     def _leave_turn(self, now_s: float) -> None:
         """Idle frames follow, from what the viewer sees on."""
         self._return_to_screen(now_s)
+        self._left += 1
         self._restart = True
         self._ground = _NOWHERE
         self._live_since_s = None

@@ -1,6 +1,7 @@
 """Where a pose carries the points of a portrait: shapes added up, lips shut, head turned.
 
-Compiled, because a face has some hundred points and every picture needs them all.
+Compiled, because a face has some hundred points and every picture needs them all. Element by
+element: assignments of whole slices take seconds more to compile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.pose import FacePose
+from services.face.draw.pose import POSE_INDEX
 
 _CAMERA = 7.0
 """Distance of the camera, in eye distances."""
@@ -20,26 +21,34 @@ _LIP_FOLLOW = (0.4, 0.62, 0.82, 1.0)
 _LIP_PRESS = (0.13, 0.1, 0.05, 0.0)
 """How much each row draws in towards the seam when the lips press."""
 
+_TURNS = np.array([POSE_INDEX[name] for name in ("yaw", "pitch", "roll")])
+_SHIFT_X, _SHIFT_Y = POSE_INDEX["shift_x"], POSE_INDEX["shift_y"]
+_BREATH = POSE_INDEX["breath"]
 HEAD_PARAMETERS = 12
 """0, 1 pivot; 2 eye distance; 3..8 cosine and sine of yaw, pitch and roll; 9, 10 shift; 11 breath.
 All lengths in pixels.
 """
 
 
+@numba.njit(nogil=True, cache=True, fastmath=True)
 def fill_head(
-    head: NDArray[np.float64], pose: FacePose, pivot: NDArray[np.float64], unit: float, size: int
+    head: NDArray[np.float64],
+    pose: NDArray[np.float64],
+    pivot: NDArray[np.float64],
+    unit: float,
+    size: int,
 ) -> None:
     """Writes how `pose` turns the head into `head` [HEAD_PARAMETERS] float64.
 
-    pivot: [2] float64, pixels; unit: eye distance, pixels; size: side of the picture, pixels.
+    pose: [len(POSE_NAMES)] float64; pivot: [2] float64, pixels; unit: eye distance, pixels; size:
+    side of the picture, pixels.
     """
-    head[:] = (
-        *(pivot[0], pivot[1], unit),
-        *(math.cos(pose.yaw), math.sin(pose.yaw)),
-        *(math.cos(pose.pitch), math.sin(pose.pitch)),
-        *(math.cos(pose.roll), math.sin(pose.roll)),
-        *(pose.shift_x * size, pose.shift_y * size, pose.breath * size / 512),
-    )
+    head[0], head[1], head[2] = pivot[0], pivot[1], unit
+    for k in range(len(_TURNS)):
+        angle = pose[_TURNS[k]]
+        head[3 + 2 * k], head[4 + 2 * k] = math.cos(angle), math.sin(angle)
+    head[9], head[10] = pose[_SHIFT_X] * size, pose[_SHIFT_Y] * size
+    head[11] = pose[_BREATH] * size / 512
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

@@ -88,7 +88,9 @@ class _Slots:
 
 
 class Motion:
-    """Moves a face that lives: blinks, gaze, sway, breath, at `fps`. Immutable."""
+    """Moves a face that lives: blinks, gaze, sway, breath, at `fps`. No state but what it keeps for
+    speed; for one thread.
+    """
 
     def __init__(self, seed: int, fps: int = 25, *, period_frames: int = 0) -> None:
         """period_frames: after so many frames the same life begins again; 0: never."""
@@ -96,6 +98,8 @@ class Motion:
         self.fps = fps
         self.period_frames = period_frames
         self._block = lru_cache(maxsize=64)(self._draw_block)
+        self._knots: dict[tuple[int, float], tuple[int, list[float]]] = {}
+        """Of each noise those that were asked for last: they serve many frames in a row."""
         self._blinks, self._looks, self._tremors = (
             self._slots(seconds) for seconds in (_BLINK_SLOT_S, _GAZE_SLOT_S, _TREMOR_SLOT_S)
         )
@@ -220,9 +224,12 @@ class Motion:
             period_s = self.period_frames / self.fps
             first, count = round(later_s * knots_hz), max(4, round(period_s * knots_hz))
             knot, mix = divmod(time_s * count / period_s, 1.0)
-        places = [int(knot) + step for step in (-1, 0, 1, 2)]
-        numbers = [first + (place % count if count else place) for place in places]
-        values = [2 * self._draw(channel, number) - 1 for number in numbers]
+        last, values = self._knots.get((channel, later_s), (None, []))
+        if last != knot:
+            places = [int(knot) + step for step in (-1, 0, 1, 2)]
+            numbers = [first + (place % count if count else place) for place in places]
+            values = [2 * self._draw(channel, number) - 1 for number in numbers]
+            self._knots[channel, later_s] = (int(knot), values)
         weights = (
             (1 - mix) ** 3 / 6,
             (3 * mix**3 - 6 * mix**2 + 4) / 6,

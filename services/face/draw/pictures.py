@@ -1,10 +1,11 @@
-"""Frames -> chunks: drawn once, encoded once for each codec, on the session's lane."""
+"""Frames -> chunks: drawn once, encoded once for each codec, on a lane."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -23,7 +24,9 @@ PlaceOf = Callable[[Kind, bool], Place]
 
 
 Draw = Callable[[], NDArray[np.uint8]]
-"""Draws one picture, RGB [size, size, 3] uint8; takes milliseconds, so it runs on a lane."""
+"""Draws one picture, RGB [size, size, 3] uint8; takes milliseconds, so it runs on a lane. The
+picture may be gone once the same thread draws another.
+"""
 
 
 class Painter(Protocol):
@@ -37,9 +40,14 @@ class Painter(Protocol):
         """Digest of all that its pictures show besides the pose; "": not to be drawn ahead."""
         ...
 
-    async def prepare(self, frame: Frame) -> Draw:
-        """What draws the frame, [size, size, 3] uint8 RGB, once all that it needs is there: a
-        network may have to run.
+    @property
+    def waits(self) -> bool:
+        """Whether a network has to run for each frame: then frames are prepared one by one."""
+        ...
+
+    def prepare(self, frame: Frame) -> Draw | Awaitable[Draw]:
+        """What draws the frame, [size, size, 3] uint8 RGB, once all that it needs is there; where
+        it `waits`, that is to be awaited.
         """
         ...
 
@@ -52,12 +60,17 @@ class Painter(Protocol):
 class DrawTimes:
     """When the work on a frame began, when it was painted, when the last codec had it.
 
-    All on the session's lane: what a network of the engine takes comes before.
+    All on a lane: what a network of the engine takes comes before.
     """
 
     started: Stamp
     painted: Stamp
     encoded: Stamp
+
+    @property
+    def seconds(self) -> float:
+        """From the first to the last."""
+        return (self.encoded.monotonic_ns - self.started.monotonic_ns) / 1e9
 
     @classmethod
     def none(cls) -> DrawTimes:
@@ -88,8 +101,31 @@ EncoderFactory = Callable[[VideoCodec, int, int], Encoder]
 """Codec, width and height in pixels, frames per second."""
 
 
+@dataclass(slots=True, eq=False)
+class Picture:
+    """One frame on its way to its viewers; `PictureMaker.begin` makes it."""
+
+    frame: Frame
+    codecs: tuple[VideoCodec, ...]
+    keyframes: set[VideoCodec]
+    draw: Draw | None = None
+    """What draws it; None: no stream is watched, or it is not prepared."""
+    made: bool = False
+    encoded: list[Encoded] = field(default_factory=list)
+    """For each codec."""
+    times: DrawTimes = field(default_factory=DrawTimes.none)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether everything is there that drawing it needs."""
+        return self.draw is not None or not self.codecs
+
+
 class PictureMaker:
-    """Draws and encodes the pictures of one session, one frame at a time."""
+    """Draws and encodes the pictures of one session, one frame at a time.
+
+    A picture is begun, prepared where that takes waiting, made on any lane, and becomes chunks.
+    """
 
     def __init__(
         self,
@@ -103,7 +139,9 @@ class PictureMaker:
         loop: str = "",
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        """loop: digest of the loop that the idle life repeats; "": it never does."""
+        """lane: for `draw` and `close`. loop: digest of the loop that the idle life repeats; "": it
+        never does.
+        """
         self.loop = loop
         self._on_close = on_close
         self._painter = painter
@@ -115,8 +153,9 @@ class PictureMaker:
         self._made: Counter[VideoCodec] = Counter()
         self._keyframes: set[VideoCodec] = set()
         self._codecs: tuple[VideoCodec, ...] = ()
-        self.times = DrawTimes.none()
-        """Of the frame drawn last."""
+        self._closed = False
+        # Whichever lane it is: painter and encoders are one thread's at a time.
+        self._at_work = threading.Lock()
         self.set_codecs(codecs)
 
     def set_codecs(self, codecs: Sequence[VideoCodec]) -> None:
@@ -130,6 +169,11 @@ class PictureMaker:
         """Whether anything is made of a frame."""
         return bool(self._codecs) or self._blendshapes
 
+    @property
+    def waits(self) -> bool:
+        """Whether pictures have to be prepared, one by one."""
+        return self._painter.waits
+
     def request_keyframe(self, codec: VideoCodec) -> None:
         """The codec's next picture stands on its own. InvalidInputError if it is not sent."""
         if codec not in self._codecs:
@@ -137,25 +181,47 @@ class PictureMaker:
             raise InvalidInputError(f"codec: {codec.name} is not sent here, but {sent}")
         self._keyframes.add(codec)
 
-    async def draw(
-        self, frame: Frame, *, restart: bool, place: PlaceOf
-    ) -> list[tuple[Kind, Chunk]]:
-        """The chunks of a frame. With `restart` every stream stands on its own from here."""
-        chunks: list[tuple[Kind, Chunk]] = []
-        self.times = DrawTimes.none()
+    def restart(self) -> None:
+        """Every stream stands on its own from the next picture on."""
+        self._keyframes |= set(self._codecs)
+
+    def begin(self, frame: Frame) -> Picture:
+        """The picture of a frame, to be made. Frames come in the order in which they are shown."""
+        codecs = self._codecs
+        keyframes = set(codecs) if frame.restart else self._keyframes & set(codecs)
+        self._keyframes -= keyframes
+        picture = Picture(frame, codecs, keyframes)
+        if codecs and not self._painter.waits:
+            found = self._painter.prepare(frame)
+            assert not isinstance(found, Awaitable), "a painter that does not wait"
+            picture.draw = found
+        return picture
+
+    async def prepare(self, picture: Picture) -> None:
+        """Until the picture is prepared; one after the other. Raises what the painter does."""
+        if not picture.prepared:
+            found = self._painter.prepare(picture.frame)
+            picture.draw = await found if isinstance(found, Awaitable) else found
+
+    def make(self, picture: Picture) -> None:
+        """Draw and encode. On a lane's thread; nothing happens once this is closed."""
+        with self._at_work:
+            if self._closed:
+                return
+            if picture.codecs:
+                self._draw(picture)
+            picture.made = True
+
+    def forget(self, picture: Picture) -> None:
+        """It was begun, and will not be made."""
+        self._keyframes |= picture.keyframes
+
+    def chunks(self, picture: Picture, place: PlaceOf) -> list[tuple[Kind, Chunk]]:
+        """What is sent of a picture that was made."""
+        frame, size, chunks = picture.frame, self._painter.size, list[tuple[Kind, Chunk]]()
         if self._blendshapes:
             chunks.append((Kind.FACE, self._face(frame, place(Kind.FACE, frame.last))))
-        codecs = self._codecs
-        if not codecs:
-            return chunks
-        keyframes = set(codecs) if restart else self._keyframes & set(codecs)
-        self._keyframes -= keyframes
-        draw = await self._painter.prepare(frame)
-        pictures, self.times = await self._lane.run(
-            self._draw, draw, codecs, keyframes, urgency=Urgency(deadline_s=frame.due_s)
-        )
-        size = self._painter.size
-        for codec, encoded in zip(codecs, pictures, strict=True):
+        for codec, encoded in zip(picture.codecs, picture.encoded, strict=True):
             where = place(Kind.VIDEO, frame.last)
             self._made[codec] += 1
             chunk = VideoChunk(
@@ -175,34 +241,42 @@ class PictureMaker:
             chunks.append((Kind.VIDEO, chunk))
         return chunks
 
+    async def draw(self, frame: Frame, place: PlaceOf) -> list[tuple[Kind, Chunk]]:
+        """The chunks of a frame, made by itself."""
+        picture = self.begin(frame)
+        await self.prepare(picture)
+        await self._lane.run(self.make, picture, urgency=Urgency(deadline_s=frame.due_s))
+        return self.chunks(picture, place)
+
     async def close(self) -> None:
-        """Free the encoders, once the lane has drawn what it is at."""
+        """Free the encoders, once no lane draws with them."""
         self._on_close()
         self._painter.cancel_ahead()
         await self._lane.release(self._close)
 
-    def _draw(
-        self, draw: Draw, codecs: tuple[VideoCodec, ...], keyframes: set[VideoCodec]
-    ) -> tuple[list[Encoded], DrawTimes]:
-        """On the lane's thread, which alone touches the encoders."""
+    def _draw(self, picture: Picture) -> None:
         started = Stamp.now("face")
+        codecs, size = picture.codecs, self._painter.size
         for gone in self._encoders.keys() - set(codecs):
             self._encoders.pop(gone).close()
-        size = self._painter.size
         for codec in codecs:
             if codec not in self._encoders:
                 self._encoders[codec] = self._open_encoder(codec, size, self._fps)
-        picture = draw()
+        assert picture.draw is not None, "not prepared"
+        rgb = picture.draw()
         painted = Stamp.now("face")
-        encoded = [
-            self._encoders[codec].encode(picture, keyframe=codec in keyframes) for codec in codecs
+        picture.encoded = [
+            self._encoders[codec].encode(rgb, keyframe=codec in picture.keyframes)
+            for codec in codecs
         ]
-        return encoded, DrawTimes(started, painted, Stamp.now("face"))
+        picture.times = DrawTimes(started, painted, Stamp.now("face"))
 
     def _close(self) -> None:
-        for encoder in self._encoders.values():
-            encoder.close()
-        self._encoders.clear()
+        with self._at_work:
+            self._closed = True
+            for encoder in self._encoders.values():
+                encoder.close()
+            self._encoders.clear()
 
     def _face(self, frame: Frame, place: Place) -> BlendshapeChunk:
         weights, rotation = arkit_weights(frame.pose), head_rotation(frame.pose)

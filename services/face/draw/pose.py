@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,15 +59,21 @@ class FacePose:
 
     def vector(self) -> NDArray[np.float32]:
         """The coefficients in the order of `POSE_NAMES`: [len(POSE_NAMES)] float32."""
-        return np.array(astuple(self), np.float32)
+        return np.array(self.values(), np.float32)
+
+    def values(self) -> tuple[float, ...]:
+        """The coefficients in the order of `POSE_NAMES`."""
+        values: tuple[float, ...] = _VALUES(self)
+        return values
 
     @classmethod
     def from_vector(cls, vector: NDArray[np.floating]) -> FacePose:
         """Inverse of `vector`, [len(POSE_NAMES)] float. Raises ValueError for another shape."""
         if vector.shape != (len(POSE_NAMES),):
             raise ValueError(f"a pose has {len(POSE_NAMES)} coefficients, not shape {vector.shape}")
-        return cls(*(float(value) for value in vector))
+        return cls(*vector.tolist())
 
 
 POSE_NAMES: tuple[str, ...] = tuple(field.name for field in fields(FacePose))
+_VALUES = attrgetter(*POSE_NAMES)
 POSE_INDEX: dict[str, int] = {name: index for index, name in enumerate(POSE_NAMES)}

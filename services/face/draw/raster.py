@@ -36,14 +36,16 @@ def locate_texels(
     columns: int,
     bits: int,
     texel_at: NDArray[np.uint32],
+    top: int,
 ) -> None:
-    """Finds the place in the texture that each pixel of a mesh shows.
+    """Finds the place in the texture that each pixel of a mesh shows, in some lines of a picture.
 
     places: [N, 2] float32, vertices in pixels; source: [N, 2] float32 in texels of a texture [rows,
-    columns]; triangles: [M, 3] int32, later ones cover earlier ones. texel_at: [H, W] uint32;
-    pixels of the mesh become row << 16 | column, both with `bits` bits behind the point
-    (`fraction_bits`), the others stay. A pixel belongs to one triangle only, and seams between
-    neighbours stay closed: an edge is walked from its upper end, whichever triangle it serves.
+    columns]; triangles: [M, 3] int32, later ones cover earlier ones. texel_at: [H, W] uint32, lines
+    from `top` on; pixels of the mesh become row << 16 | column, both with `bits` bits behind the
+    point (`fraction_bits`), the others stay. A pixel belongs to one triangle only, and seams
+    between neighbours stay closed: an edge is walked from its upper end, whichever triangle it
+    serves.
     """
     height, width = texel_at.shape
     drop, half = np.int32(16 - bits), np.int32(1 << (15 - bits))
@@ -54,12 +56,12 @@ def locate_texels(
         ax, ay = places[ia, 0], places[ia, 1]
         bx, by = places[ib, 0], places[ib, 1]
         cx, cy = places[ic, 0], places[ic, 1]
+        first = max(top, math.ceil(min(ay, by, cy)))
+        last = min(top + height, math.ceil(max(ay, by, cy)))
+        if first >= last:
+            continue
         area = (bx - ax) * (cy - ay) - (cx - ax) * (by - ay)
         if abs(area) <= 1e-3:
-            continue
-        first = max(0, math.ceil(min(ay, by, cy)))
-        last = min(height, math.ceil(max(ay, by, cy)))
-        if first >= last:
             continue
         inverse = 1.0 / area
         sax, say = source[ia, 0], source[ia, 1]
@@ -71,10 +73,11 @@ def locate_texels(
         yx = (uy * (cy - ay) - vy * (by - ay)) * inverse
         yy = (vy * (bx - ax) - uy * (cx - ax)) * inverse
         du, dv = _fixed(xx), _fixed(yx)
+        ab, bc, ca = _edge(ax, ay, bx, by), _edge(bx, by, cx, cy), _edge(cx, cy, ax, ay)
         for y in range(first, last):
-            left, right = _widened(ax, ay, bx, by, y, 1e9, -1e9)
-            left, right = _widened(bx, by, cx, cy, y, left, right)
-            left, right = _widened(cx, cy, ax, ay, y, left, right)
+            left, right = _widened(ab, y, 1e9, -1e9)
+            left, right = _widened(bc, y, left, right)
+            left, right = _widened(ca, y, left, right)
             start = max(0, math.ceil(left))
             stop = min(width, math.ceil(right))
             if start >= stop:
@@ -84,18 +87,26 @@ def locate_texels(
             for x in range(np.uint64(start), np.uint64(stop)):
                 column = np.uint32(min(max(u, np.int32(0)), last_u) >> drop)
                 row = np.uint32(min(max(v, np.int32(0)), last_v) >> drop)
-                texel_at[np.uint64(y), x] = (row << np.uint32(16)) | column
+                texel_at[np.uint64(y - top), x] = (row << np.uint32(16)) | column
                 u += du
                 v += dv
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
-def _widened(px, py, qx, qy, y, left, right):  # type: ignore[no-untyped-def]
-    """What of line y lies between `left` and `right` or the edge from p to q, if it meets that."""
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _edge(px, py, qx, qy):  # type: ignore[no-untyped-def]
+    """The edge from p to q: its upper end, the line of its lower end, steps for one line down."""
     if py > qy:
         px, py, qx, qy = qx, qy, px, py
-    if py <= y < qy:
-        x = px + (y - py) * ((qx - px) / (qy - py))
+    slope = (qx - px) / (qy - py) if py < qy else px - px
+    return px, py, qy, slope
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _widened(edge, y, left, right):  # type: ignore[no-untyped-def]
+    """What of line y lies between `left` and `right` or an edge, if that meets the line."""
+    px, py, end, slope = edge
+    if py <= y < end:
+        x = px + (y - py) * slope
         left, right = min(left, x), max(right, x)
     return left, right
 
@@ -218,49 +229,51 @@ def paint_box(
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
 def opening_table(
-    upper: NDArray[np.float64],
-    lower: NDArray[np.float64],
+    places: NDArray[np.float64],
+    rims: NDArray[np.int64],
     bounds: NDArray[np.float64],
     table: NDArray[np.float64],
 ) -> None:
-    """Describes an opening between two rims [K, 2] (pixels, both from the right corner to the
-    left). All float64.
+    """Describes an opening between two rims: vertices [2, K], upper and lower, both from the right
+    corner to the left.
 
-    bounds [5] becomes: x and y of the right corner, the unit vector to the left corner, its length.
-    table [2, TABLE] becomes: heights of the upper and the lower rim above that line (positive
-    down), smoothly drawn through the points.
+    All but those float64. places: [N, 2] pixels. bounds [5] becomes: x and y of the right corner,
+    the unit vector to the left corner, its length. table [2, TABLE] becomes: heights of the upper
+    and the lower rim above that line (positive down), smoothly drawn through the points.
     """
-    count = upper.shape[0]
-    dx, dy = upper[count - 1, 0] - upper[0, 0], upper[count - 1, 1] - upper[0, 1]
+    count = rims.shape[1]
+    left, right = rims[0, count - 1], rims[0, 0]
+    dx, dy = places[left, 0] - places[right, 0], places[left, 1] - places[right, 1]
     length = max(1e-3, math.sqrt(dx * dx + dy * dy))
     ex, ey = dx / length, dy / length
-    bounds[0], bounds[1], bounds[2], bounds[3], bounds[4] = upper[0, 0], upper[0, 1], ex, ey, length
+    bounds[0], bounds[1] = places[right, 0], places[right, 1]
+    bounds[2], bounds[3], bounds[4] = ex, ey, length
     samples = (count - 1) * _SPLINE_STEPS + 1
     along = np.empty(samples)
     height = np.empty(samples)
     for rim in range(2):
-        points = upper if rim == 0 else lower
         for i in range(samples):
             k = min(i // _SPLINE_STEPS, count - 2)
             t = i / _SPLINE_STEPS - k
-            k0, k1, k2, k3 = max(0, k - 1), k, k + 1, min(count - 1, k + 2)
+            k0, k1 = rims[rim, max(0, k - 1)], rims[rim, k]
+            k2, k3 = rims[rim, k + 1], rims[rim, min(count - 1, k + 2)]
             w0 = 0.5 * (-t + 2 * t * t - t * t * t)
             w1 = 0.5 * (2 - 5 * t * t + 3 * t * t * t)
             w2 = 0.5 * (t + 4 * t * t - 3 * t * t * t)
             w3 = 0.5 * (-t * t + t * t * t)
             x = (
-                w0 * points[k0, 0]
-                + w1 * points[k1, 0]
-                + w2 * points[k2, 0]
-                + w3 * points[k3, 0]
-                - upper[0, 0]
+                w0 * places[k0, 0]
+                + w1 * places[k1, 0]
+                + w2 * places[k2, 0]
+                + w3 * places[k3, 0]
+                - bounds[0]
             )
             y = (
-                w0 * points[k0, 1]
-                + w1 * points[k1, 1]
-                + w2 * points[k2, 1]
-                + w3 * points[k3, 1]
-                - upper[0, 1]
+                w0 * places[k0, 1]
+                + w1 * places[k1, 1]
+                + w2 * places[k2, 1]
+                + w3 * places[k3, 1]
+                - bounds[1]
             )
             along[i] = x * ex + y * ey
             height[i] = -x * ey + y * ex

@@ -1,7 +1,16 @@
-"""A pose becomes a picture."""
+"""A pose becomes a picture, in one compiled call.
+
+What the call reads of an avatar is a `Scene`. What it writes on the way is small, a `Scratch`, or
+large, a `Canvas`, which all renderers of a thread share: so the processor's caches hold one,
+however many faces are drawn.
+"""
 
 from __future__ import annotations
 
+import threading
+from typing import NamedTuple
+
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +27,7 @@ from services.face.draw.head_turn import (
     to_rest,
     turn_head,
 )
-from services.face.draw.pose import FacePose
+from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
 from services.face.draw.raster import (
     NOWHERE,
     TABLE,
@@ -31,14 +40,167 @@ from services.face.draw.raster import (
 
 _GAZE_REACH = 0.045
 """How far the iris travels at full gaze, in eye distances: 20 degrees on an eyeball of 12 mm."""
-_LIMITS = {"smile": (-1.0, 1.0), "brow_raise": (-0.7, 1.0), "brow_frown": (0.0, 1.5)}
+_BAND = 64
+"""Lines of a picture that are painted together: what belongs to them fits the caches."""
+_UNLIMITED = ("yaw", "pitch", "roll", "shift_x", "shift_y", "breath")
+_LIMITS = {
+    "smile": (-1.0, 1.0),
+    "brow_raise": (-0.7, 1.0),
+    "brow_frown": (0.0, 1.5),
+    "gaze_x": (-1.0, 1.0),
+    "gaze_y": (-1.0, 1.0),
+    **dict.fromkeys(_UNLIMITED, (-np.inf, np.inf)),
+}
+_LOW, _HIGH = np.array([_LIMITS.get(name, (0.0, 1.0)) for name in POSE_NAMES]).T.copy()
+_SHAPE_COLUMNS = np.array([POSE_INDEX[name] for name in SHAPES])
+_JAW, _PUCKER, _TONGUE = (POSE_INDEX[name] for name in ("jaw_open", "pucker", "tongue_up"))
+_CLOSED = POSE_INDEX["lips_closed"]
+_GAZE_X, _GAZE_Y = POSE_INDEX["gaze_x"], POSE_INDEX["gaze_y"]
+_BLINK_LEFT, _BLINK_RIGHT = POSE_INDEX["blink_left"], POSE_INDEX["blink_right"]
 _UPPER_LIP = np.array(topology.UPPER_LIP_ROWS, np.int32)
 _LOWER_LIP = np.array(topology.LOWER_LIP_ROWS, np.int32)
 _MOUTH = np.array([topology.UPPER_INNER_LIP, topology.LOWER_INNER_LIP])
 _RIGHT_EYE = np.array([topology.RIGHT_UPPER_LID, topology.RIGHT_LOWER_LID])
 _LEFT_EYE = np.array([topology.LEFT_UPPER_LID, topology.LEFT_LOWER_LID])
-_EYES = (_RIGHT_EYE, _LEFT_EYE[:, ::-1])
+_EYES = np.array((_RIGHT_EYE, _LEFT_EYE[:, ::-1]))
 """Rims of each eye from the right corner to the left, as those of the mouth."""
+
+
+class Scene(NamedTuple):
+    """What is drawn of an avatar, as compiled code reads it. Pixels are those of the picture."""
+
+    rest: NDArray[np.float64]
+    """[N, 2] pixels."""
+    shapes: NDArray[np.float64]
+    """[len(SHAPES), N, 2] pixels for a weight of 1."""
+    lip_edge: NDArray[np.int64]
+    lip_strip: NDArray[np.int64]
+    """[K] vertices of the lips' linings, and of the edges that they hang from."""
+    lip_offsets: NDArray[np.float64]
+    """[K, 2] pixels from the one to the other."""
+    depth: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    """[N] as those of the mesh."""
+    pivot: NDArray[np.float64]
+    """[2] pixels."""
+    unit: float
+    """Eye distance, pixels."""
+    background: NDArray[np.uint8]
+    """[size, size, 3] RGB."""
+    cracks: NDArray[np.int64]
+    """Under mouth and eyes a crack in the mesh may show: vertices around them, one after the other,
+    """
+    crack_ends: NDArray[np.int64]
+    """where each of them ends there,"""
+    crack_colours: NDArray[np.uint8]
+    """[3, 3] and what shows: dark lip, skin."""
+    source: NDArray[np.float32]
+    """[N, 2] texels."""
+    triangles: NDArray[np.int32]
+    """[M, 3] vertices, in drawing order."""
+    texels: NDArray[np.uint32]
+    """[rows * columns] as `paint_texels` wants them."""
+    fraction_bits: int
+    """Of the places in it."""
+    texture: NDArray[np.uint8]
+    """[rows, columns, 4] of the person, which the eyes are drawn from."""
+    mouth: bool
+    """Whether it is drawn, or in the texels."""
+    mouth_middle: NDArray[np.float64]
+    """[2] pixels."""
+    lip_depth: float
+    to_local: NDArray[np.float64]
+    """[2, 2] pixels to eye distances along the head's axes."""
+    teeth_edge: float
+    mouth_light: NDArray[np.float64]
+    """[3] about 1."""
+    seam: float
+    upper_teeth: NDArray[np.float32]
+    lower_teeth: NDArray[np.float32]
+    """[h, w, 4] RGB 0..255, alpha 0..1."""
+    iris: NDArray[np.float64]
+    """[2, 3] x, y, radius; pixels."""
+    eye_depths: NDArray[np.float64]
+    """[2] pixels."""
+    lids: NDArray[np.uint8]
+    lids_at: NDArray[np.float64]
+    """[2] pixels."""
+    lash: NDArray[np.float64]
+    """[3] RGB."""
+
+
+class Scratch(NamedTuple):
+    """What every picture overwrites: nothing of it is read before."""
+
+    pose: NDArray[np.float64]
+    """[len(POSE_NAMES)] within limits."""
+    weights: NDArray[np.float64]
+    """[len(SHAPES)]"""
+    places: NDArray[np.float64]
+    """[N, 2] every vertex, pixels."""
+    near: NDArray[np.float32]
+    """[N, 2] the same."""
+    head: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+    table: NDArray[np.float64]
+    mouth: NDArray[np.float64]
+    eye: NDArray[np.float64]
+
+
+class Canvas(NamedTuple):
+    """What a picture is painted on."""
+
+    texel_at: NDArray[np.uint32]
+    """[_BAND * size] as `locate_texels` writes it; nothing of it is read before."""
+    picture: NDArray[np.uint8]
+    """[size, size, 3] RGB."""
+
+
+def scene_of(avatar: Avatar) -> Scene:
+    """The scene of an avatar; it shares what it can."""
+    mesh, frame = avatar.mesh, avatar.frame
+    upper_teeth = avatar.upper_teeth.astype(np.float32)
+    upper_teeth[..., 3] /= 255.0
+    strips = [lining.strip[1:-1] for lining in mesh.linings[:2]]
+    lip = avatar.colour_at(topology.LOWER_LIP_ROWS[1][3:8])
+    skins = (topology.RIGHT_UNDER_EYE, topology.LEFT_UNDER_EYE)
+    under_eyes = [avatar.colour_at(skin[1:-1]) * 0.8 for skin in skins]
+    openings = [_MOUTH.ravel(), _RIGHT_EYE.ravel(), _LEFT_EYE.ravel()]
+    strip = np.concatenate(strips).astype(np.int64)
+    return Scene(
+        rest=avatar.rest,
+        shapes=np.ascontiguousarray(avatar.shapes, np.float64),
+        lip_edge=np.concatenate([lining.edge[1:-1] for lining in mesh.linings[:2]]).astype(int),
+        lip_strip=strip,
+        lip_offsets=np.ascontiguousarray(mesh.offsets[strip]),
+        depth=mesh.depth,
+        weight=mesh.weight,
+        pivot=frame.pivot,
+        unit=frame.eye_distance,
+        background=avatar.background,
+        cracks=np.concatenate(openings),
+        crack_ends=np.cumsum([len(opening) for opening in openings]),
+        crack_colours=np.array([lip * 0.35, *under_eyes]).astype(np.uint8),
+        source=(mesh.source * TEXTURE_SCALE + (TEXTURE_SCALE - 1) / 2).astype(np.float32),
+        triangles=avatar.visible_triangles(),
+        texels=avatar.texture.reshape(-1).view("<u4"),
+        fraction_bits=fraction_bits(avatar.texture.shape[0], avatar.texture.shape[1]),
+        texture=avatar.texture,
+        mouth=True,
+        mouth_middle=avatar.mouth_middle,
+        lip_depth=float(mesh.depth[_MOUTH[0]].mean()),
+        to_local=np.ascontiguousarray(frame.axes.T / frame.eye_distance),
+        teeth_edge=avatar.teeth_edge,
+        mouth_light=avatar.mouth_light,
+        seam=avatar.seam,
+        upper_teeth=upper_teeth,
+        lower_teeth=mouth.teeth_texture(avatar.ivory, upper=False),
+        iris=avatar.iris,
+        eye_depths=np.array([mesh.depth[eye[0]].mean() for eye in _EYES]),
+        lids=avatar.lids,
+        lids_at=np.array(avatar.lids_at, np.float64),
+        lash=avatar.lash,
+    )
 
 
 class Renderer:
@@ -46,152 +208,167 @@ class Renderer:
 
     def __init__(self, avatar: Avatar) -> None:
         self._avatar = avatar
-        self._frame = avatar.frame
-        self._mesh = avatar.mesh
-        self._shapes = np.ascontiguousarray(avatar.shapes, np.float64)
-        source = avatar.mesh.source
-        self._source = (source * TEXTURE_SCALE + (TEXTURE_SCALE - 1) / 2).astype(np.float32)
-        self._triangles = avatar.visible_triangles()
-        self._upper_teeth = avatar.upper_teeth.astype(np.float32)
-        self._upper_teeth[..., 3] /= 255.0
-        self._lower_teeth = mouth.teeth_texture(avatar.ivory, upper=False)
-        self._texels = avatar.texture.reshape(-1).view("<u4")
-        self._fraction_bits = fraction_bits(avatar.texture.shape[0], avatar.texture.shape[1])
-        # What every picture overwrites: nothing of it is read before.
-        self._texel_at = np.empty((avatar.size, avatar.size), np.uint32)
-        self._head = np.zeros(HEAD_PARAMETERS)
-        self._bounds = np.zeros(5)
-        self._table = np.zeros((2, TABLE))
-        self._lip_depth = float(self._mesh.depth[_MOUTH[0]].mean())
-        self._eye_depths = [float(self._mesh.depth[eye[0]].mean()) for eye in _EYES]
-        self._to_local = (self._frame.axes.T / self._frame.eye_distance).tolist()
-        lip = avatar.colour_at(topology.LOWER_LIP_ROWS[1][3:8])
-        self._openings = [(_MOUTH.ravel(), (lip * 0.35).astype(np.uint8))]
-        for eye, skin in (
-            (_RIGHT_EYE, topology.RIGHT_UNDER_EYE),
-            (_LEFT_EYE, topology.LEFT_UNDER_EYE),
-        ):
-            colour = (avatar.colour_at(skin[1:-1]) * 0.8).astype(np.uint8)
-            self._openings.append((eye.ravel(), colour))
+        self._scene = scene_of(avatar)
+        vertices = len(avatar.rest)
+        self._scratch = Scratch(
+            pose=np.zeros(len(POSE_NAMES)),
+            weights=np.zeros(len(SHAPES)),
+            places=np.zeros((vertices, 2)),
+            near=np.zeros((vertices, 2), np.float32),
+            head=np.zeros(HEAD_PARAMETERS),
+            bounds=np.zeros(5),
+            table=np.zeros((2, TABLE)),
+            mouth=np.zeros(mouth.MOUTH_PARAMETERS),
+            eye=np.zeros(EYE_PARAMETERS),
+        )
 
     @property
     def size(self) -> int:
         """Width and height of the pictures, pixels."""
         return self._avatar.size
 
+    def draw(self, pose: FacePose) -> NDArray[np.uint8]:
+        """The picture of `pose`: RGB [size, size, 3] uint8, until this thread draws the next one.
+
+        The same pose gives the same bytes.
+        """
+        canvas = _canvas(self.size)
+        _draw(np.array(pose.values()), self._scene, self._scratch, canvas)
+        return canvas.picture
+
     def render(self, pose: FacePose) -> NDArray[np.uint8]:
-        """The picture of `pose`: RGB [size, size, 3] uint8, a new array. The same pose gives the
-        same bytes.
-        """
-        avatar = self._avatar
-        places = self._places(pose)
-        out = avatar.background.copy()
-        # Under mouth and eyes a crack in the mesh may show: dark lip, skin.
-        for vertices, colour in self._openings:
-            paint_box(out, places, vertices, colour)
-        columns, rows, bits = avatar.texture.shape[1], avatar.texture.shape[0], self._fraction_bits
-        self._texel_at.fill(NOWHERE)
-        locate_texels(
-            places.astype(np.float32),
-            self._source,
-            self._triangles,
-            rows,
-            columns,
-            bits,
-            self._texel_at,
-        )
-        paint_texels(self._texel_at, bits, self._texels, columns, out.reshape(-1))
-        self._draw_mouth(out, places, pose)
-        self._draw_eyes(out, places, pose)
-        return out
+        """As `draw`, but the picture is the caller's own."""
+        return self.draw(pose).copy()
 
-    def _places(self, pose: FacePose) -> NDArray[np.float64]:
-        """Every vertex [N, 2] in pixels; `_head` is set to the pose, too."""
-        blink_left, blink_right = _lids(pose)
-        lids = {"blink_left": blink_left, "blink_right": blink_right}
-        weights = np.array(
-            [lids[name] if name in lids else _limited(pose, name) for name in SHAPES], np.float64
-        )
-        mesh, frame = self._mesh, self._frame
-        places = np.empty_like(self._avatar.rest)
-        add_shapes(self._avatar.rest, self._shapes, weights, places)
-        shut = min(1.0, max(0.0, pose.lips_closed))
-        if shut > 0:
-            shut_lips(places, shut, _UPPER_LIP, _LOWER_LIP)
-            for lining in mesh.linings[:2]:
-                strip = lining.strip[1:-1]
-                places[strip] = places[lining.edge[1:-1]] + mesh.offsets[strip]
-        fill_head(self._head, pose, frame.pivot, frame.eye_distance, self.size)
-        turn_head(places, mesh.depth, mesh.weight, self._head)
-        return places
-
-    def _to_rest(self, at: NDArray[np.floating], depth: float) -> tuple[float, ...]:
-        """Affine map of the picture to rest pixels, as `to_rest`, for what is fixed to the skull
-        around `at` [2].
-        """
-        step = 0.1 * self._frame.eye_distance
-        return to_rest(float(at[0]), float(at[1]), depth, step, self._head)
-
-    def _draw_mouth(
-        self, out: NDArray[np.uint8], places: NDArray[np.float64], pose: FacePose
-    ) -> None:
-        avatar, frame = self._avatar, self._frame
-        opening_table(places[_MOUTH[0]], places[_MOUTH[1]], self._bounds, self._table)
-        unit = frame.eye_distance
-        a, b, c, d, e, f = self._to_rest(avatar.mouth_middle, self._lip_depth - 0.04 * unit)
-        c, f = c - avatar.mouth_middle[0], f - avatar.mouth_middle[1]
-        (ux, uy), (vx, vy) = self._to_local
-        jaw, pucker = _limited(pose, "jaw_open"), _limited(pose, "pucker")
-        lower_edge = 0.018 + 0.275 * jaw * (1 - 0.8 * _limited(pose, "lips_closed"))
-        parameters = np.zeros(mouth.MOUTH_PARAMETERS)
-        parameters[0:9] = (
-            *(ux * a + uy * d, ux * b + uy * e, ux * c + uy * f),
-            *(vx * a + vy * d, vx * b + vy * e, vx * c + vy * f),
-            avatar.teeth_edge,
-            # Rounded lips stand out from the teeth, cover the lower and shade the upper.
-            lower_edge + 0.03 * pucker,
-            _limited(pose, "tongue_up"),
-        )
-        parameters[9:12] = avatar.mouth_light * (1 - 0.4 * pucker)
-        parameters[12:15] = unit, avatar.seam, jaw
-        mouth.draw_mouth(
-            out, self._bounds, self._table, parameters, self._upper_teeth, self._lower_teeth
-        )
-
-    def _draw_eyes(
-        self, out: NDArray[np.uint8], places: NDArray[np.float64], pose: FacePose
-    ) -> None:
-        unit = self._frame.eye_distance
-        reach = _GAZE_REACH * unit * TEXTURE_SCALE
-        blink_left, blink_right = _lids(pose)
-        for eye, depth, iris, shut in zip(
-            _EYES, self._eye_depths, self._avatar.iris, (blink_right, blink_left), strict=True
-        ):
-            opening_table(places[eye[0]], places[eye[1]], self._bounds, self._table)
-            a, b, c, d, e, f = (TEXTURE_SCALE * term for term in self._to_rest(iris, depth))
-            shift = (TEXTURE_SCALE - 1) / 2
-            parameters = np.zeros(EYE_PARAMETERS)
-            parameters[0:6] = a, b, c + shift, d, e, f + shift
-            parameters[6:8] = iris[:2] * TEXTURE_SCALE + shift
-            parameters[8] = iris[2] * TEXTURE_SCALE
-            parameters[9] = reach * _limited(pose, "gaze_x")
-            parameters[10] = 0.7 * reach * _limited(pose, "gaze_y")
-            parameters[11:13] = unit, shut
-            parameters[13:15] = self._avatar.lids_at
-            parameters[15:18] = self._avatar.lash
-            draw_eye(
-                out, self._bounds, self._table, parameters, self._avatar.texture, self._avatar.lids
-            )
+    def places(self, pose: FacePose) -> NDArray[np.float64]:
+        """Every vertex in `pose`, [N, 2] float64 pixels: the first part of drawing it."""
+        _place(np.array(pose.values()), self._scene, self._scratch)
+        return self._scratch.places.copy()
 
 
-def _limited(pose: FacePose, name: str) -> float:
-    low, high = _LIMITS.get(name, (-1.0, 1.0) if name.startswith("gaze") else (0.0, 1.0))
-    return min(high, max(low, float(getattr(pose, name))))
+_of_thread = threading.local()
 
 
-def _lids(pose: FacePose) -> tuple[float, float]:
-    """How far the left and the right lid come down: blink, and the gaze that they follow."""
-    gaze = _limited(pose, "gaze_y")
-    follow = 0.18 * max(0.0, gaze)
-    left, right = _limited(pose, "blink_left"), _limited(pose, "blink_right")
-    return max(0.0, left + follow * (1 - left)), max(0.0, right + follow * (1 - right))
+def _canvas(size: int) -> Canvas:
+    """This thread's, for pictures of that size."""
+    canvas: Canvas | None = getattr(_of_thread, "canvas", None)
+    if canvas is None or len(canvas.picture) != size:
+        canvas = Canvas(np.empty(_BAND * size, np.uint32), np.empty((size, size, 3), np.uint8))
+        _of_thread.canvas = canvas
+    return canvas
+
+
+# Calls of other modules' compiled functions are built in. Their code is compiled into the cache
+# with this file's: where only theirs has changed, this file has to be touched.
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _draw(pose: NDArray[np.float64], scene: Scene, scratch: Scratch, canvas: Canvas) -> None:
+    """pose: [len(POSE_NAMES)] float64, of any size."""
+    _place(pose, scene, scratch)
+    picture, rows, columns = canvas.picture, scene.texture.shape[0], scene.texture.shape[1]
+    _copy(scene.background.reshape(-1), picture.reshape(-1))
+    first = 0
+    for k in range(len(scene.crack_ends)):
+        end = scene.crack_ends[k]
+        paint_box(picture, scratch.places, scene.cracks[first:end], scene.crack_colours[k])
+        first = end
+    size = len(picture)
+    for top in range(0, size, _BAND):
+        height = min(_BAND, size - top)
+        texel_at = canvas.texel_at[: height * size]
+        _fill(texel_at, NOWHERE)
+        lines, bits = texel_at.reshape(height, size), scene.fraction_bits
+        locate_texels(scratch.near, scene.source, scene.triangles, rows, columns, bits, lines, top)
+        band = picture.reshape(-1)[3 * size * top : 3 * size * (top + height)]
+        paint_texels(lines, bits, scene.texels, columns, band)
+    if scene.mouth:
+        _draw_mouth(picture, scene, scratch)
+    for which in range(2):
+        _draw_eye(picture, which, scene, scratch)
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _place(pose: NDArray[np.float64], scene: Scene, scratch: Scratch) -> None:
+    """Where every vertex is; pose, weights and head of the scratch are set, too."""
+    p, places = scratch.pose, scratch.places
+    for k in range(len(p)):
+        p[k] = min(_HIGH[k], max(_LOW[k], pose[k]))
+    # The lids come down with a blink, and follow the gaze.
+    follow = 0.18 * max(0.0, p[_GAZE_Y])
+    for lid in (_BLINK_LEFT, _BLINK_RIGHT):
+        p[lid] = max(0.0, p[lid] + follow * (1 - p[lid]))
+    for k in range(len(scratch.weights)):
+        scratch.weights[k] = p[_SHAPE_COLUMNS[k]]
+    add_shapes(scene.rest, scene.shapes, scratch.weights, places)
+    if p[_CLOSED] > 0:
+        shut_lips(places, p[_CLOSED], _UPPER_LIP, _LOWER_LIP)
+        for k in range(len(scene.lip_strip)):
+            for axis in range(2):
+                edge = places[scene.lip_edge[k], axis]
+                places[scene.lip_strip[k], axis] = edge + scene.lip_offsets[k, axis]
+    fill_head(scratch.head, p, scene.pivot, scene.unit, len(scene.background))
+    turn_head(places, scene.depth, scene.weight, scratch.head)
+    for k in range(len(places)):
+        scratch.near[k, 0], scratch.near[k, 1] = places[k, 0], places[k, 1]
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _copy(source, out):  # type: ignore[no-untyped-def]
+    for k in range(np.uint64(len(out))):
+        out[k] = source[k]
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _fill(out, value):  # type: ignore[no-untyped-def]
+    for k in range(np.uint64(len(out))):
+        out[k] = value
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _draw_mouth(picture, scene, scratch):  # type: ignore[no-untyped-def]
+    pose, unit, parameters = scratch.pose, scene.unit, scratch.mouth
+    opening_table(scratch.places, _MOUTH, scratch.bounds, scratch.table)
+    mx, my = scene.mouth_middle[0], scene.mouth_middle[1]
+    a, b, c, d, e, f = to_rest(mx, my, scene.lip_depth - 0.04 * unit, 0.1 * unit, scratch.head)
+    c, f = c - mx, f - my
+    for axis in range(2):
+        x, y = scene.to_local[axis, 0], scene.to_local[axis, 1]
+        parameters[3 * axis] = x * a + y * d
+        parameters[3 * axis + 1] = x * b + y * e
+        parameters[3 * axis + 2] = x * c + y * f
+    jaw, pucker = pose[_JAW], pose[_PUCKER]
+    parameters[6] = scene.teeth_edge
+    # Rounded lips stand out from the teeth, cover the lower and shade the upper.
+    parameters[7] = 0.018 + 0.275 * jaw * (1 - 0.8 * pose[_CLOSED]) + 0.03 * pucker
+    parameters[8] = pose[_TONGUE]
+    for channel in range(3):
+        parameters[9 + channel] = scene.mouth_light[channel] * (1 - 0.4 * pucker)
+    parameters[12], parameters[13], parameters[14] = unit, scene.seam, jaw
+    mouth.draw_mouth(
+        picture, scratch.bounds, scratch.table, parameters, scene.upper_teeth, scene.lower_teeth
+    )
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _draw_eye(picture, which, scene, scratch):  # type: ignore[no-untyped-def]
+    pose, unit, parameters, iris = scratch.pose, scene.unit, scratch.eye, scene.iris[which]
+    opening_table(scratch.places, _EYES[which], scratch.bounds, scratch.table)
+    inverse = to_rest(iris[0], iris[1], scene.eye_depths[which], 0.1 * unit, scratch.head)
+    for k in range(6):
+        parameters[k] = TEXTURE_SCALE * inverse[k]
+    shift = (TEXTURE_SCALE - 1) / 2
+    parameters[2] += shift
+    parameters[5] += shift
+    parameters[6] = iris[0] * TEXTURE_SCALE + shift
+    parameters[7] = iris[1] * TEXTURE_SCALE + shift
+    parameters[8] = iris[2] * TEXTURE_SCALE
+    reach = _GAZE_REACH * unit * TEXTURE_SCALE
+    parameters[9] = reach * pose[_GAZE_X]
+    parameters[10] = 0.7 * reach * pose[_GAZE_Y]
+    parameters[11] = unit
+    parameters[12] = pose[_BLINK_RIGHT] if which == 0 else pose[_BLINK_LEFT]
+    parameters[13], parameters[14] = scene.lids_at[0], scene.lids_at[1]
+    for channel in range(3):
+        parameters[15 + channel] = scene.lash[channel]
+    draw_eye(picture, scratch.bounds, scratch.table, parameters, scene.texture, scene.lids)

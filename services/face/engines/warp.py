@@ -21,6 +21,8 @@ from visavis.wire.bucket import Shelf
 class WarpPainter:
     """Draws one avatar for one session by bending its photograph."""
 
+    waits = False
+
     def __init__(self, avatar: Avatar) -> None:
         self._renderer = Renderer(avatar)
         self.look = f"warp {avatar.digest}"
@@ -29,8 +31,8 @@ class WarpPainter:
     def size(self) -> int:
         return self._renderer.size
 
-    async def prepare(self, frame: Frame) -> Draw:
-        return partial(self._renderer.render, frame.pose)
+    def prepare(self, frame: Frame) -> Draw:
+        return partial(self._renderer.draw, frame.pose)
 
     def cancel_ahead(self) -> None:
         """Nothing is asked for ahead."""

@@ -210,6 +210,8 @@ def _blend(held: NDArray[np.float64], distance: NDArray[np.float64]) -> NDArray[
     # Deep inside a long segment the neighbours must not show, at its edges half of them does.
     inside = np.clip(-distance, 0, 0.08) / _DECAY_S
     pull = falloff * np.exp(inside) * np.clip(duration / 0.06, 0.35, 1.0)
+    # However many instants are asked for together, each has the same shapes near it.
+    pull[distance >= _REACH_S] = 0.0
     weight = pull[:, :, None] * _DOMINANCE[viseme]
     target = _TARGETS[viseme, : PUCKER + 1] * strength
     rest = np.exp(-2.0) * _DOMINANCE[_NEUTRAL]

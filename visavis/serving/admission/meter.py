@@ -133,8 +133,8 @@ class Meter:
         self._open += 1
         return Unit(self, self._clock.now(), self._open <= self.lanes)
 
-    def end(self, *, made: bool = True) -> None:
-        """A unit is done, or nobody wants it any more. made: False where there was none to make."""
+    def end(self, *, made: int = 1) -> None:
+        """What was begun is done, or nobody wants it any more. made: how many units came of it."""
         self._advance()
         self._open -= 1
         self._units += made

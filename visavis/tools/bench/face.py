@@ -1,4 +1,4 @@
-"""`visavis bench face`: what one face costs its processor, silent and speaking.
+"""`visavis bench face`: what faces cost their processor, silent and speaking.
 
 A face service of its own is watched from outside: CPU seconds of its process over the frames that
 came out of it. So the figure holds all of the work, not only drawing.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,6 +19,7 @@ import typer
 from rich.table import Table
 
 from visavis.serving.errors import VisavisError
+from visavis.serving.supervision import cancelled_at_last
 from visavis.tools.bench.benchmark import Benchmark, Json
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.nats_server import NatsServer
@@ -38,11 +39,15 @@ from visavis.wire.media import (
 )
 from visavis.wire.subjects import Kind
 
-_SESSION, _TURN = "bench-face", 1
+_TURN = 1
 _RATE_HZ, _HOP_SAMPLES = 16_000, 160
 _SETTLE_S = 2.0
 """Not counted: the first frames after a change."""
 _CHUNK_S, _SOUND_S = 0.5, 0.1
+_CLOCK_S = 0.1
+"""As often the gateway tells what has been heard."""
+_APART_S = 0.013
+"""No two visitors begin at once, nor a whole number of pictures apart."""
 _SOUNDS = "M AA1 P L IY1 F UW1 B AY1 M EH1 N W AO1 T ER0 V".split()
 
 
@@ -73,51 +78,66 @@ class FaceCost:
 
 
 class FaceUnderTest:
-    """One session on a face service, watched and made to speak. Made by `face_under_test`."""
+    """One session on a face service, watched and made to speak."""
 
-    def __init__(self, bus: Bus, process: psutil.Process, clock: Clock) -> None:
-        self._bus, self._process, self._clock = bus, process, clock
-        self._frames = self._bytes = 0
+    def __init__(self, session: str, bus: Bus, clock: Clock) -> None:
+        self._session, self._bus, self._clock = session, bus, clock
+        self.frames = self.payload_bytes = 0
+        """Sent so far."""
 
     async def watch(self) -> None:
         """Count what the face sends, until cancelled."""
-        async with self._bus.subscribe(_SESSION, Kind.VIDEO) as video:
+        async with self._bus.subscribe(self._session, Kind.VIDEO) as video:
             async for chunk in video:
                 assert isinstance(chunk, VideoChunk)
-                self._frames += 1
-                self._bytes += len(chunk.payload)
-
-    async def cost(self, seconds: float) -> FaceCost:
-        """From now on, once the face has settled."""
-        await asyncio.sleep(_SETTLE_S)
-        began_s, cpu_s, frames, size = self._clock.now(), self._cpu_s(), self._frames, self._bytes
-        await asyncio.sleep(seconds)
-        return FaceCost(
-            self._clock.now() - began_s,
-            self._cpu_s() - cpu_s,
-            self._frames - frames,
-            self._bytes - size,
-        )
+                self.frames += 1
+                self.payload_bytes += len(chunk.payload)
 
     async def speak(self) -> None:
         """Have it say something, and play it in real time, until cancelled."""
-        await self._bus.publish(Kind.TURN, TurnChunk(Place(_SESSION, _TURN, 0, 0), "bench"))
+        opening = TurnChunk(Place(self._session, _TURN, 0, 0), "bench")
+        await self._bus.publish(Kind.TURN, opening)
         began_s, said_s, count = self._clock.now(), 0.0, 0
         while True:
             played_s = self._clock.now() - began_s
             while said_s < played_s + 3.0:
-                await self._bus.publish(Kind.MEL, mel_chunk(count))
+                await self._bus.publish(Kind.MEL, mel_chunk(count, self._session))
                 count, said_s = count + 1, said_s + _CHUNK_S
-            place = Place(_SESSION, _TURN, 0, round(played_s * _RATE_HZ))
+            place = Place(self._session, _TURN, 0, round(played_s * _RATE_HZ))
             await self._bus.publish(Kind.CLOCK, ClockChunk(place, _RATE_HZ))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(_CLOCK_S)
 
-    def _cpu_s(self) -> float:
+
+class FacesUnderTest:
+    """Sessions on one face service and what they cost it. Made by `faces_under_test`."""
+
+    def __init__(
+        self, faces: Sequence[FaceUnderTest], process: psutil.Process, clock: Clock
+    ) -> None:
+        self._faces, self._process, self._clock = faces, process, clock
+
+    async def cost(self, seconds: float) -> FaceCost:
+        """From now on, once the faces have settled."""
+        await asyncio.sleep(_SETTLE_S)
+        began_s, before = self._clock.now(), self._spent()
+        await asyncio.sleep(seconds)
+        cpu_s, frames, size = (b - a for a, b in zip(before, self._spent(), strict=True))
+        return FaceCost(self._clock.now() - began_s, cpu_s, int(frames), int(size))
+
+    async def speak(self) -> None:
+        """Have all of them speak, begun a little apart, until cancelled."""
+        async with asyncio.TaskGroup() as speaking:
+            for face in self._faces:
+                speaking.create_task(face.speak())
+                await asyncio.sleep(_APART_S)
+
+    def _spent(self) -> tuple[float, int, int]:
         times = self._process.cpu_times()
-        return float(times.user + times.system)
+        frames = sum(face.frames for face in self._faces)
+        return times.user + times.system, frames, sum(f.payload_bytes for f in self._faces)
 
 
-def mel_chunk(index: int) -> MelChunk:
+def mel_chunk(index: int, session: str = "bench") -> MelChunk:
     """Half a second of an endless answer, as a synthesis describes it."""
     hops = round(_CHUNK_S * _RATE_HZ / _HOP_SAMPLES)
     length = round(_SOUND_S * _RATE_HZ)
@@ -127,34 +147,45 @@ def mel_chunk(index: int) -> MelChunk:
         for k in range(index * count, (index + 1) * count)
     )
     mel = np.zeros((hops, 80), np.float32)
-    place = Place(_SESSION, _TURN, index, index * hops)
+    place = Place(session, _TURN, index, index * hops)
     return MelChunk(place, _RATE_HZ, _HOP_SAMPLES, mel, spans)
 
 
 @contextlib.asynccontextmanager
-async def face_under_test(
-    codec: VideoCodec, log_dir: Path, clock: Clock
-) -> AsyncIterator[FaceUnderTest]:
-    """A face service with a bus, and one session that is watched in `codec`."""
-    with NatsServer(log_dir) as nats:
-        flags = ["--nats-url", nats.url]
-        async with plain_service("face", flags, log_dir) as channel:
-            bus = await Bus.connect(nats.url, name="bench")
-            call = face_pb2_grpc.FaceAnimationStub(channel).Attach()
-            try:
-                with service_errors("face: "):
-                    face = face_pb2.FaceConfig(codecs=[codec.name], seed=1)
-                    config = face_pb2.FaceAttachConfig(session=_SESSION, face=face)
-                    await call.write(face_pb2.FaceAttachRequest(config=config))
-                    await call.read()
-                    under_test = FaceUnderTest(bus, _process(), clock)
-                    watching = asyncio.create_task(under_test.watch())
-                    yield under_test
-                    watching.cancel()
-                    await asyncio.gather(watching, return_exceptions=True)
-            finally:
-                call.cancel()
-                await bus.close()
+async def faces_under_test(
+    sessions: int, codec: VideoCodec, log_dir: Path, clock: Clock
+) -> AsyncIterator[FacesUnderTest]:
+    """A face service with a bus, and so many sessions that are watched in `codec`."""
+    names = [f"bench-face-{k}" for k in range(sessions)]
+    async with contextlib.AsyncExitStack() as held:
+        nats = held.enter_context(NatsServer(log_dir))
+        flags = ["--nats-url", nats.url, "--slots", str(sessions)]
+        channel = await held.enter_async_context(plain_service("face", flags, log_dir))
+        bus = await Bus.connect(nats.url, name="bench")
+        held.push_async_callback(bus.close)
+        stub = face_pb2_grpc.FaceAnimationStub(channel)
+        faces = [FaceUnderTest(name, bus, clock) for name in names]
+        with service_errors("face: "):
+            for seed, name in enumerate(names, 1):
+                await held.enter_async_context(_attached(stub, name, seed, codec))
+        watching = [face.watch() for face in faces]
+        await held.enter_async_context(cancelled_at_last(*watching))
+        yield FacesUnderTest(faces, _process(), clock)
+
+
+@contextlib.asynccontextmanager
+async def _attached(
+    stub: face_pb2_grpc.FaceAnimationStub, session: str, seed: int, codec: VideoCodec
+) -> AsyncIterator[None]:
+    call = stub.Attach()
+    try:
+        face = face_pb2.FaceConfig(codecs=[codec.name], seed=seed)
+        config = face_pb2.FaceAttachConfig(session=session, face=face)
+        await call.write(face_pb2.FaceAttachRequest(config=config))
+        await call.read()
+        yield
+    finally:
+        call.cancel()
 
 
 def _process() -> psutil.Process:
@@ -170,51 +201,61 @@ def _process() -> psutil.Process:
 
 def face(
     seconds: Annotated[float, typer.Option(min=1, help="So long each, idle and speaking.")] = 15.0,
+    sessions: Annotated[
+        list[int] | None, typer.Option(min=1, help="Faces at once; may be given several times.")
+    ] = None,
     codec: Annotated[Literal["h264", "vp8"], typer.Option(help="What is watched.")] = "h264",
     json_path: Json = None,
 ) -> None:
     """Start a face service and measure the processor time of each picture."""
     bench = Benchmark("face", json_path)
     folder = log_dir() / "bench"
+    chosen = VideoCodec[codec.upper()]
 
-    async def run() -> dict[str, FaceCost]:
-        chosen = VideoCodec[codec.upper()]
-        async with face_under_test(chosen, folder, MonotonicClock()) as under_test:
+    async def run(count: int) -> dict[str, FaceCost]:
+        async with faces_under_test(count, chosen, folder, MonotonicClock()) as under_test:
             idle = await under_test.cost(seconds)
-            speaking = asyncio.create_task(under_test.speak())
-            try:
+            async with cancelled_at_last(under_test.speak()):
                 return {"idle": idle, "speaking": await under_test.cost(seconds)}
-            finally:
-                speaking.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await speaking
 
-    with bench.console.status("measuring"):
-        costs = asyncio.run(run())
+    costs: dict[int, dict[str, FaceCost]] = {}
+    for count in sessions or [1]:
+        with bench.console.status(f"measuring {count}"):
+            costs[count] = asyncio.run(run(count))
     bench.console.print(_table(costs))
     settings = {"seconds": seconds, "codec": codec}
     bench.write_json([], counts=_counts(costs), turns=[], settings=settings)
 
 
-def _table(costs: Mapping[str, FaceCost]) -> Table:
-    table = Table("", title="One face, 512 x 512, 25 pictures a second", title_justify="left")
-    for column in ("CPU a picture", "of a core", "pictures/s", "kbit/s"):
+Costs = Mapping[int, Mapping[str, FaceCost]]
+"""By the number of faces, and by what they do."""
+
+
+def _table(costs: Costs) -> Table:
+    table = Table("faces", "", title="Faces of 512 x 512, 25 pictures a second each")
+    table.title_justify = "left"
+    for column in ("CPU a picture", "of a core", "pictures/s each", "kbit/s each"):
         table.add_column(column, justify="right")
-    for name, cost in costs.items():
-        table.add_row(
-            name,
-            f"{1e3 * cost.frame_cpu_s:.2f} ms",
-            f"{cost.share:.1%}",
-            f"{cost.frames / cost.seconds:.1f}",
-            f"{cost.bits_per_second / 1e3:.0f}",
-        )
+    for count, by_name in costs.items():
+        for name, cost in by_name.items():
+            table.add_row(
+                str(count),
+                name,
+                f"{1e3 * cost.frame_cpu_s:.2f} ms",
+                f"{cost.share:.1%}",
+                f"{cost.frames / cost.seconds / count:.1f}",
+                f"{cost.bits_per_second / 1e3 / count:.0f}",
+            )
     return table
 
 
-def _counts(costs: Mapping[str, FaceCost]) -> dict[str, float]:
+def _counts(costs: Costs) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, cost in costs.items():
-        found[f"{name}_frame_cpu_s"] = round(cost.frame_cpu_s, 6)
-        found[f"{name}_share_of_a_core"] = round(cost.share, 4)
-        found[f"{name}_bits_per_second"] = round(cost.bits_per_second)
+    for count, by_name in costs.items():
+        for name, cost in by_name.items():
+            key = f"{count}_{name}"
+            found[f"{key}_frame_cpu_s"] = round(cost.frame_cpu_s, 6)
+            found[f"{key}_share_of_a_core"] = round(cost.share, 4)
+            found[f"{key}_pictures_per_second"] = round(cost.frames / cost.seconds, 2)
+            found[f"{key}_bits_per_second"] = round(cost.bits_per_second)
     return found

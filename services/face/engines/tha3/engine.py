@@ -48,6 +48,7 @@ class Tha3Painter:
     """Draws one character for one session. A picture that failed is replaced by the last one."""
 
     size = SIZE
+    waits = True
     look = ""
     """The loop of a character takes a CPU many minutes, and as long all that others ask for."""
 

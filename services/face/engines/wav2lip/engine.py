@@ -50,6 +50,8 @@ class _Face:
 class Wav2LipPainter:
     """Draws one avatar for one session."""
 
+    waits = True
+
     def __init__(self, face: _Face, network: SharedRuns[MouthAsk, Mouth], bundle: str) -> None:
         """bundle: of the network, which draws the mouth at rest, too."""
         self.look = f"wav2lip {bundle} {face.photo.digest}"
@@ -87,7 +89,7 @@ class Wav2LipPainter:
         if mouth is not self._painted:
             self._renderer.paint(self._face.crop.window, self._face.crop.paste(mouth))
             self._painted = mouth
-        return self._renderer.render(pose)
+        return self._renderer.draw(pose)
 
 
 class Wav2LipEngine:
@@ -194,9 +196,16 @@ class PhotographRenderer(Renderer):
     def __init__(self, avatar: PhotographedAvatar) -> None:
         super().__init__(avatar)
         self._painted = avatar.texture.copy()
-        self._texels = self._painted.reshape(-1).view("<u4")
-        # The first is that of the mouth, which is covered.
-        self._openings = self._openings[1:]
+        scene = self._scene
+        first = scene.crack_ends[0]
+        self._scene = scene._replace(
+            texels=self._painted.reshape(-1).view("<u4"),
+            mouth=False,
+            # The first is that of the mouth, which is covered.
+            cracks=scene.cracks[first:],
+            crack_ends=scene.crack_ends[1:] - first,
+            crack_colours=scene.crack_colours[1:],
+        )
 
     def paint(self, window: tuple[int, int, int, int], colours: NDArray[np.uint8]) -> None:
         """Replace what the texture has at x0, y0, x1, y1 by `colours` [H, W, 3] uint8, for good.
@@ -206,8 +215,8 @@ class PhotographRenderer(Renderer):
         x0, y0, x1, y1 = window
         self._painted[y0:y1, x0:x1, :3] = colours
 
-    def render(self, pose: FacePose) -> NDArray[np.uint8]:
-        """The picture of `pose`, but for its lips: [size, size, 3] uint8 RGB."""
+    def draw(self, pose: FacePose) -> NDArray[np.uint8]:
+        """The picture of `pose`, but for its lips: as a `Renderer`."""
         still = replace(
             pose,
             jaw_open=0.0,
@@ -218,9 +227,4 @@ class PhotographRenderer(Renderer):
             smile=0.0,
             tongue_up=0.0,
         )
-        return super().render(still)
-
-    def _draw_mouth(
-        self, out: NDArray[np.uint8], places: NDArray[np.float64], pose: FacePose
-    ) -> None:
-        """It is in the texture."""
+        return super().draw(still)
