@@ -17,7 +17,6 @@ from gateway.stages.registry import Registry
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
 from visavis.serving.errors import (
-    AlreadyExistsError,
     AtCapacityError,
     BusError,
     DrainingError,
@@ -142,8 +141,8 @@ class Sessions:
     async def adopt(self, session_id: str, options: Options, persona: str, welcome: str) -> Session:
         """A session that another gateway had; it has no stages yet. Raises AtCapacityError."""
         self._check_room()
-        if self.has(session_id):
-            raise AlreadyExistsError(f"session: {session_id} is here already")
+        if self.has(session_id):  # that gateway did not hear that we have taken it
+            await self.hand_on(self.get(session_id))
         session = self._make(session_id, options, persona, welcome)
         self._opening += 1
         try:

@@ -68,6 +68,8 @@ async def test_all_stages_may_go_at_once_and_a_turn_that_begins_then_waits_for_t
         await until(lambda: len(doubles.seen.of("tts", "config")) > configs)
         await session.say("Is anybody there?")
         await collect(session, "opened")
+        with pytest.raises(TimeoutError):  # two of them would do its work
+            await until(lambda: len(doubles.seen.prompts) > 1, timeout_s=0.3)
         doubles.script.may_attach.set()
         events = await collect(session, "finished", "failed")
         assert events[-1]["event"] == "finished"
