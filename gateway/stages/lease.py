@@ -70,10 +70,11 @@ class StageLease:
         self,
         service: str,
         registry: Registry,
-        config: Callable[[], Any],
+        config: Callable[[bool], Any],
         listener: LeaseListener,
         background: Background,
     ) -> None:
+        """config: the stream's first message; told whether the session was let in before."""
         self.service = service
         self._registry = registry
         self._config = config
@@ -89,6 +90,8 @@ class StageLease:
         self._runner: asyncio.Task[None] | None = None
         self._restarting = False
         """This stream was ended by us: its end is no loss."""
+        self._admitted = False
+        """It has been let in: it comes back to a slot, whatever is predicted."""
         self._outdated = False
         """The attach under way may be with options of before."""
         self._owed: Any = None
@@ -106,7 +109,9 @@ class StageLease:
 
         Raises AtCapacityError, InvalidInputError, UnknownNameError or StageLostError.
         """
+        self._admitted = False
         await self._attach_to_any()
+        self._admitted = True
         self._listener.stage_ready(self.service)
         self._runner = asyncio.create_task(self._run(), name=f"lease-{self.service}")
         self._background.watch(self._runner)
@@ -169,13 +174,13 @@ class StageLease:
     async def _attach(self, avoid: frozenset[str]) -> None:
         self._replica = None
         self._replica = replica = await self._registry.choose(
-            self.service, prefer=self._served_by, avoid=avoid
+            self.service, prefer=self._served_by, avoid=avoid, admitted=self._admitted
         )
         call = self._registry.stub(replica).Attach()
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 self._outdated = False
-                await call.write(self._config())
+                await call.write(self._config(self._admitted))
                 event = await call.read()
             if event is grpc.aio.EOF or event.WhichOneof("event") != "ready":
                 raise StageLostError(f"{self.service}: closed the stream before it was ready")

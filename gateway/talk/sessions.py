@@ -11,9 +11,10 @@ from gateway.answers.cache import AnswerCache
 from gateway.settings import GatewaySettings
 from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.registry import Registry
+from gateway.stages.room import NoRoomError
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
-from visavis.serving.errors import AtCapacityError, BusError, StageLostError, UnknownNameError
+from visavis.serving.errors import BusError, StageLostError, UnknownNameError
 from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
 
@@ -43,6 +44,8 @@ class Sessions:
         self._loops = loops
         self._open: dict[str, Session] = {}
         self._opening = 0
+        self.on_change: Callable[[str, bool], None] = lambda session, is_open: None
+        """Told of each session that is there now, or is not any more."""
         self._sweeper = Keeper("sessions-sweep", self._sweep)
 
     def start_sweeping(self) -> None:
@@ -75,21 +78,27 @@ class Sessions:
         return self._settings.max_sessions - len(self._open) - self._opening
 
     @property
-    def busy(self) -> bool:
-        """Whether anybody is talking."""
-        return any(session.state != "idle" for session in self._open.values())
+    def limit_reached(self) -> str:
+        """What is told where `free` is 0."""
+        return f"sessions: {self._settings.max_sessions} are open, the most allowed"
 
-    async def create(self, options: Options, persona: str, welcome: str = "") -> Session:
+    @property
+    def busy(self) -> int:
+        """How many are talking."""
+        return sum(session.state != "idle" for session in self._open.values())
+
+    async def create(
+        self, options: Options, persona: str, welcome: str = "", *, name: str = ""
+    ) -> Session:
         """A session with a slot of every stage.
 
-        Raises BusError or StageLostError where no turn would work now, AtCapacityError and others.
-        welcome: said once somebody watches.
+        Raises BusError or StageLostError where no turn would work now, NoRoomError and others.
+        welcome: said once somebody watches. name: its id; "": a new one.
         """
-        limit = self._settings.max_sessions
         if self.free <= 0:
-            raise AtCapacityError(f"sessions: {limit} are open, the most allowed; try again later")
+            raise NoRoomError(self.limit_reached, "gateway")
         session = Session(
-            self._new_id(),
+            name or self._new_id(),
             options,
             persona,
             bus=self._bus,
@@ -107,6 +116,7 @@ class Sessions:
             self._opening -= 1
         self._open[session.id] = session
         metrics.sessions.set(len(self._open))
+        self.on_change(session.id, True)
         return session
 
     async def _check_ready(self) -> None:
@@ -125,6 +135,7 @@ class Sessions:
             return
         metrics.sessions.set(len(self._open))
         metrics.sessions_ended.labels(reason).inc()
+        self.on_change(session.id, False)
         log.info("session %s ends: %s", session.id, reason)
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
