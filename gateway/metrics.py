@@ -35,6 +35,28 @@ _SESSIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 sessions = Gauge("gateway_sessions", "Sessions that are open.")
 sessions_ended = Counter("gateway_sessions_ended_total", "Sessions that ended, by why.", ["reason"])
+refused = Counter(
+    "gateway_refused_total",
+    "Sessions that were not let in, by what had no room: a service, answer for all between "
+    "question and answer together, queue, gateway.",
+    ["service"],
+)
+queue_length = Gauge("gateway_queue_length", "Visitors who wait for a session.")
+queue_ended = Counter(
+    "gateway_queue_ended_total",
+    "Places in line that wait no more: admitted, left, vanished, refused.",
+    ["how"],
+)
+queue_wait_seconds = Histogram(
+    "gateway_queue_wait_seconds",
+    "From joining the line to the session.",
+    buckets=(0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280),
+)
+queue_told_ratio = Histogram(
+    "gateway_queue_told_ratio",
+    "The wait that visitors were told as they joined, of the wait that they had.",
+    buckets=(0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2, 4, 10),
+)
 passed_on = Counter(
     "gateway_passed_on_total",
     "Requests and sockets for the sessions of other gateways, handed on to them.",

@@ -61,7 +61,18 @@ class GatewaySettings(Settings):
         description="When told to stop (SIGTERM): longest wait for sessions to finish their turns "
         "and go to other gateways; told again, or by SIGINT, it ends at once",
     )
-    max_sessions: int = Field(16, ge=1, le=10_000, description="Sessions open at once")
+    max_sessions: int = Field(
+        64,
+        ge=1,
+        le=10_000,
+        description="Sessions open at once at most: a limit for safety, the services decide",
+    )
+    queue_places: int = Field(
+        100, ge=0, le=10_000, description="Visitors who may wait for a session; 0: nobody waits"
+    )
+    queue_patience_s: float = Field(
+        15.0, ge=1, description="A place in the queue that nobody asks for is kept so long"
+    )
     max_viewers: int = Field(64, ge=1, le=10_000, description="Viewers of one session")
     allowed_hosts: list[str] = Field(
         default_factory=list,

@@ -43,8 +43,13 @@ from gateway.stages.phrases import Phrases
 from gateway.stages.registry import Registry
 from gateway.talk.session import Session
 from gateway.talk.sessions import Sessions
+from gateway.waiting.entrance import Entrance
 from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
+from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.meter import Assumed
+from visavis.serving.admission.probes import cores
+from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.discovery import instance_of
 from visavis.serving.heartbeat import Heartbeat
 from visavis.wire.bus import Bus
@@ -52,6 +57,8 @@ from visavis.wire.clock import MonotonicClock
 
 _STATIC = Path(__file__).parents[1] / "static"
 _BUS_WAIT_S = 30.0
+# Sound and pictures on their way to a visitor, until they are measured.
+_ASSUMED = Assumed(units_per_s=0.0, unit_cost_s=0.0, cores=0.05)
 _DRAIN_S = 3
 # A client that vanished without a word holds its session's slots until that is noticed.
 _PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
@@ -59,7 +66,10 @@ _PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 _DESCRIPTION = """
 Speak or type to a face, and it answers with voice and lips in step.
 
-1. `POST /v1/sessions` makes a session.
+1. `POST /v1/sessions` makes a session. Where deadlines would not hold with one more, it answers
+   429 with the expected wait; with `"queue": true` 202 and a place in line, under the id that the
+   session will have. `GET /v1/sessions/{id}/place` tells how it stands, the WebSocket of the same
+   path as it changes; `DELETE /v1/sessions/{id}` leaves.
 2. Media: `POST …/webrtc` with an SDP offer, or the WebSocket `…/media?role=speaker|viewer`
    (fragmented mp4 with H.264 and AAC to the client; the speaker's microphone as binary
    messages of 16-bit little-endian mono PCM at 16 kHz, 16 to 20 ms each).
@@ -143,13 +153,21 @@ async def _running(
         sessions = Sessions(bus, registry, settings, answers, loops, new_id)
         ending.push_async_callback(sessions.end_all)
         sessions.start()
-        prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy)
+        places, patience_s = settings.queue_places, settings.queue_patience_s
+        entrance = Entrance(sessions, registry, new_id, places=places, patience_s=patience_s)
+        ending.push_async_callback(entrance.stop)
+        entrance.start()
+        capacity = _capacity(bus, instance, registry, sessions)
+        ending.push_async_callback(capacity.stop)
+        await capacity.start()
+        prerenderer = Prerenderer(Phrases(registry), answers, lambda: sessions.busy > 0)
         ending.push_async_callback(prerenderer.stop)
         if settings.prerender:
             prerenderer.start()
         carrier = Carrier()
         ending.push_async_callback(carrier.close)
-        peers = Peers(bus, registry, instance, address, lambda: sessions.free, sessions.has)
+        room = partial(_room, sessions, entrance)
+        peers = Peers(bus, registry, instance, address, room, sessions.has)
         ending.push_async_callback(peers.stop)
 
         async def say(session: Session, text: str) -> None:
@@ -165,6 +183,7 @@ async def _running(
             registry,
             Catalog(registry),
             sessions,
+            entrance,
             answers,
             prerenderer,
             peers,
@@ -172,6 +191,25 @@ async def _running(
             handover,
         )
         yield gateway
+
+
+def _room(sessions: Sessions, entrance: Entrance) -> int:
+    """For a new visitor: whoever waits comes first."""
+    return sessions.free - entrance.waiting
+
+
+def _capacity(bus: Bus, instance: str, registry: Registry, sessions: Sessions) -> CapacityReporter:
+    """What this process takes of the machine that replicas share with it, and what they tell."""
+    clock = MonotonicClock()
+    admission = Admission("gateway", clock, _ASSUMED, None, slots=sessions.free, cores=cores())
+
+    def look() -> None:
+        admission.meter.attached(len(sessions.all()))
+        admission.meter.working(sessions.busy)
+
+    return CapacityReporter(
+        bus, "gateway", instance, admission, on_look=look, on_told=registry.told
+    )
 
 
 def _answers(settings: GatewaySettings) -> AnswerCache:

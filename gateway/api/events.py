@@ -40,6 +40,17 @@ class SessionEvent(Event):
     style: str = Field(default="", description="How answers are said, for example happy")
 
 
+class PlaceEvent(Event):
+    """How a place in line stands: on the socket of the place alone, see PlaceInfo."""
+
+    type: Literal["place"] = "place"
+    id: str
+    state: Literal["waiting", "admitted", "refused", "left"]
+    position: int = Field(description="1: next; 0: it waits no more")
+    expected_wait_s: float | None = Field(description="Absent: that cannot be told")
+    message: str = ""
+
+
 class StateEvent(Event):
     """What the face is doing."""
 
@@ -168,6 +179,7 @@ ServerEvent: TypeAlias = (
     | ErrorEvent
     | WarningEvent
     | PongEvent
+    | PlaceEvent
 )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -9,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
 from gateway.api.schemas import Problem
+from gateway.stages.room import NoRoomError
 from gateway.talk.microphone import MicrophoneTakenError
 from visavis.serving.errors import (
     AlreadyExistsError,
@@ -36,6 +40,7 @@ _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (MicrophoneTakenError, 409, "microphone_taken"),
     (OutOfOrderError, 409, "out_of_order"),
     (TooLargeError, 413, "too_large"),
+    (NoRoomError, 429, "at_capacity"),
     (AtCapacityError, 503, "at_capacity"),
     (StageLostError, 503, "stage_lost"),
     (EngineError, 503, "unavailable"),
@@ -67,14 +72,27 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def problem(status: int, code: str, message: str) -> JSONResponse:
-    """An error as clients get it."""
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
-    return JSONResponse({"error": {"code": code, "message": message}}, status, headers=headers)
+def problem(
+    status: int, code: str, message: str, *, retry_after_s: float = RETRY_AFTER_S, **more: Any
+) -> JSONResponse:
+    """An error as clients get it. more: of the error's body."""
+    later = {"Retry-After": str(math.ceil(retry_after_s))} if status in (429, 503) else None
+    error = {"code": code, "message": message, **more}
+    return JSONResponse({"error": error}, status, headers=later)
 
 
 def problem_of(error: Exception) -> JSONResponse:
     """Of one of our errors, or of one that has a status of its own."""
+    if isinstance(error, NoRoomError):
+        wait_s = error.expected_wait_s
+        return problem(
+            *code_of(error),
+            str(error),
+            retry_after_s=RETRY_AFTER_S if wait_s is None else max(1.0, wait_s),
+            service=error.service,
+            expected_wait_s=None if wait_s is None else round(wait_s, 1),
+            waiting=error.waiting,
+        )
     if isinstance(error, HTTPException):
         return problem(error.status_code, _CODES.get(error.status_code, "http"), str(error.detail))
     status, code = code_of(error)

@@ -16,7 +16,7 @@ from visavis.serving.errors import OutOfOrderError, UnknownNameError
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
 
 
-@router.post("/webrtc", responses=responses(400, 404, 409, 413, 422, 503))
+@router.post("/webrtc", responses=responses(400, 404, 409, 413, 422, 429, 503))
 async def connect(session: TheSession, body: Offer) -> Answer:
     """Answer a browser's offer (no trickle: all candidates are in it).
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from gateway.answers.cache import Speaker
 from gateway.api.problems import responses
 from gateway.api.schemas import (
+    PlaceInfo,
     SessionChange,
     SessionInfo,
     SessionList,
@@ -21,6 +22,7 @@ from gateway.api.state import Gateway, TheGateway, TheSession
 from gateway.ledger.records import Timeline, TurnRecord
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
+from gateway.waiting.entrance import Standing, Wish
 from visavis.serving.errors import UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
@@ -60,12 +62,19 @@ async def change_session(session: Session, gateway: Gateway, change: dict[str, A
         await session.update(options)
 
 
-@router.post("", status_code=201, responses=responses(400, 404, 413, 422, 503))
-async def create(request: Request, body: SessionRequest, gateway: TheGateway) -> SessionInfo:
-    """Start a session: takes a slot of each of the four services.
+@router.post(
+    "",
+    status_code=201,
+    responses={202: {"model": PlaceInfo}, **responses(400, 404, 413, 422, 429, 503)},
+)
+async def create(
+    request: Request, response: Response, body: SessionRequest, gateway: TheGateway
+) -> SessionInfo | PlaceInfo:
+    """Start a session, if all four services hold their deadlines with it.
 
-    503 with Retry-After where one of them has none free. A session that nobody is
-    connected to ends by itself after a while.
+    Else 429, with Retry-After, what has no room, and the expected wait; or, with `queue`, 202 and
+    a place in line: see `/v1/sessions/{session_id}/place`. A session that nobody is connected to
+    ends by itself after a while.
     """
     options = Options(body.language, body.voice, body.avatar, body.speed, body.style)
     await gateway.catalog.check_voice(body.voice)
@@ -73,12 +82,41 @@ async def create(request: Request, body: SessionRequest, gateway: TheGateway) ->
     welcome = body.welcome if isinstance(body.welcome, str) else ""
     if body.welcome is True:
         welcome = gateway.answers.welcome(Speaker(persona, body.language))
-    session = await gateway.sessions.create(options, persona, welcome)
-    info = info_of(session)
-    if await request.is_disconnected():
+    wish = Wish(options, persona, welcome)
+    enter = gateway.entrance.enter_or_wait if body.queue else gateway.entrance.enter
+    found = await enter(wish)
+    gone = await request.is_disconnected()
+    if isinstance(found, Standing):
+        if gone:
+            gateway.entrance.leave(found.id)
+        response.status_code = 202
+        return place_of(found)
+    info = info_of(found)
+    if gone:
         # Nobody knows its name: it would keep its slots until it expires.
-        await gateway.sessions.delete(session.id)
+        await gateway.sessions.delete(found.id)
     return info
+
+
+def place_of(standing: Standing) -> PlaceInfo:
+    wait_s = standing.expected_wait_s
+    return PlaceInfo(
+        id=standing.id,
+        state=standing.phase.value,
+        position=standing.position,
+        expected_wait_s=None if wait_s is None else round(wait_s, 1),
+        message=standing.why,
+    )
+
+
+@router.get("/{session_id}/place", responses=responses(404))
+async def place(session_id: str, gateway: TheGateway) -> PlaceInfo:
+    """How a place in line stands. One that nobody asks for is given up after a while.
+
+    The WebSocket of the same path tells the same as `place` events, whenever it changes and once a
+    second, and closes once the place waits no more.
+    """
+    return place_of(gateway.entrance.standing(session_id))
 
 
 @router.get("")
@@ -105,17 +143,20 @@ async def update(session: TheSession, body: SessionChange, gateway: TheGateway) 
 
 @router.delete("/{session_id}", status_code=204, responses=responses(404))
 async def delete(session_id: str, gateway: TheGateway) -> Response:
-    """End a session; viewers are disconnected, recordings deleted."""
-    await gateway.sessions.delete(session_id)
+    """End a session; viewers are disconnected, recordings deleted. Or leave the line."""
+    if not gateway.entrance.leave(session_id):
+        await gateway.sessions.delete(session_id)
     return Response(status_code=204)
 
 
-@router.post("/{session_id}/text", status_code=202, responses=responses(400, 404, 413, 422, 503))
+@router.post(
+    "/{session_id}/text", status_code=202, responses=responses(400, 404, 413, 422, 429, 503)
+)
 async def submit_text(session: TheSession, body: TextRequest) -> TurnNumber:
     """Say something to the face by typing. It interrupts what is being said.
 
     The answer comes as media and as events; the turn's number finds it again. A session that
-    nobody was connected to takes its slots of the services again; 503 where none is free now.
+    nobody was connected to takes its slots of the services again; 429 where none is free now.
     """
     await session.wake()
     return TurnNumber(turn=session.submit_text(body.text, body.style))

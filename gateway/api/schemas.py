@@ -49,6 +49,29 @@ class SessionRequest(Body):
         "persona; a text, that one; false, nothing",
     )
 
+    queue: bool = Field(
+        False,
+        description="Where there is no room: wait for it, with an answer 202, instead of 429",
+    )
+
+
+class PlaceInfo(BaseModel):
+    """A place in line, and how it stands."""
+
+    id: str = Field(description="Of the session, once it is there")
+    state: Literal["waiting", "admitted", "refused", "left"] = Field(
+        description="admitted: the session is there; refused: what was asked for cannot be; left: "
+        "the place was given up"
+    )
+    position: int = Field(
+        description="1: next; 0: it waits no more. Exact within the gateway that answers; with "
+        "several behind one address each has a line of its own"
+    )
+    expected_wait_s: float | None = Field(
+        description="By how long other visits lasted; null: that cannot be told"
+    )
+    message: str = Field("", description="Of refused: why")
+
 
 class SessionChange(Body, Change):
     """What is left out stays. Takes effect from the next turn on."""
@@ -268,6 +291,17 @@ class ErrorBody(BaseModel):
 
     code: str = Field(description="For programs")
     message: str = Field(description="For people: what is wrong, and what to do")
+    service: str | None = Field(
+        None,
+        description="Of 429: what has no room: asr, llm, tts, face; answer: all between a question "
+        "and its answer together; queue: others wait already; gateway",
+    )
+    expected_wait_s: float | None = Field(
+        None,
+        description="Of 429: until a new visitor would be let in, by how long other visits lasted; "
+        "null: that cannot be told",
+    )
+    waiting: int | None = Field(None, description="Of 429: visitors in line at this gateway")
 
 
 class Problem(BaseModel):

@@ -8,21 +8,21 @@ from collections.abc import Coroutine
 from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
-from starlette.responses import JSONResponse
 
 from gateway.api.access import SUBPROTOCOL
 from gateway.api.events import (
     ErrorEvent,
     InterruptCommand,
     PingCommand,
+    PlaceEvent,
     PongEvent,
     ServerEvent,
     TextCommand,
     UpdateCommand,
     parse_command,
 )
-from gateway.api.problems import code_of
-from gateway.api.routes_sessions import change_session
+from gateway.api.problems import code_of, problem_of
+from gateway.api.routes_sessions import change_session, place_of
 from gateway.api.state import Gateway, gateway_of
 from gateway.talk.microphone import pcm_of_message
 from gateway.talk.session import Session
@@ -76,6 +76,29 @@ async def events(socket: WebSocket, session_id: str) -> None:
         session.unlisten(listener)
         if late and session.moved:
             gateway.handover.forward(session.id, late)
+
+
+@router.websocket("/v1/sessions/{session_id}/place")
+async def place(socket: WebSocket, session_id: str) -> None:
+    """How a place in line stands, as `place` events, until it waits no more."""
+    gateway = gateway_of(socket)
+    try:
+        gateway.entrance.standing(session_id)
+    except VisavisError as error:
+        await _refuse(socket, error)
+        return
+    await _accept(socket)
+
+    async def send() -> None:
+        async for standing in gateway.entrance.follow(session_id):
+            await _send(socket, PlaceEvent(**place_of(standing).model_dump()))
+        await socket.close()
+
+    async def receive() -> None:
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass
+
+    await _first_of(send(), receive())
 
 
 @router.websocket("/v1/sessions/{session_id}/media")
@@ -185,9 +208,7 @@ async def _close(socket: WebSocket, session: Session) -> None:
 
 async def _refuse(socket: WebSocket, error: Exception) -> None:
     """Answer the handshake with an HTTP error instead."""
-    status, code = code_of(error)
-    body = {"error": {"code": code, "message": str(error)}}
-    await socket.send_denial_response(JSONResponse(body, status))
+    await socket.send_denial_response(problem_of(error))
 
 
 async def _send(socket: WebSocket, event: ServerEvent) -> None:

@@ -18,6 +18,7 @@ from gateway.stages.catalog import Catalog
 from gateway.stages.registry import Registry
 from gateway.talk.session import Session
 from gateway.talk.sessions import Sessions
+from gateway.waiting.entrance import Entrance
 from visavis.wire.bus import Bus
 
 
@@ -30,6 +31,7 @@ class Gateway:
     registry: Registry
     catalog: Catalog
     sessions: Sessions
+    entrance: Entrance
     answers: AnswerCache
     prerenderer: Prerenderer
     peers: Peers

@@ -152,6 +152,7 @@ class Handover:
         session.carry_on(record.epoch, record.said, record.turns, record.timelines)
         log.info("session %s goes on here", record.id)
         if record.attached:
+            session.stages.admit()
             try:
                 await session.wake()
             except VisavisError as error:

@@ -1,6 +1,7 @@
 """The four services as one session sees them: replicas, leases, the bus. Protobuf stops here.
 
 `registry`: which replicas there are, how loaded, how their clocks stand to ours.
+`room`: whether all four would hold their deadlines with one session more.
 `lease`: a slot of one service, held by a stream that comes back when it dies.
 `ears`: whose words count while two replicas hear one session.
 `stages`: a session's four leases, what is said over them and what is heard.

@@ -85,10 +85,11 @@ class StageLease:
         self,
         service: str,
         registry: Registry,
-        config: Callable[[], Any],
+        config: Callable[[bool], Any],
         listener: LeaseListener,
         background: Background,
     ) -> None:
+        """config: the stream's first message; told whether the session was let in before."""
         self.service = service
         self._registry = registry
         self._config = config
@@ -110,6 +111,8 @@ class StageLease:
         """This stream was ended by us: its end is no loss."""
         self._leaving = False
         """The session gives this stage up: so is its end."""
+        self._admitted = False
+        """It has been let in: it comes to a slot, whatever is predicted."""
         self._outdated = False
         """The attach under way may be with options of before."""
         self._owed: Any = None
@@ -129,9 +132,14 @@ class StageLease:
         Raises AtCapacityError, InvalidInputError, UnknownNameError or StageLostError.
         """
         await self._attach_to_any()
+        self._admitted = True
         self._listener.stage_ready(self.service)
         self._runner = asyncio.create_task(self._run(), name=f"lease-{self.service}")
         self._background.watch(self._runner)
+
+    def admit(self) -> None:
+        """The session was let in elsewhere, and its slots there will be free."""
+        self._admitted = True
 
     async def send(self, request: Any) -> None:
         """Send a later message of the stream. Raises StageLostError if the stage is away."""
@@ -176,6 +184,7 @@ class StageLease:
             await asyncio.gather(runner, return_exceptions=True)
         await self._stop_moving()
         self._owed, self._restarting, self._leaving = None, False, False
+        self._admitted = False
         if self._replica is not None and self._ready.is_set():
             self._registry.returned(self._replica)
         self._ready.clear()
@@ -197,7 +206,10 @@ class StageLease:
         avoid: set[str] = set()
         while True:
             replica = await self._registry.choose(
-                self.service, prefer=self._served_by, avoid=frozenset(avoid)
+                self.service,
+                prefer=self._served_by,
+                avoid=frozenset(avoid),
+                admitted=self._admitted,
             )
             try:
                 return replica, await self._open(replica)
@@ -212,7 +224,7 @@ class StageLease:
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 self._outdated = False
-                await call.write(self._config())
+                await call.write(self._config(self._admitted))
                 event = await call.read()
             if event is grpc.aio.EOF or event.WhichOneof("event") != "ready":
                 raise StageLostError(f"{self.service}: closed the stream before it was ready")

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from visavis.serving.admission.admission import Capacity
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import AtCapacityError, BusError, StageLostError
 from visavis.serving.runtime import KEEPALIVE, MESSAGE_LIMITS
@@ -53,6 +54,9 @@ class EngineState:
     detail: str
 
 
+_SILENT = Capacity()
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
     """A replica and what it last said of itself. healthy: it answers."""
@@ -63,6 +67,14 @@ class ReplicaState:
     free_slots: int = 0
     languages: tuple[str, ...] = ()
     engines: tuple[EngineState, ...] = ()
+    capacity: Capacity = _SILENT
+    """What it measures and predicts; empty where it does not tell."""
+
+    @property
+    def spare_slots(self) -> int:
+        """For sessions that were let in before: what is predicted does not count for them."""
+        taken = self.capacity.sessions
+        return self.slots - taken if taken else self.free_slots
 
 
 class Registry:
@@ -82,6 +94,8 @@ class Registry:
         """Channels by address, to replicas that are not known any more."""
         self._watch = Keeper("registry", self._keep_watching)
         self._refreshing = asyncio.Lock()
+        self._looks = 0
+        """So many times `refresh` has begun to ask."""
         self._bus_answers = True
         self._clock = MonotonicClock()
         self.clocks = HostClocks()
@@ -111,17 +125,23 @@ class Registry:
         return self._missing()
 
     async def choose(
-        self, service: str, *, prefer: str = "", avoid: frozenset[str] = frozenset()
+        self,
+        service: str,
+        *,
+        prefer: str = "",
+        avoid: frozenset[str] = frozenset(),
+        admitted: bool = False,
     ) -> Replica:
         """The instance `prefer` if it has a free slot, else the least loaded replica that has one.
 
-        Instances in `avoid` come last of all. Raises AtCapacityError where there is none,
-        StageLostError where no replica answers.
+        Instances in `avoid` come last of all. admitted: any slot will do, also one that nobody new
+        would get. Raises AtCapacityError where there is none, StageLostError where no replica
+        answers.
         """
-        candidates = self._candidates(service)
+        candidates = self._candidates(service, admitted)
         if not candidates:
             await self.refresh()
-            candidates = self._candidates(service)
+            candidates = self._candidates(service, admitted)
         if not candidates:
             absent = self._absent(service)
             if absent:
@@ -134,7 +154,7 @@ class Registry:
             # Others have chosen, too, since these were last asked.
             if prefer not in [state.replica.instance for state in candidates]:
                 await self._look_again(candidates)
-                candidates = self._candidates(service) or candidates
+                candidates = self._candidates(service, admitted) or candidates
 
         def order(state: ReplicaState) -> tuple[bool, bool, int]:
             instance = state.replica.instance
@@ -187,14 +207,30 @@ class Registry:
             self._channels[replica.grpc_address] = channel
         return _STUBS[replica.service](channel)
 
+    def told(self, told: control_pb2.Capacity) -> None:
+        """What a replica says of itself between two questions; of others nothing is noted."""
+        state = self._states.get(told.instance)
+        if state is not None and state.healthy:
+            capacity = _capacity_of(told)
+            self._states[told.instance] = replace(
+                state, free_slots=capacity.free_slots, capacity=capacity
+            )
+
     def lost(self, replica: Replica) -> None:
         """A lease on this replica died: it is not chosen before it answers again."""
         if replica.instance in self._states:
             self._states[replica.instance] = ReplicaState(replica)
 
     async def refresh(self) -> None:
-        """Ask the bus who is there, and each one how loaded it is."""
+        """Ask the bus who is there, and each one how loaded it is.
+
+        Those who ask while others are being answered share one look.
+        """
+        wanted = self._looks + 1
         async with self._refreshing:
+            if self._looks >= wanted:
+                return
+            self._looks += 1
             try:
                 await self._bus.flush(BUS_TIMEOUT_S)
                 self._bus_answers = True
@@ -234,9 +270,10 @@ class Registry:
         ends = all(state.replica.draining for state in answering)
         return "its replica is about to end" if ends else ""
 
-    def _candidates(self, service: str) -> list[ReplicaState]:
-        known = self.replicas(service)
-        return [s for s in known if s.free_slots > 0 and not s.replica.draining]
+    def _candidates(self, service: str, admitted: bool) -> list[ReplicaState]:
+        """Those that may take a session."""
+        known = [state for state in self.replicas(service) if not state.replica.draining]
+        return [s for s in known if (s.spare_slots if admitted else s.free_slots) > 0]
 
     async def _look_again(self, states: Sequence[ReplicaState]) -> None:
         """Note which slots have been taken; of who does not say so at once nothing is known."""
@@ -278,6 +315,7 @@ class Registry:
             status.free_slots,
             tuple(status.languages),
             tuple(engines),
+            _capacity_of(status.capacity),
         )
 
     async def _close_unused(self) -> None:
@@ -291,6 +329,10 @@ class Registry:
         while True:
             await asyncio.sleep(self._refresh_s)
             await self.refresh()
+
+
+def _capacity_of(told: control_pb2.Capacity) -> Capacity:
+    return Capacity(**{field.name: getattr(told, field.name) for field in fields(Capacity)})
 
 
 @dataclass(frozen=True, slots=True)

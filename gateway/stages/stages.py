@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,10 +17,11 @@ from gateway.settings import GatewaySettings
 from gateway.stages.ears import Ears
 from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.registry import SERVICES, Registry
+from gateway.stages.room import NoRoomError
 from gateway.talk.actions import Action, Emit, Message
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import AtCapacityError, VisavisError
 from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
 from visavis.wire.clock import Clock
 from visavis.wire.media import VideoCodec
@@ -96,7 +97,10 @@ class Stages:
             await lease.settled.wait()
 
     async def attach(self) -> None:
-        """Attach to all four, or to none and raise the first error. Also anew after `release`."""
+        """Attach to all four, or to none and raise the first error. Also anew after `release`.
+
+        Raises NoRoomError where a stage takes no session now, and others.
+        """
         self.attached, self._face_stale = True, False
         try:
             results = await asyncio.gather(
@@ -105,10 +109,15 @@ class Stages:
         except BaseException:
             await self.release()
             raise
-        errors = [r for r in results if isinstance(r, BaseException)]
+        errors = {s: r for s, r in zip(self._leases, results, strict=True) if r is not None}
         if errors:
             await self.release()
-            raise next((e for e in errors if isinstance(e, VisavisError)), errors[0])
+            raise _worst(errors)
+
+    def admit(self) -> None:
+        """The session comes from another gateway: it needs slots and is not weighed again."""
+        for lease in self._leases.values():
+            lease.admit()
 
     async def release(self) -> None:
         """Give all slots back."""
@@ -182,7 +191,7 @@ class Stages:
 
     # ------------------------------------------------------------ first messages
 
-    def _asr_config(self) -> asr_pb2.AsrAttachRequest:
+    def _asr_config(self, admitted: bool) -> asr_pb2.AsrAttachRequest:
         recognition = asr_pb2.RecognitionConfig(
             sample_rate_hz=MIC_RATE_HZ, language=self._options.language, interim_results=True
         )
@@ -190,21 +199,25 @@ class Stages:
             session=self._session,
             recognition=recognition,
             first_utterance=self._ears.newcomer(),
+            admitted=admitted,
         )
         return asr_pb2.AsrAttachRequest(config=config)
 
-    def _llm_config(self) -> llm_pb2.LlmAttachRequest:
-        return llm_pb2.LlmAttachRequest(config=llm_pb2.LlmAttachConfig(session=self._session))
+    def _llm_config(self, admitted: bool) -> llm_pb2.LlmAttachRequest:
+        config = llm_pb2.LlmAttachConfig(session=self._session, admitted=admitted)
+        return llm_pb2.LlmAttachRequest(config=config)
 
-    def _tts_config(self) -> tts_pb2.TtsAttachRequest:
-        config = tts_pb2.TtsAttachConfig(session=self._session, synthesis=self._synthesis())
+    def _tts_config(self, admitted: bool) -> tts_pb2.TtsAttachRequest:
+        config = tts_pb2.TtsAttachConfig(
+            session=self._session, synthesis=self._synthesis(), admitted=admitted
+        )
         return tts_pb2.TtsAttachRequest(config=config)
 
-    def _face_config(self) -> face_pb2.FaceAttachRequest:
+    def _face_config(self, admitted: bool) -> face_pb2.FaceAttachRequest:
         face = face_pb2.FaceConfig(
             avatar=self._options.avatar, codecs=[_codec(c) for c in self._codecs]
         )
-        config = face_pb2.FaceAttachConfig(session=self._session, face=face)
+        config = face_pb2.FaceAttachConfig(session=self._session, face=face, admitted=admitted)
         return face_pb2.FaceAttachRequest(config=config)
 
     def _synthesis(self) -> tts_pb2.SynthesisConfig:
@@ -215,6 +228,14 @@ class Stages:
             speed=options.speed,
             style=options.style,
         )
+
+
+def _worst(errors: Mapping[str, BaseException]) -> BaseException:
+    """Which error is told, of those of the stages by name."""
+    ours = {s: error for s, error in errors.items() if isinstance(error, VisavisError)}
+    for service, error in (ours or errors).items():
+        return NoRoomError(str(error), service) if isinstance(error, AtCapacityError) else error
+    raise AssertionError("no error")
 
 
 def _codec(codec: VideoCodec) -> Any:

@@ -110,8 +110,13 @@ export class Api {
 
   // -- sessions ------------------------------------------------------------
 
+  /** A session, or a place in line for one: that has a position. */
   createSession(options, signal) {
-    return this.json("POST", "v1/sessions", { body: options, signal });
+    return this.json("POST", "v1/sessions", { body: { ...options, queue: true }, signal });
+  }
+
+  placeSocket(id) {
+    return this.socket(`v1/sessions/${id}/place`);
   }
 
   session(id, signal) {

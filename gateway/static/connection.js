@@ -5,11 +5,13 @@
  *
  * Events: every event of the gateway under its type, and
  *   "connection" {status: "offline" | "connecting" | "live" | "reconnecting", transport}
+ *   "place" {position, expected_wait_s} while the session has to be waited for
  *   "notice" {key} something the visitor should know, a key of i18n.js
  */
 import { ApiError } from "./api.js";
 import { EventChannel } from "./events.js";
 import { Hush } from "./hush.js";
+import { text } from "./i18n.js";
 import { SocketMedia } from "./media_ws.js";
 import { WebRtcMedia } from "./webrtc.js";
 
@@ -18,6 +20,7 @@ const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency"
 const TEMPORARY = [404, 409, 0];
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 8000;
+const PLACE_RETRIES = 20; // longer than a place is kept that nobody asks for
 
 export class Connection extends EventTarget {
   sessionId = null;
@@ -89,8 +92,50 @@ export class Connection extends EventTarget {
       return;
     }
     if (this.sessionId && (await this.#stillThere(signal))) return;
-    this.sessionId = (await this.#api.createSession(this.#options, signal)).id;
+    const made = await this.#api.createSession(this.#options, signal);
+    this.sessionId = made.id;
+    if (made.position !== undefined) await this.#waitInLine(made, signal);
     this.#options = { ...this.#options, welcome: false }; // nobody is greeted twice
+  }
+
+  /** Until the session is there, under the id of the place; throws where it will not be. */
+  async #waitInLine(place, signal) {
+    if (this.#status === "reconnecting") this.#tell("notice", { key: "queue.again" });
+    for (let failures = 0; ; failures += 1) {
+      this.#tell("place", place);
+      const last = await this.#followPlace(signal);
+      if (signal.aborted) throw signal.reason;
+      if (last?.state === "admitted") return;
+      place = last ?? place;
+      if (place.state !== "waiting" || failures === PLACE_RETRIES) {
+        this.sessionId = null;
+        throw new ApiError(410, place.state, place.message || text("queue.given-up"));
+      }
+      await pause(FIRST_RETRY_MS, signal); // the connection was lost: the place is kept for a while
+    }
+  }
+
+  /** What was last told of the place before its socket closed; null: nothing. */
+  async #followPlace(signal) {
+    const events = new EventChannel();
+    let last = null;
+    events.addEventListener("place", ({ detail }) => {
+      last = detail;
+      if (detail.state === "waiting") this.#tell("place", detail);
+    });
+    const closed = new Promise((resolve) => {
+      events.addEventListener("lost", resolve, { once: true });
+      signal.addEventListener("abort", resolve, { once: true });
+    });
+    try {
+      await events.open(this.#api.placeSocket(this.sessionId), signal);
+      await closed;
+    } catch {
+      return last; // nobody waits there any more, or the gateway is away
+    } finally {
+      events.close();
+    }
+    return last;
   }
 
   /** After a lost connection the gateway may still hold the session, or may have been restarted. */

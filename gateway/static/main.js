@@ -11,6 +11,7 @@ import { AvatarCreator } from "./creator.js";
 import { speak, text } from "./i18n.js";
 import { LatencyStrip } from "./latency.js";
 import { Preferences } from "./preferences.js";
+import { QueuePanel } from "./queue.js";
 import { RecordButton } from "./recording.js";
 import { askForKey, SettingsSheet } from "./settings.js";
 import { Stage } from "./stage.js";
@@ -23,6 +24,7 @@ const query = new URLSearchParams(location.search);
 
 class Page {
   connection = null;
+  starting = null;
   preferences = new Preferences(query);
   api = new Api(() => askForKey(byId("key")));
   toasts = new Toasts(byId("toasts"));
@@ -48,6 +50,7 @@ class Page {
     onChoose: (name) => this.choose({ avatar: name }),
     onNew: () => this.creator.open(),
   });
+  queue = new QueuePanel(byId("queue"), () => this.leave());
   creator = new AvatarCreator(byId("creator"), this.api, (name) => this.created(name));
 
   async open() {
@@ -77,7 +80,7 @@ class Page {
     message.addEventListener("input", () => (byId("send").disabled = !message.value.trim()));
     byId("dock").addEventListener("submit", (event) => this.submit(event, message));
     addEventListener("keydown", (event) => this.key(event));
-    addEventListener("pagehide", () => void this.connection?.stop());
+    addEventListener("pagehide", () => void (this.connection ?? this.starting)?.stop());
     // Brought back from the browser's page cache: that session has gone.
     addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
     this.creator.acceptDrops(document, () => {
@@ -148,6 +151,7 @@ class Page {
     if (name === "language") {
       speak(value);
       this.latency.render();
+      this.queue.render();
       const { language, voice } = this.choice();
       await Promise.all([this.showChoices(), this.update({ language, voice })]);
     }
@@ -169,12 +173,16 @@ class Page {
       join: query.get("session") ?? "",
     });
     this.follow(connection);
+    this.starting = connection;
     try {
       await connection.start({ ...filled(this.choice()), welcome: this.preferences.get("welcome") });
     } catch (error) {
       document.body.dataset.phase = "start";
-      this.report(error);
+      if (this.starting) this.report(error); // else the visitor has left the line
       return;
+    } finally {
+      this.starting = null;
+      this.queue.hide();
     }
     this.connection = connection;
     document.body.dataset.phase = "live";
@@ -183,9 +191,17 @@ class Page {
     else byId("message").focus({ preventScroll: true });
   }
 
+  /** The visitor does not want to wait in line any more. */
+  leave() {
+    const waiting = this.starting;
+    this.starting = null;
+    void waiting?.stop();
+  }
+
   follow(connection) {
     const on = (type, act) => connection.addEventListener(type, ({ detail }) => act(detail));
     on("connection", (detail) => this.connected(detail));
+    on("place", (detail) => this.starting && this.queue.show(detail));
     on("state", ({ state }) => this.stage.state(state));
     on("transcript", (detail) => this.captions.transcript(detail));
     on("answer", (detail) => this.captions.answer(detail));

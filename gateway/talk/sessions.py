@@ -14,10 +14,10 @@ from gateway.playout.ticker import Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.registry import Registry
+from gateway.stages.room import NoRoomError
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
 from visavis.serving.errors import (
-    AtCapacityError,
     BusError,
     DrainingError,
     StageLostError,
@@ -57,6 +57,8 @@ class Sessions:
         """None is made any more, and those that there are go to other gateways."""
         self._opening = 0
         self._ticker = Ticker(MonotonicClock())
+        self.on_change: Callable[[str, bool], None] = lambda session, is_open: None
+        """Told of each session that is there now, or is not any more."""
         self._sweeper = Keeper("sessions-sweep", self._sweep)
 
     def start(self) -> None:
@@ -117,18 +119,25 @@ class Sessions:
         return self._settings.max_sessions - len(self._open) - self._opening
 
     @property
-    def busy(self) -> bool:
-        """Whether anybody is talking."""
-        return any(session.state != "idle" for session in self._open.values())
+    def limit_reached(self) -> str:
+        """What is told where `free` is 0."""
+        return f"sessions: {self._settings.max_sessions} are open, the most allowed"
 
-    async def create(self, options: Options, persona: str, welcome: str = "") -> Session:
+    @property
+    def busy(self) -> int:
+        """How many are talking."""
+        return sum(session.state != "idle" for session in self._open.values())
+
+    async def create(
+        self, options: Options, persona: str, welcome: str = "", *, name: str = ""
+    ) -> Session:
         """A session with a slot of every stage.
 
-        Raises BusError or StageLostError where no turn would work now, AtCapacityError and others.
-        welcome: said once somebody watches.
+        Raises BusError or StageLostError where no turn would work now, NoRoomError and others.
+        welcome: said once somebody watches. name: its id; "": a new one.
         """
         self._check_room()
-        session = self._make(self._new_id(), options, persona, welcome)
+        session = self._make(name or self._new_id(), options, persona, welcome)
         self._opening += 1
         try:
             await self._check_ready()
@@ -169,13 +178,13 @@ class Sessions:
     def _add(self, session: Session) -> None:
         self._open[session.id] = session
         metrics.sessions.set(len(self._open))
+        self.on_change(session.id, True)
 
     def _check_room(self) -> None:
         if self.draining:
             raise DrainingError("sessions: this gateway is about to end; ask again")
-        limit = self._settings.max_sessions
         if self.free <= 0:
-            raise AtCapacityError(f"sessions: {limit} are open, the most allowed; try again later")
+            raise NoRoomError(self.limit_reached, "gateway")
 
     async def _check_ready(self) -> None:
         missing = await self._registry.missing()
@@ -201,6 +210,7 @@ class Sessions:
             return
         metrics.sessions.set(len(self._open))
         metrics.sessions_ended.labels(reason).inc()
+        self.on_change(session.id, False)
         log.info("session %s ends: %s", session.id, reason)
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):

@@ -45,6 +45,10 @@ class Script:
     api_key: str = ""
     webrtc_status: int = 200
     full: str = ""
+    ahead: int = 0
+    """Visitors who are let in before; who comes has to wait in line for them."""
+    wait_s: float | None = None
+    """What those who wait are told."""
     refuse_avatar: str = ""
     avatars: list[str] = field(default_factory=lambda: ["eileen", "grandma-gu"])
     portrait: Picture = field(default_factory=drawn_face)
@@ -159,6 +163,7 @@ class StubGateway:
         app.post("/v1/sessions/{session}/recording")(self._record)
         app.post("/v1/sessions/{session}/recording/stop")(self._record_stop)
         app.get("/v1/sessions/{session}/recording.mp4")(self._recording)
+        app.websocket("/v1/sessions/{session}/place")(self._line)
         app.websocket("/v1/sessions/{session}/events")(self._events)
         app.websocket("/v1/sessions/{session}/media")(self._media)
         return app
@@ -194,8 +199,26 @@ class StubGateway:
             return _error(429, "at_capacity", self.script.full)
         self.seen.sessions.append(await request.json())
         session = f"session{len(self.seen.sessions)}"
+        if self.script.ahead:
+            return JSONResponse(self._place(session), 202)
         self._live.add(session)
         return JSONResponse({"id": session, **self.seen.sessions[-1]}, 201)
+
+    def _place(self, session: str) -> dict[str, Any]:
+        ahead = self.script.ahead
+        state = "waiting" if ahead else "admitted"
+        told = {"id": session, "state": state, "position": ahead, "message": ""}
+        return {**told, "expected_wait_s": self.script.wait_s}
+
+    async def _line(self, peer: WebSocket, session: str) -> None:
+        await peer.accept(subprotocol="visavis")
+        with suppress(WebSocketDisconnect, RuntimeError):
+            while self.script.ahead:
+                await peer.send_json({"type": "place", **self._place(session)})
+                await asyncio.sleep(0.05)
+            self._live.add(session)
+            await peer.send_json({"type": "place", **self._place(session)})
+            await peer.close()
 
     async def _get(self, session: str) -> Any:
         if session not in self._live:

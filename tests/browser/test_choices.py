@@ -51,6 +51,7 @@ async def test_chooses_avatar_and_voice(page: Page, stub: StubGateway) -> None:
         "voice": "hibari",
         "avatar": "eileen",
         "welcome": True,
+        "queue": True,
     }
     await page.click("#settings-open")
     await page.check("input[name=avatar][value=grandma-gu]", force=True)

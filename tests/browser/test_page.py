@@ -66,6 +66,30 @@ async def test_says_when_the_gateway_is_full(page: Page, stub: StubGateway) -> N
     await expect(page.locator("#start-type")).to_be_visible()
 
 
+async def test_waits_in_line_and_comes_in_by_itself(page: Page, stub: StubGateway) -> None:
+    stub.script.ahead, stub.script.wait_s = 3, 130.0
+    await open_page(page, stub, "?transport=websocket")
+    await page.click("#start-type")
+    await expect(page.locator(".queue-position")).to_have_text("You are number 3 in line.")
+    await expect(page.locator(".queue-wait")).to_have_text("About 2 minutes to go.")
+    stub.script.ahead, stub.script.wait_s = 1, None
+    await expect(page.locator(".queue-position")).to_have_text("You are next.")
+    await expect(page.locator(".queue-wait")).to_contain_text("cannot be told")
+    stub.script.ahead = 0
+    await page.wait_for_selector("body[data-phase=live]:not([data-waiting])")
+    assert len(stub.seen.sessions) == 1
+
+
+async def test_the_line_can_be_left(page: Page, stub: StubGateway) -> None:
+    stub.script.ahead = 2
+    await open_page(page, stub)
+    await page.click("#start-type")
+    await page.click("#queue button")
+    await expect(page.locator("#start-type")).to_be_visible()
+    await stub.until(lambda seen: seen.deleted)
+    await expect(page.locator(".toast")).to_have_count(0)
+
+
 # ------------------------------------------------------------ conversation
 
 

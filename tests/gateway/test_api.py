@@ -136,10 +136,10 @@ async def test_changes_reach_the_stages(http: httpx.AsyncClient, doubles: Double
     assert doubles.seen.of("face", "config")[-1].config.face.avatar == "eve"
 
 
-async def test_no_slot_is_503_and_leaves_nothing(http: httpx.AsyncClient, doubles: Doubles) -> None:
+async def test_no_slot_is_429_and_leaves_nothing(http: httpx.AsyncClient, doubles: Doubles) -> None:
     doubles.script.refuse["face"] = grpc.StatusCode.RESOURCE_EXHAUSTED
     response = await http.post("/v1/sessions", json={})
-    assert "face" in problem(response, 503)
+    assert "face" in problem(response, 429)
     assert int(response.headers["Retry-After"]) > 0
     await until(lambda: doubles.leases() == 0)
     doubles.script.refuse.clear()
@@ -155,7 +155,7 @@ async def test_no_replica_is_503(http: httpx.AsyncClient, doubles: Doubles) -> N
 async def test_there_is_a_most_of_sessions(http: httpx.AsyncClient) -> None:
     for _ in range(3):
         await new_session(http)
-    assert "3" in problem(await http.post("/v1/sessions", json={}), 503)
+    assert "3" in problem(await http.post("/v1/sessions", json={}), 429)
 
 
 async def test_another_replica_takes_over_when_one_is_full(

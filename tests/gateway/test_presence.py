@@ -106,11 +106,12 @@ async def test_a_return_without_a_free_slot_is_told(
     await until(lambda: doubles.leases() == 0)
     other = await new_session(http)
     async with client.connect(f"/v1/sessions/{other}/events"):
-        assert "slot" in problem(await http.post(f"{path}/text", json={"text": "Hi."}), 503)
+        assert "slot" in problem(await http.post(f"{path}/text", json={"text": "Hi."}), 429)
         with pytest.raises(websockets.InvalidStatus) as refusal:
             async with client.connect(f"{path}/media"):
                 pass
-        assert refusal.value.response.status_code == 503
+        assert refusal.value.response.status_code == 429
+        assert int(refusal.value.response.headers["Retry-After"]) > 0
         async with client.connect(f"{path}/events") as socket:
             assert (await next_of(socket, "error"))["code"] == "at_capacity"
             await http.delete(f"/v1/sessions/{other}")

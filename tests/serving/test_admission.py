@@ -104,6 +104,23 @@ def test_a_stage_at_rest_keeps_what_it_has_learnt_and_forgets_it_under_new_load(
     assert meter.measured().units_per_s < busy / 3
 
 
+def test_what_was_late_in_a_crowd_is_not_held_against_a_stage_for_ever() -> None:
+    clock = ManualClock()
+    meter = Meter(clock, LLM)
+    meter.attached(1)
+    meter.promised_s = 0.5
+    for _ in range(100):
+        with meter.unit() as unit:
+            clock.advance(1.0)
+            unit.first()
+    crowded = meter.measured()
+    assert (crowded.firsts, crowded.late_p95_s) == (100, 1.0)
+    assert crowded.correction == pytest.approx((20 + 100 * 2) / 120)
+    clock.advance(901.0)
+    rested = meter.measured()
+    assert (rested.firsts, rested.late_p95_s, rested.correction) == (0, 0.0, 1.0)
+
+
 def test_the_kernel_tells_what_this_process_used() -> None:
     before = usage()
     sum(range(300_000))

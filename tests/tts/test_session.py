@@ -71,7 +71,7 @@ async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Atta
     lane = EngineLane("test")
     synthesizer, _ = word_synthesizer(**options)
     events: asyncio.Queue[pb.AttachEvent] = asyncio.Queue()
-    stage = Stage[SpokenTurn](name, bus, "tts-test")
+    stage = Stage[SpokenTurn](name, bus, "tts-test", asyncio.Event())
     session = SpeakingSession(
         stage, SpeechLane(synthesizer, lane), SpeechOptions().checked(),
         lead_s=LEAD_S, clock=ManualClock(),

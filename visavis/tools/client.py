@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
 import httpx
@@ -20,6 +20,7 @@ MIC_RATE_HZ = 16_000
 _MIC_CHUNK_SAMPLES = 320
 _TIMEOUT_S = 60.0
 _SESSION_MOVED = 1012
+_PLACE_POLL_S = 0.5
 _MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
 
 
@@ -84,17 +85,38 @@ class GatewayClient:
             raise GatewayError("unreachable", f"{self.url}: {error}") from error
 
     @contextlib.asynccontextmanager
-    async def session(self, **options: Any) -> AsyncIterator[GatewaySession]:
-        """A session with `language`, `voice`, `avatar` …; deleted when the context ends."""
+    async def session(
+        self, *, on_place: Callable[[dict[str, Any]], None] | None = None, **options: Any
+    ) -> AsyncIterator[GatewaySession]:
+        """A session with `language`, `voice`, `avatar` …; deleted when the context ends.
+
+        on_place: wait in line where there is no room; told how the place stands. Without it there
+        is no waiting: GatewayError.
+        """
         wanted = {key: value for key, value in options.items() if value}
+        if on_place is not None:
+            wanted["queue"] = True
         created = (await self.call("POST", "/v1/sessions", json=wanted)).json()
         try:
+            if on_place is not None and "position" in created:
+                await self._wait_in_line(created, on_place)
             events = await self.connect(f"/v1/sessions/{created['id']}/events")
             async with contextlib.aclosing(GatewaySession(self, created["id"], events)) as session:
                 yield session
         finally:
             with contextlib.suppress(GatewayError):  # it may have expired
                 await self.call("DELETE", f"/v1/sessions/{created['id']}")
+
+    async def _wait_in_line(
+        self, place: dict[str, Any], on_place: Callable[[dict[str, Any]], None]
+    ) -> None:
+        while place["state"] == "waiting":
+            on_place(place)
+            await asyncio.sleep(_PLACE_POLL_S)
+            place = (await self.call("GET", f"/v1/sessions/{place['id']}/place")).json()
+        on_place(place)
+        if place["state"] != "admitted":
+            raise GatewayError(place["state"], place["message"] or "the place was given up")
 
     def connect(self, path: str) -> websockets.connect:
         """A WebSocket of the gateway, to be entered."""

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.fakes import ManualClock
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.load.command import stack_flags, steps_of
 from visavis.tools.bench.load.exchange import Asked, Exchange, Talk, settle, silent_wait_s
+from visavis.tools.bench.load.guest import InLine
 from visavis.tools.bench.load.knee import Knee, Limits, find_knee, next_sessions
 from visavis.tools.bench.load.ledger import Line, code_word, judge, with_code
 from visavis.tools.bench.load.playout import PICTURE_S, PlayoutFigures, PlayoutJudge
-from visavis.tools.bench.load.results import ClientReport, StackReport, StepResult, sum_up
-from visavis.tools.bench.load.schedule import Habits, LoadPlan, Planned, dealt, planned
+from visavis.tools.bench.load.results import ClientReport, StackReport, StepResult, Wait, sum_up
+from visavis.tools.bench.load.schedule import (
+    Habits,
+    LoadPlan,
+    Planned,
+    dealt,
+    planned,
+    visit_lengths,
+)
 from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
 from visavis.tools.bench.visitor.trace import Trace
 
@@ -264,18 +274,47 @@ def test_the_knee_is_found_by_doubling_and_halving(knee: int, tried: list[int]) 
     assert list(within) == tried
 
 
+def test_told_waits_are_held_against_those_that_visitors_had() -> None:
+    clock = ManualClock()
+    line = InLine(clock)
+    assert line.wait() is None
+    line.told({"state": "waiting", "position": 2, "expected_wait_s": 30.0})
+    clock.advance(40.0)
+    line.told({"state": "admitted", "position": 0, "expected_wait_s": None})
+    clock.advance(5.0)
+    right = line.wait()
+    assert right == Wait(40.0, 30.0, 2, admitted=True)
+    waits = [right, Wait(10.0, 30.0, 1, True), Wait(9.0, None, 1, True), Wait(99.0, 1.0, 9, False)]
+    clients = [ClientReport(waits=waits)]
+    assert sum_up(9, 0, (5.0, 65.0), clients, StackReport()).told_right_share == 0.5
+
+
+def test_visits_are_the_same_in_every_run_and_as_long_as_wanted() -> None:
+    plan = LoadPlan(Habits(), "", visit_s=100.0)
+    lengths = list(islice(visit_lengths(plan, 3), 500))
+    assert lengths[:9] == list(islice(visit_lengths(plan, 3), 9))
+    assert sum(lengths) / len(lengths) == pytest.approx(100.0, rel=0.1)
+
+
 def test_what_steps_are_wanted_and_what_a_stack_needs_for_them() -> None:
     assert steps_of("8, 2") == [1, 2, 8]
     assert steps_of("auto") is None
     with pytest.raises(InvalidInputError, match="1,2,4"):
         steps_of("two")
     assert stack_flags(0) == {}
-    assert stack_flags(9)["tts"] == ["--slots", "9"]
+    assert stack_flags(9)["tts"] == ["--slots", "9", "--admission", "slots"]
+    assert stack_flags(9, "predicted")["llm"][-1] == "predicted"
     assert stack_flags(9)["gateway"] == ["--max-sessions", "9"]
 
 
 def test_a_report_survives_the_way_between_processes() -> None:
     report = ClientReport(
-        served(0.5, [0.0]), [stream({}).figures], lines_of(0, ("a",)), ["full"], 1.0, [0.01]
+        served(0.5, [0.0]),
+        [stream({}).figures],
+        lines_of(0, ("a",)),
+        ["full"],
+        1.0,
+        [0.01],
+        [Wait(3.0, 2.0, 1, admitted=True)],
     )
     assert ClientReport.from_dict(report.to_dict()) == report

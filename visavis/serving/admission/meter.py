@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from visavis.wire.clock import Clock
@@ -24,6 +24,8 @@ DUTY = 0.3
 """Share of the time in which a session is taken to ask or to be answered."""
 PRIOR_UNITS = 5.0
 """What is assumed of a unit's cost counts as much as so many units."""
+LATELY_S = 900.0
+"""How long it counts how late first units were: what was crowded out then may be served now."""
 _KEPT_FIRSTS = 200
 _PRIOR_FIRSTS = 20.0
 _RATIO_BOUNDS = (0.2, 5.0)
@@ -95,8 +97,8 @@ class Meter:
         self._busy_s = self._units = self._cpu_s = 0.0
         self._clear: deque[float] = deque(maxlen=_KEPT_FIRSTS)
         """Latencies of first units that nothing was in the way of, on an idle machine."""
-        self._ratios: deque[float] = deque(maxlen=_KEPT_FIRSTS)
-        self._late: deque[float] = deque(maxlen=_KEPT_FIRSTS)
+        self._ratios = _Lately()
+        self._late = _Lately()
 
     @property
     def sessions(self) -> int:
@@ -141,17 +143,18 @@ class Meter:
 
     def note_late(self, late_s: float) -> None:
         """A unit came so long after it was due; 0: in time. Where no first units count."""
-        self._late.append(late_s)
+        self._late.add(late_s, self._clock.now())
 
     def note_first(self, since_s: float, *, alone: bool) -> None:
         """What a visitor waited for since then is there. alone: nothing was in its way."""
-        took_s = self._clock.now() - since_s
-        self._late.append(took_s)
+        now_s = self._clock.now()
+        took_s = now_s - since_s
+        self._late.add(took_s, now_s)
         if alone:
             self._clear.append(took_s / self.stretch)
         if self.promised_s:
             least, most = _RATIO_BOUNDS
-            self._ratios.append(min(most, max(least, took_s / self.promised_s)))
+            self._ratios.add(min(most, max(least, took_s / self.promised_s)), now_s)
 
     def measured(self) -> Measured:
         """As it stands now."""
@@ -160,8 +163,8 @@ class Meter:
         exposure_s = weight_s + self._session_s
         cost_s = assumed.unit_cost_s * PRIOR_UNITS + self._busy_s
         mean_s, sd_s = _moments(self._clear, assumed.unit_cost_s)
-        ratios = len(self._ratios)
-        corrected = (_PRIOR_FIRSTS + ratios * quantile(self._ratios, 0.95)) if ratios else 1.0
+        ratios = self._ratios.values(self._at_s)
+        corrected = _PRIOR_FIRSTS + len(ratios) * quantile(ratios, 0.95)
         return Measured(
             self._sessions,
             (assumed.units_per_s * weight_s + self._units) / exposure_s,
@@ -170,9 +173,9 @@ class Meter:
             (DUTY * weight_s + self._working_s) / exposure_s,
             mean_s,
             sd_s,
-            ratios,
-            corrected / (_PRIOR_FIRSTS + ratios) if ratios else 1.0,
-            quantile(self._late, 0.95),
+            len(ratios),
+            corrected / (_PRIOR_FIRSTS + len(ratios)),
+            quantile(self._late.values(self._at_s), 0.95),
         )
 
     def _advance(self) -> None:
@@ -190,7 +193,22 @@ class Meter:
         self._busy_s += min(self._open, self.lanes) * passed_s / self.stretch
 
 
-def quantile(values: deque[float], share: float) -> float:
+class _Lately:
+    """The newest values, and of these those that are no older than LATELY_S."""
+
+    def __init__(self) -> None:
+        self._values: deque[tuple[float, float]] = deque(maxlen=_KEPT_FIRSTS)
+
+    def add(self, value: float, now_s: float) -> None:
+        self._values.append((now_s, value))
+
+    def values(self, now_s: float) -> list[float]:
+        while self._values and self._values[0][0] < now_s - LATELY_S:
+            self._values.popleft()
+        return [value for _, value in self._values]
+
+
+def quantile(values: Sequence[float], share: float) -> float:
     """The smallest of the values that `share` of them do not pass; 0 where there is none."""
     if not values:
         return 0.0

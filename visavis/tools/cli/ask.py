@@ -67,8 +67,8 @@ def ask(
 
     async def run() -> tuple[Exchange, bytes | None]:
         async with running_gateway(url, api_key, profile, console, command="ask") as client:
-            options = {"language": language, "avatar": avatar, "voice": voice, "style": style}
-            async with client.session(**options) as session:
+            asked = client.session(language=language, avatar=avatar, voice=voice, style=style)
+            async with asked as session:
                 return await converse(session, question, spoken, record=output is not None)
 
     exchange, video = asyncio.run(run())

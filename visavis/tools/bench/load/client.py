@@ -23,15 +23,22 @@ from typing import Any, Self
 from visavis.serving.errors import VisavisError
 from visavis.serving.supervision import cancelled_at_last
 from visavis.tools.bench.load.exchange import Exchange
-from visavis.tools.bench.load.guest import Deck, Guest, Notes, Questions, clips_of, watch
+from visavis.tools.bench.load.guest import Deck, Guest, InLine, Notes, Questions, clips_of, watch
 from visavis.tools.bench.load.results import ClientReport
-from visavis.tools.bench.load.schedule import LONG_ANSWERS, Habits, LoadPlan, planned
+from visavis.tools.bench.load.schedule import (
+    LONG_ANSWERS,
+    Habits,
+    LoadPlan,
+    planned,
+    visit_lengths,
+)
 from visavis.tools.bench.visitor.visitor import Visitor, visit
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 _LAG_STEP_S = 0.02
 _FIRST_MEDIA_S = 20.0
+_AFTER_REFUSAL_S = 5.0
 _LINE_BYTES = 1 << 24
 
 
@@ -115,14 +122,17 @@ class Client:
         orders = self._orders
         async with GatewayClient(orders.url, orders.api_key) as gateway, AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(cancelled_at_last())
-            for number in orders.visitors:
+            for number in () if orders.plan.visit_s else orders.visitors:
                 await self._let_in(number, gateway, stack)
             for number in orders.watchers:
                 await self._let_watch(number, gateway, tasks)
             refused = self._report.refused
             self._parent.tell("ready", connected=len(self._notes), refused=refused)
             start = await self._parent.line()
-            if start and await self._unless_alone(self._step(float(json.loads(start)["start_s"]))):
+            if not start:
+                return
+            step = self._step(float(json.loads(start)["start_s"]), gateway)
+            if await self._unless_alone(step):
                 self._parent.tell("done", report=self._report.to_dict())
 
     async def _unless_alone(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -162,14 +172,13 @@ class Client:
             raise why
         self._report.refused.append(str(why or f"no picture came within {_FIRST_MEDIA_S:g} s"))
 
-    async def _step(self, start_s: float) -> None:
+    async def _step(self, start_s: float, gateway: GatewayClient) -> None:
         """Keep all schedules from `start_s` on, and note what it cost."""
         plan = self._orders.plan
         from_s = start_s + plan.warmup_s
         until_s = from_s + self._orders.length_s
         for notes in self._notes:
-            notes.start_s = start_s
-            notes.judge.from_s, notes.judge.until_s = from_s, until_s
+            _count(notes, start_s, from_s, until_s)
         async with asyncio.TaskGroup() as work:
             work.create_task(self._measure_itself(from_s, until_s))
             for notes, visitor in self._guests:
@@ -177,8 +186,43 @@ class Client:
                 guest = Guest(visitor, notes, deck, self._clock, self._settled)
                 questions = planned(plan.habits, notes.visitor, until_s - start_s)
                 work.create_task(guest.converse(questions, start_s, until_s + plan.drain_s))
+            for number in self._orders.visitors if plan.visit_s else ():
+                work.create_task(self._come_and_go(number, gateway, start_s, until_s))
         self._report.playouts = [notes.judge.figures for notes in self._notes]
         self._report.lines = [line for notes in self._notes for line in notes.lines]
+
+    async def _come_and_go(
+        self, number: int, gateway: GatewayClient, start_s: float, until_s: float
+    ) -> None:
+        """One visitor after the other, each through the queue where there is no room."""
+        plan, clock = self._orders.plan, self._clock
+        questions = planned(plan.habits, number, until_s - start_s)
+        for length_s in visit_lengths(plan, number):
+            if clock.now() >= until_s:
+                return
+            notes, line = self.notes_of(number), InLine(clock)
+            _count(notes, start_s, start_s + plan.warmup_s, until_s)
+            visiting = visit(
+                gateway, clock, witness=notes, on_place=line.told, language=plan.language
+            )
+            try:
+                async with AsyncExitStack() as stack:
+                    async with asyncio.timeout(until_s - clock.now()):
+                        visitor = await stack.enter_async_context(visiting)
+                    self._notes.append(notes)
+                    leaves_s = min(clock.now() + length_s, until_s)
+                    his = (clock.now() - start_s, leaves_s - start_s)
+                    guest = Guest(visitor, notes, self._deck_of(number), clock, self._settled)
+                    asked = [q for q in questions if his[0] < q.due_s < his[1]]
+                    await guest.converse(asked, start_s, leaves_s + plan.drain_s)
+                    await visitor.pause(leaves_s - clock.now())
+            except TimeoutError:
+                pass  # the run has ended while he was waiting
+            except VisavisError as error:
+                self._report.refused.append(str(error))
+                await asyncio.sleep(_AFTER_REFUSAL_S)
+            if (wait := line.wait()) is not None:
+                self._report.waits.append(wait)
 
     def _settled(self, exchange: Exchange) -> None:
         self._report.exchanges.append(exchange)
@@ -193,6 +237,12 @@ class Client:
             await asyncio.sleep(due_s - self._clock.now())
             self._report.lags_s.append(round(max(0.0, self._clock.now() - due_s), 5))
         self._report.cpu_s = time.process_time() - used_s
+
+
+def _count(notes: Notes, start_s: float, from_s: float, until_s: float) -> None:
+    """What is noted of a visitor counts between the two moments."""
+    notes.start_s = start_s
+    notes.judge.from_s, notes.judge.until_s = from_s, until_s
 
 
 async def main() -> int:

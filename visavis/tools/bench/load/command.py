@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 from rich.text import Text
@@ -136,6 +136,22 @@ Slots: TypeAlias = Annotated[
         "the largest step needs, or what --config says.",
     ),
 ]
+Visit: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Visitors leave after about so long and others come, through the queue where there is "
+        "no room: how long they were told to wait is held against how long they did. 0: all are "
+        "there from the first to the last.",
+    ),
+]
+WhoIsLetIn: TypeAlias = Annotated[
+    Literal["slots", "predicted"],
+    typer.Option(
+        help="In a stack that is started. slots: every visitor, so that the knee can be found; "
+        "predicted: as many as the services think that deadlines hold for.",
+    ),
+]
 Chart: TypeAlias = Annotated[
     Path | None,
     typer.Option("--picture", "--chart", help="Draw latency against visitors into this SVG."),
@@ -165,6 +181,8 @@ def load(
     seed: Seed = 0,
     visitors_per_client: VisitorsPerClient = 8,
     slots: Slots = 0,
+    admission: WhoIsLetIn = "slots",
+    visit_s: Visit = 0.0,
     clips: Clips = None,
     language: Annotated[str, typer.Option(help="Of the questions: en or zh.")] = "en",
     url: Url = DEFAULT_URL,
@@ -197,7 +215,7 @@ def load(
     wanted = steps_of(sessions)
     check_output(ledger, ".jsonl")
     needed = (most if wanted is None else max(wanted)) + idle_watchers
-    flags = stack_flags(slots or (0 if config else needed))
+    flags = stack_flags(slots or (0 if config else needed), admission)
     bench = Benchmark("load", json_path, picture, url, api_key, profile, config, flags)
     folder = (clips or ready_set("questions", profile, bench.console)).resolve()
     clips_of(folder, language)
@@ -211,6 +229,7 @@ def load(
         duration_s,
         questions,
         visitors_per_client=visitors_per_client,
+        visit_s=visit_s,
     )
     outcome = _run(bench, plan, wanted, most)
     _print(bench, outcome, together=arrivals == "together")
@@ -296,11 +315,11 @@ def _climb(wanted: Sequence[int] | None, most: int, done: Sequence[StepResult]) 
         yield following
 
 
-def stack_flags(slots: int) -> dict[str, list[str]]:
+def stack_flags(slots: int, admission: str = "slots") -> dict[str, list[str]]:
     """Flags of a stack that takes so many sessions at once; 0: what its settings say."""
     if not slots:
         return {}
-    flags = {name: ["--slots", str(slots)] for name in SERVICES}
+    flags = {name: ["--slots", str(slots), "--admission", admission] for name in SERVICES}
     return flags | {"gateway": ["--max-sessions", str(slots)]}
 
 

@@ -24,6 +24,7 @@ from visavis.tools.bench.load.exchange import (
 )
 from visavis.tools.bench.load.ledger import Line, with_code
 from visavis.tools.bench.load.playout import PlayoutJudge
+from visavis.tools.bench.load.results import Wait
 from visavis.tools.bench.load.schedule import Planned, dealt
 from visavis.tools.bench.visitor.clips import Clip, load_clips
 from visavis.tools.bench.visitor.media import HeardSound, MediaMovedError, SeenPicture
@@ -64,6 +65,33 @@ class Notes:
 
     def line(self, at_s: float, what: Any, turn: int, text: str) -> None:
         self.lines.append(Line(self.visitor, round(at_s - self.start_s, 3), what, turn, text))
+
+
+class InLine:
+    """Notes how a visitor's place in line stood. `told` is told of it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._joined_s: float | None = None
+        self._admitted_s: float | None = None
+        self._told_s: float | None = None
+        self._position = 0
+
+    def told(self, place: Mapping[str, Any]) -> None:
+        """As GatewayClient.session has it told."""
+        if self._joined_s is None:
+            self._joined_s = self._clock.now()
+            self._told_s, self._position = place["expected_wait_s"], place["position"]
+        if place["state"] == "admitted":
+            self._admitted_s = self._clock.now()
+
+    def wait(self) -> Wait | None:
+        """As it came out, or stands now; None where nobody had to wait."""
+        if self._joined_s is None:
+            return None
+        end_s = self._clock.now() if self._admitted_s is None else self._admitted_s
+        waited_s = round(end_s - self._joined_s, 3)
+        return Wait(waited_s, self._told_s, self._position, self._admitted_s is not None)
 
 
 def clips_of(folder: Path, language: str) -> list[Clip]:

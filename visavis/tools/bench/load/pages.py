@@ -60,6 +60,9 @@ def visitors_table(steps: Sequence[StepResult]) -> Table:
         if any(cells):
             table.add_row(f"  {outcome.replace('_', ' ')}", *map(str, cells))
     table.add_row("visitors refused", *(str(len(step.refused)) for step in steps))
+    if any(step.waits for step in steps):
+        table.add_row("visitors who waited in line", *(str(len(step.waits)) for step in steps))
+        table.add_row("waits told within 50 %", *map(_told_right, steps))
     table.add_row("duty, as it came out", *(f"{step.duty:.2f}" for step in steps))
     return table
 
@@ -68,6 +71,12 @@ def _underruns(step: StepResult) -> str:
     late = step.playout
     told = f"{late.underruns} ({late.gap_s:.2f} s)" if late.underruns else "0"
     return f"{told} / {step.gateway_underruns}"
+
+
+def _told_right(step: StepResult) -> str:
+    share = step.told_right_share
+    judged = sum(wait.told_right is not None for wait in step.waits)
+    return "-" if share is None else f"{share:.0%} ({judged})"
 
 
 def _bound(seconds: float | None) -> str:

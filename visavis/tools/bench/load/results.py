@@ -36,6 +36,29 @@ _BOUNDS = {
 }
 
 
+WAIT_TOLERANCE = 0.5
+"""A told wait is right that is no further from the real one, of which it is a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One visitor's time in line. told_s: what he was told as he joined; None: nothing."""
+
+    waited_s: float
+    told_s: float | None
+    position: int
+    """At the beginning."""
+    admitted: bool
+    """Else the run's end came first, and `waited_s` is how long it was by then."""
+
+    @property
+    def told_right(self) -> bool | None:
+        """None where nothing was told, or where it is not known."""
+        if not self.admitted or self.told_s is None:
+            return None
+        return abs(self.told_s - self.waited_s) <= WAIT_TOLERANCE * self.waited_s
+
+
 @dataclass
 class ClientReport:
     """What one process of visitors noted of one step."""
@@ -49,6 +72,8 @@ class ClientReport:
     """Of this process, while the step was counted."""
     lags_s: list[float] = field(default_factory=list)
     """How late this process was for its own appointments, 20 ms apart."""
+    waits: list[Wait] = field(default_factory=list)
+    """Of those who had to wait in line."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,6 +87,7 @@ class ClientReport:
             list(told["refused"]),
             told["cpu_s"],
             list(told["lags_s"]),
+            [Wait(**wait) for wait in told["waits"]],
         )
 
 
@@ -96,6 +122,7 @@ class StepResult:
     summaries: dict[str, Summary | None]
     outcomes: dict[str, int]
     refused: list[str]
+    waits: list[Wait]
     playout: PlayoutFigures
     """Of all visitors; its list of moments is left out."""
     gateway_underruns: int
@@ -114,6 +141,12 @@ class StepResult:
     @property
     def failed(self) -> int:
         return sum(exchange.failed for exchange in self.exchanges)
+
+    @property
+    def told_right_share(self) -> float | None:
+        """Of the waits that were told and came to their end, those that were told about right."""
+        judged = [wait.told_right for wait in self.waits if wait.told_right is not None]
+        return sum(judged) / len(judged) if judged else None
 
     @property
     def underruns(self) -> int:
@@ -147,6 +180,8 @@ class StepResult:
             "figures": {name: summary.to_dict() for name, summary in known.items()},
             "outcomes": self.outcomes,
             "refused": self.refused,
+            "waits": [asdict(wait) for wait in self.waits],
+            "waits_told_right_share": self.told_right_share,
             "failed": self.failed,
             "playout": playout,
             "gateway_underruns": self.gateway_underruns,
@@ -189,6 +224,7 @@ def sum_up(
         _summaries(exchanges, playouts),
         outcomes,
         [reason for client in clients for reason in client.refused],
+        [wait for client in clients for wait in client.waits],
         _added(playouts),
         round(stack.counters.get("gateway_voice_underruns_total", 0.0)),
         _bounds(stack.counters),

@@ -74,6 +74,9 @@ class LoadPlan:
     drain_s: float = 60.0
     """How long after a step questions may still wait and answers be heard."""
     visitors_per_client: int = 8
+    visit_s: float = 0.0
+    """Visitors leave after about so long, and others come in their place, through the queue where
+    there is no room; 0: all are there from the first to the last."""
 
     def length_s(self, visitors: int) -> float:
         """How long a step is counted: `duration_s`, or longer where so few visitors would ask
@@ -126,6 +129,14 @@ def _until(habits: Habits, visitor: int, length_s: float) -> Iterator[Planned]:
             visitor * _STRIDE + number,
         )
         number += 1
+
+
+def visit_lengths(plan: LoadPlan, visitor: int) -> Iterator[float]:
+    """How long the visits are that follow one another in a visitor's place: lognormal, with a
+    standard deviation of 0.4 of the logarithm."""
+    random = np.random.default_rng([plan.habits.seed, visitor, 1])
+    while True:
+        yield plan.visit_s * float(np.exp(0.4 * random.standard_normal() - 0.08))
 
 
 def dealt(deck: Sequence[str], draw: int, seed: int) -> str:

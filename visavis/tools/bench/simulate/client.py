@@ -28,6 +28,7 @@ from visavis.tools.bench.simulate.words import (
 )
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
+from visavis.tools.client import GatewayClient
 
 UNCLEAR = "?"
 """In the ledger, a word of which it is not clear which."""
@@ -110,8 +111,8 @@ class SimulatedClient(Client):
     def notes_of(self, visitor: int) -> Notes:
         return EarNotes(visitor)
 
-    async def _step(self, start_s: float) -> None:
-        await super()._step(start_s)
+    async def _step(self, start_s: float, gateway: GatewayClient) -> None:
+        await super()._step(start_s, gateway)
         # The end of an answer is told before the sound coder has given its last word away.
         await asyncio.sleep(_LAST_WORD_S)
         self._report.lines = [line for notes in self._notes for line in notes.lines]

@@ -199,13 +199,16 @@ async def visit(
     *,
     transport: Transport = "websocket",
     witness: Witness | None = None,
+    on_place: Callable[[dict[str, Any]], None] | None = None,
     **options: str,
 ) -> AsyncIterator[Visitor]:
     """A session with `language`, `voice` …, and a visitor in it whose microphone is on.
 
+    on_place: he waits in line where there is no room, see GatewayClient.session.
+
     Raises VisavisError where no session is given, or no media come.
     """
-    async with client.session(**options) as session:
+    async with client.session(on_place=on_place, **options) as session:
         visitor = Visitor(client, session, clock, witness)
         running = asyncio.create_task(visitor.run(transport))
         try:

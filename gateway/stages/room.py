@@ -1,0 +1,77 @@
+"""Whether all four stages would hold their deadlines with one session more. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gateway.stages.registry import SERVICES, ReplicaState
+from visavis.serving.admission.prediction import ANSWER_FACTOR
+from visavis.serving.errors import AtCapacityError
+
+_ANSWERING = ("asr", "llm", "tts")
+"""The stages between a question and the first sound of its answer."""
+
+
+class NoRoomError(AtCapacityError):
+    """No session can be let in now. service: what has no room; "": the gateway itself.
+
+    expected_wait_s: None: it is not known. waiting: how many stand in line.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        service: str = "",
+        *,
+        expected_wait_s: float | None = None,
+        waiting: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.service = service
+        self.expected_wait_s = expected_wait_s
+        self.waiting = waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Which stage has no room, and why; "answer": all of them together."""
+
+    service: str
+    why: str
+    told: bool = True
+    """By the replicas themselves; False: by counting the sessions that we brought them."""
+
+
+def shortage(replicas: Callable[[str], Iterable[ReplicaState]]) -> Shortage | None:
+    """What keeps a session out, as far as replicas have told; None: nothing is known that would.
+
+    replicas: those of a service. Each stage by itself has to have room, and from a question to its
+    answer the three together may take `ANSWER_FACTOR` times what they take alone.
+    """
+    for service in SERVICES:
+        known = [state for state in replicas(service) if state.healthy]
+        if not known:
+            continue  # that is no want of room
+        if max(state.free_slots for state in known) <= 0:
+            why = next((s.capacity.refusal for s in known if s.capacity.refusal), "")
+            slots = f"no free slot on any of its {len(known)} replicas"
+            return Shortage(service, why or slots, bool(why))
+    load = answer_load(replicas)
+    if load <= 1.0:
+        return None
+    why = f"answers would begin {load * ANSWER_FACTOR:.1f} times as late as a lone visitor's (P95)"
+    return Shortage("answer", f"{why}, {ANSWER_FACTOR:g} times are allowed")
+
+
+def answer_load(replicas: Callable[[str], Iterable[ReplicaState]]) -> float:
+    """What asr, llm and tts would take together with one session more, of what is allowed.
+
+    0 where nobody is there, or nothing is told.
+    """
+    known = [[state for state in replicas(service) if state.healthy] for service in _ANSWERING]
+    best = [max(states, key=lambda state: state.free_slots).capacity for states in known if states]
+    alone_s = sum(capacity.alone_p95_s for capacity in best)
+    if not alone_s or not any(capacity.sessions for capacity in best):
+        return 0.0
+    return sum(capacity.predicted_p95_s for capacity in best) / (ANSWER_FACTOR * alone_s)
