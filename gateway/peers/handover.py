@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.05
 # Of the last ones only: what is handed over has to fit into one message of the bus.
 _TURNS_TOLD = 20
+# So many times in vain peers are looked for before sessions end with this gateway.
+_LOOKS_ALONE = 5
 # After a peer has refused.
 _PAUSE_S = 1.0
 
@@ -62,6 +64,7 @@ class Handover:
         self._peers = peers
         self._clock = clock
         self._say = say
+        self._looks_alone = 0
         self._background = Background()
 
     async def close(self) -> None:
@@ -84,6 +87,11 @@ class Handover:
 
     async def _give_all(self, ready: list[Session]) -> None:
         others = [peer for peer in await self._peers.others() if peer.free >= 0]
+        if not others and self._looks_alone < _LOOKS_ALONE:
+            # One that has just begun, to take our place, may not be known here yet.
+            self._looks_alone += 1
+            await self._peers.look_again()
+            return
         if not others:
             ends = (self._sessions.end_for_shutdown(session) for session in ready)
             await asyncio.gather(*ends)

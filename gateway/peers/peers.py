@@ -191,6 +191,10 @@ class Peers:
         best = max(await self.others(GLANCE_S), key=lambda peer: peer.free, default=None)
         return best.address if best is not None and best.free > self._free() else ""
 
+    async def look_again(self) -> None:
+        """Ask the bus who is there."""
+        await self._registry.refresh()
+
     async def others(self, within_s: float = ASK_S) -> list[Peer]:
         """Those that answer."""
         known = [owner_of(g.instance) for g in self._registry.gateways]
