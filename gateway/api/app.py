@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -41,7 +41,6 @@ from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.phrases import Phrases
 from gateway.stages.registry import Registry
-from gateway.talk.session import Session
 from gateway.talk.sessions import Sessions
 from gateway.waiting.entrance import Entrance
 from visavis.bundles.store.catalogue import cache_root
@@ -153,8 +152,7 @@ async def _running(
         sessions = Sessions(bus, registry, settings, answers, loops, new_id)
         ending.push_async_callback(sessions.end_all)
         sessions.start()
-        places, patience_s = settings.queue_places, settings.queue_patience_s
-        entrance = Entrance(sessions, registry, new_id, places=places, patience_s=patience_s)
+        entrance = _entrance(settings, sessions, registry, new_id)
         ending.push_async_callback(entrance.stop)
         entrance.start()
         capacity = _capacity(bus, instance, registry, sessions)
@@ -169,11 +167,9 @@ async def _running(
         room = partial(_room, sessions, entrance)
         peers = Peers(bus, registry, instance, address, room, sessions.has)
         ending.push_async_callback(peers.stop)
-
-        async def say(session: Session, text: str) -> None:
-            await sockets.obey(session, gateway, text)
-
-        handover = Handover(sessions, peers, MonotonicClock(), say)
+        handover = Handover(
+            sessions, peers, MonotonicClock(), lambda to, text: sockets.obey(to, gateway, text)
+        )
         ending.push_async_callback(handover.close)
         await peers.start(handover.hear)
         heartbeat.working()
@@ -191,6 +187,21 @@ async def _running(
             handover,
         )
         yield gateway
+
+
+def _entrance(
+    settings: GatewaySettings,
+    sessions: Sessions,
+    registry: Registry,
+    new_id: Callable[[], str],
+) -> Entrance:
+    return Entrance(
+        sessions,
+        registry,
+        new_id,
+        places=settings.queue_places,
+        patience_s=settings.queue_patience_s,
+    )
 
 
 def _room(sessions: Sessions, entrance: Entrance) -> int:

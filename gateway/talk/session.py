@@ -113,16 +113,7 @@ class Session:
         self._loops = SessionLoops(
             self._playout, loops, self.stages, self._background, lambda: self.options.avatar
         )
-        self._feed = BusFeed(
-            bus,
-            session_id,
-            {
-                Kind.TRANSCRIPT: self._on_transcript,
-                Kind.TOKENS: self._on_token,
-                Kind.VOICE: self._on_voice,
-                Kind.VIDEO: self._on_video,
-            },
-        )
+        self._feed = self._listening(bus)
         self._ticker = ticker
         self._pulse: Pulse | None = None
         self._ticks = self._quiet_ticks = 0
@@ -143,6 +134,18 @@ class Session:
         )
         for sink in (self.peers, self.broadcast, self.recordings):
             self.audience.add(sink)
+
+    def _listening(self, bus: Bus) -> BusFeed:
+        return BusFeed(
+            bus,
+            self.id,
+            {
+                Kind.TRANSCRIPT: self._on_transcript,
+                Kind.TOKENS: self._on_token,
+                Kind.VOICE: self._on_voice,
+                Kind.VIDEO: self._on_video,
+            },
+        )
 
     def _presence(self, settings: GatewaySettings) -> Presence:
         return Presence(
