@@ -29,6 +29,9 @@ from visavis.wire.clock import MonotonicClock
 
 log = logging.getLogger(__name__)
 
+ENDING = "sessions: this gateway is about to end; ask again"
+"""What is told to whoever asks for a session while it drains."""
+
 SWEEP_S = 1.0
 CLOSE_TIMEOUT_S = 30.0
 
@@ -182,7 +185,7 @@ class Sessions:
 
     def _check_room(self) -> None:
         if self.draining:
-            raise DrainingError("sessions: this gateway is about to end; ask again")
+            raise DrainingError(ENDING)
         if self.free <= 0:
             raise NoRoomError(self.limit_reached, "gateway")
 

@@ -13,10 +13,10 @@ from gateway.stages.registry import Registry
 from gateway.stages.room import NoRoomError, Shortage, answer_load, shortage
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
-from gateway.talk.sessions import Sessions
+from gateway.talk.sessions import ENDING, Sessions
 from gateway.waiting.departures import Departures
 from gateway.waiting.line import Line, Phase, Place
-from visavis.serving.errors import StageLostError, UnknownNameError, VisavisError
+from visavis.serving.errors import DrainingError, StageLostError, UnknownNameError, VisavisError
 from visavis.serving.supervision import Keeper
 from visavis.wire.clock import Clock, MonotonicClock
 
@@ -164,6 +164,10 @@ class Entrance:
             now_s = self._clock.now()
             for place in self._line.expire(now_s):
                 self._ended(place, "vanished")
+            if self._sessions.draining:
+                for place in self._line.places():
+                    place.why = ENDING
+                    self._end(place, Phase.REFUSED, "refused")
             self._forget(now_s)
             head = self._line.head
             if head is not None and now_s >= self._not_before_s and self._short() is None:
@@ -196,6 +200,8 @@ class Entrance:
             await self._sessions.delete(place.id)  # he left while it was being made
 
     async def _enter(self, wish: Wish) -> Session:
+        if self._sessions.draining:
+            raise DrainingError(ENDING)
         if answer_load(self._registry.replicas) < _TIGHT:
             return await self._create(wish)
         async with self._in_turn:

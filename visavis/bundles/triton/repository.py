@@ -20,7 +20,7 @@ from visavis.bundles.store.installed import FileRecord
 from visavis.bundles.store.manifest import BundleManifest
 from visavis.bundles.store.recipe import Precision
 from visavis.bundles.triton.networks import largest_batch, network_name
-from visavis.engine import eight_bit_products, open_engine
+from visavis.engine import open_engine
 from visavis.engine.triton.exchange import HIGHEST_PRIORITY, LOWEST_PRIORITY, datatype_of
 from visavis.engine.triton.server import DIGEST_PARAMETER
 from visavis.serving.errors import InvalidInputError, PlanError
@@ -211,6 +211,8 @@ def _run_by(choice: ServingChoice) -> dict[str, object]:
         case "onnxruntime":
             return {"intra_op_thread_count": choice.threads}
         case "python":
+            from visavis.engine import eight_bit_products  # slow to import
+
             exactly = choice.device == "cpu" and eight_bit_products.are_clipped()
             entries = "=".join(eight_bit_products.EXACTLY) if exactly else ""
             return {"threads": choice.threads, "session_entries": entries}

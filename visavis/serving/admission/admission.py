@@ -139,6 +139,8 @@ class Admission:
         now = self.meter.measured()
         machine, refusal = self._machine(now), self._refusal(now)
         prediction = self._predict(now, machine)
+        # Where slots alone decide, nobody is to weigh what would have been predicted.
+        first_p95_s = prediction.first_p95_s if self._predicts else 0.0
         return Capacity(
             now.sessions,
             0 if refusal else self._room(now, machine),
@@ -146,8 +148,8 @@ class Admission:
             now.unit_cost_s,
             now.units_per_s,
             now.late_p95_s,
-            prediction.first_p95_s,
-            alone_p95_s(now) if prediction.first_p95_s else 0.0,
+            first_p95_s,
+            alone_p95_s(now) if first_p95_s else 0.0,
             prediction.slack,
             now.cores,
             self._used_cores,

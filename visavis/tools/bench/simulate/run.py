@@ -82,7 +82,9 @@ class Simulation:
         line = plan.simulation.to_line()
         people = plan.visitors + self._load.idle_watchers
         slots = str(-(-people // plan.replicas) + 1)
-        arguments: dict[str, list[str]] = {stage: ["--slots", slots] for stage in STAGES}
+        # Admission would weigh this machine's processor, which the devices do not use.
+        fixed = ["--admission", "slots", "--slots", slots]
+        arguments: dict[str, list[str]] = {stage: list(fixed) for stage in STAGES}
         arguments["face"] += ["--lanes", str(_FACE_LANES)]
         arguments["llm"] += ["--max-tokens", "64"]
         arguments[GATEWAY] = ["--max-sessions", str(people + 1)]
