@@ -28,13 +28,6 @@ class LlmSettings(ServiceSettings):
 
     section: ClassVar[str] = "llm"
 
-    slots: int = Field(
-        8,
-        ge=1,
-        le=1024,
-        description="Sessions served at once at most, see admission; llamacpp keeps memory for "
-        "each, and reads the persona for each as it starts",
-    )
     backend: Literal["llamacpp", "openai", "tensorrt_llm"] = Field(
         "llamacpp",
         description="llamacpp: in this process; openai: any compatible server by URL; "

@@ -30,7 +30,7 @@ VOICE_SOURCE = face_pb2.FaceConfig.SOURCE_VOICE
 async def serving(
     bus: Bus | None = None, gallery: FakeGallery | None = None, **settings: Any
 ) -> AsyncIterator[Stub]:
-    chosen = FaceSettings(**{"admission": "slots", **settings})
+    chosen = FaceSettings(**settings)
     service = FaceService(chosen, bus, "face-test", studio=fake_studio(chosen, gallery))
     async with served(service, "visavis.v1.FaceAnimation") as channel:
         yield Stub(channel)

@@ -74,16 +74,11 @@ class ServiceSettings(Settings):
         0, ge=-1, le=65535, description="Prometheus port; 0: any free one, -1: none"
     )
     advertise: str = Field("", description="Address that others reach this one by; empty: host")
-    slots: int = Field(
-        32,
-        ge=1,
-        le=1024,
-        description="Sessions served at once at most: a limit for safety, see admission",
-    )
+    slots: int = Field(4, ge=1, le=1024, description="Sessions served at once at most")
     admission: Literal["predicted", "slots"] = Field(
-        "predicted",
-        description="Who is let in: predicted, as many as deadlines are predicted to hold for; "
-        "slots, a fixed number",
+        "slots",
+        description="Who is let in: slots, so many; predicted, of these as many as deadlines are "
+        "predicted to hold for",
     )
     first_unit_budget_s: float = Field(
         0.0,
