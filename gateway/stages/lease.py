@@ -126,6 +126,11 @@ class StageLease:
         """Replica that serves the session; None while there is none."""
         return self._replica.instance if self._replica and self._ready.is_set() else None
 
+    @property
+    def admitted(self) -> bool:
+        """Whether the session was let in: a slot is all that it needs."""
+        return self._admitted
+
     async def attach(self) -> None:
         """Take a slot, also anew after `release`.
 
@@ -201,8 +206,11 @@ class StageLease:
         self._replica, self._call = replica, call
         self._served_by = replica.instance
 
-    async def _open_any(self) -> tuple[Replica, Any]:
-        """One replica may have filled up, or died, since it was last asked: another may do."""
+    async def _open_any(self, *, between_turns: bool = False) -> tuple[Replica, Any]:
+        """One replica may have filled up, or died, since it was last asked: another may do.
+
+        between_turns: no turn may begin from when a replica is asked; the caller lets it again.
+        """
         avoid: set[str] = set()
         while True:
             replica = await self._registry.choose(
@@ -211,9 +219,16 @@ class StageLease:
                 avoid=frozenset(avoid),
                 admitted=self._admitted,
             )
+            if between_turns:
+                if not self._listener.may_move(self.service):
+                    self._registry.returned(replica)  # a turn has begun while it was chosen
+                    await self._between_turns()
+                    continue
+                self.settled.clear()
             try:
                 return replica, await self._open(replica)
             except (AtCapacityError, StageLostError):
+                self.settled.set()  # it may take long until another one is found
                 if replica.instance in avoid or len(avoid) + 1 == _MOST_ASKED:
                     raise
                 avoid.add(replica.instance)
@@ -330,9 +345,7 @@ class StageLease:
         log.info("%s: %s is about to end", self.service, replica.instance)
         alone = 0
         while True:
-            # What is waited for is the visitor's doing, and seldom: nothing tells us.
-            while not self._listener.may_move(self.service):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_S)
+            await self._between_turns()
             if alone == _LOOKS_ALONE:
                 await self._leave(old)
                 return
@@ -344,14 +357,18 @@ class StageLease:
             alone = alone + 1 if self._registry.alone(replica) else 0
             await asyncio.sleep(_SEEK_S)
 
+    async def _between_turns(self) -> None:
+        """Returns once the session may move."""
+        # What is waited for is the visitor's doing, and seldom: nothing tells us.
+        while not self._listener.may_move(self.service):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+
     async def _hand_over(self, old: Any) -> None:
         """Attach to another replica, then leave the old one. Raises as `attach` does."""
         one_at_a_time = self.service in _ONE_AT_A_TIME
-        if one_at_a_time:
-            self.settled.clear()
         self._told_last = None
         try:
-            replica, call = await self._open_any()
+            replica, call = await self._open_any(between_turns=one_at_a_time)
             try:
                 if self.service == "asr":
                     await asyncio.sleep(_LISTEN_ALONG_S)

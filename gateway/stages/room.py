@@ -50,7 +50,7 @@ def shortage(replicas: Callable[[str], Iterable[ReplicaState]]) -> Shortage | No
     answer the three together may take `ANSWER_FACTOR` times what they take alone.
     """
     for service in SERVICES:
-        known = [state for state in replicas(service) if state.healthy]
+        known = _taking(replicas(service))
         if not known:
             continue  # that is no want of room
         if max(state.free_slots for state in known) <= 0:
@@ -69,9 +69,14 @@ def answer_load(replicas: Callable[[str], Iterable[ReplicaState]]) -> float:
 
     0 where nobody is there, or nothing is told.
     """
-    known = [[state for state in replicas(service) if state.healthy] for service in _ANSWERING]
+    known = [_taking(replicas(service)) for service in _ANSWERING]
     best = [max(states, key=lambda state: state.free_slots).capacity for states in known if states]
     alone_s = sum(capacity.alone_p95_s for capacity in best)
     if not alone_s or not any(capacity.sessions for capacity in best):
         return 0.0
     return sum(capacity.predicted_p95_s for capacity in best) / (ANSWER_FACTOR * alone_s)
+
+
+def _taking(states: Iterable[ReplicaState]) -> list[ReplicaState]:
+    """Those that answer and are not about to end: only they take a session."""
+    return [state for state in states if state.healthy and not state.replica.draining]

@@ -102,17 +102,19 @@ class Stages:
         Raises NoRoomError where a stage takes no session now, and others.
         """
         self.attached, self._face_stale = True, False
+        let_in_before = all(lease.admitted for lease in self._leases.values())
         try:
             results = await asyncio.gather(
                 *(lease.attach() for lease in self._leases.values()), return_exceptions=True
             )
+            errors = {s: r for s, r in zip(self._leases, results, strict=True) if r is not None}
+            if errors:
+                raise _worst(errors)
         except BaseException:
             await self.release()
+            if let_in_before:
+                self.admit()  # it is tried again, and is no newcomer then
             raise
-        errors = {s: r for s, r in zip(self._leases, results, strict=True) if r is not None}
-        if errors:
-            await self.release()
-            raise _worst(errors)
 
     def admit(self) -> None:
         """The session comes from another gateway: it needs slots and is not weighed again."""

@@ -109,12 +109,15 @@ class Presence:
     async def departing(self) -> AsyncIterator[Departure]:
         """The stages are given back, and taken again at the end unless the session has moved."""
         self.departure = departure = Departure()
+        attached = self._stages.attached
         try:
             async with self._changing:
                 await self._stages.leave()
             yield departure
         finally:
             if not departure.moved:
+                if attached:
+                    self._stages.admit()  # it was let in, and has not gone anywhere
                 self.departure = None
             departure.decided.set()
 

@@ -16,7 +16,12 @@ from gateway.talk.session import Session
 from gateway.talk.sessions import ENDING, Sessions
 from gateway.waiting.departures import Departures
 from gateway.waiting.line import Line, Phase, Place
-from visavis.serving.errors import DrainingError, StageLostError, UnknownNameError, VisavisError
+from visavis.serving.errors import (
+    DrainingError,
+    InvalidInputError,
+    UnknownNameError,
+    VisavisError,
+)
 from visavis.serving.supervision import Keeper
 from visavis.wire.clock import Clock, MonotonicClock
 
@@ -134,6 +139,7 @@ class Entrance:
                 f"after {self._patience_s:g} s"
             )
         place.seen_s = self._clock.now()
+        place.told = place.phase is not Phase.WAITING
         return self._standing(place)
 
     async def follow(self, name: str) -> AsyncIterator[Standing]:
@@ -166,9 +172,9 @@ class Entrance:
                 self._ended(place, "vanished")
             if self._sessions.draining:
                 for place in self._line.places():
-                    place.why = ENDING
-                    self._end(place, Phase.REFUSED, "refused")
+                    self._refuse(place, ENDING)
             self._forget(now_s)
+            self._keep_awake()
             head = self._line.head
             if head is not None and now_s >= self._not_before_s and self._short() is None:
                 await self._admit(head)
@@ -179,13 +185,16 @@ class Entrance:
         wish = place.wish
         try:
             await self._sessions.create(wish.options, wish.persona, wish.welcome, name=place.id)
-        except (NoRoomError, StageLostError) as error:
+        except (InvalidInputError, UnknownNameError) as error:
+            self._refuse(place, str(error))  # no waiting would help
+            return
+        except VisavisError as error:
             log.info("the next in line has to wait on: %s", error)
             self._not_before_s = self._clock.now() + AFTER_REFUSAL_S
             return
-        except VisavisError as error:
-            place.why = str(error)
-            self._end(place, Phase.REFUSED, "refused")
+        except Exception:
+            log.exception("the session of the next in line could not be made")
+            self._refuse(place, "an internal error: the session could not be made")
             return
         self._let_in_at_s = self._clock.now()
         self._not_before_s = self._let_in_at_s + SEEN_S
@@ -262,6 +271,12 @@ class Entrance:
         note(session, self._clock.now())
         self._waits_at_s = float("-inf")
 
+    def _refuse(self, place: Place[Wish], why: str) -> None:
+        """He is not let in. Nothing if he has left meanwhile."""
+        if self._line.position(place):
+            place.why = why
+            self._end(place, Phase.REFUSED, "refused")
+
     def _end(self, place: Place[Wish], phase: Phase, how: str) -> None:
         self._line.end(place, phase)
         self._settled[place.id] = place
@@ -281,3 +296,13 @@ class Entrance:
         """Those who have been told, or will not ask any more."""
         kept = self._patience_s
         self._settled = {n: p for n, p in self._settled.items() if now_s - p.seen_s < kept}
+
+    def _keep_awake(self) -> None:
+        """Who does not know yet that he was let in finds his stages when he asks.
+
+        That is for as long as his place is kept, which may be longer than stages are.
+        """
+        for name, place in self._settled.items():
+            waits = place.phase is Phase.ADMITTED and not place.told
+            if waits and self._sessions.has(name):
+                self._sessions.get(name).touch()

@@ -34,6 +34,8 @@ class Place(Generic[Wish]):
     phase: Phase = Phase.WAITING
     told_wait_s: float | None = None
     """What he was told as he joined."""
+    told: bool = False
+    """He has asked since he waits no more."""
     why: str = ""
     """Of REFUSED."""
 

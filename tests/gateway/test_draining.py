@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gateway.stages.ears import Ears
-from tests.gateway.conftest import until
+from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import KINDS, Double, Doubles
 from tests.gateway.test_turns import collect
 from visavis.tools.client import GatewayClient, GatewaySession
@@ -98,9 +98,20 @@ async def test_what_is_said_while_the_ears_change_is_understood_once(
 
 
 async def test_with_no_other_replica_the_turn_is_finished_and_the_stage_is_waited_for(
-    client: GatewayClient, doubles: Doubles
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: RunningGateway,
+    client: GatewayClient,
+    doubles: Doubles,
 ) -> None:
     doubles.script.voice_s = 1.0
+    registry, may_begin = gateway.inside.registry, list[bool]()
+    choose = registry.choose
+
+    async def noting(service: str, **how: Any) -> Any:
+        may_begin.extend(s.stages.settled for s in gateway.inside.sessions.all())
+        return await choose(service, **how)
+
+    monkeypatch.setattr(registry, "choose", noting)
     async with client.session() as session:
         await session.say("Are you alone?")
         await collect(session, "speaking")
@@ -108,6 +119,7 @@ async def test_with_no_other_replica_the_turn_is_finished_and_the_stage_is_waite
         old.drain()
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
         await until(lambda: not old.leases)
+        assert may_begin and all(may_begin), "turns wait for nobody while a replica is looked for"
         await doubles.stop("tts")
         await doubles.start("tts")
         async with asyncio.timeout(5):

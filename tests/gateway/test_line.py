@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -100,6 +101,9 @@ def test_all_four_need_room_and_the_answer_as_a_whole() -> None:
     here["face"] = here["face"][1:]
     short = shortage(here.__getitem__)
     assert short is not None and (short.service, short.why) == ("face", "2.0 lanes are needed")
+    leaves = state("face", 5)
+    here["face"] += [replace(leaves, replica=replace(leaves.replica, draining=True))]
+    assert shortage(here.__getitem__) == short, "one that is about to end is no room"
     here["face"] = []
     here["llm"] = [state("llm", 3)]
     assert shortage(here.__getitem__) is None, "a stage that is away is no want of room"

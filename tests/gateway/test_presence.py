@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 import websockets
@@ -118,6 +119,28 @@ async def test_a_return_without_a_free_slot_is_told(
             await until(lambda: doubles.seen.attached["face"] == 3)
             await say(http, session, "Hi.")
             await next_of(socket, "answer")
+
+
+async def test_who_was_let_in_is_no_newcomer_where_his_session_could_not_leave(
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: RunningGateway,
+    client: GatewayClient,
+    http: httpx.AsyncClient,
+    doubles: Doubles,
+) -> None:
+    monkeypatch.setattr(presence, "RETRY_S", 0.2)
+    inside = gateway.inside.sessions.get(await new_session(http))
+    async with client.connect(f"/v1/sessions/{inside.id}/events") as socket:
+        await until(lambda: doubles.leases() == 4)
+        doubles.script.refuse["face"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+        async with inside.presence.departing():
+            pass  # nobody takes it
+        assert (await next_of(socket, "error"))["code"] == "at_capacity"
+        doubles.script.refuse.clear()
+        await until(lambda: inside.stages.attached and doubles.leases() == 4)
+    first, *later = (request.config.admitted for request in doubles.seen.of("llm", "config"))
+    assert not first
+    assert len(later) >= 2 and all(later)
 
 
 async def test_an_answer_that_is_asked_for_over_http_alone_comes_to_its_end(

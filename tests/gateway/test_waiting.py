@@ -10,8 +10,10 @@ import httpx
 import pytest
 import websockets
 
+from gateway.waiting import entrance
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
+from visavis.serving.errors import BusError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SETTINGS = {"max_sessions": 1, "queue_places": 2}
@@ -110,6 +112,42 @@ async def test_who_asks_for_what_cannot_be_is_told_so_when_his_turn_has_come(
     await until(lambda: gateway.inside.entrance.waiting == 0)
     told = await standing()
     assert told["state"] == "refused" and "face" in told["message"]
+
+
+async def test_what_may_pass_costs_nobody_his_place_and_what_is_unforeseen_one_alone(
+    monkeypatch: pytest.MonkeyPatch, gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    monkeypatch.setattr(entrance, "AFTER_REFUSAL_S", 0.0)
+    session, sessions = await first_session(http), gateway.inside.sessions
+    losses: list[Exception] = [RuntimeError("unforeseen"), BusError("it is not connected")]
+    asked, create = list[str](), sessions.create
+
+    async def failing(*wish: Any, name: str) -> Any:
+        asked.append(name)
+        if losses:
+            raise losses.pop()
+        return await create(*wish, name=name)
+
+    monkeypatch.setattr(sessions, "create", failing)
+    first, second = [(await post(http, queue=True)).json()["id"] for _ in range(2)]
+    await http.delete(f"{SESSIONS}/{session}")
+    await until(lambda: gateway.inside.entrance.waiting == 0)
+    assert asked == [first, first, second]
+    told = [(await http.get(f"{SESSIONS}/{one}/place")).json() for one in (first, second)]
+    assert [one["state"] for one in told] == ["refused", "admitted"]
+    assert "internal error" in told[0]["message"]
+
+
+async def test_who_does_not_know_yet_that_he_was_let_in_keeps_his_stages(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    session, sessions = await first_session(http), gateway.inside.sessions
+    place = (await post(http, queue=True)).json()["id"]
+    await http.delete(f"{SESSIONS}/{session}")
+    await until(lambda: sessions.has(place))
+    presence = sessions.get(place).presence
+    made_s = presence.touched_at_s
+    await until(lambda: presence.touched_at_s > made_s)
 
 
 async def test_nobody_waits_where_there_is_no_such_place(

@@ -169,6 +169,29 @@ async def test_a_second_microphone_is_refused(
     await browsers[2].connect("speaker")
 
 
+async def test_what_fails_with_one_browser_ends_its_connection_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    browsers: list[Browser],
+    session: GatewaySession,
+    gateway: RunningGateway,
+) -> None:
+    inside = gateway.inside.sessions.get(session.id)
+    for browser in browsers[:2]:
+        await browser.connect("viewer")
+    broken, send = list[PassTrack](), PassTrack.send
+
+    def failing(track: PassTrack, packet: Any, **how: Any) -> None:
+        if not broken:
+            broken.append(track)
+        if track in broken:
+            raise RuntimeError("unforeseen")
+        send(track, packet, **how)
+
+    monkeypatch.setattr(PassTrack, "send", failing)
+    await until(lambda: inside.audience.present == 1)
+    assert not inside.failed
+
+
 async def test_a_browser_that_goes_is_forgotten(
     browsers: list[Browser], session: GatewaySession, gateway: RunningGateway
 ) -> None:

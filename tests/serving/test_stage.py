@@ -137,6 +137,14 @@ def leases(bus: Bus) -> Leases:
     return leases_of(bus)
 
 
+async def test_a_replica_that_is_about_to_end_tells_that_it_has_no_room(leases: Leases) -> None:
+    assert leases.capacity().free_slots == 1
+    leases.drain()
+    told = leases.capacity()
+    assert (told.free_slots, told.refusal) == (0, "test-1 is about to end")
+    assert leases.status([], []).capacity.free_slots == 0
+
+
 async def test_a_new_epoch_cancels_the_turn_and_drops_what_waits(bus: Bus, leases: Leases) -> None:
     async with attached(leases, bus, "epoch") as client:
         client.reader.reading.clear()

@@ -127,7 +127,9 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     await _set_health(health_servicer, grpc_names, serving=False)
     await server.start()
     registration: Registration | None = None
-    capacity = CapacityReporter(bus, name, instance, service.admission)
+    capacity = CapacityReporter(
+        bus, name, instance, service.admission, capacity=service.leases.capacity
+    )
     try:
         if not await _loaded(service, bus, ending.told, label):
             return

@@ -23,13 +23,14 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from dataclasses import replace
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from visavis.engine.base import EngineState
 from visavis.serving import metrics
-from visavis.serving.admission.admission import Admission
+from visavis.serving.admission.admission import Admission, Capacity
 from visavis.serving.admission.reporting import message_of
 from visavis.serving.errors import AtCapacityError, DrainingError
 from visavis.serving.lease import EventStream, Request, SlotTable, clock_reading, need_bus
@@ -357,6 +358,13 @@ class Leases:
         """Sessions that have not left."""
         return self.slots.slots - self.slots.free
 
+    def capacity(self) -> Capacity:
+        """What there is to give now: nothing in a replica that is about to end."""
+        now = self.admission.capacity()
+        if self._draining.is_set():
+            return replace(now, free_slots=0, refusal=f"{self._instance} is about to end")
+        return now
+
     def status(
         self,
         engines: Iterable[pb.EngineStatus],
@@ -365,11 +373,9 @@ class Leases:
         free_slots: int | None = None,
     ) -> pb.ServiceStatus:
         """What GetStatus answers. free_slots: where calls other than Attach take slots as well."""
-        capacity = message_of(self.admission.capacity(), self._service, self._instance)
+        capacity = message_of(self.capacity(), self._service, self._instance)
         if free_slots is not None:
             capacity.free_slots = min(capacity.free_slots, free_slots)
-        if self._draining.is_set():
-            capacity.free_slots = 0
         return pb.ServiceStatus(
             service=self._service,
             instance=self._instance,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import av
@@ -117,19 +117,20 @@ class Peer:
         wanted = asking_for_short_packets(local.sdp) if self.role == "speaker" else local.sdp
         return wanted, local.type
 
-    def push_sound(self, packet: Any) -> None:
-        """Send one Opus packet in session media time."""
-        if self._sound is not None:
-            self._sound.send(packet)
+    def push(self, packets: Iterable[Any], pictures: Iterable[ReleasedPicture]) -> None:
+        """Send Opus packets in session media time, and the pictures in this viewer's codec.
 
-    def push_picture(self, released: ReleasedPicture) -> None:
-        """Send a picture, if it is in this viewer's codec."""
-        if released.picture.codec is not self.codec or self._pictures is None:
+        What goes wrong ends this connection alone.
+        """
+        if self.closed:
             return
-        packet: Any = av.Packet(released.picture.payload)
-        packet.pts = released.time
-        packet.time_base = VIDEO_TIME_BASE
-        self._pictures.send(packet, keyframe=released.picture.keyframe)
+        try:
+            for packet in packets:
+                self._push_sound(packet)
+            for released in pictures:
+                self._push_picture(released)
+        except Exception as error:
+            self._fail(error)
 
     async def close(self) -> None:
         """Close the connection and end all tasks of it. May be called again."""
@@ -146,6 +147,18 @@ class Peer:
             self._on_closed(self)
 
     # ------------------------------------------------------------ inside
+
+    def _push_sound(self, packet: Any) -> None:
+        if self._sound is not None:
+            self._sound.send(packet)
+
+    def _push_picture(self, released: ReleasedPicture) -> None:
+        if released.picture.codec is not self.codec or self._pictures is None:
+            return
+        packet: Any = av.Packet(released.picture.payload)
+        packet.pts = released.time
+        packet.time_base = VIDEO_TIME_BASE
+        self._pictures.send(packet, keyframe=released.picture.keyframe)
 
     def _add_tracks(self) -> None:
         clock = MediaClock()
@@ -327,10 +340,7 @@ class Peers:
         self._opus = self._opus or OpusEncoder()
         packets = self._opus.encode(tick.pcm, tick.start_samples, silent=tick.silent)
         for peer in self._peers.values():
-            for packet in packets:
-                peer.push_sound(packet)
-            for released in tick.pictures:
-                peer.push_picture(released)
+            peer.push(packets, tick.pictures)
 
     def cut(self, turn: int) -> None:
         """Nothing: what has left is the browser's, whose page falls silent by itself."""

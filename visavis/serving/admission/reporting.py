@@ -62,6 +62,7 @@ class CapacityReporter:
     """Tells what this process has to give, and hears what its neighbours have. `start`, `stop`.
 
     on_told: called with whatever any process tells; on_look: before each look at this one.
+    capacity: what is told of this one; None: what its admission says.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class CapacityReporter:
         *,
         on_told: Callable[[pb.Capacity], None] = lambda told: None,
         on_look: Callable[[], None] = lambda: None,
+        capacity: Callable[[], Capacity] | None = None,
     ) -> None:
         self._bus = bus
         self._service = service
@@ -80,6 +82,7 @@ class CapacityReporter:
         self._admission = admission
         self._on_told = on_told
         self._on_look = on_look
+        self._capacity = capacity or admission.capacity
         self._clock = MonotonicClock()
         self._heard: Subscription | None = None
         self._telling = Keeper("capacity", self._keep_telling)
@@ -101,7 +104,7 @@ class CapacityReporter:
         while True:
             self._on_look()
             self._admission.look(usage(), memory_bytes(), free_memory_bytes())
-            capacity = self._admission.capacity()
+            capacity = self._capacity()
             if self._service != _GATEWAY:  # which holds no deadlines here
                 _show(capacity)
             metrics.admission_session_cores.set(capacity.session_cores)
