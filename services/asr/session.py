@@ -7,7 +7,6 @@ networks at the same time as the next frames are heard.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from types import MappingProxyType, TracebackType
@@ -25,7 +24,7 @@ from services.asr.turns.endpointing import EndpointRules
 from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Transcribe
 from visavis.serving import metrics
 from visavis.serving.admission.meter import Assumed, Meter
-from visavis.serving.errors import AtCapacityError, SupersededError
+from visavis.serving.errors import AtCapacityError, EngineError, SupersededError
 from visavis.serving.stage import Stage, StageWork, Turn
 from visavis.wire.clock import Clock
 from visavis.wire.media import PcmChunk, Place, Stamp, TranscriptChunk, TranscriptEvent, WordTime
@@ -219,16 +218,14 @@ class ListeningSession:
         ready = Stamp.now("asr.ready")
         try:
             if isinstance(work, Judge):
-                with contextlib.suppress(SupersededError):
-                    end_of_turn, cost_s = await self._hearing.end_of_turn(work.pcm, work.urgency)
-                    await self._take(self._listener.judged(work, end_of_turn, cost_s))
+                await self._judge(work)
                 return
             try:
                 with self._meter.unit() as unit:
                     text, cost_s = await self._hearing.transcribe(
                         work.pcm, work.language, work.draft, work.urgency
                     )
-                    if not work.purpose.is_look:
+                    if work.purpose is Purpose.PAUSE:
                         unit.first()
             except (SupersededError, AtCapacityError) as error:
                 if isinstance(error, AtCapacityError) and not work.purpose.is_look:
@@ -243,6 +240,17 @@ class ListeningSession:
             await self._take(self._listener.transcribed(work, text, cost_s))
         except Exception as error:  # Whatever it is, the reader of `events` must hear of it.
             await self._events.put(error)
+
+    async def _judge(self, work: Judge) -> None:
+        """An opinion helps, and is not needed: without one the silence decides."""
+        try:
+            end_of_turn, cost_s = await self._hearing.end_of_turn(work.pcm, work.urgency)
+        except SupersededError:
+            return
+        except (EngineError, AtCapacityError) as error:
+            log.warning("no opinion on the end of a turn: %s", error)
+            return
+        await self._take(self._listener.judged(work, end_of_turn, cost_s))
 
 
 def words_of(segments: tuple[Segment, ...], offset_samples: int = 0) -> tuple[WordTime, ...]:

@@ -333,12 +333,12 @@ class Listener:
     def _urgency(self, utterance: Utterance, purpose: Purpose) -> Urgency:
         looks = self._looks
         if purpose.is_look:
-            return Urgency(Order.PARTIAL, key=looks, supersedes=looks, owner=self)
+            return Urgency(Order.PARTIAL, key=looks, supersedes=looks, owner=id(self))
         # A piece left behind is a part of the final text: what follows must not overtake it.
         final = purpose is Purpose.SETTLE or utterance.ended_at is not None
         order = Order.FINAL if final and not utterance.settle_pauses else Order.PAUSE
         key = self._pause_key(utterance) if purpose is Purpose.PAUSE else None
-        return Urgency(order, key=key, supersedes=looks, owner=self)
+        return Urgency(order, key=key, supersedes=looks, owner=id(self))
 
     def _pause_key(self, utterance: Utterance) -> Hashable:
         """Of the question for the text of the present pause."""
@@ -349,7 +349,7 @@ class Listener:
         first = max(utterance.first, self._tape.end - WINDOW_SAMPLES)
         pcm = self._tape.between(first, self._tape.end)
         heard = np.concatenate([pcm, _JUDGED_SILENCE])
-        urgency = Urgency(key=self._opinions, supersedes=self._opinions, owner=self)
+        urgency = Urgency(key=self._opinions, supersedes=self._opinions, owner=id(self))
         return Judge(utterance.number, utterance.pause, heard, urgency)
 
     def _event(self, event: TranscriptEvent, utterance: Utterance, at: int) -> Heard:

@@ -13,6 +13,7 @@ from services.face.schedule import AT_ONCE_S, Job, Schedule, Seat
 from visavis.engine import EngineLane, Urgency
 from visavis.serving import metrics
 from visavis.serving.admission.meter import Meter
+from visavis.serving.errors import EngineError
 from visavis.serving.supervision import Keeper
 from visavis.wire.clock import Clock
 
@@ -124,6 +125,10 @@ class Drawing:
         except Exception as error:  # the lane's: whoever was in it is told
             for job in begun:
                 job.seat.face.fail(error)
+        except BaseException:  # the drawing ends or begins anew: nothing comes of these
+            for job in begun:
+                job.seat.face.fail(EngineError("drawing was cut off"))
+            raise
         finally:
             self._passes.discard(running)
             self._meter.end(made=len(running.ended))
@@ -205,6 +210,9 @@ class Face:
 
     def delay_s(self, now_s: float) -> float | None:
         return self._asked(self._animator.delay_s, now_s)
+
+    def wants(self, frame: Frame) -> bool:
+        return self._animator.wants(frame)
 
     def _asked(self, ask: Callable[[float], Answer | None], now_s: float) -> Answer | None:
         """What the animator answers; None where it fails, which ends this face alone."""

@@ -39,6 +39,8 @@ class Timeline(Protocol):
 
     def delay_s(self, now_s: float) -> float | None: ...
 
+    def wants(self, frame: Frame) -> bool: ...
+
 
 FaceT = TypeVar("FaceT", bound=Timeline)
 
@@ -70,7 +72,11 @@ class Seat(Generic[FaceT]):
         """When what it has to draw is to be shown."""
         if self.out:
             return None
-        return self.waiting[0].due_s if self.waiting else self.due_s
+        if not self.waiting:
+            return self.due_s
+        job = self.waiting[0]
+        # What an interruption left behind costs nothing, and must not keep back what follows it.
+        return job.due_s if self.face.wants(job.frame) else job.taken_s
 
     def goes_s(self, now_s: float) -> float | None:
         """When what it has to draw may be taken, now at the earliest; None: it has nothing."""

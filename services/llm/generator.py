@@ -126,6 +126,8 @@ class Generator:
         self._defaults = defaults
         self._clock = clock
         self._gate = Gate(in_turn=backend.in_turn)
+        self.in_turn = backend.in_turn
+        """As its backend's: requests slow each other down."""
 
     def answer(self, request: AnswerRequest, slot: int) -> Answer:
         """Text pieces that are never empty. Closing them stops the work and frees the slot.

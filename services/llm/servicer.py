@@ -90,7 +90,10 @@ class LlmService:
         self._backend = backend or open_backend(settings)
         generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
         self._reading: asyncio.Task[None] | None = None
-        self.admission = open_admission(settings, ASSUMED, clock=clock, slots=self._backend.slots)
+        slots = self._backend.slots
+        self.admission = open_admission(
+            settings, ASSUMED, clock=clock, slots=slots, lanes=1 if self._backend.in_turn else slots
+        )
         leases = Leases(LlmService.name, instance, bus, self.admission)
         self._servicer = LanguageModelServicer(generator, self._backend, leases)
         self.leases = leases

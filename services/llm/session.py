@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.llm.gate import Place
+from services.llm.gate import Order, Place
 from services.llm.generator import Answer, AnswerRequest, Generator
 from visavis.serving.admission.meter import Meter, Unit
 from visavis.serving.errors import BusError, InvalidInputError, VisavisError
@@ -130,8 +130,10 @@ class AnsweringSession(StageWork):
         try:
             async with contextlib.aclosing(answer.pieces) as pieces:
                 async for text in pieces:
-                    if first:
+                    if first and answer.place.order is Order.ANSWER:
                         unit.first()
+                    if self._generator.in_turn and not answer.place.hurried:
+                        unit.end()  # from here on others are let in
                     started = _first_stamps(asked, answer.ledger.queue_s) if first else ()
                     stamps = (got, *started) if first else ()
                     place = self._stage.place(turn, Kind.TOKENS, chars, stamps=stamps)

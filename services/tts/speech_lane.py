@@ -178,7 +178,7 @@ class SpeechLane:
         unit, pieces = self._meter.begin(), None
         try:
             pieces = await anext(blocks, None)
-            if pieces and ledger.first_voice is None:
+            if pieces and ledger.first_voice is None and not ledger.held:
                 unit.first()
             return pieces
         finally:

@@ -6,12 +6,14 @@ import asyncio
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from services.asr.session import ListeningSession
 from services.asr.turns.endpointing import EndpointRules
 from tests.asr.doubles import FakeHearing, loud, pcm16, quiet
 from tests.fakes import ManualClock
-from visavis.serving.errors import EngineError, UnknownNameError
+from visavis.engine import Urgency
+from visavis.serving.errors import AtCapacityError, EngineError, UnknownNameError
 from visavis.wire.media import TranscriptEvent as Event
 
 QUESTION = pcm16(np.concatenate([quiet(10), loud(40), quiet(60)]))
@@ -73,6 +75,23 @@ async def test_a_failing_network_is_told_to_the_reader() -> None:
         with pytest.raises(EngineError, match="broken"):
             async for _ in session.events():
                 pass
+
+
+@pytest.mark.parametrize("error", [EngineError("late"), AtCapacityError("too many ask")])
+async def test_listening_goes_on_without_the_turn_detectors_opinion(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hearing = FakeHearing()
+
+    async def fails(pcm: NDArray[np.float32], urgency: Urgency) -> tuple[float, float]:
+        raise error
+
+    monkeypatch.setattr(hearing, "end_of_turn", fails)
+    async with open_session(hearing, ManualClock()) as session:
+        await session.hear(QUESTION, 16_000)
+        await session.finish()
+        told = [heard.event async for heard in session.events()]
+    assert told[-1] is Event.FINAL
 
 
 async def test_a_change_to_an_unknown_language_is_refused() -> None:

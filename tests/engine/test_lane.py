@@ -117,6 +117,14 @@ def test_those_who_are_late_go_together_where_that_serves_them_sooner_on_average
         assert run_of(requests, 5.0) == wanted
 
 
+def test_one_that_is_late_is_made_no_later_by_those_of_a_lower_class() -> None:
+    for deadline_s, wanted in {5.0: ["first"], 9.0: ["first", "ahead"]}.items():
+        requests, shared = queue(), Sharing(2, curve=curve_of(*GAINING))
+        requests.add("ahead", Urgency(1, deadline_s=deadline_s), 5.0, sharing=shared)
+        requests.add("first", Urgency(0, deadline_s=deadline_s), 5.0, sharing=shared)
+        assert run_of(requests, 5.0) == wanted
+
+
 def test_a_size_is_tried_once_half_of_it_was_worth_it_and_anew_after_minutes() -> None:
     requests, shared = queue(), Sharing(8)
     sizes = []
@@ -460,3 +468,27 @@ async def test_works_take_turns_at_a_network_only_where_sharing_it_gains(
     assert sum(sizes) == 6
     if curve is EVEN:
         assert max(sizes) == 1 and ended == ["a", "b", "c"]
+
+
+async def test_work_keeps_the_thread_where_only_lower_classes_wait() -> None:
+    seen: list[str] = []
+    network = RowNetwork(lambda rows: rows, 3, lambda row: 1.0, KnownCurve(*GAINING))
+
+    def work(priority: int) -> Generator[int | RowAsk, Any, None]:
+        seen.append(f"begins {priority}")
+        for row in range(3):
+            yield RowAsk(network, row)
+        seen.append(f"ends {priority}")
+        yield priority
+
+    async with lane_of() as lane:
+
+        async def items(priority: int) -> list[int]:
+            urgency = Urgency(priority)
+            return [item async for item in lane.stream(work, priority, urgency=lambda: urgency)]
+
+        async with held(lane):
+            works = [asyncio.create_task(items(priority)) for priority in (1, 0)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*works)
+    assert seen == ["begins 0", "ends 0", "begins 1", "ends 1"]

@@ -21,6 +21,8 @@ class Due:
         self.due = list(due_s)
         self.again_s = again_s
         self.made = 0
+        self.left = 0
+        """How often what was spoken has been interrupted."""
 
     def due_s(self, now_s: float) -> float | None:
         return self.due[0] if self.due else None
@@ -28,10 +30,13 @@ class Due:
     def next_frame(self, now_s: float) -> Frame | None:
         due_s = self.due.pop(0)
         self.made += 1
-        return Frame(1, self.made, False, False, False, FacePose(), due_s=due_s)
+        return Frame(1, self.made, False, False, False, FacePose(), due_s=due_s, left=self.left)
 
     def delay_s(self, now_s: float) -> float | None:
         return None if self.again_s is None else self.again_s - now_s
+
+    def wants(self, frame: Frame) -> bool:
+        return frame.left == self.left
 
 
 def seated(
@@ -120,6 +125,17 @@ def test_what_is_given_back_goes_before_all_else_of_its_face() -> None:
     schedule.done(jobs[0].seat, 2, tick)
     again = schedule.take(tick)
     assert again == jobs[1:3]
+
+
+def test_what_an_interruption_left_behind_does_not_keep_back_its_first_picture() -> None:
+    schedule, now_s = seated(face := Due(5.0, 5.04))
+    schedule.give_back(jobs := schedule.take(now_s + TICK_S))
+    now_s += TICK_S + 0.01
+    assert not schedule.urgent(now_s), "what is still wanted has time"
+    face.left, face.due = 1, [now_s]
+    schedule.look(jobs[0].seat, now_s)
+    assert schedule.urgent(now_s) and schedule.next_s(now_s) == now_s
+    assert times(schedule.take(now_s)) == [5.0, 5.04, now_s]
 
 
 def test_a_face_that_waits_for_a_network_draws_one_by_one_and_waits_for_no_tick() -> None:

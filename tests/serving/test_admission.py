@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -28,7 +29,7 @@ from visavis.serving.admission.prediction import (
     room,
     stretch_of,
 )
-from visavis.serving.admission.probes import Usage, usage
+from visavis.serving.admission.probes import Usage, free_memory_bytes, usage
 
 LLM = Assumed(units_per_s=0.08, unit_cost_s=0.3, cores=0.04)
 FACE = Assumed(units_per_s=7.5, unit_cost_s=0.005, cores=0.03)
@@ -119,6 +120,56 @@ def test_what_was_late_in_a_crowd_is_not_held_against_a_stage_for_ever() -> None
     clock.advance(901.0)
     rested = meter.measured()
     assert (rested.firsts, rested.late_p95_s, rested.correction) == (0, 0.0, 1.0)
+
+
+def test_one_slow_first_unit_turns_nobody_away() -> None:
+    clock = ManualClock()
+    weighed = admission(clock)
+    weighed.meter.attached(1)
+    before = weighed.capacity().free_slots
+    weighed.meter.promised_s = 0.5
+    for took_s in (5.0, 0.3, 0.3):
+        with weighed.meter.unit() as unit:
+            unit.first(clock.now() - took_s)
+    assert weighed.meter.measured().correction == 1.0
+    assert weighed.capacity().free_slots >= before > 1
+
+
+def test_an_answer_is_work_only_until_it_lets_others_begin() -> None:
+    """A voice waits for the first phrase; while the rest is written, others get theirs."""
+    clock = ManualClock()
+    meter = Meter(clock, LLM)
+    meter.attached(2)
+    for _ in range(200):
+        with meter.unit() as unit:
+            clock.advance(0.3)
+            unit.end()
+            clock.advance(3.0)
+    assert meter.measured().unit_cost_s == pytest.approx(0.3)
+
+
+def test_where_answers_do_not_hold_each_other_up_long_ones_turn_nobody_away() -> None:
+    def free_slots(lanes: int) -> int:
+        clock = ManualClock()
+        weighed = Admission("llm", clock, LLM, Promise(lanes), slots=8, cores=8.0)
+        weighed.meter.attached(2)
+        for _ in range(40):
+            with weighed.meter.unit() as unit:
+                clock.advance(0.3)
+                unit.first()
+                clock.advance(3.7)
+            clock.advance(3.5)
+        return weighed.capacity().free_slots
+
+    assert free_slots(1) == 0 and free_slots(8) >= 2
+
+
+def test_files_that_were_read_leave_a_container_its_memory(tmp_path: Path) -> None:
+    limit, files = 64 << 20, 40 << 20
+    for name, value in {"max": limit, "current": limit - (1 << 20)}.items():
+        (tmp_path / f"memory.{name}").write_text(f"{value}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {files}\nactive_file 7\n")
+    assert free_memory_bytes(tmp_path) == (1 << 20) + files
 
 
 def test_the_kernel_tells_what_this_process_used() -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from visavis.engine.batching import RunCurve, Sharing
-from visavis.engine.in_hand import InHand, taken_in
+from visavis.engine.in_hand import InHand, in_hand, taken_in
 from visavis.engine.lane_load import LaneLoad
 from visavis.engine.queueing import DeadlineQueue, Urgency, Waiting
 from visavis.engine.rows import RowAsk, RowNetwork, step_of
@@ -289,15 +289,20 @@ class EngineLane:
         """The next item, or an ask that is to wait for company; None: there is no more.
 
         Whoever has the thread keeps it where others would gain nothing by sharing: taking turns at
-        every network, all would get their answers when the last one does.
+        every network, all would get their answers when the last one does. Nor does he give it up
+        to those of a lower class.
         """
+        hand = in_hand()
+        own = hand.urgency.priority if hand is not None else 0
         while True:
             step = step_of(steps, answer)
             if not isinstance(step, RowAsk):
                 return step
             runs = self._runs_of(step.network)
             with self._changed:
-                if len(self._queue) and runs.sharing.promises(self._clock.now()):
+                first = self._queue.most_urgent
+                others = first is not None and first <= own
+                if others and runs.sharing.promises(self._clock.now()):
                     return step
             began_s = self._clock.now()
             (answer,) = step.network.run([step.row])

@@ -35,7 +35,8 @@ class Urgency:
     supersedes: Hashable | None = None
     """What waits under this key leaves the queue."""
     owner: Hashable | None = None
-    """Whose it is. Where several of a class are late, whoever has had least time goes first."""
+    """Whose it is. Where several of a class are late, whoever has had least time goes first. It is
+    kept for a while: an id or a bare object, not what holds a session's memory."""
 
 
 _ALONE = Sharing(largest=1)
@@ -82,6 +83,11 @@ class DeadlineQueue(Generic[Item]):
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def most_urgent(self) -> int | None:
+        """The class of what goes first; None: nobody waits."""
+        return self._waiting[0].urgency.priority if self._waiting else None
 
     def add(
         self,
@@ -180,6 +186,11 @@ class DeadlineQueue(Generic[Item]):
         if sharing.largest == 1:
             return order[:1], 0.0
         alike = [waiting for waiting in order if waiting.sharing is sharing]
+        if order[0].deadline_s <= now_s:
+            # Others of its class are helped by sharing what is late; nobody of a lower one is to
+            # make it later still.
+            first = order[0].urgency.priority
+            alike = [waiting for waiting in alike if waiting.urgency.priority == first]
         alike = alike[: sharing.largest]
         lengths = [waiting.length for waiting in alike]
         run = alike[: run_size(sharing, lengths, alike[0].deadline_s - now_s, now_s)]

@@ -315,9 +315,9 @@ class Hearing:
     async def load(self) -> None:
         """Load and warm everything. Raises EngineLoadError or UnknownNameError."""
         names, networks = self._names, self._networks
-        self._lanes = {
-            name: EngineLane(f"asr-{name}", at_once=networks.at_once(name)) for name in names.all
-        }
+        # A recogniser answers in the order of its lane: a final must not overtake its pieces.
+        at_once = {name: 1 if name in names.ears else networks.at_once(name) for name in names.all}
+        self._lanes = {name: EngineLane(f"asr-{name}", at_once=at_once[name]) for name in names.all}
         vad, turn = self._lanes[names.vad], self._lanes[names.turn]
         self._detector = detector = await vad.run(networks.vad)
         self._frames = vad.shared(

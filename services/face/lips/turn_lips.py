@@ -129,7 +129,7 @@ class Hearing:
         stream, sound, ear = self._stream, self._sound, self._ear
         if stream is None or sound is None:
             return
-        urgency = Urgency(owner=self)
+        urgency = Urgency(owner=id(self))
         if ear is not None:
             features = partial(ear.features, pcm, last=last)
             ear.add(await self._lane.run(features, urgency=urgency), last=last)

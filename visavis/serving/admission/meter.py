@@ -27,7 +27,7 @@ PRIOR_UNITS = 5.0
 LATELY_S = 900.0
 """How long it counts how late first units were: what was crowded out then may be served now."""
 _KEPT_FIRSTS = 200
-_PRIOR_FIRSTS = 20.0
+_PRIOR_FIRSTS = 20
 _RATIO_BOUNDS = (0.2, 5.0)
 
 
@@ -71,10 +71,17 @@ class Unit:
         self._meter = meter
         self._began_s = began_s
         self._alone = alone
+        self._ended = False
 
     def first(self, since_s: float | None = None) -> None:
         """It has brought the first of an answer. since_s: on the meter's clock; None: it began."""
         self._meter.note_first(self._began_s if since_s is None else since_s, alone=self._alone)
+
+    def end(self) -> None:
+        """It holds nobody up any more, whatever becomes of it. Harmless if it has ended."""
+        if not self._ended:
+            self._ended = True
+            self._meter.end()
 
 
 class Meter:
@@ -122,18 +129,18 @@ class Meter:
 
     @contextlib.contextmanager
     def unit(self) -> Iterator[Unit]:
-        """A unit is at work, or waits for a lane, for as long as the context lasts."""
+        """A unit is at work, or waits for a lane, until the context or the unit ends."""
         unit = self.begin()
         try:
             yield unit
         finally:
-            self.end()
+            unit.end()
 
     def begin(self) -> Unit:
         """As `unit`; `end` must be called."""
         self._advance()
         self._open += 1
-        return Unit(self, self._clock.now(), self._open <= self.lanes)
+        return Unit(self, self._clock.now(), self._open == 1)
 
     def end(self, *, made: int = 1) -> None:
         """What was begun is done, or nobody wants it any more. made: how many units came of it."""
@@ -164,7 +171,9 @@ class Meter:
         cost_s = assumed.unit_cost_s * PRIOR_UNITS + self._busy_s
         mean_s, sd_s = _moments(self._clear, assumed.unit_cost_s)
         ratios = self._ratios.values(self._at_s)
-        corrected = _PRIOR_FIRSTS + len(ratios) * quantile(ratios, 0.95)
+        # Of few values the P95 is the largest: one slow unit alone tells nothing.
+        p95 = min(quantile(ratios, 0.95), quantile([1.0] * _PRIOR_FIRSTS + ratios, 0.95))
+        corrected = _PRIOR_FIRSTS + len(ratios) * p95
         return Measured(
             self._sessions,
             (assumed.units_per_s * weight_s + self._units) / exposure_s,

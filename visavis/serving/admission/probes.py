@@ -55,8 +55,11 @@ def memory_bytes() -> int:
         return 0
 
 
-def free_memory_bytes() -> int:
-    """What the machine, or the container, has left; 0 where the system does not tell."""
+def free_memory_bytes(cgroup: Path = _CGROUP) -> int:
+    """What the machine, or the container, has left; 0 where the system does not tell.
+
+    Files that were read and can be read again count as left.
+    """
     free = 0
     try:
         for line in _MEMORY.read_text("ascii").splitlines():
@@ -65,8 +68,11 @@ def free_memory_bytes() -> int:
     except (OSError, ValueError, IndexError):
         return 0
     try:
-        limit = int((_CGROUP / "memory.max").read_text("ascii"))
-        used = int((_CGROUP / "memory.current").read_text("ascii"))
+        limit = int((cgroup / "memory.max").read_text("ascii"))
+        used = int((cgroup / "memory.current").read_text("ascii"))
+        stat = (cgroup / "memory.stat").read_text("ascii").split()
+        counted = dict(zip(stat[::2], stat[1::2], strict=True))
+        used -= int(counted.get("inactive_file", 0))
     except (OSError, ValueError):
         return free
     return min(free, max(0, limit - used))

@@ -69,7 +69,7 @@ class Tha3Painter:
 
     async def prepare(self, frame: Frame) -> Draw:
         try:
-            urgency = Urgency(deadline_s=frame.due_s, owner=self)
+            urgency = Urgency(deadline_s=frame.due_s, owner=id(self))
             if self._parted is None:
                 image = self._character.image()
                 self._parted = await self._lane.run(self._networks.part, image, urgency=urgency)

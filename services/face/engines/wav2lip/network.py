@@ -138,7 +138,7 @@ class Mouths:
             later_s = (ahead - index) * _FRAME_S
             due_s = None if frame.due_s is None else frame.due_s + later_s
             ask = MouthAsk(window, self._face)
-            self._asked[ahead] = self._network.ask(ask, Urgency(deadline_s=due_s, owner=self))
+            self._asked[ahead] = self._network.ask(ask, Urgency(deadline_s=due_s, owner=id(self)))
 
     def _skip_to(self, index: int) -> None:
         for k in [k for k in self._asked if k < index]:
