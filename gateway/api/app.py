@@ -165,7 +165,7 @@ async def _running(
         carrier = Carrier()
         ending.push_async_callback(carrier.close)
         room = partial(_room, sessions, entrance)
-        peers = Peers(bus, registry, instance, address, room, sessions.has)
+        peers = Peers(bus, registry, instance, address, room, lambda: sessions.free, sessions.has)
         ending.push_async_callback(peers.stop)
         handover = Handover(
             sessions, peers, MonotonicClock(), lambda to, text: sockets.obey(to, gateway, text)

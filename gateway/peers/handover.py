@@ -65,6 +65,8 @@ class Handover:
         self._clock = clock
         self._say = say
         self._looks_alone = 0
+        self._heir = ""
+        """Instance of the peer that has taken sessions of ours."""
         self._background = Background()
 
     async def close(self) -> None:
@@ -79,14 +81,16 @@ class Handover:
         """
         self._sessions.draining = True
         self._peers.drain()
-        while drain.look(self._clock.now(), len(self._sessions.all())) is Phase.DRAINING:
+        while drain.look(self._clock.now(), self._sessions.taken) is Phase.DRAINING:
             ready = [s for s in self._sessions.all() if self._sessions.may_leave(s)]
             if ready:
                 await self._give_all(ready)
             await asyncio.sleep(_LOOK_S)
 
     async def _give_all(self, ready: list[Session]) -> None:
-        others = [peer for peer in await self._peers.others() if peer.free >= 0]
+        others = [peer for peer in await self._peers.others() if peer.seats >= 0]
+        if not others and not self._peers.can_ask:
+            return  # who is there cannot be told before the bus is back
         if not others and self._looks_alone < _LOOKS_ALONE:
             # One that has just begun, to take our place, may not be known here yet.
             self._looks_alone += 1
@@ -96,13 +100,24 @@ class Handover:
             ends = (self._sessions.end_for_shutdown(session) for session in ready)
             await asyncio.gather(*ends)
             return
-        # All to one: it answers for this gateway's name, once this one is gone.
-        peer = max(others, key=lambda other: other.free)
-        await asyncio.gather(*(self._give(session, peer) for session in ready[: peer.free]))
+        self._looks_alone = 0
+        # All to one for as long as it takes them: it answers for our name once we are gone.
+        peer = max(others, key=lambda o: (o.instance == self._heir and o.seats > 0, o.seats))
+        self._heir = peer.instance
+        await asyncio.gather(*(self._give(session, peer) for session in ready[: peer.seats]))
 
     async def _give(self, session: Session, peer: Peer) -> None:
-        if not self._sessions.may_leave(session):
-            return  # a turn has begun meanwhile
+        """Whatever goes wrong with one session, it stays for now, and the others go."""
+        try:
+            if not self._sessions.may_leave(session) or await self._moves(session, peer):
+                return
+        except Exception:
+            log.exception("session %s stays for now", session.id)
+        self._heir = ""
+        await asyncio.sleep(_PAUSE_S)
+
+    async def _moves(self, session: Session, peer: Peer) -> bool:
+        """Whether the peer has taken it; then it is gone from here."""
         record = _record_of(session)
         async with session.presence.departing() as departure:
             try:
@@ -114,8 +129,7 @@ class Handover:
                 departure.moved = True
         if departure.moved:
             await self._sessions.hand_on(session)
-        else:
-            await asyncio.sleep(_PAUSE_S)
+        return departure.moved
 
     def forward(self, session: str, messages: list[str]) -> None:
         """What was said to a session here when it had gone is said to it where it is."""
@@ -140,8 +154,8 @@ class Handover:
                 case {"late": str(session), "messages": list(messages)}:
                     for text in messages:
                         await self._say(self._sessions.get(session), text)
-                case {"gone": str(owner)}:
-                    self._peers.inherit(owner)
+                case {"gone": str(owner), "elsewhere": dict(elsewhere)}:
+                    self._peers.inherit(owner, elsewhere)
                 case _:
                     raise InvalidInputError("peer: it asks for what is not known here")
             await answer("")

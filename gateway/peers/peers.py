@@ -48,18 +48,23 @@ Answer: TypeAlias = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One gateway. address: "host:port" of its own. free: sessions that it has room for."""
+    """One gateway. address: "host:port" of its own.
+
+    free: new visitors that it has room for; where some wait in line there, fewer than `seats`.
+    seats: sessions of another gateway that it could take; less than none where it drains.
+    """
 
     instance: str
     address: str
     free: int
+    seats: int
 
 
 class Peers:
     """Tells the others of this gateway, and of them. `start` it, `stop` it.
 
-    instance: our name on the bus. address: where the others reach us; "": they do not. free: how
-    many sessions we have room for. has: whether a session is ours.
+    instance: our name on the bus. address: where the others reach us; "": they do not. free,
+    seats: as `Peer` has them. has: whether a session is ours.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Peers:
         instance: str,
         address: str,
         free: Callable[[], int],
+        seats: Callable[[], int],
         has: Callable[[str], bool],
     ) -> None:
         self._bus = bus
@@ -76,6 +82,7 @@ class Peers:
         self._instance = instance
         self._address = address
         self._free = free
+        self._seats = seats
         self._has = has
         self._registration: Registration | None = None
         self._asked: dict[str, Subscription] = {}
@@ -84,6 +91,8 @@ class Peers:
         """Where sessions are that were ours."""
         self._names: set[str] = set()
         """Of gateways that have sessions here, or had, and are gone: we answer for them."""
+        self._elsewhere: dict[str, str] = {}
+        """Sessions of theirs that another heir has, and its name: it answers while it is there."""
 
     async def start(self, hear: Callable[[dict[str, Any], Answer], None]) -> None:
         """The others find us from now on. hear: is called with what they hand over."""
@@ -116,10 +125,13 @@ class Peers:
             for asked in self._asked.values():
                 await asked.unsubscribe()
             await self._bus.flush(ASK_S)
-        for peer in set(self._moved.values()):
+        moved = {session: owner_of(heir.instance) for session, heir in self._moved.items()}
+        places = self._elsewhere | moved
+        for own, peer in {owner_of(heir.instance): heir for heir in self._moved.values()}.items():
+            elsewhere = {session: heir for session, heir in places.items() if heir != own}
             for owner in (owner_of(self._instance), *self._names):
                 with contextlib.suppress(VisavisError):
-                    await self.tell(peer, {"gone": owner})
+                    await self.tell(peer, {"gone": owner, "elsewhere": elsewhere})
 
     # ------------------------------------------------------------ sessions that change hands
 
@@ -159,9 +171,13 @@ class Peers:
         if owned is not None and owned[1] != owner_of(self._instance):
             await self._answer(gateway_subject(owned[1]), self._tell_of_taken)
 
-    def inherit(self, owner: str) -> None:
-        """A gateway is gone whose sessions are here: what is not here is nowhere."""
+    def inherit(self, owner: str, elsewhere: dict[str, str]) -> None:
+        """A gateway is gone whose sessions are here: what is neither here nor there is nowhere.
+
+        elsewhere: its sessions that other heirs have, and the names of these.
+        """
         self._names.add(owner)
+        self._elsewhere |= {s: heir for s, heir in elsewhere.items() if not self._has(s)}
 
     async def _answer(self, subject: str, told: Callable[[Msg], Awaitable[None]]) -> None:
         if subject not in self._asked:
@@ -186,10 +202,20 @@ class Peers:
             raise UnknownNameError("session: the gateway that had it is gone; make a new one")
         return peer.address
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether `others` could be asked: else that nobody answers says nothing."""
+        return self._bus.connected
+
     async def roomier(self) -> str:
-        """Address of the gateway with most room for a session; "": nobody has more than we."""
-        best = max(await self.others(GLANCE_S), key=lambda peer: peer.free, default=None)
-        return best.address if best is not None and best.free > self._free() else ""
+        """Address of the gateway with most room for a session; "": nobody has more than we.
+
+        Where we drain, anybody who does not has more, however long the line is there.
+        """
+        others = [peer for peer in await self.others(GLANCE_S) if peer.seats >= 0]
+        best = max(others, key=lambda peer: peer.free, default=None)
+        more = best is not None and (best.free > self._free() or self._seats() < 0)
+        return best.address if best is not None and more else ""
 
     async def look_again(self) -> None:
         """Ask the bus who is there."""
@@ -224,13 +250,24 @@ class Peers:
     async def _tell_of_taken(self, message: Msg) -> None:
         owner, session = message.subject.rpartition(".")[2], message.data.decode()
         gone = owner in self._names and session not in self._moved
-        if session and (self._has(session) or gone):
+        if session and (self._has(session) or (gone and await self._nowhere(session))):
             await self._tell(message)
+
+    async def _nowhere(self, session: str) -> bool:
+        """Whether a session that is not here is with no other heir of its gateway either."""
+        heir = self._elsewhere.get(session)
+        if heir is None:
+            return True
+        with contextlib.suppress(VisavisError):
+            if await self._ask(heir, GLANCE_S) is None:
+                await asyncio.sleep(GLANCE_S)  # the heir's own heir, if it has one, answers first
+                return True
+        return False
 
     async def _tell(self, message: Msg) -> None:
         if self.moved_to(message.data.decode()):
             return  # the one that has it tells
-        own = Peer(self._instance, self._address, self._free())
+        own = Peer(self._instance, self._address, self._free(), self._seats())
         await message.respond(json.dumps(asdict(own)).encode())
 
 

@@ -119,6 +119,10 @@ export class Api {
     return this.socket(`v1/sessions/${id}/place`);
   }
 
+  place(id, signal) {
+    return this.json("GET", `v1/sessions/${id}/place`, { signal });
+  }
+
   session(id, signal) {
     return this.json("GET", `v1/sessions/${id}`, { signal });
   }

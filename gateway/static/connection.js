@@ -21,6 +21,7 @@ const TEMPORARY = [404, 409, 0];
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 8000;
 const PLACE_RETRIES = 20; // longer than a place is kept that nobody asks for
+const PLACES_LOST = 3; // so many are lost with their gateways before the visitor is told
 
 export class Connection extends EventTarget {
   sessionId = null;
@@ -92,24 +93,33 @@ export class Connection extends EventTarget {
       return;
     }
     if (this.sessionId && (await this.#stillThere(signal))) return;
-    const made = await this.#api.createSession(this.#options, signal);
-    this.sessionId = made.id;
-    if (made.position !== undefined) await this.#waitInLine(made, signal);
+    for (let again = this.#status === "reconnecting", lost = 0; ; again = true, lost += 1) {
+      const made = await this.#api.createSession(this.#options, signal);
+      this.sessionId = made.id;
+      if (made.position === undefined) break;
+      if (again) this.#tell("notice", { key: "queue.again" });
+      const last = await this.#waitInLine(made, signal);
+      if (last.state === "admitted") break;
+      this.sessionId = null;
+      if (last.state === "left" || lost === PLACES_LOST) {
+        throw new ApiError(410, last.state, last.message || text("queue.given-up"));
+      }
+      await pause(FIRST_RETRY_MS, signal); // its gateway ends, or has ended: another one has a place
+    }
     this.#options = { ...this.#options, welcome: false }; // nobody is greeted twice
   }
 
-  /** Until the session is there, under the id of the place; throws where it will not be. */
+  /** Until the session is there, under the id of the place, or will not be: what was told last. */
   async #waitInLine(place, signal) {
-    if (this.#status === "reconnecting") this.#tell("notice", { key: "queue.again" });
     for (let failures = 0; ; failures += 1) {
       this.#tell("place", place);
       const last = await this.#followPlace(signal);
       if (signal.aborted) throw signal.reason;
-      if (last?.state === "admitted") return;
       place = last ?? place;
-      if (place.state !== "waiting" || failures === PLACE_RETRIES) {
-        this.sessionId = null;
-        throw new ApiError(410, place.state, place.message || text("queue.given-up"));
+      if (place.state !== "waiting" || failures === PLACE_RETRIES) return place;
+      if (!last && !(await this.#placeKept(signal))) {
+        // The session may have come meanwhile, and have gone on in another gateway.
+        return (await this.#stillThere(signal)) ? { ...place, state: "admitted" } : place;
       }
       await pause(FIRST_RETRY_MS, signal); // the connection was lost: the place is kept for a while
     }
@@ -136,6 +146,16 @@ export class Connection extends EventTarget {
       events.close();
     }
     return last;
+  }
+
+  /** False where a gateway says that nobody waits there; one that cannot be reached may come back. */
+  async #placeKept(signal) {
+    try {
+      await this.#api.place(this.sessionId, signal);
+      return true;
+    } catch (error) {
+      return error.status !== 404;
+    }
   }
 
   /** After a lost connection the gateway may still hold the session, or may have been restarted. */

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from gateway.stages.stages import Stages
-from visavis.serving.errors import UnknownNameError, VisavisError
+from visavis.serving.errors import DrainingError, UnknownNameError, VisavisError
 from visavis.wire.clock import Clock
 
 CHECK_S = 0.2
@@ -75,8 +75,15 @@ class Presence:
         return self._clock.now() - self.touched_at_s
 
     async def wake(self) -> None:
-        """Have the stages attached. Raises AtCapacityError where no slot is free, and others."""
+        """Have the stages attached. Raises AtCapacityError where no slot is free, and others.
+
+        While it may be going to another gateway, that is waited for; DrainingError: it has gone.
+        """
         self.touch()
+        while self.departure is not None:
+            await self.departure.decided.wait()
+            if self.departure is not None and self.departure.moved:
+                raise DrainingError("session: it goes on in another gateway; ask again")
         async with self._changing:
             if self._over:
                 raise UnknownNameError("session: it has ended")
@@ -100,6 +107,8 @@ class Presence:
                 await self.wake()
                 told = False
             except VisavisError as error:
+                if self.departure is not None:
+                    continue
                 if not told:
                     self._refused(error)
                 told = True

@@ -119,7 +119,12 @@ class Sessions:
         """How many more may be opened; less than none in a gateway that drains."""
         if self.draining:
             return -1
-        return self._settings.max_sessions - len(self._open) - self._opening
+        return self._settings.max_sessions - self.taken
+
+    @property
+    def taken(self) -> int:
+        """How many are open, or being opened."""
+        return len(self._open) + self._opening
 
     @property
     def limit_reached(self) -> str:
@@ -152,9 +157,9 @@ class Sessions:
 
     async def adopt(self, session_id: str, options: Options, persona: str, welcome: str) -> Session:
         """A session that another gateway had; it has no stages yet. Raises AtCapacityError."""
-        self._check_room()
         if self.has(session_id):  # that gateway did not hear that we have taken it
             await self.hand_on(self.get(session_id))
+        self._check_room()
         session = self._make(session_id, options, persona, welcome)
         self._opening += 1
         try:

@@ -49,6 +49,8 @@ class Script:
     """Visitors who are let in before; who comes has to wait in line for them."""
     wait_s: float | None = None
     """What those who wait are told."""
+    places_lost: int = 0
+    """The first places are lost: their gateway ends, and says so to every second of them."""
     refuse_avatar: str = ""
     avatars: list[str] = field(default_factory=lambda: ["eileen", "grandma-gu"])
     portrait: Picture = field(default_factory=drawn_face)
@@ -211,8 +213,17 @@ class StubGateway:
         return {**told, "expected_wait_s": self.script.wait_s}
 
     async def _line(self, peer: WebSocket, session: str) -> None:
+        made = len(self.seen.sessions)
+        if made <= self.script.places_lost and made % 2:
+            await peer.send_denial_response(_error(404, "not_found", "nobody waits"))
+            return
         await peer.accept(subprotocol="visavis")
         with suppress(WebSocketDisconnect, RuntimeError):
+            if made <= self.script.places_lost:
+                told = {**self._place(session), "state": "refused", "message": "about to end"}
+                await peer.send_json({"type": "place", **told})
+                await peer.close()
+                return
             while self.script.ahead:
                 await peer.send_json({"type": "place", **self._place(session)})
                 await asyncio.sleep(0.05)

@@ -80,6 +80,19 @@ async def test_waits_in_line_and_comes_in_by_itself(page: Page, stub: StubGatewa
     assert len(stub.seen.sessions) == 1
 
 
+async def test_a_place_that_is_lost_with_its_gateway_is_asked_for_anew(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.script.ahead, stub.script.places_lost = 2, 2
+    await open_page(page, stub, "?transport=websocket")
+    await page.click("#start-type")
+    await stub.until(lambda seen: len(seen.sessions) == 3)
+    await expect(page.locator(".toast").first).to_contain_text("You are in line.")
+    stub.script.ahead = 0
+    await page.wait_for_selector("body[data-phase=live]:not([data-waiting])")
+    assert len(stub.seen.sessions) == 3
+
+
 async def test_the_line_can_be_left(page: Page, stub: StubGateway) -> None:
     stub.script.ahead = 2
     await open_page(page, stub)

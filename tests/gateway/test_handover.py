@@ -12,11 +12,15 @@ import pytest
 import pytest_asyncio
 import websockets
 
+from gateway.peers import handover
+from gateway.peers.peers import Peer
 from gateway.settings import GatewaySettings
+from gateway.waiting.entrance import Entrance
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.serving.draining import Drain
+from visavis.serving.errors import DrainingError
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import MonotonicClock
 
@@ -27,12 +31,26 @@ HERE = {"X-Visavis-Passed-On": "1"}
 @pytest_asyncio.fixture(loop_scope="module")
 async def leaving(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGateway]:
     """Beside `gateway`; each knows the other."""
-    settings = {"nats_url": rig.nats.url, "max_sessions": 3, "port": 0}
-    other = RunningGateway(GatewaySettings.model_validate(settings))
-    await other.start()
+    other = await begun(rig)
     await gateway.inside.registry.refresh()
     yield other
     await other.stop()
+
+
+async def begun(rig: Rig) -> RunningGateway:
+    settings = {"nats_url": rig.nats.url, "max_sessions": 3, "port": 0}
+    other = RunningGateway(GatewaySettings.model_validate(settings))
+    await other.start()
+    return other
+
+
+async def made_in(gateway: RunningGateway, sessions: int) -> list[str]:
+    async with GatewayClient(gateway.url) as client:
+        made = [
+            await client.call("POST", "/v1/sessions", json={}, headers=HERE)
+            for _ in range(sessions)
+        ]
+    return [str(answer.json()["id"]) for answer in made]
 
 
 def drain(gateway: RunningGateway, limit_s: float = 20.0) -> asyncio.Task[None]:
@@ -116,14 +134,18 @@ async def test_what_is_said_while_it_changes_hands_is_answered_once(
         made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
         name = made.json()["id"]
         session = await joined(theirs, name)
+        given = leaving.inside.sessions.get(name)
         left = drain(leaving)
         await taking.wait()
+        woken = asyncio.create_task(given.wake())  # by whoever was on his way to it
         await session._events.send('{"type": "text", "text": "Over the socket?"}')
         asked = asyncio.create_task(session.say("Over HTTP?"))
         await asyncio.sleep(0)
         may_take.set()
         await asked
         await left
+        with pytest.raises(DrainingError, match="goes on in another gateway"):
+            await woken
     await until(lambda: len(doubles.seen.prompts) == 2)
     said = sorted(prompt[-1][1].rpartition("? ")[2] for prompt in doubles.seen.prompts)
     assert said == ["Over HTTP?", "Over the socket?"]
@@ -152,3 +174,86 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
             assert ready.json()["status"] == "draining"
     finally:
         gateway.inside.sessions.draining = False
+
+
+async def test_sessions_that_no_single_peer_has_seats_for_are_all_found_afterwards(
+    rig: Rig,
+    gateway: RunningGateway,
+    leaving: RunningGateway,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    doubles.script.slots = 10
+    third = await begun(rig)
+    try:
+        names = await made_in(leaving, 3)
+        await made_in(gateway, 2)
+        await made_in(third, 1)
+        await leaving.inside.registry.refresh()
+        # Those who wait in line at a peer take no seat from sessions that are in already.
+        monkeypatch.setattr(Entrance, "waiting", 50)
+        await drain(leaving)
+        there = [name for name in names if gateway.inside.sessions.has(name)]
+        assert (len(there), len(third.inside.sessions.all())) == (1, 3)
+        await leaving.stop()
+        nobodys = f"nobody-{names[0].rpartition('-')[2]}"
+        for door in (gateway, third):
+            async with GatewayClient(door.url) as client:
+                for name in names * 3:
+                    assert (await client.call("GET", f"/v1/sessions/{name}")).json()["id"] == name
+                with pytest.raises(GatewayError) as unknown:
+                    await client.call("GET", f"/v1/sessions/{nobodys}")
+                assert unknown.value.code == "not_found"
+    finally:
+        await third.stop()
+    async with GatewayClient(gateway.url) as client:
+        for name in set(names) - set(there):
+            with pytest.raises(GatewayError) as ended:
+                await client.call("GET", f"/v1/sessions/{name}")
+            assert ended.value.code == "not_found"
+
+
+async def test_neither_a_bus_that_is_away_nor_what_nobody_foresaw_ends_a_session(
+    gateway: RunningGateway, leaving: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "_PAUSE_S", 0.0)
+    peers, asked, failed = leaving.inside.peers, [], []
+    others, tell = peers.others, peers.tell
+
+    async def without_bus() -> list[Peer]:
+        asked.append(True)
+        return [] if len(asked) < 10 else await others()
+
+    async def failing(peer: Peer, message: dict[str, Any]) -> None:
+        if not failed:
+            failed.append(message)
+            raise RuntimeError("nobody foresaw this")
+        await tell(peer, message)
+
+    monkeypatch.setattr(type(peers), "can_ask", property(lambda _: len(asked) >= 10))
+    monkeypatch.setattr(peers, "others", without_bus)
+    monkeypatch.setattr(peers, "tell", failing)
+    names = await made_in(leaving, 2)
+    await drain(leaving)
+    assert failed and all(gateway.inside.sessions.has(name) for name in names)
+
+
+async def test_a_session_that_is_being_made_is_waited_for_and_goes_too(
+    gateway: RunningGateway, leaving: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, may_make = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> dict[str, str]:
+        making.set()
+        await may_make.wait()
+        return {}
+
+    monkeypatch.setattr(leaving.inside.registry, "missing", slowly)
+    made = asyncio.create_task(made_in(leaving, 1))
+    await making.wait()
+    left = drain(leaving)
+    await until(lambda: leaving.inside.sessions.draining)
+    may_make.set()
+    [name] = await made
+    await left
+    assert gateway.inside.sessions.has(name)

@@ -195,7 +195,11 @@ async def test_of_a_gateway_that_is_gone_is_told_so(
     ("answer", "status", "said"),
     [
         (None, 503, "does not answer"),
-        ({"instance": "gateway-deadbeef", "address": "127.0.0.1:1", "free": 1}, 502, "reached"),
+        (
+            {"instance": "gateway-deadbeef", "address": "127.0.0.1:1", "free": 1, "seats": 1},
+            502,
+            "reached",
+        ),
     ],
 )
 async def test_of_a_gateway_that_is_frozen_or_out_of_reach_is_told_so(
