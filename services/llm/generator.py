@@ -140,16 +140,19 @@ class Generator:
         place = self._gate.place(Order.HELD if request.held else Order.ANSWER, slot)
         return Answer(self._pieces(request, place, ledger), place, ledger)
 
-    async def read_persona(self, slot: int) -> None:
-        """Let the slot read the persona, so that the first question need not wait for it."""
+    async def read_persona(self, place: Place) -> None:
+        """Let the slot read the persona, so that the first question need not wait for it.
+
+        place: from `place_ahead`. Answers of others, and those that are prepared, go before it.
+        """
         if not self._backend.keeps_prefix or not self._defaults.persona:
             return
         hello = AnswerRequest((ChatMessage("user", "."),), max_tokens=1)
-        async for _ in self.answer(hello, slot).pieces:
+        async for _ in self._pieces(hello, place, Ledger()):
             pass
 
     def place_ahead(self, slot: int) -> Place:
-        """For `read_ahead` in this slot: give it up where the answer itself is wanted."""
+        """For `read_ahead` or `read_persona` in this slot: give it up where an answer is wanted."""
         return self._gate.place(Order.AHEAD, slot)
 
     async def read_ahead(self, request: AnswerRequest, place: Place) -> None:

@@ -16,6 +16,7 @@ import grpc.aio
 
 from services.llm.backends.base import ChatMessage, Role, TextBackend
 from services.llm.backends.registry import open_backend
+from services.llm.gate import Place
 from services.llm.generator import AnswerRequest, Generator
 from services.llm.session import AnsweringSession
 from services.llm.settings import LlmSettings
@@ -88,14 +89,14 @@ class LlmService:
         clock: Clock | None = None,
     ) -> None:
         self._backend = backend or open_backend(settings)
-        generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
+        self._generator = Generator(self._backend, settings.defaults(), clock or MonotonicClock())
         self._reading: asyncio.Task[None] | None = None
         slots = self._backend.slots
         self.admission = open_admission(
             settings, ASSUMED, clock=clock, slots=slots, lanes=1 if self._backend.in_turn else slots
         )
         leases = Leases(LlmService.name, instance, bus, self.admission)
-        self._servicer = LanguageModelServicer(generator, self._backend, leases)
+        self._servicer = LanguageModelServicer(self._generator, self._backend, leases)
         self.leases = leases
 
     @property
@@ -105,14 +106,14 @@ class LlmService:
     async def load(self) -> None:
         await self._backend.load()
         # A model that loads but cannot answer is found out before it is offered.
-        await self._servicer.read_persona(0)
+        await self._servicer.read_persona(self._generator.place_ahead(0))
         self._reading = asyncio.create_task(self._read_ahead_elsewhere())
 
     async def _read_ahead_elsewhere(self) -> None:
         """While nobody asks: a visitor's first answer must not wait for the persona."""
         try:
             for slot in range(1, self._backend.slots):
-                await self._servicer.read_persona(slot)
+                await self._servicer.read_persona(self._generator.place_ahead(slot))
         except Exception:
             log.exception("a persona could not be read ahead; first answers come later")
 
@@ -140,7 +141,8 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self._backend = backend
         self.leases = leases
         self._slots = SlotPool(backend.slots)
-        self._read_slots: set[int] = set()
+        self._read_slots: dict[int, Place] = {}
+        """Where the persona was read, or is being read, with the place of that."""
 
     async def Generate(
         self, request: llm_pb2.GenerateRequest, context: _Context
@@ -167,6 +169,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         name, admitted = first.config.session, first.config.admitted
         attached = self.leases.attach(name, admitted=admitted)
         with attached as stage, self._slots.hold(name) as slot:
+            self._hand_over(slot)
             meter = self.leases.admission.meter
             session = AnsweringSession(stage, slot, self._generator, meter, self.read_persona)
 
@@ -190,11 +193,19 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
                 async for event in events:
                     yield event
 
-    async def read_persona(self, slot: int) -> None:
+    def _hand_over(self, slot: int) -> None:
+        """To a session, which reads for itself what waits: it must not be read after an answer."""
+        place = self._read_slots.get(slot)
+        if place is not None:
+            place.give_up()
+            if not place.may_run:
+                del self._read_slots[slot]
+
+    async def read_persona(self, place: Place) -> None:
         """Let a slot that was never used read the persona before its first question."""
-        if slot not in self._read_slots:
-            self._read_slots.add(slot)
-            await self._generator.read_persona(slot)
+        if place.slot not in self._read_slots:
+            self._read_slots[place.slot] = place
+            await self._generator.read_persona(place)
 
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context

@@ -42,7 +42,7 @@ class AnsweringSession(StageWork):
         slot: int,
         generator: Generator,
         meter: Meter,
-        read_persona: Callable[[int], Coroutine[Any, Any, None]],
+        read_persona: Callable[[Place], Coroutine[Any, Any, None]],
     ) -> None:
         """read_persona: readies a slot for its first question."""
         self._stage = stage
@@ -59,7 +59,7 @@ class AnsweringSession(StageWork):
         self._at_slot = asyncio.Lock()
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return [self._keep_reading(), self._read_persona(self._slot)]
+        return [self._keep_reading(), self._ready_slot()]
 
     def announced(self, chunk: TurnChunk) -> None:
         """A turn that was held is announced again once its answer is wanted."""
@@ -91,6 +91,16 @@ class AnsweringSession(StageWork):
         if not self._stage.busy:
             self._to_read = read_request
             self._wanted.set()
+
+    async def _ready_slot(self) -> None:
+        async with self._at_slot:
+            if self._stage.begun:
+                return  # the first answer has read the persona
+            self._reading = self._generator.place_ahead(self._slot)
+            try:
+                await self._read_persona(self._reading)
+            finally:
+                self._reading = None
 
     async def _keep_reading(self) -> None:
         while True:

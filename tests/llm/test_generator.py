@@ -1,5 +1,7 @@
 """From request to pieces, with a scripted backend and a clock that stands still."""
 
+import asyncio
+
 import pytest
 
 from services.llm.backends.base import ChatMessage, Delta
@@ -134,12 +136,29 @@ async def test_tokens_are_estimated_where_the_backend_does_not_tell() -> None:
     assert answer.ledger.completion_tokens == 2
 
 
+async def test_a_persona_is_read_once_nobody_waits_for_a_first_phrase() -> None:
+    backend = FakeBackend(*words("Hm"), hang=True, keeps_prefix=True)
+    generator = Generator(backend, DEFAULTS, ManualClock())
+    answer = generator.answer(AnswerRequest(HELLO), 0).pieces
+    assert await anext(answer) == "Hm"
+    place = generator.place_ahead(1)
+    persona = asyncio.create_task(generator.read_persona(place))
+    await asyncio.sleep(0)
+    assert not place.may_run and len(backend.requests) == 1, "the first phrase is not written yet"
+    await answer.aclose()
+    assert place.may_run
+    persona.cancel()
+    await asyncio.gather(persona, return_exceptions=True)
+
+
 async def test_reading_ahead_is_for_backends_that_remember() -> None:
     forgetful = FakeBackend(*words("Hi"))
-    await Generator(forgetful, DEFAULTS, ManualClock()).read_persona(1)
+    generator = Generator(forgetful, DEFAULTS, ManualClock())
+    await generator.read_persona(generator.place_ahead(1))
     assert forgetful.requests == []
     mindful = FakeBackend(*words("Hi"), keeps_prefix=True)
-    await Generator(mindful, DEFAULTS, ManualClock()).read_persona(1)
+    generator = Generator(mindful, DEFAULTS, ManualClock())
+    await generator.read_persona(generator.place_ahead(1))
     assert mindful.requests[0].slot == 1
     assert mindful.requests[0].messages[0].content == "Be kind."
     assert mindful.requests[0].sampling.max_tokens == 1

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.tts.phrase_feed import phrases_of
-from services.tts.speech_lane import SpeechLane, TurnLedger
+from services.tts.speech_lane import ASSUMED, SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
 from services.tts.text.chunker import Phrase
 from tests.fakes import ManualClock
 from tests.tts.fakes import word_synthesizer
 from visavis.engine import EngineLane
+from visavis.serving.admission.meter import Meter
 from visavis.wire.clock import MonotonicClock
 
 OPTIONS = SpeechOptions().checked()
@@ -64,7 +65,9 @@ async def test_an_answer_that_may_be_thrown_away_lets_first_phrases_pass(confirm
     clock = MonotonicClock()
     synthesizer, voices = word_synthesizer()
     lane = EngineLane("t")
-    speech = SpeechLane(synthesizer, lane)
+    meter = Meter(clock, ASSUMED)
+    meter.promised_s = 1.0
+    speech = SpeechLane(synthesizer, lane, meter)
 
     async def spoken(text: str, ledger: TurnLedger) -> None:
         async for _ in speech.speak(answer_of(text), OPTIONS, ledger):
@@ -85,6 +88,7 @@ async def test_an_answer_that_may_be_thrown_away_lets_first_phrases_pass(confirm
         await asyncio.gather(busy, guess, answer)
     lane.close()
     assert voices["en"].heard == ["Perhaps.", "Surely."][:: 1 if confirmed else -1]
+    assert meter.measured().firsts == (2 if confirmed else 1), "nobody waits for what is held"
 
 
 def test_what_is_held_is_heard_from_when_it_is_wanted() -> None:
