@@ -210,6 +210,7 @@ async def test_of_a_gateway_that_is_frozen_or_out_of_reach_is_told_so(
             await message.respond(json.dumps(answer).encode())
 
     frozen = await rig.bus.client.subscribe(gateway_subject("deadbeef"), cb=reply)
+    await rig.bus.client.flush()  # else a request may come before it
     try:
         async with httpx.AsyncClient(base_url=client.url, trust_env=False) as http:
             headers = {"Authorization": f"Bearer {KEY}"}
