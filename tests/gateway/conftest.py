@@ -91,6 +91,7 @@ class Rig:
         inside = self.running.inside
         for session in inside.sessions.all():
             await inside.sessions.delete(session.id)
+        await until(lambda: not self.doubles.leases())  # they still hear what was said last
         if await self.doubles.restore():
             await inside.registry.refresh()
 
