@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
+from collections.abc import Callable, Sequence
 
 from gateway.api.app import create_app
 from gateway.peers.leaving import DrainingServer
@@ -13,20 +15,31 @@ from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import load_settings
 
+Run = Callable[[DrainingServer, list[socket.socket]], object]
+
+
+def serve(argv: Sequence[str], *, prog: str, run: Run = DrainingServer.run) -> None:
+    """Serve until SIGTERM or SIGINT, with the settings that `argv` and the environment give.
+
+    run: runs the server, on an event loop of its own or of the caller's. Raises VisavisError;
+    exits where the server could not start.
+    """
+    settings = load_settings(GatewaySettings, argv, prog=prog)
+    check_exposure(settings)
+    configure_logging("gateway", settings.log_level)
+    with contextlib.closing(listen(settings)) as listening:
+        app = create_app(settings, listening.address)
+        server = DrainingServer(app, settings.drain_limit_s, listening.shared)
+        with contextlib.suppress(KeyboardInterrupt):
+            run(server, listening.sockets)
+    if not server.started:
+        sys.exit(1)
+
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT. Exits with one line on an error."""
+    """Exits with one line on an error."""
     try:
-        settings = load_settings(GatewaySettings, sys.argv[1:], prog="python -m gateway")
-        check_exposure(settings)
-        configure_logging("gateway", settings.log_level)
-        with contextlib.closing(listen(settings)) as listening:
-            app = create_app(settings, listening.address)
-            server = DrainingServer(app, settings.drain_limit_s, listening.shared)
-            with contextlib.suppress(KeyboardInterrupt):
-                server.run(listening.sockets)
-        if not server.started:
-            sys.exit(1)
+        serve(sys.argv[1:], prog="python -m gateway")
     except VisavisError as error:
         exit_with("gateway", error)
 

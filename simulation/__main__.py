@@ -6,7 +6,6 @@ The plan is a `SimulationPlan` as JSON. `gateway` is the real one, in dilated ti
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -80,22 +79,13 @@ def run_face(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
 
 def run_gateway(argv: Sequence[str]) -> None:
     """As `python -m gateway`, on the event loop that this process is to have."""
-    import uvicorn
+    from gateway.__main__ import serve as serve_gateway
 
-    from gateway.api.app import create_app, server_config
-    from gateway.peers.listening import listen
-    from gateway.settings import GatewaySettings, check_exposure
-    from visavis.serving.logs import configure_logging
-    from visavis.serving.settings import load_settings
-
-    settings = load_settings(GatewaySettings, argv, prog="python -m simulation gateway")
-    check_exposure(settings)
-    configure_logging("gateway", settings.log_level)
-    with contextlib.closing(listen(settings)) as listening:
-        app = create_app(settings, listening.address)
-        server = uvicorn.Server(server_config(app))
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(server.serve(listening.sockets))
+    serve_gateway(
+        argv,
+        prog="python -m simulation gateway",
+        run=lambda server, sockets: asyncio.run(server.serve(sockets)),
+    )
 
 
 _STAGES: dict[str, Callable[[SimulationPlan, Device, Sequence[str]], None]] = {

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import MetricGrowth
+from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from visavis.tools.client import GatewayClient
 
@@ -33,12 +34,6 @@ async def watching(client: GatewayClient, session: str) -> AsyncIterator[Callabl
         yield lambda: seen
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 - metrics call nobody
-            await asyncio.sleep(0.01)
 
 
 async def test_an_idle_session_is_shown_from_memory(
