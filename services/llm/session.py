@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -92,15 +92,21 @@ class AnsweringSession(StageWork):
             self._to_read = read_request
             self._wanted.set()
 
+    @contextlib.contextmanager
+    def _place_ahead(self) -> Iterator[Place]:
+        """Of what is read before a question; an answer that begins meanwhile gives it up."""
+        self._reading = self._generator.place_ahead(self._slot)
+        try:
+            yield self._reading
+        finally:
+            self._reading = None
+
     async def _ready_slot(self) -> None:
         async with self._at_slot:
             if self._stage.begun:
                 return  # the first answer has read the persona
-            self._reading = self._generator.place_ahead(self._slot)
-            try:
-                await self._read_persona(self._reading)
-            finally:
-                self._reading = None
+            with self._place_ahead() as place:
+                await self._read_persona(place)
 
     async def _keep_reading(self) -> None:
         while True:
@@ -110,15 +116,12 @@ class AnsweringSession(StageWork):
                 read_request, self._to_read = self._to_read, None
                 try:
                     if read_request is not None:
-                        self._reading = self._generator.place_ahead(self._slot)
-                        with self._meter.unit():
-                            await self._generator.read_ahead(read_request(), self._reading)
+                        with self._place_ahead() as place, self._meter.unit():
+                            await self._generator.read_ahead(read_request(), place)
                 except VisavisError as error:
                     log.debug("read ahead: %s", error)
                 except Exception:
                     log.exception("reading ahead failed")
-                finally:
-                    self._reading = None
 
     async def _answer(self, turn: AnsweredTurn, read_request: Callable[[], AnswerRequest]) -> None:
         got = Stamp.now("llm.first_got")

@@ -101,6 +101,7 @@ class Seen:
     loops: list[str] = field(default_factory=list)
     """Avatars whose loop was asked for."""
     live_pictures: int = 0
+    keyframes: int = 0
 
     def of(self, service: str, kind: str) -> list[Any]:
         """Messages of one kind that one service has received."""
@@ -376,6 +377,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
                 payload, key = encoder.encode(min(200, 40 + 15 * index), keyframe=keyframe or fresh)
                 place = Place(session, number, seq, index, last)
                 seq += 1
+                self.seen.keyframes += key
                 size, self._resting[session] = encoder.size, False
                 if self.script.lost_pictures:
                     self.script.lost_pictures -= 1

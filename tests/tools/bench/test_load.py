@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes import ManualClock
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.load.command import stack_flags, steps_of
+from visavis.tools.bench.load.command import steps_of
 from visavis.tools.bench.load.exchange import Asked, Exchange, Talk, settle, silent_wait_s
 from visavis.tools.bench.load.guest import InLine
 from visavis.tools.bench.load.knee import Knee, Limits, find_knee, next_sessions
@@ -26,6 +26,7 @@ from visavis.tools.bench.load.schedule import (
     planned,
     visit_lengths,
 )
+from visavis.tools.bench.load.steps import stack_flags
 from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
 from visavis.tools.bench.visitor.trace import Trace
 

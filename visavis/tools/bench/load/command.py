@@ -44,7 +44,7 @@ from visavis.tools.bench.load.pages import (
 )
 from visavis.tools.bench.load.results import StepResult
 from visavis.tools.bench.load.schedule import Arrivals, Habits, LoadPlan
-from visavis.tools.bench.load.steps import LoadBench
+from visavis.tools.bench.load.steps import LoadBench, stack_flags
 from visavis.tools.bench.questions import ready_set
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
@@ -313,14 +313,6 @@ def _climb(wanted: Sequence[int] | None, most: int, done: Sequence[StepResult]) 
         if following is None:
             return
         yield following
-
-
-def stack_flags(slots: int, admission: str = "slots") -> dict[str, list[str]]:
-    """Flags of a stack that takes so many sessions at once; 0: what its settings say."""
-    if not slots:
-        return {}
-    flags = {name: ["--slots", str(slots), "--admission", admission] for name in SERVICES}
-    return flags | {"gateway": ["--max-sessions", str(slots)]}
 
 
 # ------------------------------------------------------------ what is told

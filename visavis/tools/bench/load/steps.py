@@ -25,6 +25,7 @@ from visavis.tools.bench.load.results import (
 )
 from visavis.tools.bench.load.schedule import LoadPlan
 from visavis.tools.client import GatewayClient
+from visavis.tools.stack.supervisor import SERVICES
 from visavis.wire.clock import MonotonicClock
 
 # From the word to begin to the run's start: every process has read it by then.
@@ -172,3 +173,11 @@ class LoadBench:
 
 def _people(visitors: int) -> str:
     return f"{visitors} visitor{'s' * (visitors != 1)}"
+
+
+def stack_flags(slots: int, admission: str = "slots") -> dict[str, list[str]]:
+    """Flags of a stack that takes so many sessions at once; 0: what its settings say."""
+    if not slots:
+        return {}
+    flags = {name: ["--slots", str(slots), "--admission", admission] for name in SERVICES}
+    return flags | {"gateway": ["--max-sessions", str(slots)]}

@@ -18,7 +18,7 @@ from visavis.serving.errors import VisavisError
 from visavis.tools.bench.figures.counters import Scraper
 from visavis.tools.bench.figures.processes import find_named_processes
 from visavis.tools.bench.load.schedule import LoadPlan
-from visavis.tools.bench.load.steps import LoadBench
+from visavis.tools.bench.load.steps import LoadBench, stack_flags
 from visavis.tools.bench.simulate.dilation import live_dilated
 from visavis.tools.bench.simulate.plan import STAGES, SimulationPlan
 from visavis.tools.bench.simulate.results import Reading, SimulatedStep, summed_up
@@ -81,10 +81,8 @@ class Simulation:
     def _options(self, plan: StepPlan) -> StackOptions:
         line = plan.simulation.to_line()
         people = plan.visitors + self._load.idle_watchers
-        slots = str(-(-people // plan.replicas) + 1)
-        # Admission would weigh this machine's processor, which the devices do not use.
-        fixed = ["--admission", "slots", "--slots", slots]
-        arguments: dict[str, list[str]] = {stage: list(fixed) for stage in STAGES}
+        # Prediction would weigh this machine's processor, which the devices do not use.
+        arguments = stack_flags(-(-people // plan.replicas) + 1, "slots")
         arguments["face"] += ["--lanes", str(_FACE_LANES)]
         arguments["llm"] += ["--max-tokens", "64"]
         arguments[GATEWAY] = ["--max-sessions", str(people + 1)]
