@@ -21,12 +21,12 @@ if [ $# -gt 0 ]; then
   exec "$bin/python" -m pytest "$@"
 fi
 
-# Four groups side by side, and the types. What only computes has the lower priority: the others
+# Three groups side by side, and the types. What only computes has the lower priority: the others
 # start services and browsers, and wait for them.
-words=(tests/asr tests/engine tests/gpu tests/llm tests/tools/precision tests/tts)
-pictures=(tests/bundles tests/face)
+computing=(tests/asr tests/bundles tests/engine tests/face tests/gpu tests/tools/precision
+  tests/tts)
 stacks=(tests/stack tests/browser/test_conversation.py)
-groups=(types words pictures serving stacks)
+groups=(types computing serving stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
 # as long as what is computed on it, so processes keep what they have freed.
 keeping=(env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000)
@@ -51,15 +51,13 @@ group() { # name, then a command
   "$@" 2>&1 </dev/null | (trap '' INT && tee "$logs/$name.log" | progress "$name")
 }
 
-echo "== types, and tests in four groups side by side: words is ${words[*]}; pictures is ${pictures[*]}; stacks is ${stacks[*]}; serving all others"
+echo "== types, and tests in three groups side by side: stacks is ${stacks[*]}; computing is ${computing[*]}; serving all others"
 set -m # each a job of its own, which Ctrl-C is passed on to
 group types nice -n 10 "$bin/mypy" visavis services gateway simulation training &
 jobs=($!)
-group words nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${words[@]}" &
+group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}" &
 jobs+=($!)
-group pictures nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${pictures[@]}" &
-jobs+=($!)
-others=("${words[@]}" "${pictures[@]}" "${stacks[@]}")
+others=("${computing[@]}" "${stacks[@]}")
 group serving "${keeping[@]}" "$bin/python" -m pytest "${others[@]/#/--ignore=}" &
 jobs+=($!)
 group stacks "$bin/python" -m pytest "${stacks[@]}" &
