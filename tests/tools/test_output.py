@@ -1,14 +1,15 @@
-"""A place where no file can be written is told before any work is done."""
+"""No work is done where no file can be written; what is written, others can read."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.output import check_output
+from visavis.tools.output import check_output, write_json
 
 
 def test_a_new_and_an_old_file_are_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,3 +41,15 @@ def test_a_folder_of_somebody_else_is_refused(
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
     with pytest.raises(InvalidInputError, match="may not write"):
         check_output(tmp_path / "answer.mp4", ".mp4")
+
+
+def test_what_json_does_not_know_is_null(tmp_path: Path) -> None:
+    bounds = {"skew": float("inf"), "lag": [0.5, float("nan")]}
+    write_json(tmp_path / "run.json", {"bounds": bounds, "visitors": 2})
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    text = (tmp_path / "run.json").read_text()
+    expected = {"bounds": {"skew": None, "lag": [0.5, None]}, "visitors": 2}
+    assert json.loads(text, parse_constant=refuse) == expected

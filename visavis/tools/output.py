@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,5 +42,17 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Readable JSON. Raises VisavisError where the file cannot be written."""
-    write_output(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    """Readable JSON, in which a number without an end is null: JSON knows none.
+
+    Raises VisavisError where the file cannot be written.
+    """
+    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False)
+    write_output(path, text + "\n")
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return content if not isinstance(content, float) or math.isfinite(content) else None

@@ -6,7 +6,6 @@ counters and processes told meanwhile; `StepResult` sums them up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -186,7 +185,7 @@ class StepResult:
             "playout": playout,
             "gateway_underruns": self.gateway_underruns,
             "late_share": round(self.late_share, 5),
-            "bounds": {n: None if math.isinf(b) else b for n, b in self.bounds.items()},
+            "bounds": self.bounds,
             "duty": round(self.duty, 4),
             "processes": {name: asdict(load) for name, load in self.processes.items()},
             "clients": {
