@@ -14,8 +14,9 @@ from pathlib import Path
 
 import psutil
 
-# Short answers: they are spoken at the speed of speech, and tests wait for their end.
-_CONFIG = "[llm]\nmax_tokens = 20\n[gateway]\nanswers = {answers}\n"
+# Short answers: they are spoken at the speed of speech, and tests wait for their end. Of the
+# likeliest words: so small a model drawn at random may say what no voice can, such as "1. 2. 3."
+_CONFIG = "[llm]\nmax_tokens = 20\ntemperature = 0\n[gateway]\nanswers = {answers}\n"
 KNOWN_QUESTION = "What are your opening hours?"
 KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."
 WELCOME = "Hello, and welcome to the museum."
