@@ -163,7 +163,7 @@ async def test_two_sessions_at_once_never_meet(
     await spy.client.subscribe("vv.*.*.tokens", cb=watch)
     (first, first_video), (second, second_video) = await asyncio.gather(
         recorded_answer(gateway, tmp_path, "Why is the sky blue?"),
-        recorded_answer(gateway, tmp_path, "How do I bake bread?"),
+        recorded_answer(gateway, tmp_path, "What do cats like to eat?"),
     )
     await spy.close()
     assert len(seen) == 2
