@@ -258,7 +258,7 @@ class VideoStream:
         self._encoder = VideoEncoder(_CODECS[codec], size, size, fps, bitrate)
 
     def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
-        """picture: [H, W, 3] uint8 RGB."""
+        """picture: as `Draw` makes it."""
         frame = self._encoder.encode(picture, force_keyframe=keyframe)
         return Encoded(frame.payload, frame.keyframe)
 

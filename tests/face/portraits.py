@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 import services.face
 from services.face.avatar.avatar import Avatar, load_avatar
+from services.face.draw.pose import FacePose
+from services.face.draw.renderer import Renderer
 
 DEFAULT_FOLDER = Path(services.face.__file__).parent / "avatars" / "default"
 
@@ -20,6 +22,11 @@ DEFAULT_FOLDER = Path(services.face.__file__).parent / "avatars" / "default"
 @cache
 def default_avatar() -> Avatar:
     return load_avatar(DEFAULT_FOLDER)
+
+
+def picture_of(renderer: Renderer, pose: FacePose) -> NDArray[np.uint8]:
+    """RGB [size, size, 3] of a pose, as the service draws it; the caller's own."""
+    return renderer.draw(pose)[..., :3].copy()
 
 
 def portrait() -> NDArray[np.uint8]:

@@ -15,7 +15,7 @@ from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
-from tests.face.portraits import DEFAULT_FOLDER, default_avatar, portrait
+from tests.face.portraits import DEFAULT_FOLDER, default_avatar, picture_of, portrait
 from tests.full_disk import limited_files
 from visavis.serving.errors import (
     AlreadyExistsError,
@@ -64,8 +64,8 @@ def test_person_over_background_is_the_portrait() -> None:
 
 def test_saved_avatar_draws_the_same(saved: Path) -> None:
     pose = FacePose(jaw_open=0.5, yaw=0.1, blink_left=0.5)
-    again = Renderer(load_avatar(saved)).render(pose).astype(int)
-    assert np.abs(again - Renderer(default_avatar()).render(pose)).max() <= 1
+    again = picture_of(Renderer(load_avatar(saved)), pose).astype(int)
+    assert np.abs(again - picture_of(Renderer(default_avatar()), pose)).max() <= 1
 
 
 def test_a_folder_without_a_thumbnail_gets_one(saved: Path) -> None:
@@ -120,7 +120,7 @@ def test_avatar_is_made_worn_and_deleted(tmp_path: Path, bundle: Callable[[str],
     assert store.portrait("mine").startswith(b"\xff\xd8")
     assert [entry.name for entry in (tmp_path / "avatars").iterdir()] == ["mine"]
     worn = Renderer(store.load("mine"))
-    assert worn.render(FacePose(jaw_open=0.4)).shape == (made.size, made.size, 3)
+    assert picture_of(worn, FacePose(jaw_open=0.4)).shape == (made.size, made.size, 3)
     with pytest.raises(AlreadyExistsError):
         store.keep(made)
     store.delete("mine")

@@ -17,7 +17,8 @@ def _planes(rgb: NDArray[np.uint8], padding: int = 0) -> list[NDArray[np.uint8]]
     sides = [(height, width), (height // 2, width // 2), (height // 2, width // 2)]
     planes = [np.full((h, w + padding), 77, np.uint8) for h, w in sides]
     luma, cb, cr = (plane.reshape(-1) for plane in planes)
-    fill_planes(rgb.reshape(-1), width, height, luma, width + padding, cb, cr, width // 2 + padding)
+    pixels = np.dstack([rgb, rgb[..., 1]]).reshape(-1).view("<u4")  # the fourth byte means nothing
+    fill_planes(pixels, width, height, luma, width + padding, cb, cr, width // 2 + padding)
     assert all((plane[:, w:] == 77).all() for plane, (_, w) in zip(planes, sides, strict=True))
     return [plane[:, :w] for plane, (_, w) in zip(planes, sides, strict=True)]
 

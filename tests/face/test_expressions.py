@@ -12,7 +12,7 @@ from services.face.draw.expressions import Expressions, express, offsets_of
 from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
 from services.face.draw.renderer import Renderer
 from services.face.lips.visemes import LIP_COEFFICIENTS
-from tests.face.portraits import default_avatar
+from tests.face.portraits import default_avatar, picture_of
 from tests.face.test_animator import FPS, SENTENCE, SENTENCE_S, lips_of, mel_chunks
 from tests.face.test_renderer import _dark_pixels
 from visavis.styles import STYLES
@@ -123,7 +123,9 @@ def test_an_expression_is_seen_and_closes_the_lips_like_any_face(style: str) -> 
     renderer = Renderer(default_avatar())
 
     def picture(offsets: np.ndarray, **lips: float) -> np.ndarray:  # type: ignore[type-arg]
-        return renderer.render(FacePose.from_vector(express(FacePose(**lips).vector(), offsets)))
+        return picture_of(
+            renderer, FacePose.from_vector(express(FacePose(**lips).vector(), offsets))
+        )
 
     none, offsets = offsets_of("neutral"), offsets_of(style)
     changed = np.abs(picture(offsets).astype(int) - picture(none)).max(axis=2) > 24

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.raster import NOWHERE, fraction_bits, locate_texels, paint_box, paint_texels
+from services.face.draw.raster import (
+    NOWHERE,
+    fraction_bits,
+    locate_texels,
+    paint_box,
+    paint_texels,
+    texel_pairs,
+)
 
 SIDE = 64
 _SQUARE = np.array([[0, 1, 2], [0, 2, 3]], np.int32)
@@ -31,9 +38,9 @@ def _draw(
     bits = fraction_bits(SIDE, SIDE)
     texel_at = np.full((SIDE, SIDE), NOWHERE)
     locate_texels(places, source, triangles, SIDE, SIDE, bits, texel_at, 0)
-    out = np.tile(np.array([10, 20, 30], np.uint8), (SIDE, SIDE, 1))
-    paint_texels(texel_at, bits, texture.reshape(-1).view("<u4"), SIDE, out.reshape(-1))
-    return texel_at, out
+    out = np.tile(np.array([10, 20, 30, 0], np.uint8), (SIDE, SIDE, 1))
+    paint_texels(texel_at, bits, texel_pairs(texture), SIDE, out.reshape(-1).view("<u4"))
+    return texel_at, out[..., :3]
 
 
 def test_a_mesh_that_stands_still_shows_its_texture() -> None:
@@ -91,9 +98,11 @@ def test_positions_in_large_textures_fit() -> None:
 
 
 def test_a_box_ends_at_the_edge_of_the_picture() -> None:
-    out = np.zeros((SIDE, SIDE, 3), np.uint8)
+    out = np.zeros((SIDE, SIDE, 4), np.uint8)
     places = np.array([[-50.0, 60.2], [3.5, 900.0]])
-    paint_box(out, places, np.array([0, 1]), np.array([1, 2, 3], np.uint8))
+    for top in (0, 48):
+        lines = out[top : top + 48]
+        paint_box(lines, top, places, np.array([0, 1]), np.array([1, 2, 3], np.uint8))
     painted = np.argwhere(out.any(axis=2))
     assert painted.min(axis=0).tolist() == [60, 0]
     assert painted.max(axis=0).tolist() == [63, 4]

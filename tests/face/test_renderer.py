@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
 from services.face.draw.renderer import Renderer
-from tests.face.portraits import default_avatar
+from tests.face.portraits import default_avatar, picture_of
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,10 @@ def test_pose_goes_through_a_vector_and_back() -> None:
 
 def test_same_pose_same_bytes(renderer: Renderer) -> None:
     pose = FacePose(jaw_open=0.4, yaw=0.1, pitch=-0.05, blink_left=0.3, gaze_x=0.4, smile=0.2)
-    first = renderer.render(pose)
-    renderer.render(FacePose(jaw_open=1.0))
-    assert (renderer.render(pose) == first).all()
-    assert (Renderer(default_avatar()).render(pose) == first).all()
+    first = picture_of(renderer, pose)
+    picture_of(renderer, FacePose(jaw_open=1.0))
+    assert (picture_of(renderer, pose) == first).all()
+    assert (picture_of(Renderer(default_avatar()), pose) == first).all()
     assert first.shape == (512, 512, 3) and first.dtype == np.uint8
 
 
@@ -65,25 +65,25 @@ def test_a_face_looks_as_it_did(renderer: Renderer) -> None:
     )  # fmt: skip
     kept = cv2.imread(str(Path(__file__).with_name("drawn_pose.png")))
     assert kept is not None
-    part = renderer.render(pose)[150:330, 170:340, ::-1]
+    part = picture_of(renderer, pose)[150:330, 170:340, ::-1]
     assert cv2.PSNR(np.ascontiguousarray(part), kept) > 60
 
 
 def test_pictures_do_not_share_memory(renderer: Renderer) -> None:
-    first = renderer.render(FacePose())
+    first = picture_of(renderer, FacePose())
     kept = first.copy()
-    renderer.render(FacePose(jaw_open=1.0))
+    picture_of(renderer, FacePose(jaw_open=1.0))
     assert (first == kept).all()
 
 
 def test_renderers_of_one_avatar_work_at_once() -> None:
     poses = [FacePose(jaw_open=0.1 * k, yaw=0.02 * k) for k in range(6)]
-    expected = [Renderer(default_avatar()).render(pose) for pose in poses]
+    expected = [picture_of(Renderer(default_avatar()), pose) for pose in poses]
     wrong: list[int] = []
 
     def draw(own: Renderer, which: int) -> None:
         for _ in range(5):
-            if not (own.render(poses[which]) == expected[which]).all():
+            if not (picture_of(own, poses[which]) == expected[which]).all():
                 wrong.append(which)
 
     threads = [
@@ -100,36 +100,36 @@ def test_renderers_of_one_avatar_work_at_once() -> None:
 def test_face_at_rest_is_the_photograph_outside_the_mouth(renderer: Renderer) -> None:
     avatar = default_avatar()
     eyes = int(avatar.iris[0, 1]) + 8
-    difference = np.abs(renderer.render(FacePose()).astype(int) - avatar.portrait)[:eyes]
+    difference = np.abs(picture_of(renderer, FacePose()).astype(int) - avatar.portrait)[:eyes]
     assert difference.mean() < 0.3
     assert np.percentile(difference, 99) <= 6
 
 
 def test_mouth_opens_with_the_jaw(renderer: Renderer) -> None:
-    dark = [_dark_pixels(renderer.render(FacePose(jaw_open=k / 8))) for k in range(9)]
+    dark = [_dark_pixels(picture_of(renderer, FacePose(jaw_open=k / 8))) for k in range(9)]
     assert all(later > earlier for earlier, later in itertools.pairwise(dark[1:]))
     assert dark[-1] > 600 > 60 > dark[0]
 
 
 def test_lips_closed_shut_an_open_jaw(renderer: Renderer) -> None:
-    parted = _dark_pixels(renderer.render(FacePose(jaw_open=0.3)))
-    closed = _dark_pixels(renderer.render(FacePose(jaw_open=0.3, lips_closed=1.0)))
-    assert closed <= _dark_pixels(renderer.render(FacePose())) + 10 < parted
+    parted = _dark_pixels(picture_of(renderer, FacePose(jaw_open=0.3)))
+    closed = _dark_pixels(picture_of(renderer, FacePose(jaw_open=0.3, lips_closed=1.0)))
+    assert closed <= _dark_pixels(picture_of(renderer, FacePose())) + 10 < parted
 
 
 def test_teeth_show_at_f_and_not_at_rest(renderer: Renderer) -> None:
     region = _mouth()
 
     def pale(pose: FacePose) -> int:
-        part = renderer.render(pose)[region].astype(int)
+        part = picture_of(renderer, pose)[region].astype(int)
         return int(((part.min(axis=2) > 150) & (np.ptp(part, axis=2) < 45)).sum())
 
     assert pale(FacePose(lower_lip_under_teeth=1.0)) > pale(FacePose()) + 60
 
 
 def test_tongue_lightens_the_open_mouth(renderer: Renderer) -> None:
-    down = renderer.render(FacePose(jaw_open=0.5))[_mouth()].astype(int)
-    up = renderer.render(FacePose(jaw_open=0.5, tongue_up=1.0))[_mouth()].astype(int)
+    down = picture_of(renderer, FacePose(jaw_open=0.5))[_mouth()].astype(int)
+    up = picture_of(renderer, FacePose(jaw_open=0.5, tongue_up=1.0))[_mouth()].astype(int)
     assert (up - down)[..., 0].max() > 40 and up.sum() > down.sum()
 
 
@@ -140,9 +140,9 @@ def _eye(left: bool) -> tuple[slice, slice]:
 
 @pytest.mark.parametrize("left", [True, False])
 def test_each_eye_blinks_alone(renderer: Renderer, left: bool) -> None:
-    rest = renderer.render(FacePose()).astype(int)
+    rest = picture_of(renderer, FacePose()).astype(int)
     pose = FacePose(blink_left=1.0) if left else FacePose(blink_right=1.0)
-    shut = renderer.render(pose).astype(int)
+    shut = picture_of(renderer, pose).astype(int)
     assert np.abs(shut - rest)[_eye(left)].mean() > 12
     assert np.abs(shut - rest)[_eye(not left)].max() == 0
 
@@ -150,15 +150,15 @@ def test_each_eye_blinks_alone(renderer: Renderer, left: bool) -> None:
 def test_shut_eye_hides_the_iris(renderer: Renderer) -> None:
     x, y, _ = default_avatar().iris[0]
     middle = (slice(int(y) - 2, int(y) + 3), slice(int(x) - 2, int(x) + 3))
-    opened = renderer.render(FacePose())[middle].mean()
-    shut = renderer.render(FacePose(blink_right=1.0))[middle].mean()
+    opened = picture_of(renderer, FacePose())[middle].mean()
+    shut = picture_of(renderer, FacePose(blink_right=1.0))[middle].mean()
     assert shut > opened + 40
 
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_iris_follows_the_gaze(renderer: Renderer, side: float) -> None:
     def dark_centre(pose: FacePose) -> float:
-        part = renderer.render(pose)[_eye(False)].max(axis=2).astype(float)
+        part = picture_of(renderer, pose)[_eye(False)].max(axis=2).astype(float)
         weight = np.clip(90 - part, 0, None)
         return float((weight.sum(axis=0) @ np.arange(part.shape[1])) / weight.sum())
 
@@ -175,9 +175,9 @@ def test_background_stands_still(renderer: Renderer) -> None:
     )
     far = cv2.dilate(avatar.matte, np.ones((71, 71), np.uint8)) == 0
     assert far.sum() > 20_000
-    rest = renderer.render(FacePose())
+    rest = picture_of(renderer, FacePose())
     for pose in poses:
-        assert (renderer.render(pose)[far] == rest[far]).all()
+        assert (picture_of(renderer, pose)[far] == rest[far]).all()
 
 
 def test_head_moves_the_way_it_is_told(renderer: Renderer) -> None:
@@ -196,8 +196,8 @@ def test_head_moves_the_way_it_is_told(renderer: Renderer) -> None:
 
 def test_small_motion_makes_a_small_change(renderer: Renderer) -> None:
     """No shimmer: a hundredth of a pixel of motion never makes a pixel jump."""
-    before = renderer.render(FacePose(yaw=0.05)).astype(int)
-    after = renderer.render(FacePose(yaw=0.0502)).astype(int)
+    before = picture_of(renderer, FacePose(yaw=0.05)).astype(int)
+    after = picture_of(renderer, FacePose(yaw=0.0502)).astype(int)
     assert np.abs(after - before).max() < 14
     assert np.abs(after - before).mean() < 0.2
 
@@ -205,4 +205,4 @@ def test_small_motion_makes_a_small_change(renderer: Renderer) -> None:
 def test_wild_poses_are_drawn(renderer: Renderer) -> None:
     for value in (-50.0, 50.0):
         wild = FacePose.from_vector(np.full(len(POSE_NAMES), value, np.float32))
-        assert renderer.render(wild).shape == (512, 512, 3)
+        assert picture_of(renderer, wild).shape == (512, 512, 3)

@@ -111,6 +111,13 @@ class Avatar:
         return found.hexdigest()
 
     @cached_property
+    def backdrop(self) -> NDArray[np.uint32]:
+        """The background, [size, size] uint32: bytes R, G, B, 0, as pictures are painted."""
+        rgbx = cv2.cvtColor(self.background, cv2.COLOR_RGB2RGBA)
+        rgbx[..., 3] = 0
+        return np.ascontiguousarray(rgbx.view(np.uint32)[..., 0])
+
+    @cached_property
     def texture(self) -> NDArray[np.uint8]:
         """[scale * size, scale * size, 4] uint8: the person alone, RGB times alpha, and alpha.
 

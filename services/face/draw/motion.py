@@ -236,7 +236,8 @@ class Motion:
             (-3 * mix**3 + 3 * mix**2 + 3 * mix + 1) / 6,
             mix**3 / 6,
         )
-        return float(sum(w * v for w, v in zip(weights, values, strict=True))) * 1.5
+        (a, b, c, d), (at_a, at_b, at_c, at_d) = weights, values
+        return (a * at_a + b * at_b + c * at_c + d * at_d) * 1.5
 
     def _draw(self, channel: _Channel, index: int) -> float:
         """The index-th number of a channel, uniform in 0..1. The index may be negative."""

@@ -24,8 +24,9 @@ PlaceOf = Callable[[Kind, bool], Place]
 
 
 Draw = Callable[[], NDArray[np.uint8]]
-"""Draws one picture, RGB [size, size, 3] uint8; takes milliseconds, so it runs on a lane. The
-picture may be gone once the same thread draws another.
+"""Draws one picture, uint8 [size, size, 3] RGB, or [size, size, 4] with a byte more that means
+nothing; takes milliseconds, so it runs on a lane. The picture may be gone once the same thread
+draws another.
 """
 
 
@@ -46,8 +47,8 @@ class Painter(Protocol):
         ...
 
     def prepare(self, frame: Frame) -> Draw | Awaitable[Draw]:
-        """What draws the frame, [size, size, 3] uint8 RGB, once all that it needs is there; where
-        it `waits`, that is to be awaited.
+        """What draws the frame, once all that it needs is there; where it `waits`, that is to be
+        awaited.
         """
         ...
 
@@ -91,7 +92,7 @@ class Encoder(Protocol):
     """Encodes one stream of one codec without delay: each picture comes out as it goes in."""
 
     def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
-        """picture: [H, W, 3] uint8 RGB. keyframe: it must stand on its own."""
+        """picture: as `Draw` makes it. keyframe: it must stand on its own."""
         ...
 
     def close(self) -> None: ...
@@ -263,10 +264,10 @@ class PictureMaker:
             if codec not in self._encoders:
                 self._encoders[codec] = self._open_encoder(codec, size, self._fps)
         assert picture.draw is not None, "not prepared"
-        rgb = picture.draw()
+        drawn = picture.draw()
         painted = Stamp.now("face")
         picture.encoded = [
-            self._encoders[codec].encode(rgb, keyframe=codec in picture.keyframes)
+            self._encoders[codec].encode(drawn, keyframe=codec in picture.keyframes)
             for codec in codecs
         ]
         picture.times = DrawTimes(started, painted, Stamp.now("face"))

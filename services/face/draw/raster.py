@@ -20,6 +20,7 @@ NOWHERE = np.uint32(0xFFFFFFFF)
 """Of a pixel that the mesh does not cover."""
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL = np.uint32(8), np.uint32(255)
+_16, _UPPER = np.uint32(16), np.uint32(0xFFFF0000)
 
 
 def fraction_bits(rows: int, columns: int) -> int:
@@ -48,9 +49,8 @@ def locate_texels(
     serves.
     """
     height, width = texel_at.shape
-    drop, half = np.int32(16 - bits), np.int32(1 << (15 - bits))
-    last_u = np.int32(((columns - 1) << 16) - (1 << (16 - bits)))
-    last_v = np.int32(((rows - 1) << 16) - (1 << (16 - bits)))
+    # In 65536ths of a texel, and so much further left that 16 bits of 32 are what is written.
+    last_u, last_v, half = _last(columns, bits), _last(rows, bits), 1 << 15
     for k in range(triangles.shape[0]):
         ia, ib, ic = triangles[k, 0], triangles[k, 1], triangles[k, 2]
         ax, ay = places[ia, 0], places[ia, 1]
@@ -72,75 +72,97 @@ def locate_texels(
         xy = (vx * (bx - ax) - ux * (cx - ax)) * inverse
         yx = (uy * (cy - ay) - vy * (by - ay)) * inverse
         yy = (vy * (bx - ax) - uy * (cx - ax)) * inverse
-        du, dv = _fixed(xx), _fixed(yx)
-        ab, bc, ca = _edge(ax, ay, bx, by), _edge(bx, by, cx, cy), _edge(cx, cy, ax, ay)
+        du, dv = _fixed(xx) << bits, _fixed(yx) << bits
+        # A line lies between the edge from top to bottom and one of the two others.
+        px, py, qx, qy, rx, ry = _downwards(ax, ay, bx, by, cx, cy)
+        whole, upper, lower = _slope(px, py, rx, ry), _slope(px, py, qx, qy), _slope(qx, qy, rx, ry)
         for y in range(first, last):
-            left, right = _widened(ab, y, 1e9, -1e9)
-            left, right = _widened(bc, y, left, right)
-            left, right = _widened(ca, y, left, right)
-            start = max(0, math.ceil(left))
-            stop = min(width, math.ceil(right))
+            side = px + (y - py) * whole
+            other = px + (y - py) * upper if y < qy else qx + (y - qy) * lower
+            start = max(0, math.ceil(min(side, other)))
+            stop = min(width, math.ceil(max(side, other)))
             if start >= stop:
                 continue
-            u = _fixed(sax + (start - ax) * xx + (y - ay) * xy) + half
-            v = _fixed(say + (start - ax) * yx + (y - ay) * yy) + half
-            for x in range(np.uint64(start), np.uint64(stop)):
-                column = np.uint32(min(max(u, np.int32(0)), last_u) >> drop)
-                row = np.uint32(min(max(v, np.int32(0)), last_v) >> drop)
-                texel_at[np.uint64(y - top), x] = (row << np.uint32(16)) | column
-                u += du
-                v += dv
+            u = (_fixed(sax + (start - ax) * xx + (y - ay) * xy) << bits) + half
+            v = (_fixed(say + (start - ax) * yx + (y - ay) * yy) << bits) + half
+            line, steps = texel_at[y - top], stop - start - 1
+            if _within(u, u + du * steps, last_u) and _within(v, v + dv * steps, last_v):
+                column, row = np.uint32(u), np.uint32(v)
+                right, down = np.uint32(du), np.uint32(dv)
+                for x in range(np.uint64(start), np.uint64(stop)):
+                    line[x] = (row & _UPPER) | (column >> _16)
+                    column, row = np.uint32(column + right), np.uint32(row + down)
+            else:
+                for x in range(np.uint64(start), np.uint64(stop)):
+                    place = np.uint32(min(max(u, 0), last_u)) >> _16
+                    line[x] = place | (np.uint32(min(max(v, 0), last_v)) & _UPPER)
+                    u += du
+                    v += dv
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _edge(px, py, qx, qy):  # type: ignore[no-untyped-def]
-    """The edge from p to q: its upper end, the line of its lower end, steps for one line down."""
-    if py > qy:
-        px, py, qx, qy = qx, qy, px, py
-    slope = (qx - px) / (qy - py) if py < qy else px - px
-    return px, py, qy, slope
+def _last(count, bits):  # type: ignore[no-untyped-def]
+    """The last place in a texture of `count` texels that has another texel behind its own."""
+    return ((count - 1) << (16 + bits)) - 1
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _widened(edge, y, left, right):  # type: ignore[no-untyped-def]
-    """What of line y lies between `left` and `right` or an edge, if that meets the line."""
-    px, py, end, slope = edge
-    if py <= y < end:
-        x = px + (y - py) * slope
-        left, right = min(left, x), max(right, x)
-    return left, right
+def _downwards(ax, ay, bx, by, cx, cy):  # type: ignore[no-untyped-def]
+    """Three corners, the uppermost first."""
+    if by < ay:
+        ax, ay, bx, by = bx, by, ax, ay
+    if cy < ay:
+        return cx, cy, ax, ay, bx, by
+    if cy < by:
+        return ax, ay, cx, cy, bx, by
+    return ax, ay, bx, by, cx, cy
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _slope(px, py, qx, qy):  # type: ignore[no-untyped-def]
+    """Of the edge from p down to q: to the right for one line down."""
+    return (qx - px) / (qy - py) if py < qy else px - px
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _within(begin, end, last):  # type: ignore[no-untyped-def]
+    """Whether all from `begin` to `end` lies between 0 and `last`."""
+    return min(begin, end) >= 0 and max(begin, end) <= last
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
 def _fixed(x):  # type: ignore[no-untyped-def]
-    """In 65536ths of a texel, within 32 bits; what is far outside comes back to the edge."""
-    return np.int32(min(max(x * 65536.0, -1e9), 1e9))
+    """In 65536ths of a texel; what is far outside of any texture stays outside."""
+    return np.int64(min(max(x * 65536.0, -1e9), 1e9))
+
+
+def texel_pairs(texture: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Each texel of a texture [rows, columns, 4] and the one right of it, fetched as one number: of
+    the texture's own memory, [rows * columns - 1].
+    """
+    count = texture.shape[0] * texture.shape[1] - 1
+    return np.ndarray((count,), np.uint64, buffer=texture, strides=(4,))
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
 def paint_texels(
     texel_at: NDArray[np.uint32],
     bits: int,
-    texels: NDArray[np.uint32],
+    pairs: NDArray[np.uint64],
     columns: int,
-    out: NDArray[np.uint8],
+    out: NDArray[np.uint32],
 ) -> None:
     """Lays bilinear samples of a texture over a picture, line by line: the texture is larger than
     the caches, and in this order it comes in ahead of its use.
 
-    texel_at: [H, W] uint32 from `locate_texels`; texels: [rows * columns] uint32, the bytes R, G,
-    B, A in this order, colours times alpha; out: [H * W * 3] uint8, shows through what is clear.
-    Pixels that are NOWHERE stay.
+    texel_at: [H, W] uint32 from `locate_texels`; pairs: `texel_pairs` of uint8 R, G, B, A, colours
+    times alpha and so never above it; out: [H * W] uint32, bytes R, G, B, 0, shows through what is
+    clear. Pixels that are NOWHERE stay.
     """
     height, width = texel_at.shape
     # What the four texels of each pixel of a line are: fetching them takes one pixel after the
     # other, but all the arithmetic then goes in vector instructions.
-    fetched = (
-        np.empty(width, np.uint32),
-        np.empty(width, np.uint32),
-        np.empty(width, np.uint32),
-        np.empty(width, np.uint32),
-    )
+    above, below = np.empty(width, np.uint64), np.empty(width, np.uint64)
     for y in range(height):
         line = texel_at[y]
         first, stop = 0, width
@@ -150,38 +172,36 @@ def paint_texels(
             stop -= 1
         if first < stop:
             part = line[first:stop]
-            _fetch(part, np.uint32(bits), texels, np.uint64(columns), *fetched)
-            begin = 3 * (y * width + first)
-            _blend(part, np.uint32(bits), *fetched, out[begin : begin + 3 * (stop - first)])
+            _fetch(part, np.uint32(bits), pairs, np.uint64(columns), above, below)
+            to = out[y * width + first : y * width + stop]
+            _blend(part, np.uint32(bits), above.view(np.uint32), below.view(np.uint32), to)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
-def _fetch(line, bits, texels, columns, near, right, below, across):  # type: ignore[no-untyped-def]
-    """The texel of each pixel, the one right of it, below it, and below right; clear ones for
-    NOWHERE.
-    """
+def _fetch(line, bits, pairs, columns, above, below):  # type: ignore[no-untyped-def]
+    """The texel of each pixel and the one right of it, and both below; clear ones for NOWHERE."""
     for i in range(np.uint64(len(line))):
         place = line[i]
         if place == NOWHERE:
-            near[i] = right[i] = below[i] = across[i] = np.uint32(0)
+            above[i] = below[i] = np.uint64(0)
         else:
             row, column = (place >> np.uint32(16)) >> bits, (place & np.uint32(0xFFFF)) >> bits
             at = np.uint64(row) * columns + np.uint64(column)
-            near[i], right[i] = texels[at], texels[at + np.uint64(1)]
-            at += columns
-            below[i], across[i] = texels[at], texels[at + np.uint64(1)]
+            above[i], below[i] = pairs[at], pairs[at + columns]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
-def _blend(line, bits, near, right, below, across, out):  # type: ignore[no-untyped-def]
-    """Mixes the four texels of each pixel, two lanes of 16 bits at a time, over `out` [N * 3]."""
+def _blend(line, bits, above, below, out):  # type: ignore[no-untyped-def]
+    """Mixes the four texels of each pixel, two lanes of 16 bits at a time, over `out` [N]."""
     fraction, up = np.uint32((1 << bits) - 1), np.uint32(8) - bits
     for i in range(np.uint64(len(line))):
         place = line[i]
         x = (place & fraction) << up
         y = ((place >> np.uint32(16)) & fraction) << up
         both = (x * y) >> np.uint32(8)
-        a, b, c, d = near[i], right[i], below[i], across[i]
+        near = np.uint64(2) * i
+        right = near + np.uint64(1)
+        a, b, c, d = above[near], above[right], below[near], below[right]
         wa, wb, wc = np.uint32(256) - x - y + both, x - both, y - both
         red_blue = (a & _LANES) * wa + (b & _LANES) * wb + (c & _LANES) * wc + (d & _LANES) * both
         red_blue += _ROUNDING
@@ -191,38 +211,37 @@ def _blend(line, bits, near, right, below, across, out):  # type: ignore[no-unty
         )
         green_alpha += _ROUNDING
         clear = _FULL - (green_alpha >> np.uint32(24))
-        to = i * np.uint64(3)
-        out[to] = _over((red_blue >> _BYTE) & _FULL, out[to], clear)
-        to += np.uint64(1)
-        out[to] = _over((green_alpha >> _BYTE) & _FULL, out[to], clear)
-        to += np.uint64(1)
-        out[to] = _over(red_blue >> np.uint32(24), out[to], clear)
+        beneath = out[i]
+        red_blue = ((red_blue >> _BYTE) & _LANES) + _shares(beneath & _LANES, clear)
+        green = ((green_alpha >> _BYTE) & _FULL) + _shares((beneath >> _BYTE) & _FULL, clear)
+        out[i] = red_blue | (green << _BYTE)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _over(colour, beneath, clear):  # type: ignore[no-untyped-def]
-    """colour + beneath * clear / 255, rounded; the division is exact up to 255 * 255."""
-    share = np.uint32(beneath) * clear + np.uint32(127)
-    share = (share * np.uint32(257) + np.uint32(257)) >> np.uint32(16)
-    return np.uint8(min(_FULL, colour + share))
+def _shares(lanes, clear):  # type: ignore[no-untyped-def]
+    """In both lanes of 16 bits value * clear / 255, rounded; exact for bytes."""
+    products = lanes * clear + _ROUNDING
+    return ((products + ((products >> _BYTE) & _LANES)) >> _BYTE) & _LANES
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
 def paint_box(
     out: NDArray[np.uint8],
+    top: int,
     places: NDArray[np.float64],
     vertices: NDArray[np.int64],
     colour: NDArray[np.uint8],
 ) -> None:
-    """Fills the rectangle around some of `places` [N, 2] with `colour` [3].
+    """Fills the rectangle around some of `places` [N, 2] with `colour` [3], in some lines.
 
-    out: [H, W, 3] uint8; places: float64, pixels; vertices: [K] int64; colour: uint8 RGB.
+    out: [H, W, C] uint8, lines of a picture from `top` on; places: float64, pixels; vertices: [K]
+    int64; colour: uint8 RGB.
     """
     x0, y0, x1, y1 = 1e9, 1e9, -1e9, -1e9
     for k in vertices:
         x0, x1 = min(x0, places[k, 0]), max(x1, places[k, 0])
         y0, y1 = min(y0, places[k, 1]), max(y1, places[k, 1])
-    for y in range(int(max(y0, 0.0)), min(math.ceil(y1) + 1, out.shape[0])):
+    for y in range(max(int(max(y0, 0.0)) - top, 0), min(math.ceil(y1) + 1 - top, out.shape[0])):
         for x in range(int(max(x0, 0.0)), min(math.ceil(x1) + 1, out.shape[1])):
             out[y, x, 0], out[y, x, 1], out[y, x, 2] = colour[0], colour[1], colour[2]
 

@@ -7,17 +7,21 @@ however many faces are drawn.
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from typing import NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple, TypeAlias
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.avatar import topology
+from services.face.avatar import avatar, shapes, topology
 from services.face.avatar.avatar import TEXTURE_SCALE, Avatar
 from services.face.avatar.shapes import SHAPES
-from services.face.draw import mouth
+from services.face.draw import eyes, head_turn, mouth, pose, raster
 from services.face.draw.eyes import EYE_PARAMETERS, draw_eye
 from services.face.draw.head_turn import (
     HEAD_PARAMETERS,
@@ -36,6 +40,7 @@ from services.face.draw.raster import (
     opening_table,
     paint_box,
     paint_texels,
+    texel_pairs,
 )
 
 _GAZE_REACH = 0.045
@@ -85,8 +90,8 @@ class Scene(NamedTuple):
     """[2] pixels."""
     unit: float
     """Eye distance, pixels."""
-    background: NDArray[np.uint8]
-    """[size, size, 3] RGB."""
+    background: NDArray[np.uint32]
+    """[size, size], bytes R, G, B, 0."""
     cracks: NDArray[np.int64]
     """Under mouth and eyes a crack in the mesh may show: vertices around them, one after the other,
     """
@@ -98,8 +103,8 @@ class Scene(NamedTuple):
     """[N, 2] texels."""
     triangles: NDArray[np.int32]
     """[M, 3] vertices, in drawing order."""
-    texels: NDArray[np.uint32]
-    """[rows * columns] as `paint_texels` wants them."""
+    pairs: NDArray[np.uint64]
+    """`texel_pairs` of what is painted."""
     fraction_bits: int
     """Of the places in it."""
     texture: NDArray[np.uint8]
@@ -153,7 +158,7 @@ class Canvas(NamedTuple):
     texel_at: NDArray[np.uint32]
     """[_BAND * size] as `locate_texels` writes it; nothing of it is read before."""
     picture: NDArray[np.uint8]
-    """[size, size, 3] RGB."""
+    """[size, size, 4] RGB and a zero: so that a pixel is one number of 32 bits."""
 
 
 def scene_of(avatar: Avatar) -> Scene:
@@ -177,13 +182,13 @@ def scene_of(avatar: Avatar) -> Scene:
         weight=mesh.weight,
         pivot=frame.pivot,
         unit=frame.eye_distance,
-        background=avatar.background,
+        background=avatar.backdrop,
         cracks=np.concatenate(openings),
         crack_ends=np.cumsum([len(opening) for opening in openings]),
         crack_colours=np.array([lip * 0.35, *under_eyes]).astype(np.uint8),
         source=(mesh.source * TEXTURE_SCALE + (TEXTURE_SCALE - 1) / 2).astype(np.float32),
         triangles=avatar.visible_triangles(),
-        texels=avatar.texture.reshape(-1).view("<u4"),
+        pairs=texel_pairs(avatar.texture),
         fraction_bits=fraction_bits(avatar.texture.shape[0], avatar.texture.shape[1]),
         texture=avatar.texture,
         mouth=True,
@@ -201,6 +206,10 @@ def scene_of(avatar: Avatar) -> Scene:
         lids_at=np.array(avatar.lids_at, np.float64),
         lash=avatar.lash,
     )
+
+
+_Place: TypeAlias = Callable[[NDArray[np.float64], Scene, Scratch], None]
+_Draw: TypeAlias = Callable[[NDArray[np.float64], Scene, Scratch, Canvas], None]
 
 
 class Renderer:
@@ -228,17 +237,14 @@ class Renderer:
         return self._avatar.size
 
     def draw(self, pose: FacePose) -> NDArray[np.uint8]:
-        """The picture of `pose`: RGB [size, size, 3] uint8, until this thread draws the next one.
+        """The picture of `pose`: [size, size, 4] uint8, RGB and a zero, until this thread draws the
+        next one.
 
         The same pose gives the same bytes.
         """
         canvas = _canvas(self.size)
         _draw(np.array(pose.values()), self._scene, self._scratch, canvas)
         return canvas.picture
-
-    def render(self, pose: FacePose) -> NDArray[np.uint8]:
-        """As `draw`, but the picture is the caller's own."""
-        return self.draw(pose).copy()
 
     def places(self, pose: FacePose) -> NDArray[np.float64]:
         """Every vertex in `pose`, [N, 2] float64 pixels: the first part of drawing it."""
@@ -253,64 +259,88 @@ def _canvas(size: int) -> Canvas:
     """This thread's, for pictures of that size."""
     canvas: Canvas | None = getattr(_of_thread, "canvas", None)
     if canvas is None or len(canvas.picture) != size:
-        canvas = Canvas(np.empty(_BAND * size, np.uint32), np.empty((size, size, 3), np.uint8))
+        canvas = Canvas(np.empty(_BAND * size, np.uint32), np.empty((size, size, 4), np.uint8))
         _of_thread.canvas = canvas
     return canvas
 
 
-# Calls of other modules' compiled functions are built in. Their code is compiled into the cache
-# with this file's: where only theirs has changed, this file has to be touched.
+# Compiled code of other modules is built into that of this one, and so are their constants. Its
+# cache on disk is kept by this file and by what its functions enclose: so they enclose a digest.
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
-def _draw(pose: NDArray[np.float64], scene: Scene, scratch: Scratch, canvas: Canvas) -> None:
-    """pose: [len(POSE_NAMES)] float64, of any size."""
-    _place(pose, scene, scratch)
-    picture, rows, columns = canvas.picture, scene.texture.shape[0], scene.texture.shape[1]
-    _copy(scene.background.reshape(-1), picture.reshape(-1))
-    first = 0
-    for k in range(len(scene.crack_ends)):
-        end = scene.crack_ends[k]
-        paint_box(picture, scratch.places, scene.cracks[first:end], scene.crack_colours[k])
-        first = end
-    size = len(picture)
-    for top in range(0, size, _BAND):
-        height = min(_BAND, size - top)
-        texel_at = canvas.texel_at[: height * size]
-        _fill(texel_at, NOWHERE)
-        lines, bits = texel_at.reshape(height, size), scene.fraction_bits
-        locate_texels(scratch.near, scene.source, scene.triangles, rows, columns, bits, lines, top)
-        band = picture.reshape(-1)[3 * size * top : 3 * size * (top + height)]
-        paint_texels(lines, bits, scene.texels, columns, band)
-    if scene.mouth:
-        _draw_mouth(picture, scene, scratch)
-    for which in range(2):
-        _draw_eye(picture, which, scene, scratch)
+def _digest(*modules: ModuleType) -> int:
+    """Of their source."""
+    found = hashlib.blake2b(digest_size=7)
+    for module in modules:
+        found.update(Path(module.__file__ or "").read_bytes())
+    return int.from_bytes(found.digest(), "little")
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
-def _place(pose: NDArray[np.float64], scene: Scene, scratch: Scratch) -> None:
-    """Where every vertex is; pose, weights and head of the scratch are set, too."""
-    p, places = scratch.pose, scratch.places
-    for k in range(len(p)):
-        p[k] = min(_HIGH[k], max(_LOW[k], pose[k]))
-    # The lids come down with a blink, and follow the gaze.
-    follow = 0.18 * max(0.0, p[_GAZE_Y])
-    for lid in (_BLINK_LEFT, _BLINK_RIGHT):
-        p[lid] = max(0.0, p[lid] + follow * (1 - p[lid]))
-    for k in range(len(scratch.weights)):
-        scratch.weights[k] = p[_SHAPE_COLUMNS[k]]
-    add_shapes(scene.rest, scene.shapes, scratch.weights, places)
-    if p[_CLOSED] > 0:
-        shut_lips(places, p[_CLOSED], _UPPER_LIP, _LOWER_LIP)
-        for k in range(len(scene.lip_strip)):
-            for axis in range(2):
-                edge = places[scene.lip_edge[k], axis]
-                places[scene.lip_strip[k], axis] = edge + scene.lip_offsets[k, axis]
-    fill_head(scratch.head, p, scene.pivot, scene.unit, len(scene.background))
-    turn_head(places, scene.depth, scene.weight, scratch.head)
-    for k in range(len(places)):
-        scratch.near[k, 0], scratch.near[k, 1] = places[k, 0], places[k, 1]
+_BUILT_IN = _digest(avatar, topology, shapes, eyes, head_turn, mouth, pose, raster)
+
+
+def _place_with(built_in: int) -> _Place:
+    @numba.njit(nogil=True, cache=True, fastmath=True)
+    def place(pose: NDArray[np.float64], scene: Scene, scratch: Scratch) -> None:
+        """Where every vertex is; pose, weights and head of the scratch are set, too."""
+        assert built_in
+        p, places = scratch.pose, scratch.places
+        for k in range(len(p)):
+            p[k] = min(_HIGH[k], max(_LOW[k], pose[k]))
+        # The lids come down with a blink, and follow the gaze.
+        follow = 0.18 * max(0.0, p[_GAZE_Y])
+        for lid in (_BLINK_LEFT, _BLINK_RIGHT):
+            p[lid] = max(0.0, p[lid] + follow * (1 - p[lid]))
+        for k in range(len(scratch.weights)):
+            scratch.weights[k] = p[_SHAPE_COLUMNS[k]]
+        add_shapes(scene.rest, scene.shapes, scratch.weights, places)
+        if p[_CLOSED] > 0:
+            shut_lips(places, p[_CLOSED], _UPPER_LIP, _LOWER_LIP)
+            for k in range(len(scene.lip_strip)):
+                for axis in range(2):
+                    edge = places[scene.lip_edge[k], axis]
+                    places[scene.lip_strip[k], axis] = edge + scene.lip_offsets[k, axis]
+        fill_head(scratch.head, p, scene.pivot, scene.unit, len(scene.background))
+        turn_head(places, scene.depth, scene.weight, scratch.head)
+        for k in range(len(places)):
+            scratch.near[k, 0], scratch.near[k, 1] = places[k, 0], places[k, 1]
+
+    compiled: _Place = place
+    return compiled
+
+
+def _draw_with(built_in: int) -> _Draw:
+    @numba.njit(nogil=True, cache=True, fastmath=True)
+    def draw(pose: NDArray[np.float64], scene: Scene, scratch: Scratch, canvas: Canvas) -> None:
+        """pose: [len(POSE_NAMES)] float64, of any size."""
+        assert built_in
+        _place(pose, scene, scratch)
+        picture, rows, columns = canvas.picture, scene.texture.shape[0], scene.texture.shape[1]
+        pixels, background = picture.reshape(-1).view(np.uint32), scene.background.reshape(-1)
+        size, bits = len(picture), scene.fraction_bits
+        for top in range(0, size, _BAND):
+            height = min(_BAND, size - top)
+            first, end = size * top, size * (top + height)
+            _copy(background[first:end], pixels[first:end])
+            _paint_cracks(picture[top : top + height], top, scene, scratch)
+            texel_at = canvas.texel_at[: end - first]
+            _fill(texel_at, NOWHERE)
+            lines = texel_at.reshape(height, size)
+            locate_texels(
+                scratch.near, scene.source, scene.triangles, rows, columns, bits, lines, top
+            )
+            paint_texels(lines, bits, scene.pairs, columns, pixels[first:end])
+        if scene.mouth:
+            _draw_mouth(picture, scene, scratch)
+        for which in range(2):
+            _draw_eye(picture, which, scene, scratch)
+
+    compiled: _Draw = draw
+    return compiled
+
+
+_place = _place_with(_BUILT_IN)
+_draw = _draw_with(_BUILT_IN)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
@@ -323,6 +353,15 @@ def _copy(source, out):  # type: ignore[no-untyped-def]
 def _fill(out, value):  # type: ignore[no-untyped-def]
     for k in range(np.uint64(len(out))):
         out[k] = value
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _paint_cracks(lines, top, scene, scratch):  # type: ignore[no-untyped-def]
+    first = 0
+    for k in range(len(scene.crack_ends)):
+        end = scene.crack_ends[k]
+        paint_box(lines, top, scratch.places, scene.cracks[first:end], scene.crack_colours[k])
+        first = end
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")

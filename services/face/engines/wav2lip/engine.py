@@ -17,6 +17,7 @@ from services.face.avatar.making.decoding import Pixels
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.draw.pose import FacePose
+from services.face.draw.raster import texel_pairs
 from services.face.draw.renderer import Renderer
 from services.face.engines.base import AvatarInfo, Keep, NetworkState
 from services.face.engines.warp import WarpEngine
@@ -199,7 +200,7 @@ class PhotographRenderer(Renderer):
         scene = self._scene
         first = scene.crack_ends[0]
         self._scene = scene._replace(
-            texels=self._painted.reshape(-1).view("<u4"),
+            pairs=texel_pairs(self._painted),
             mouth=False,
             # The first is that of the mouth, which is covered.
             cracks=scene.cracks[first:],

@@ -1,0 +1,80 @@
+"""What one picture costs the processor, step by step: python -m tests.tools.bench.picture_cost
+
+The default avatar, drawn, converted and encoded on this thread, four pictures in a row every 30 ms
+as the service does it. Thread CPU time, which neighbours on the machine still stretch: compare two
+trees by turns (PYTHONPATH says which one is measured).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import services.face
+from services.face.avatar.avatar import load_avatar
+from services.face.draw.animator import Animator
+from services.face.draw.encoder import VideoEncoder
+from services.face.draw.pose import FacePose
+from services.face.draw.renderer import Renderer
+from services.face.lips.lips import DurationLips
+from visavis.tools.bench.face import mel_chunk
+
+_FPS, _COUNT, _UNCOUNTED, _IN_A_ROW, _GAP_S = 25, 100, 10, 4, 0.03
+_AVATAR = Path(services.face.__file__).parent / "avatars" / "default"
+
+
+def main() -> None:
+    renderer = Renderer(load_avatar(_AVATAR))
+    for name, poses in (("speaking", _speaking()), ("idle", _idle())):
+        steps, kbits = _measured(renderer, poses)
+        drawing, encoding = np.median(steps, axis=0)
+        print(  # noqa: T201
+            f"{name}: drawing {drawing:.2f}, colours and H.264 {encoding:.2f}, "
+            f"sum of means {steps.mean(axis=0).sum():.2f} ms; {kbits:.0f} kbit/s"
+        )
+
+
+def _speaking() -> list[FacePose]:
+    """The poses of an answer without end, played in time."""
+    animator, lips, poses = Animator(seed=1, fps=_FPS), DurationLips(1 / _FPS), list[FacePose]()
+    for k in range(2 * _COUNT // _FPS + 12):
+        lips.add(mel_chunk(k))
+    animator.speak_turn(1, lips, 0.0)
+    for played in range(_COUNT):
+        now_s = played / _FPS
+        animator.played(1, now_s, now_s)
+        while frame := animator.next_spoken(now_s):
+            poses.append(frame.pose)
+    return poses[:_COUNT]
+
+
+def _idle() -> list[FacePose]:
+    animator, poses = Animator(seed=1, fps=_FPS), list[FacePose]()
+    for k in range(2 * _COUNT):
+        frame = animator.next_frame((k + 0.01) / _FPS)
+        if frame is not None:
+            poses.append(frame.pose)
+    return poses[:_COUNT]
+
+
+def _measured(renderer: Renderer, poses: list[FacePose]) -> tuple[NDArray[np.float64], float]:
+    """Drawing and encoding of each picture, [N, 2] ms, and what the stream takes, kbit/s."""
+    encoder = VideoEncoder("h264", renderer.size, renderer.size, _FPS)
+    steps, size = list[tuple[float, float]](), 0
+    for k, pose in enumerate(poses):
+        if k % _IN_A_ROW == 0:
+            time.sleep(_GAP_S)
+        began_s = time.thread_time()
+        picture = renderer.draw(pose)
+        drawn_s = time.thread_time()
+        size += len(encoder.encode(picture).payload)
+        steps.append((drawn_s - began_s, time.thread_time() - drawn_s))
+    encoder.close()
+    return 1e3 * np.array(steps[_UNCOUNTED:]), 8 * size * _FPS / len(poses) / 1e3
+
+
+if __name__ == "__main__":
+    main()
