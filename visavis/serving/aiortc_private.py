@@ -14,6 +14,7 @@ import logging
 import queue
 import secrets
 import struct
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from importlib.metadata import version
 from types import CodeType
@@ -21,16 +22,19 @@ from typing import Any, Protocol
 
 import aioice
 import av
+import pylibsrtp
 from aiortc import RTCIceTransport, RTCRtpReceiver, RTCRtpSender, clock
 from aiortc.codecs import get_decoder, get_encoder
+from aiortc.codecs.opus import OpusDecoder
 from aiortc.jitterbuffer import JitterBuffer, JitterFrame
-from aiortc.rtcdtlstransport import RTCDtlsTransport
+from aiortc.rtcdtlstransport import RTCDtlsTransport, State
 from aiortc.rtp import (
     RTP_HISTORY_SIZE,
     HeaderExtensions,
     RtcpSenderInfo,
     RtcpSrPacket,
     RtpPacket,
+    is_rtcp,
 )
 
 from visavis.serving.errors import VisavisError
@@ -48,6 +52,10 @@ _NTP_TIME = "_RTCRtpSender__ntp_timestamp"
 _RTP_TIME = "_RTCRtpSender__rtp_timestamp"
 _OCTETS = "_RTCRtpSender__octet_count"
 _PACKETS = "_RTCRtpSender__packet_count"
+_IN_BYTES = "_RTCDtlsTransport__rx_bytes"
+_IN_PACKETS = "_RTCDtlsTransport__rx_packets"
+_OUT_BYTES = "_RTCDtlsTransport__tx_bytes"
+_OUT_PACKETS = "_RTCDtlsTransport__tx_packets"
 _OF_SENDING = (_STARTED, _EXITED, _HISTORY, _EXTENSIONS, _MID, _NTP_TIME, _RTP_TIME, _OCTETS)
 
 # Class, its function, the function's parameters, and private names that it has to mention.
@@ -60,9 +68,15 @@ _EXPECTED: tuple[tuple[type, str, tuple[str, ...], tuple[str, ...]], ...] = (
     (RTCRtpSender, "stop", (), (_STARTED, _EXITED)),
     (RTCRtpSender, "_run_rtp", ("codec",), (*_OF_SENDING, _PACKETS, "_ssrc")),
     (RTCRtpSender, "_retransmit", ("sequence_number",), (_HISTORY, "_send_rtp")),
-    (RTCDtlsTransport, "_send_rtp", ("data",), ("protect", "_send")),
+    (
+        RTCDtlsTransport,
+        "_send_rtp",
+        ("data",),
+        ("_state", "_tx_srtp", "protect", "_send", _OUT_BYTES, _OUT_PACKETS),
+    ),
     (RTCIceTransport, "__init__", ("gatherer",), ("_connection", "_send")),
-    (aioice.Connection, "sendto", ("data", "component"), ("_nominated", "protocol")),
+    (aioice.Connection, "sendto", ("data", "component"), ("_nominated", "protocol", "remote_addr")),
+    (aioice.ice.StunProtocol, "send_data", ("data", "addr"), ("transport", "sendto")),
     (RTCRtpReceiver, "receive", ("parameters",), (_DECODER_QUEUE,)),
     (RTCRtpReceiver, "__init__", ("kind", "transport"), (_JITTER_BUFFER,)),
     (
@@ -72,6 +86,19 @@ _EXPECTED: tuple[tuple[type, str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("_data", _JITTER_BUFFER, _DECODER_QUEUE),
     ),
     (RTCDtlsTransport, "_handle_rtp_data", ("data", "arrival_time_ms"), ("_handle_rtp_packet",)),
+    (RTCDtlsTransport, "_handle_rtcp_data", ("data",), ("_handle_rtcp_packet",)),
+    (
+        RTCDtlsTransport,
+        "_recv_next",
+        (),
+        (
+            *("_recv", _IN_BYTES, _IN_PACKETS, "_rx_srtp", "unprotect", "unprotect_rtcp"),
+            *("_handle_rtp_data", "_handle_rtcp_data", "current_ms"),
+        ),
+    ),
+    (RTCDtlsTransport, "_set_state", ("state",), ("_state",)),
+    (aioice.Connection, "data_received", ("data", "component"), ("_queue",)),
+    (OpusDecoder, "__init__", (), ("codec", "layout")),
     (JitterBuffer, "add", ("packet",), ()),
     (JitterFrame, "__init__", ("data", "timestamp"), ()),
 )
@@ -169,6 +196,8 @@ class _Decoding(queue.Queue[Any]):
         codec, encoded = item
         if codec.name != self._codec:
             self._codec, self._decoder = codec.name, get_decoder(codec)
+            if isinstance(self._decoder, OpusDecoder):
+                self._decoder.codec.layout = "mono"
         try:
             frames = self._decoder.decode(encoded)
         except av.FFmpegError as error:
@@ -187,10 +216,46 @@ def decode_at_once(receiver: RTCRtpReceiver, take: Callable[[av.AudioFrame], Non
     setattr(receiver, _DECODER_QUEUE, _Decoding(take))
 
 
+def take_in_at_once(dtls: RTCDtlsTransport, failed: Callable[[Exception], None]) -> None:
+    """Have media that come in over a connection handled as they come in.
+
+    aiortc puts each datagram into a queue and wakes a task for it; now only what is no media goes
+    that way: handshakes, and the end. failed: told what the handling of a packet raised.
+    """
+    connection = dtls.transport._connection
+    into_queue = connection.data_received
+
+    def received(data: bytes, component: int) -> None:
+        if not 127 < data[0] < 192 or dtls._state is not State.CONNECTED:
+            into_queue(data, component)
+            return
+        try:
+            _take_in(dtls, data)
+        except pylibsrtp.Error as error:
+            log.debug("a packet is not what was sent: %s", error)
+        except Exception as error:
+            failed(error)
+
+    connection.data_received = received  # type: ignore[method-assign]
+
+
+def _take_in(dtls: RTCDtlsTransport, data: bytes) -> None:
+    """What aiortc does with a datagram of media, counters included."""
+    for name, more in ((_IN_BYTES, len(data)), (_IN_PACKETS, 1)):
+        setattr(dtls, name, getattr(dtls, name) + more)
+    if is_rtcp(data):
+        _at_once(dtls._handle_rtcp_data(dtls._rx_srtp.unprotect_rtcp(data)))
+    else:
+        at_ms = clock.current_ms()
+        _at_once(dtls._handle_rtp_data(dtls._rx_srtp.unprotect(data), arrival_time_ms=at_ms))
+
+
 # ------------------------------------------------------------ sending
 
 # So much may wait for a connection that takes nothing: about a second of pictures.
 _BACKLOG_BYTES = 150_000
+_NTP_EPOCH_S = 2_208_988_800
+"""From 1900 to 1970."""
 
 
 class _SentPackets:
@@ -230,12 +295,12 @@ class PacketSender:
     @property
     def ready(self) -> bool:
         """Whether packets can leave."""
-        return self._codec is not None and self._sender.transport.state == "connected"
+        return self._codec is not None and self._sender.transport._state is State.CONNECTED
 
     @property
     def blocked(self) -> bool:
         """Whether so much waits for the network that more would be sent too late."""
-        pair = self._sender.transport.transport._connection._nominated.get(1)
+        pair = self._pair
         waiting = getattr(pair and pair.protocol.transport, "get_write_buffer_size", None)
         return waiting is not None and waiting() > _BACKLOG_BYTES
 
@@ -244,41 +309,60 @@ class PacketSender:
 
         Where the connection is gone, nothing is sent. Its pts is in the units of its RTP clock.
         """
-        sender, codec = self._sender, self._codec
+        sender, dtls, pair = self._sender, self._sender.transport, self._pair
+        if pair is None or dtls._state is not State.CONNECTED:
+            return
         if sender.kind == "audio":
             payloads, media_time = [bytes(encoded)], encoded.pts or 0
         else:
             payloads, media_time = self._encoder.pack(encoded)
-        time = (self.time_origin + media_time) % (1 << 32)
-        now_ntp = clock.current_ntp_time()
-        extensions = HeaderExtensions(
-            abs_send_time=(now_ntp >> 14) & 0xFFFFFF, mid=getattr(sender, _MID)
-        )
-        profile, value = getattr(sender, _EXTENSIONS).set(extensions)
-        beyond = struct.pack("!HH", profile, len(value) >> 2) + value if value else b""
-        first = 0x90 if value else 0x80
-        try:
-            for left, payload in zip(range(len(payloads), 0, -1), payloads, strict=True):
-                marker = 0x80 if left == 1 else 0
-                number = self._sequence_number
-                head = struct.pack(
-                    "!BBHLL", first, marker | codec.payloadType, number, time, sender._ssrc
-                )
-                packet = head + beyond + payload
-                self._history.put(number, packet)
-                self._sequence_number = (number + 1) % (1 << 16)
-                _at_once(sender.transport._send_rtp(packet))
-                self._octets += len(payload)
-                self._packets += 1
-        except ConnectionError:
-            return
-        for name, told in (
-            (_NTP_TIME, now_ntp),
-            (_RTP_TIME, time),
-            (_OCTETS, self._octets),
-            (_PACKETS, self._packets),
+        rtp_time = (self.time_origin + media_time) % (1 << 32)
+        now_ntp = _ntp_now()
+        # All of it once: each packet by itself would go through six calls of aiortc and aioice.
+        protect, send = dtls._tx_srtp.protect, pair.protocol.transport.sendto
+        address = pair.remote_addr
+        sent_bytes = 0
+        for packet in self._packets_of(payloads, rtp_time, self._extensions(now_ntp)):
+            protected = protect(packet)
+            send(protected, address)
+            sent_bytes += len(protected)
+        self._octets += sum(map(len, payloads))
+        self._packets += len(payloads)
+        for owner, name, told in (
+            (sender, _NTP_TIME, now_ntp),
+            (sender, _RTP_TIME, rtp_time),
+            (sender, _OCTETS, self._octets),
+            (sender, _PACKETS, self._packets),
+            (dtls, _OUT_BYTES, getattr(dtls, _OUT_BYTES) + sent_bytes),
+            (dtls, _OUT_PACKETS, getattr(dtls, _OUT_PACKETS) + len(payloads)),
         ):
-            setattr(sender, name, told)
+            setattr(owner, name, told)
+
+    @property
+    def _pair(self) -> Any:
+        """The two addresses between which packets travel now; None: the connection is gone."""
+        return self._sender.transport.transport._connection._nominated.get(1)
+
+    def _extensions(self, now_ntp: int) -> bytes:
+        """Those of a packet's header that is sent now; empty: the browser wants none."""
+        told = HeaderExtensions(
+            abs_send_time=(now_ntp >> 14) & 0xFFFFFF, mid=getattr(self._sender, _MID)
+        )
+        profile, value = getattr(self._sender, _EXTENSIONS).set(told)
+        return struct.pack("!HH", profile, len(value) >> 2) + value if value else b""
+
+    def _packets_of(
+        self, payloads: list[bytes], rtp_time: int, extensions: bytes
+    ) -> Iterator[bytes]:
+        """RTP packets (RFC 3550, 5.1) with these payloads, numbered, and kept to be sent again."""
+        first, kind = 0x90 if extensions else 0x80, self._codec.payloadType
+        for left, payload in zip(range(len(payloads), 0, -1), payloads, strict=True):
+            number, marker = self._sequence_number, 0x80 if left == 1 else 0
+            head = struct.pack("!BBHLL", first, marker | kind, number, rtp_time, self._sender._ssrc)
+            packet = head + extensions + payload
+            self._history.put(number, packet)
+            self._sequence_number = (number + 1) % (1 << 16)
+            yield packet
 
     async def _run(self, codec: Any) -> None:
         """What aiortc starts and cancels as its own loop."""
@@ -292,6 +376,11 @@ class PacketSender:
             getattr(self._sender, _EXITED).set()
 
 
+def _ntp_now() -> int:
+    """The wall clock, 32.32 bits of seconds since 1900 (RFC 5905); aiortc goes by dates."""
+    return (_NTP_EPOCH_S << 32) + (time.time_ns() << 32) // 1_000_000_000
+
+
 def _at_once(work: Coroutine[Any, Any, None]) -> None:
     """Run what is a coroutine in name only: it awaits nothing that is not there.
 
@@ -302,4 +391,4 @@ def _at_once(work: Coroutine[Any, Any, None]) -> None:
     except StopIteration:
         return
     work.close()
-    raise AiortcChangedError(f"aiortc {version('aiortc')} does not send packets at once")
+    raise AiortcChangedError(f"aiortc {version('aiortc')} does not handle packets at once")

@@ -197,6 +197,8 @@ class Peer:
     async def _state_changed(self) -> None:
         state = self._pc.connectionState
         if state == "connected":
+            for way in {sender.transport for sender in self._pc.getSenders()}:
+                aiortc_private.take_in_at_once(way, self._fail)
             self._on_keyframe(self.codec)
         elif state in ("failed", "closed"):
             await self.close()

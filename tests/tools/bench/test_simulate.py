@@ -135,6 +135,7 @@ def test_an_interrupted_answer_need_not_be_whole_but_has_no_holes() -> None:
 
 def test_options_are_read() -> None:
     assert numbers_of("sessions", "4,8", int) == [4, 8]
+    assert numbers_of("sessions", "0", int, least=0) == [0], "none but those who only watch"
     assert batches_of("1:280,4:320") == ((1, 280.0), (4, 320.0))
     for text in ("", "2:1", "1:1,1:2", "1:3,4:2", "1"):
         with pytest.raises(InvalidInputError):

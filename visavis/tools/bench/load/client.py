@@ -147,7 +147,8 @@ class Client:
 
     async def _let_in(self, number: int, gateway: GatewayClient, stack: AsyncExitStack) -> None:
         notes, language = self.notes_of(number), self._orders.plan.language
-        visiting = visit(gateway, self._clock, witness=notes, language=language)
+        carrier = self._orders.plan.transport
+        visiting = visit(gateway, self._clock, transport=carrier, witness=notes, language=language)
         try:
             visitor = await stack.enter_async_context(visiting)
         except VisavisError as error:
@@ -158,7 +159,8 @@ class Client:
 
     async def _let_watch(self, number: int, gateway: GatewayClient, tasks: set[Any]) -> None:
         notes, ready = Notes(number), asyncio.Event()
-        task = asyncio.create_task(watch(gateway, notes, self._clock, ready))
+        carrier = self._orders.plan.transport
+        task = asyncio.create_task(watch(gateway, notes, self._clock, carrier, ready))
         coming = asyncio.create_task(ready.wait())
         tasks |= {task, coming}
         await asyncio.wait(
@@ -203,7 +205,12 @@ class Client:
             notes, line = self.notes_of(number), InLine(clock)
             _count(notes, start_s, start_s + plan.warmup_s, until_s)
             visiting = visit(
-                gateway, clock, witness=notes, on_place=line.told, language=plan.language
+                gateway,
+                clock,
+                transport=plan.transport,
+                witness=notes,
+                on_place=line.told,
+                language=plan.language,
             )
             try:
                 async with AsyncExitStack() as stack:

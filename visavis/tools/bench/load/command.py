@@ -46,6 +46,7 @@ from visavis.tools.bench.load.results import StepResult
 from visavis.tools.bench.load.schedule import Arrivals, Habits, LoadPlan
 from visavis.tools.bench.load.steps import LoadBench, stack_flags
 from visavis.tools.bench.questions import ready_set
+from visavis.tools.bench.visitor.visitor import Transport
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.tools.output import check_output, write_json, write_output
@@ -128,6 +129,13 @@ Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Of all schedules.")]
 VisitorsPerClient: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Visitors and watchers in one process.")
 ]
+Carrier: TypeAlias = Annotated[
+    Transport,
+    typer.Option(
+        help="websocket: live mp4, whose pictures are judged too; webrtc: as the page, packets "
+        "timed as they come in, pictures not judged."
+    ),
+]
 Slots: TypeAlias = Annotated[
     int,
     typer.Option(
@@ -183,6 +191,7 @@ def load(
     slots: Slots = 0,
     admission: WhoIsLetIn = "slots",
     visit_s: Visit = 0.0,
+    transport: Carrier = "websocket",
     clips: Clips = None,
     language: Annotated[str, typer.Option(help="Of the questions: en or zh.")] = "en",
     url: Url = DEFAULT_URL,
@@ -230,6 +239,7 @@ def load(
         questions,
         visitors_per_client=visitors_per_client,
         visit_s=visit_s,
+        transport=transport,
     )
     outcome = _run(bench, plan, wanted, most)
     _print(bench, outcome, together=arrivals == "together")

@@ -29,7 +29,7 @@ from visavis.tools.bench.load.schedule import Planned, dealt
 from visavis.tools.bench.visitor.clips import Clip, load_clips
 from visavis.tools.bench.visitor.media import HeardSound, MediaMovedError, SeenPicture
 from visavis.tools.bench.visitor.trace import Trace
-from visavis.tools.bench.visitor.visitor import Visitor
+from visavis.tools.bench.visitor.visitor import Transport, Visitor, connect
 from visavis.tools.client import GatewayClient, GatewayError
 from visavis.wire.clock import Clock
 
@@ -270,17 +270,16 @@ def _audible(asked: Asked) -> bool:
     return from_s is not None and next(asked.trace.audible(from_s), None) is not None
 
 
-async def watch(client: GatewayClient, notes: Notes, clock: Clock, ready: asyncio.Event) -> None:
+async def watch(
+    client: GatewayClient, notes: Notes, clock: Clock, transport: Transport, ready: asyncio.Event
+) -> None:
     """Watch a session of one's own without a word and without a microphone, until cancelled.
 
     `ready` is set once something has come. Raises VisavisError.
     """
-    # FFmpeg comes with the gateway; other commands must start without it.
-    from visavis.tools.bench.visitor import websocket
-
     async with client.session() as session:
         while True:
-            connecting = websocket.connect(client, session.id, clock, role="viewer")
+            connecting = connect(transport, client, session.id, clock, "viewer")
             with contextlib.suppress(MediaMovedError):
                 async with connecting as media:
                     async for found in media.arrivals():

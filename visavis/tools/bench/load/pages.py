@@ -48,7 +48,7 @@ def visitors_table(steps: Sequence[StepResult]) -> Table:
     for label, figure in _PAIRS:
         table.add_row(label, *(_seconds(step.summaries.get(figure)) for step in steps))
     table.add_row("underruns: late to visitors / not made in time", *map(_underruns, steps))
-    table.add_row("pictures late or missing", *(f"{step.late_share:.2%}" for step in steps))
+    table.add_row("pictures late or missing", *map(late_pictures, steps))
     for bound, label in (
         ("skew_at_release_p95_at_most", "sound and picture apart as they leave, P95 at most"),
         ("barge_in_to_silence_p95_at_most", "interrupted: silent after, P95 at most"),
@@ -71,6 +71,11 @@ def _underruns(step: StepResult) -> str:
     late = step.playout
     told = f"{late.underruns} ({late.gap_s:.2f} s)" if late.underruns else "0"
     return f"{told} / {step.gateway_underruns}"
+
+
+def late_pictures(step: StepResult) -> str:
+    """Share of the pictures late or missing; "-": none was judged."""
+    return f"{step.late_share:.2%}" if step.playout.frames else "-"
 
 
 def _told_right(step: StepResult) -> str:

@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from visavis.tools.bench.visitor.visitor import Transport
+
 Arrivals: TypeAlias = Literal["poisson", "even", "together"]
 
 LONG_ANSWERS = (
@@ -77,6 +79,7 @@ class LoadPlan:
     visit_s: float = 0.0
     """Visitors leave after about so long, and others come in their place, through the queue where
     there is no room; 0: all are there from the first to the last."""
+    transport: Transport = "websocket"
 
     def length_s(self, visitors: int) -> float:
         """How long a step is counted: `duration_s`, or longer where so few visitors would ask

@@ -15,6 +15,7 @@ from visavis.tools.bench.benchmark import Json
 from visavis.tools.bench.figures.report import report
 from visavis.tools.bench.figures.tables import Steps, wide_console
 from visavis.tools.bench.load.command import (
+    Carrier,
     Duration,
     Duty,
     HowTheyArrive,
@@ -54,7 +55,10 @@ _TIMES = StageTimes()
 _SHOWN_FAULTS = 5
 
 Sessions: TypeAlias = Annotated[
-    str, typer.Option(help="Visitors at once, a number for each step, such as 4,8,16.")
+    str,
+    typer.Option(
+        help="Visitors at once, a number for each step, such as 4,8,16; 0: none but the watchers."
+    ),
 ]
 Replicas: TypeAlias = Annotated[
     str,
@@ -107,6 +111,7 @@ def simulate(
     drain_s: Drain = 15.0,
     seed: Seed = 0,
     visitors_per_client: VisitorsPerClient = 16,
+    transport: Carrier = "websocket",
     answer_words: AnswerWords = 12,
     asr_ms: AsrMs = 1000 * _TIMES.asr_s_per_s,
     token_ms: TokenMs = 1000 * _TIMES.token_s,
@@ -135,7 +140,7 @@ def simulate(
         asr_ms / 1000, token_ms / 1000, phrase_ms / 1000, frame_ms / 1000, batches_of(batches)
     )
     plans = step_plans(
-        numbers_of("sessions", sessions, int),
+        numbers_of("sessions", sessions, int, least=0),
         numbers_of("replicas", replicas, int),
         numbers_of("dilation", dilation, float),
         lambda slower: SimulationPlan(slower, times, answer_words),
@@ -153,6 +158,7 @@ def simulate(
         questions=0,
         drain_s=drain_s,
         visitors_per_client=visitors_per_client,
+        transport=transport,
     )
     console = wide_console()
     done = _run(plans, load, console)
@@ -175,14 +181,14 @@ def _run(plans: Sequence[StepPlan], load: LoadPlan, console: Console) -> list[Si
     return done
 
 
-def numbers_of(option: str, text: str, kind: type[N]) -> list[N]:
-    """The numbers of a list with commas between, from 1 on. Raises InvalidInputError."""
+def numbers_of(option: str, text: str, kind: type[N], least: int = 1) -> list[N]:
+    """The numbers of a list with commas between, from `least` on. Raises InvalidInputError."""
     try:
         found = [kind(part) for part in text.split(",")]
     except ValueError:
         found = []
-    if not found or min(found) < 1:
-        raise InvalidInputError(f"--{option}: {text!r}; write numbers from 1 on, such as 4,8")
+    if not found or min(found) < least:
+        raise InvalidInputError(f"--{option}: {text!r}; write numbers from {least} on, such as 4,8")
     return found
 
 

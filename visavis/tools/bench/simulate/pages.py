@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from visavis.tools.bench.figures.report import Summary
+from visavis.tools.bench.load.pages import late_pictures
 from visavis.tools.bench.simulate.plan import STAGES
 from visavis.tools.bench.simulate.results import (
     NATS_MOST_CONNECTIONS,
@@ -55,7 +56,7 @@ def visitors_table(steps: Sequence[SimulatedStep]) -> Table:
     table.add_row("  failed, refused", *(f"{x.failed}, {len(x.refused)}" for x in loads))
     table.add_row("duty, as it came out", *(f"{load.duty:.2f}" for load in loads))
     table.add_row("underruns", *(f"{x.playout.underruns} / {x.gateway_underruns}" for x in loads))
-    table.add_row("pictures late or missing", *(f"{load.late_share:.2%}" for load in loads))
+    table.add_row("pictures late or missing", *map(late_pictures, loads))
     table.add_row("answers a second", *(f"{step.answers_per_s:.2f}" for step in steps))
     heard = [step.heard for step in steps]
     table.add_row("answers heard whole", *(f"{one.whole} of {one.answers}" for one in heard))
@@ -72,6 +73,11 @@ def visitors_table(steps: Sequence[SimulatedStep]) -> Table:
     table.add_row("other work on this machine", *("-" if o is None else f"{o:.0%}" for o in others))
     table.add_row("valid", *("no" if step.doubts() else "yes" for step in steps))
     return table
+
+
+def _people(step: SimulatedStep) -> int:
+    """All whom the gateway serves."""
+    return step.load.sessions + step.load.watchers
 
 
 def devices_table(steps: Sequence[SimulatedStep]) -> Table:
@@ -92,15 +98,14 @@ def cost_table(steps: Sequence[SimulatedStep]) -> Table:
         cells = []
         for step in steps:
             load = step.load.processes.get(process)
-            people = step.load.sessions + step.load.watchers
-            cells.append("-" if load is None else f"{1000 * load.cores / people:.2f} ms")
+            cells.append("-" if load is None else f"{1000 * load.cores / _people(step):.2f} ms")
         table.add_row(f"{process}, processor time", *cells)
     for label, name, scale, unit in (
         ("messages into the bus", "msgs_in", 1.0, ""),
         ("messages out of it", "msgs_out", 1.0, ""),
         ("bytes out of it", "bytes_out", 1e-3, " kB"),
     ):
-        cells = [f"{scale * getattr(s.bus, name) / s.load.sessions:.1f}{unit}" for s in steps]
+        cells = [f"{scale * getattr(s.bus, name) / _people(s):.1f}{unit}" for s in steps]
         table.add_row(label, *cells)
     table.add_row("subscriptions, of all", *(f"{step.bus.subscriptions:.0f}" for step in steps))
     files = [f"{s.files.get('gateway', 0)}, {s.files.get('nats-server', 0)}" for s in steps]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from visavis.serving.errors import VisavisError
 
 # -40 dB of full scale: a quiet breath before the first word is not an answer yet.
 AUDIBLE = 328
+
+
+Role: TypeAlias = Literal["speaker", "viewer"]
 
 
 class MediaMovedError(VisavisError):
@@ -51,8 +54,11 @@ class SeenPicture:
 class Media(Protocol):
     """One visitor's microphone, and what comes back."""
 
+    mic_samples: int
+    """Of the microphone, at 16 kHz, in each message: as the page sends them."""
+
     async def send(self, pcm_s16le: bytes) -> None:
-        """20 ms of the microphone at 16 kHz, now."""
+        """The next `mic_samples` of the microphone, now."""
 
     def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
         """Everything that arrives, timed by the client's clock. Raises MediaEndedError at the

@@ -21,6 +21,7 @@ from visavis.tools.bench.visitor.media import (
     Media,
     MediaEndedError,
     MediaMovedError,
+    Role,
     SeenPicture,
 )
 from visavis.tools.bench.visitor.trace import Trace
@@ -29,8 +30,6 @@ from visavis.wire.clock import Clock
 
 Transport: TypeAlias = Literal["websocket", "webrtc"]
 
-CHUNK_SAMPLES = 320
-_CHUNK_S = CHUNK_SAMPLES / RATE_HZ
 _GREETING_S = 0.3
 
 
@@ -67,6 +66,8 @@ class Visitor:
         self._changed = asyncio.Event()
         self._speech: NDArray[np.int16] = np.zeros(0, np.int16)
         self._spoken = 0
+        self._mic_samples = 0
+        """In each message that is sent."""
         self._send_times: list[float] = []
         self._ended: BaseException | None = None
 
@@ -85,7 +86,7 @@ class Visitor:
 
     def sent_at(self, sample: int) -> float:
         """When the packet with this sample of the newest clip was sent."""
-        return self._send_times[sample // CHUNK_SAMPLES]
+        return self._send_times[sample // self._mic_samples]
 
     async def until(self, met: Callable[[], bool], timeout_s: float) -> bool:
         """Wait for something in the trace; whether it came in time.
@@ -145,7 +146,7 @@ class Visitor:
 
     async def _moved(self, transport: Transport) -> bool:
         """Speak and listen; True once the session has gone to another gateway."""
-        connecting = _connect(transport, self._client, self.session.id, self._clock)
+        connecting = connect(transport, self._client, self.session.id, self._clock)
         moved = False
         try:
             async with connecting as media, asyncio.TaskGroup() as tasks:
@@ -156,19 +157,20 @@ class Visitor:
         return moved
 
     async def _send(self, media: Media) -> None:
-        silence = np.zeros(CHUNK_SAMPLES, np.int16)
+        samples = self._mic_samples = media.mic_samples
+        silence = np.zeros(samples, np.int16)
         started, count = self._clock.now(), 0
         while True:
-            due = started + count * _CHUNK_S
+            due = started + count * samples / RATE_HZ
             # A deadline from the start: sleeping by intervals would drift.
             await asyncio.sleep(max(0.0, due - self._clock.now()))
-            chunk = self._speech[self._spoken : self._spoken + CHUNK_SAMPLES]
+            chunk = self._speech[self._spoken : self._spoken + samples]
             if len(chunk):
                 chunk = np.concatenate([chunk, silence[len(chunk) :]])
                 self._send_times.append(self._clock.now())
             await media.send((chunk if len(chunk) else silence).tobytes())
             if len(chunk):
-                self._spoken += CHUNK_SAMPLES
+                self._spoken += samples
                 self._changed.set()
             count += 1
 
@@ -224,14 +226,19 @@ async def visit(
             await asyncio.gather(running, return_exceptions=True)
 
 
-def _connect(
-    transport: Transport, client: GatewayClient, session: str, clock: Clock
+def connect(
+    transport: Transport,
+    client: GatewayClient,
+    session: str,
+    clock: Clock,
+    role: Role = "speaker",
 ) -> contextlib.AbstractAsyncContextManager[Media]:
+    """Speaker and viewer of a session, or a viewer without a microphone."""
     # FFmpeg and aiortc come with the gateway; `visavis doctor` must start without them.
     if transport == "webrtc":
         from visavis.tools.bench.visitor import webrtc
 
-        return webrtc.connect(client, session, clock)
+        return webrtc.connect(client, session, clock, role)
     from visavis.tools.bench.visitor import websocket
 
-    return websocket.connect(client, session, clock)
+    return websocket.connect(client, session, clock, role)

@@ -26,13 +26,15 @@ from aiortc.rtp import RtpPacket
 
 from visavis.serving import aiortc_private
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError
+from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError, Role
 from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
 
 _RATE_HZ = 48_000
 _MIC_RATE_HZ = 16_000
 _MIC_BIT_RATE = 32_000
+MIC_PACKET_MS = 10
+"""As the gateway asks browsers for."""
 _CONNECT_TIMEOUT_S = 20.0
 # Ten seconds of sound: more means that nobody reads.
 _WAITING_PACKETS = 500
@@ -55,7 +57,7 @@ class _Microphone(MediaStreamTrack):
         self._encoder.format = "s16"
         self._encoder.bit_rate = _MIC_BIT_RATE
         self._encoder.time_base = Fraction(1, _MIC_RATE_HZ)
-        self._encoder.options = {"application": "voip"}
+        self._encoder.options = {"application": "voip", "frame_duration": str(MIC_PACKET_MS)}
         self._sounds: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_PACKETS)
         self._samples = 0
 
@@ -77,6 +79,8 @@ class _Microphone(MediaStreamTrack):
 class WebRtcMedia:
     """A visitor's connection over WebRTC: Opus out and in. Made by `connect`."""
 
+    mic_samples = MIC_PACKET_MS * _MIC_RATE_HZ // 1000
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._microphone = _Microphone()
@@ -88,9 +92,12 @@ class WebRtcMedia:
         self._first: int | None = None
         self._connected = asyncio.Event()
 
-    async def open(self, client: GatewayClient, session: str) -> None:
+    async def open(self, client: GatewayClient, session: str, role: Role) -> None:
         """Offer, answer, and the connection that follows. Raises VisavisError."""
-        sound = self._pc.addTransceiver(self._microphone, direction="sendrecv")
+        if role == "speaker":
+            sound = self._pc.addTransceiver(self._microphone, direction="sendrecv")
+        else:
+            sound = self._pc.addTransceiver("audio", direction="recvonly")
         pictures = self._pc.addTransceiver("video", direction="recvonly")
         self._pc.on("connectionstatechange", self._state_changed)
         # aiortc hands sound on 80 ms late, for players, and decodes pictures that nobody
@@ -98,7 +105,7 @@ class WebRtcMedia:
         aiortc_private.take_packets(sound.receiver, self._sound_packet)
         aiortc_private.take_packets(pictures.receiver, _ignore)
         await self._pc.setLocalDescription(await self._pc.createOffer())
-        offer = {"sdp": self._pc.localDescription.sdp, "type": "offer", "role": "speaker"}
+        offer = {"sdp": self._pc.localDescription.sdp, "type": "offer", "role": role}
         path = f"/v1/sessions/{session}/webrtc"
         answer = (await client.call("POST", path, json=offer)).json()
         await self._pc.setRemoteDescription(RTCSessionDescription(answer["sdp"], answer["type"]))
@@ -147,12 +154,17 @@ async def _ignore(packet: RtpPacket) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connect(client: GatewayClient, session: str, clock: Clock) -> AsyncIterator[WebRtcMedia]:
-    """Speaker and viewer of a session."""
+async def connect(
+    client: GatewayClient,
+    session: str,
+    clock: Clock,
+    role: Role = "speaker",
+) -> AsyncIterator[WebRtcMedia]:
+    """Speaker and viewer of a session, or a viewer without a microphone."""
     aiortc_private.check()
     media = WebRtcMedia(clock)
     try:
-        await media.open(client, session)
+        await media.open(client, session, role)
         yield media
     finally:
         await media.close()

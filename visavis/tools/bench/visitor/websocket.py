@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Iterator
-from typing import Literal
 
 import av
 import numpy as np
@@ -17,6 +16,7 @@ from visavis.tools.bench.visitor.media import (
     HeardSound,
     MediaEndedError,
     MediaMovedError,
+    Role,
     SeenPicture,
 )
 from visavis.tools.client import GatewayClient, goes_on
@@ -129,6 +129,8 @@ class WebSocketMedia:
     The mp4's sound coder holds sound back by 20 to 60 ms.
     """
 
+    mic_samples = 320
+
     def __init__(self, socket: ClientConnection, clock: Clock) -> None:
         self._socket, self._clock = socket, clock
 
@@ -157,7 +159,7 @@ async def connect(
     client: GatewayClient,
     session: str,
     clock: Clock,
-    role: Literal["speaker", "viewer"] = "speaker",
+    role: Role = "speaker",
 ) -> AsyncIterator[WebSocketMedia]:
     """Speaker and viewer of a session, or a viewer without a microphone."""
     async with client.connect(f"/v1/sessions/{session}/media?role={role}") as socket:
