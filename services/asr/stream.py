@@ -164,7 +164,7 @@ class Listener:
             utterance.begin_pause(signal.at_samples)
             return [self._ask_detector(utterance), self._ask_recogniser(utterance, Purpose.PAUSE)]
         if signal.kind is Kind.STILL_PAUSED:
-            return [self._ask_detector(utterance)]
+            return [] if self._goes_on(utterance) else [self._ask_detector(utterance)]
         if signal.kind is Kind.RESUMED:
             return self._go_on(utterance)
         self._current = None
@@ -241,6 +241,14 @@ class Listener:
         if judged:
             outputs += self._heed(self._endpointer.judge(utterance.finished))
         return outputs
+
+    def _goes_on(self, utterance: Utterance) -> bool:
+        """The words rule out that they are all, whatever the turn detector would say."""
+        whole = utterance.whole()
+        if utterance.text is None or not whole.text:
+            return False
+        surest = fused(1.0, finished_odds(whole.text, whole.language), whole.language)
+        return surest <= self._endpointer.rules.unfinished_probability
 
     def _finalise(self, utterance: Utterance) -> list[Output]:
         whole = utterance.whole()

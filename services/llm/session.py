@@ -51,6 +51,8 @@ class AnsweringSession(StageWork):
         self._meter = meter
         self._read_persona = read_persona
         self._to_read: Callable[[], AnswerRequest] | None = None
+        self._read: AnswerRequest | None = None
+        """What was read ahead last, and is in the slot: the words so far may be told twice."""
         self._wanted = asyncio.Event()
         self._reading: Place | None = None
         self._confirmed = 0
@@ -77,7 +79,7 @@ class AnsweringSession(StageWork):
             message = f"turn: {number} does not follow {begun}; turns count upwards from 1"
             await self._stage.refuse_request(number, InvalidInputError(message))
             return
-        self._to_read = None
+        self._to_read = self._read = None
         if self._reading is not None:
             self._reading.give_up()
         turn = AnsweredTurn(number)
@@ -115,9 +117,11 @@ class AnsweringSession(StageWork):
             async with self._at_slot:
                 read_request, self._to_read = self._to_read, None
                 try:
-                    if read_request is not None:
-                        with self._place_ahead() as place, self._meter.unit():
-                            await self._generator.read_ahead(read_request(), place)
+                    if read_request is None or (request := read_request()) == self._read:
+                        continue
+                    self._read = request
+                    with self._place_ahead() as place, self._meter.unit():
+                        await self._generator.read_ahead(request, place)
                 except VisavisError as error:
                     log.debug("read ahead: %s", error)
                 except Exception:

@@ -123,6 +123,14 @@ def test_words_that_go_on_wait_for_the_intonation() -> None:
     assert desk.kinds == [Event.SPEECH_STARTED, Event.PAUSED]
 
 
+def test_no_second_opinion_is_asked_for_where_the_words_leave_no_doubt() -> None:
+    desk = Desk(end_of_turn=0.5)
+    desk.text = "I would like to and"
+    desk.feed(np.concatenate([loud(40), quiet(RULES.longest_wait_frames)]))
+    assert [type(work) for work in desk.asked] == [Judge, Transcribe]
+    assert desk.kinds == [Event.SPEECH_STARTED, Event.PAUSED, Event.FINAL]
+
+
 def test_going_on_after_a_pause_withdraws_it_with_a_partial() -> None:
     desk = Desk(end_of_turn=0.0)
     desk.feed(np.concatenate([loud(40), quiet(10), loud(30)]))

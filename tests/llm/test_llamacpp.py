@@ -95,6 +95,17 @@ async def test_each_slot_keeps_its_own_prefix(backend: LlamaCppBackend) -> None:
     assert again[-1].cached_tokens > 50
 
 
+async def test_of_what_is_read_ahead_nothing_is_read_again(backend: LlamaCppBackend) -> None:
+    await answer(backend, question("Something else.", max_tokens=1, slot=2))
+    (read,) = (
+        delta
+        for delta in await answer(backend, question("Where do penguins", max_tokens=0, slot=2))
+        if delta.prompt_tokens
+    )
+    asked = (await answer(backend, question("Where do penguins live?", max_tokens=1, slot=2)))[-1]
+    assert asked.cached_tokens == read.prompt_tokens < asked.prompt_tokens
+
+
 async def test_a_cancel_frees_the_slot_at_once(backend: LlamaCppBackend) -> None:
     await answer(backend, question("Hi", max_tokens=2))
     long = backend.stream(question(STORY, max_tokens=900))

@@ -24,7 +24,8 @@ class ChatMessage:
 class Sampling:
     """How the next tokens are drawn. `temperature` 0 takes the likeliest one always.
 
-    `max_tokens` 0: only the prompt is to be read; a backend that cannot do so makes one token.
+    `max_tokens` 0: only the prompt is to be read, up to the last word in it, which may not be the
+    last one of its message; a backend that cannot do so makes one token.
     """
 
     max_tokens: int

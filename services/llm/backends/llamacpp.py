@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx
 
-from services.llm.backends.base import BackendRequest, Delta
+from services.llm.backends.base import BackendRequest, ChatMessage, Delta
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class LlamaCppBackend:
         call = _Call(asyncio.get_running_loop(), request, slot_free.release)
         self._calls.add(call)
         try:
-            self._workers.submit(call.run, self._server)
+            self._workers.submit(call.run, self._server, self._written)
         except RuntimeError:
             slot_free.release()
             raise EngineError("llamacpp: closed") from None
@@ -120,18 +120,27 @@ class LlamaCppBackend:
             call.cancelled.set()
             self._calls.discard(call)
 
+    def _written(self, messages: tuple[ChatMessage, ...]) -> str:
+        """The conversation in the model's own form, up to the last word of it. May block."""
+        whole = str(self._told("/apply-template", {"messages": _plain(messages)}, "prompt"))
+        last = messages[-1].content
+        return whole[: whole.rindex(last) + len(last)] if last in whole else whole
+
     def count_tokens(self, text: str) -> int:
         count = self._count_again if len(text) <= _COUNTED_TEXT_CHARS else self._count
         return count(text)
 
     def _count(self, text: str) -> int:
+        return len(self._told("/tokenize", {"content": text}, "tokens"))
+
+    def _told(self, path: str, wanted: dict[str, Any], name: str) -> Any:
+        """What the server's own port answers. Blocks. Raises EngineError."""
         if self._tokenizer is None:
             raise EngineError("llamacpp: not loaded, or closed")
         try:
-            answer = self._tokenizer.post("/tokenize", json={"content": text}).raise_for_status()
-            return len(answer.json()["tokens"])
+            return self._tokenizer.post(path, json=wanted).raise_for_status().json()[name]
         except (httpx.HTTPError, ValueError, KeyError) as error:
-            raise EngineError(f"llamacpp: cannot count tokens: {error}") from error
+            raise EngineError(f"llamacpp: {path} has no answer: {error}") from error
 
     async def close(self) -> None:
         for call in self._calls:
@@ -198,22 +207,34 @@ class _Call:
         self.error: Exception | None = None
         self._loop = loop
         self._on_end = on_end
-        self._body = _body(request)
+        self._request = request
         # Bounded by what one request can make: the beginning, a delta per token,
         # the finish, the usage and the end mark.
         most = request.sampling.max_tokens + 4
         self.deltas: asyncio.Queue[Delta | None] = asyncio.Queue(most)
 
-    def run(self, server: Any) -> None:
+    def run(self, server: Any, written: Callable[[tuple[ChatMessage, ...]], str]) -> None:
+        """written: gives a conversation in the model's own form, up to its last word."""
         try:
             if not self.cancelled.is_set():
                 self._put(Delta())  # here the work begins; the first report comes after some of it
-                server.handle_chat_completions(self._body, self._on_event)
+                self._ask(server, written)
         except Exception as error:
             log.exception("llama.cpp failed")
             self.error = EngineError(f"llama.cpp failed: {error}")
         self._put(None)
         self._call_soon(self._on_end)
+
+    def _ask(self, server: Any, written: Callable[[tuple[ChatMessage, ...]], str]) -> None:
+        body = _body(self._request)
+        if self._request.sampling.max_tokens:
+            body["messages"] = _plain(self._request.messages)
+            server.handle_chat_completions(json.dumps(body).encode(), self._on_event)
+        else:
+            # The last message is not complete: what the template puts behind it would be read for
+            # nothing, each time.
+            body["prompt"] = written(self._request.messages)
+            server.handle_completions(json.dumps(body).encode(), self._on_event)
 
     def _on_event(self, payload: bytes) -> bool:
         """True drops the request. Nothing may be raised into the native caller."""
@@ -253,10 +274,14 @@ class _Call:
             self.cancelled.set()
 
 
-def _body(request: BackendRequest) -> bytes:
+def _plain(messages: tuple[ChatMessage, ...]) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def _body(request: BackendRequest) -> dict[str, Any]:
+    """All but the conversation."""
     sampling = request.sampling
     body: dict[str, Any] = {
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_progress": True,
@@ -270,7 +295,7 @@ def _body(request: BackendRequest) -> bytes:
     }
     if sampling.seed is not None:
         body["seed"] = sampling.seed
-    return json.dumps(body).encode()
+    return body
 
 
 def _error_of(error: dict[str, Any]) -> Exception:
