@@ -226,6 +226,8 @@ def take_in_at_once(dtls: RTCDtlsTransport, failed: Callable[[Exception], None])
     into_queue = connection.data_received
 
     def received(data: bytes, component: int) -> None:
+        if not data:
+            return  # anybody may send it, and aiortc would look at its first byte
         if not 127 < data[0] < 192 or dtls._state is not State.CONNECTED:
             into_queue(data, component)
             return
