@@ -213,6 +213,8 @@ def test_every_service_outlives_one_node(overlay: str) -> None:
     budgets = of_kind(overlay, "PodDisruptionBudget")
     for name, one in workloads.items():
         assert budgets[name]["spec"]["selector"] == one["spec"]["selector"]
+        pod = one["spec"]["template"]["spec"]
+        assert pod.get("topologySpreadConstraints") or pod["affinity"]["podAntiAffinity"], name
     assert workloads["bus"]["spec"]["replicas"] == 3
 
 
