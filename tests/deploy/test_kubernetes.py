@@ -1,0 +1,299 @@
+"""The manifests: rendered, valid, and true of the services that they run."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+import pytest
+import yaml
+
+import visavis.serving.metrics  # noqa: F401  (registers what is looked up below)
+from deploy.container import COMMANDS
+from gateway.settings import GatewaySettings
+from services.asr.settings import AsrSettings
+from services.face.settings import FaceSettings
+from services.llm.settings import LlmSettings
+from services.tts.settings import TtsSettings
+from tests.deploy.checkers import DEPLOY, ROOT, Resource, checked, checker, rendered
+from tests.deploy.dockerfile import read_stages
+from visavis.bundles.store.catalogue import default_catalog
+from visavis.tools.stack.nats_server import nats_server_binary
+
+OVERLAYS = ("cpu", "one-gpu", "one-gpu-mig", "many-gpu")
+STAGES = ("asr", "llm", "tts", "face")
+SETTINGS = {
+    "asr": AsrSettings,
+    "llm": LlmSettings,
+    "tts": TtsSettings,
+    "face": FaceSettings,
+    "gateway": GatewaySettings,
+}
+CUSTOM = ("ScaledObject", "PodMonitor")
+MEMORY = "visavis/gpu-memory-mib"
+MIG = re.compile(r"nvidia\.com/mig-(\d)g\.(\d+)gb")
+
+each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+
+
+def of_kind(overlay: str, *kinds: str) -> dict[str, Resource]:
+    found = rendered(f"overlays/{overlay}")
+    return {one["metadata"]["name"]: one for one in found if one["kind"] in kinds}
+
+
+def pods(overlay: str) -> Iterator[tuple[str, Resource]]:
+    for name, one in of_kind(overlay, "Deployment", "StatefulSet", "Job").items():
+        yield name, one["spec"]["template"]["spec"]
+
+
+def containers(pod: Resource) -> list[Resource]:
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+@each_overlay
+def test_kubernetes_accepts_every_resource(overlay: str, tmp_path: Path) -> None:
+    """CustomResources aside, which the test below holds against their definitions."""
+    validate = checker("kubernetes-validate", "the package of that name on PyPI")
+    resources = [r for r in rendered(f"overlays/{overlay}") if r["kind"] not in CUSTOM]
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(resources), encoding="utf-8")
+    said = checked(validate, "-k", "1.32", "--strict", str(file))
+    assert said.count(" passed ") == len(resources), said
+
+
+@each_overlay
+def test_operators_accept_their_resources(overlay: str, tmp_path: Path) -> None:
+    folder = os.environ.get("VISAVIS_CRDS")
+    if not folder:
+        pytest.skip("VISAVIS_CRDS names no folder with the definitions of KEDA and Prometheus")
+    jsonschema = checker("jsonschema", "the package of that name on PyPI")
+    schemas = {}
+    for file in Path(folder).iterdir():
+        definition = yaml.safe_load(file.read_text(encoding="utf-8"))["spec"]
+        schemas[definition["names"]["kind"]] = definition["versions"][0]["schema"]
+    schema, instance = tmp_path / "schema.json", tmp_path / "instance.json"
+    for one in rendered(f"overlays/{overlay}"):
+        if one["kind"] in CUSTOM:
+            wanted = closed(schemas[one["kind"]]["openAPIV3Schema"])
+            schema.write_text(json.dumps(wanted), encoding="utf-8")
+            instance.write_text(json.dumps(one), encoding="utf-8")
+            checked(jsonschema, "-i", str(instance), str(schema))
+
+
+def closed(schema: Any) -> Any:
+    """A definition's schema that refuses fields it does not name, as `kubectl` does."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(value) for key, value in schema.items()}
+    # Kubernetes itself says what is in `metadata`.
+    if isinstance(made.get("properties"), dict) and made.get("type") == "object":
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+@each_overlay
+def test_no_container_may_do_more_than_it_needs(overlay: str) -> None:
+    for name, pod in pods(overlay):
+        of_pod = pod["securityContext"]
+        assert of_pod["runAsNonRoot"] and of_pod["runAsUser"] == 10001, name
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert pod["automountServiceAccountToken"] is False, name
+        for one in containers(pod):
+            assert one["securityContext"] == {
+                "readOnlyRootFilesystem": True,
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            assert "memory" in one["resources"]["limits"], name
+
+
+@each_overlay
+def test_a_pod_is_given_time_to_drain(overlay: str) -> None:
+    for service, deployment in of_kind(overlay, "Deployment").items():
+        pod = deployment["spec"]["template"]["spec"]
+        fields = SETTINGS[service].model_fields
+        told = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
+        drain_s = float(told[f"VISAVIS_{service.upper()}_DRAIN_LIMIT_S"])
+        grace_s = fields["grace_s"].default if "grace_s" in fields else 0.0
+        assert drain_s >= fields["drain_limit_s"].default
+        assert pod["terminationGracePeriodSeconds"] > drain_s + grace_s
+
+
+@each_overlay
+def test_what_is_set_exists(overlay: str) -> None:
+    from_map = {
+        key: value
+        for one in of_kind(overlay, "ConfigMap").values()
+        for key, value in one["data"].items()
+        if key.startswith("VISAVIS_")
+    }
+    for service, deployment in of_kind(overlay, "Deployment").items():
+        env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        told = {**from_map, **{e["name"]: e.get("value", "10.0.0.1") for e in env}}
+        prefix = f"VISAVIS_{service.upper()}_"
+        values = {k.removeprefix(prefix).lower(): v for k, v in told.items() if prefix in k}
+        for key, value in values.items():
+            field = SETTINGS[service].model_fields[key]
+            assert SETTINGS[service].model_validate({key: value}), field
+
+
+@each_overlay
+def test_it_asks_at_the_ports_that_the_image_listens_at(overlay: str) -> None:
+    _, stages = read_stages(DEPLOY / "Dockerfile", {})
+    image = dict(word.split("=", 1) for one in stages[-1].of("ENV") for word in one.words())
+    for service in STAGES:
+        deployment = of_kind(overlay, "Deployment")[service]
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        port = int(image[f"VISAVIS_{service.upper()}_PORT"])
+        metrics = int(image[f"VISAVIS_{service.upper()}_METRICS_PORT"])
+        ports = {p["name"]: p["containerPort"] for p in container["ports"]}
+        assert ports == {"grpc": port, "metrics": metrics}
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["grpc"] == {"port": port}
+        headless = of_kind(overlay, "Service")[service]["spec"]
+        assert headless["clusterIP"] == "None"
+        assert [p["port"] for p in headless["ports"]] == [port]
+
+
+def test_the_gateway_is_asked_for_what_it_answers() -> None:
+    from gateway.api.routes_operation import router
+
+    container = of_kind("cpu", "Deployment")["gateway"]["spec"]["template"]["spec"]["containers"][0]
+    ready = container["readinessProbe"]["httpGet"]["path"]
+    assert ready in {route.path for route in router.routes if hasattr(route, "path")}
+    alive = container["livenessProbe"]["httpGet"]["path"]
+    assert (ROOT / "gateway" / alive.lstrip("/")).is_file()
+
+
+@each_overlay
+def test_what_a_pod_names_is_there(overlay: str) -> None:
+    made_by_hand = {"api-key"}
+    claims = set(of_kind(overlay, "PersistentVolumeClaim"))
+    maps = set(of_kind(overlay, "ConfigMap"))
+    for name, pod in pods(overlay):
+        volumes = {v["name"]: v for v in pod.get("volumes", [])}
+        for volume in volumes.values():
+            if "persistentVolumeClaim" in volume:
+                assert volume["persistentVolumeClaim"]["claimName"] in claims, name
+            if "configMap" in volume:
+                assert volume["configMap"]["name"] in maps, name
+            if "secret" in volume:
+                assert volume["secret"]["secretName"] in made_by_hand, name
+        for one in containers(pod):
+            mounted = {m["name"] for m in one["volumeMounts"]} - {"data"}
+            assert mounted <= set(volumes), name
+            assert {m["configMapRef"]["name"] for m in one.get("envFrom", [])} <= maps, name
+            command = [str(word) for word in one.get("command", [])]
+            if "/opt/visavis/container.py" in command:
+                assert command[2] in COMMANDS, name
+
+
+@each_overlay
+def test_scaling_asks_for_metrics_that_exist(overlay: str) -> None:
+    known = {sample.name for m in prometheus_client.REGISTRY.collect() for sample in m.samples}
+    known |= {metric.name for metric in prometheus_client.REGISTRY.collect()}
+    scaled = of_kind(overlay, "ScaledObject")
+    assert scaled
+    for name, one in scaled.items():
+        assert name in of_kind(overlay, "Deployment")
+        for trigger in one["spec"]["triggers"]:
+            asked = set(re.findall(r"(\w+)\{", trigger["metadata"]["query"]))
+            assert asked and asked <= known, name
+
+
+@each_overlay
+def test_every_service_outlives_one_node(overlay: str) -> None:
+    workloads = of_kind(overlay, "Deployment", "StatefulSet")
+    budgets = of_kind(overlay, "PodDisruptionBudget")
+    for name, one in workloads.items():
+        assert budgets[name]["spec"]["selector"] == one["spec"]["selector"]
+        pod = one["spec"]["template"]["spec"]
+        assert pod.get("topologySpreadConstraints") or pod["affinity"]["podAntiAffinity"], name
+    assert workloads["bus"]["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize("overlay", ["one-gpu", "many-gpu"])
+def test_what_shares_a_card_fits_into_its_memory(overlay: str) -> None:
+    """many-gpu shares none: there each one's budget is held against the smallest card named."""
+    card_mib = {"NVIDIA-L4": 23034, "NVIDIA-A10": 23028, "NVIDIA-A100-SXM4-80GB": 81920}
+    taken: dict[str, int] = {}
+    for service in STAGES:
+        spec = of_kind(overlay, "Deployment")[service]["spec"]
+        pod = spec["template"]["spec"]
+        needed = int(spec["template"]["metadata"]["annotations"][MEMORY])
+        if overlay == "many-gpu":
+            assert needed < card_mib[pod["nodeSelector"]["nvidia.com/gpu.product"]]
+            continue
+        rules = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        (chosen,) = rules["nodeSelectorTerms"][0]["matchExpressions"]
+        assert (chosen["key"], chosen["operator"]) == ("nvidia.com/gpu.memory", "Gt")
+        at_once = spec["replicas"] + spec["strategy"]["rollingUpdate"]["maxSurge"]
+        taken[service] = needed * at_once
+        assert service not in of_kind(overlay, "ScaledObject")
+        assert sum(taken.values()) <= int(chosen["values"][0]), taken
+
+
+def test_a_card_is_cut_into_as_many_turns_as_are_asked_for() -> None:
+    maps = {one["metadata"]["name"]: one["data"] for one in rendered("devices")}
+    sharing = yaml.safe_load(maps["visavis-time-slicing"]["any"])["sharing"]["timeSlicing"]
+    turns = {one["name"]: one["replicas"] for one in sharing["resources"]}
+    asked = [
+        one["resources"]["limits"].get("nvidia.com/gpu", 0)
+        for _, pod in pods("one-gpu")
+        for one in pod["containers"]
+    ]
+    assert sum(asked) == turns["nvidia.com/gpu"]
+
+
+def test_a_card_is_cut_into_instances_that_hold_what_is_put_there() -> None:
+    maps = {one["metadata"]["name"]: one["data"] for one in rendered("devices")}
+    (cut,) = yaml.safe_load(maps["visavis-mig"]["config.yaml"])["mig-configs"]["visavis"]
+    instances = {f"nvidia.com/mig-{name}": n for name, n in cut["mig-devices"].items()}
+    sizes = [(MIG.fullmatch(name), count) for name, count in instances.items()]
+    assert sum(int(found[1]) * count for found, count in sizes if found) <= 7
+    assert sum(int(found[2]) * count for found, count in sizes if found) <= 80
+    asked: dict[str, int] = {}
+    for name, pod in pods("one-gpu-mig"):
+        for one in pod["containers"]:
+            for resource in filter(MIG.fullmatch, one["resources"]["limits"]):
+                asked[resource] = asked.get(resource, 0) + 1
+                annotations = of_kind("one-gpu-mig", "Deployment", "Job")[name]["spec"]["template"][
+                    "metadata"
+                ].get("annotations", {})
+                found = MIG.fullmatch(resource)
+                assert found and int(annotations.get(MEMORY, 0)) <= int(found[2]) * 1000
+    assert asked == instances
+
+
+def test_plans_are_built_for_bundles_that_have_some() -> None:
+    plans = of_kind("many-gpu", "Job")
+    assert {name for name in plans if name.startswith("plans")} == {"plans-l4", "plans-a10"}
+    catalog = default_catalog()
+    script = plans["plans-l4"]["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    named = re.findall(r"[a-z0-9-]+", script.partition(" in ")[2].partition(";")[0])
+    wanted = {
+        name
+        for role in catalog.profile("default").values()
+        for several in role
+        for name in several
+        if catalog.manifest(name).plans
+    }
+    assert wanted | {"audio-to-face"} == set(named)
+
+
+def test_the_bus_takes_its_configuration() -> None:
+    config = DEPLOY / "kubernetes" / "base" / "nats.conf"
+    done = subprocess.run(
+        [nats_server_binary(), "-t", "--config", config],
+        env={"POD_NAME": "bus-0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
