@@ -1,0 +1,1 @@
+"""What runs visavis elsewhere than on one desk, and looks at it there."""
