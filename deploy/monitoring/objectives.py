@@ -19,6 +19,9 @@ _TICKET = ((1.0, "3d", "6h"),)
 _WINDOWS = ("5m", "30m", "1h", "6h", "3d")
 # Fewer events in an hour say nothing about a share: one failed turn of three is no outage.
 _FEWEST = 20
+# Processes that start with the Prometheus that watches them are not there at first. Once it has
+# watched for twice the short window, that window knows nothing of it.
+_WATCHED = {"5m": "10m", "30m": "1h", "6h": "12h"}
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Objective:
     """The share of events, or of time, that shall be good."""
     bad: str
     """PromQL of the share that was bad in $window."""
-    events: str = ""
-    """PromQL of the number of events in $window; empty where time is what counts."""
+    enough: str
+    """PromQL that has a value where $window, or the time $watched, is enough to judge by."""
 
 
 _ASKED = 'origin!="welcome"'
@@ -49,7 +52,7 @@ OBJECTIVES = (
         0.95,
         f'1 - sum(rate(voice_to_voice_seconds_bucket{{le="1.0",{_ASKED}}}[$window]))'
         f" / sum(rate(voice_to_voice_seconds_count{{{_ASKED}}}[$window]))",
-        f"sum(increase(voice_to_voice_seconds_count{{{_ASKED}}}[$window]))",
+        f"sum(increase(voice_to_voice_seconds_count{{{_ASKED}}}[$window])) >= {_FEWEST}",
     ),
     Objective(
         "turns_failed",
@@ -58,7 +61,7 @@ OBJECTIVES = (
         0.99,
         '(sum(rate(gateway_turns_total{outcome="failed"}[$window])) or vector(0))'
         ' / sum(rate(gateway_turns_total{outcome!="discarded"}[$window]))',
-        'sum(increase(gateway_turns_total{outcome!="discarded"}[$window]))',
+        f'sum(increase(gateway_turns_total{{outcome!="discarded"}}[$window])) >= {_FEWEST}',
     ),
     Objective(
         "visitors_refused",
@@ -69,7 +72,7 @@ OBJECTIVES = (
         " / ((sum(rate(gateway_refused_total[$window])) or vector(0))"
         " + sum(rate(gateway_sessions_begun_total[$window])))",
         "(sum(increase(gateway_refused_total[$window])) or vector(0))"
-        " + sum(increase(gateway_sessions_begun_total[$window]))",
+        f" + sum(increase(gateway_sessions_begun_total[$window])) >= {_FEWEST}",
     ),
     Objective(
         "pictures_late",
@@ -80,7 +83,7 @@ OBJECTIVES = (
         " + sum(rate(gateway_dropped_pictures_total[$window])))"
         ' / (sum(rate(gateway_pictures_total{source="turn"}[$window]))'
         " + sum(rate(gateway_dropped_pictures_total[$window])))",
-        'sum(increase(gateway_pictures_total{source="turn"}[$window]))',
+        f'sum(increase(gateway_pictures_total{{source="turn"}}[$window])) >= {_FEWEST}',
     ),
     Objective(
         "stages_gone",
@@ -88,6 +91,7 @@ OBJECTIVES = (
         "for 99.9 % of the time every kind of process answers",
         0.999,
         "1 - avg_over_time(visavis:stages_there:ratio[$window])",
+        "visavis:stages_there:ratio offset $watched",
     ),
 )
 
@@ -171,8 +175,8 @@ def _breaks(objective: Objective, burns: tuple[tuple[float, str, str], ...]) -> 
         parts = [
             f"visavis:{objective.name}:ratio_rate{window} > {bound}" for window in (long, short)
         ]
-        if objective.events:
-            parts.append(f"({objective.events.replace('$window', long)}) >= {_FEWEST}")
+        enough = objective.enough.replace("$window", long).replace("$watched", _WATCHED[short])
+        parts.append(enough)
         pairs.append(f"({' and '.join(parts)})")
     return "\n          or ".join(pairs)
 

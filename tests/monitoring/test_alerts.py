@@ -103,7 +103,7 @@ def slow(count: float) -> dict[str, str]:
 
 
 FACE, GATEWAY = JOB.format("face"), JOB.format("gateway")
-OBJECTIVES = ("AnswersSlow", "TurnsFail", "VisitorsRefused", "PicturesLate")
+OBJECTIVES = ("AnswersSlow", "TurnsFail", "VisitorsRefused", "PicturesLate", "StagesGone")
 HOUR, DAYS = 60, 3 * 24 * 60
 NONE: tuple[str, ...] = ()
 FAILED, LATE = 'gateway_turns_total{outcome="failed"}', "gateway_late_pictures_total"
@@ -119,8 +119,14 @@ FAULTS = (
     Fault("a third of pictures is late", {LATE: growing(3300)}, of("PicturesLate")),
     Fault("pictures are dropped", {"gateway_dropped_pictures_total": growing(3300)},
           of("PicturesLate")),
-    Fault("the face has gone from discovery", {}, of("StagesGone"), gone=(FACE,)),
-    Fault("the face hangs", {f"up{{{FACE}}}": level(0)}, (*of("StagesGone"), "ProcessDown ticket")),
+    Fault("the face has gone from discovery", {}, ("StagesGone page",), gone=(FACE,)),
+    Fault("the face hangs", {f"up{{{FACE}}}": level(0)}, ("StagesGone page", "ProcessDown ticket")),
+    Fault(
+        "the face was away while the fleet started",
+        {f"up{{{FACE}}}": "0+0x4 1+0x30"},
+        NONE,
+        minutes=25,
+    ),
     Fault("a second gateway hangs",
           {'up{job="visavis",service="gateway",instance="b"}': level(0)}, ("ProcessDown ticket",)),
     Fault("asr is full", {f"attached_sessions{{{JOB.format('asr')}}}": level(4)},
@@ -169,6 +175,7 @@ SLOW_FAULTS = tuple(
             FAILED: growing(rate),
             REFUSED: growing(0.2 * rate),
             LATE: growing(100 * rate),
+            f"up{{{FACE}}}": "1+0x4139 0+0x1 1+0x180" if rate > 1 else level(1),
         },
         tuple(f"{name} ticket" for name in OBJECTIVES if rate > 1),
         minutes=DAYS,
