@@ -94,17 +94,15 @@ def quantiles(histogram: str, by: str = "", where: str = "", *wanted: float) -> 
     )
 
 
-def rates(counter: str, by: str, where: str = "") -> tuple[Query, ...]:
+def rates(counter: str, by: str) -> tuple[Query, ...]:
     """How often in a second, by labels."""
-    selected = f"{counter}{{{where}}}" if where else counter
     name = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
-    return (Query(f"sum by ({by}) (rate({selected}[$__rate_interval]))", name),)
+    return (Query(f"sum by ({by}) (rate({counter}[$__rate_interval]))", name),)
 
 
-def total(counter: str, legend: str, where: str = "") -> Query:
+def total(counter: str, legend: str) -> Query:
     """How often in a second, all together."""
-    selected = f"{counter}{{{where}}}" if where else counter
-    return Query(f"sum(rate({selected}[$__rate_interval]))", legend)
+    return Query(f"sum(rate({counter}[$__rate_interval]))", legend)
 
 
 def level(gauge: str, by: str, where: str = "", *, how: str = "sum") -> tuple[Query, ...]:

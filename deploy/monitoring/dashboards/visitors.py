@@ -181,7 +181,8 @@ _TURNS = Row(
             "Refused",
             "Visitors in a second who were not let in, by what had no room.",
             "short",
-            rates("gateway_refused_total", "service"),
+            # Prometheus keeps `service` for the process that was scraped.
+            rates("gateway_refused_total", "exported_service"),
         ),
         Panel(
             "Sessions that ended",
