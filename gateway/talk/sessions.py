@@ -186,6 +186,7 @@ class Sessions:
     def _add(self, session: Session) -> None:
         self._open[session.id] = session
         metrics.sessions.set(len(self._open))
+        metrics.sessions_begun.inc()
         self.on_change(session.id, True)
 
     def _check_room(self) -> None:

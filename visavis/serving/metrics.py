@@ -105,7 +105,22 @@ engine_queue_seconds = Histogram(
     "engine_queue_seconds",
     "From work being given to an engine's thread to its beginning there.",
     ["lane"],
-    buckets=(0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 1.0),
+    buckets=(
+        0.0001,
+        0.0005,
+        0.001,
+        0.0025,
+        0.005,
+        0.01,
+        0.02,
+        0.04,
+        0.08,
+        0.15,
+        0.3,
+        1.0,
+        2.5,
+        5.0,
+    ),
 )
 engine_queue_depth = Gauge(
     "engine_queue_depth", "Requests that wait for an engine's thread.", ["lane"]

@@ -1,0 +1,221 @@
+"""One turn in depth: each stage's queue and compute, and what the answer is made of."""
+
+from deploy.monitoring.dashboards.panels import (
+    Board,
+    Panel,
+    Query,
+    Row,
+    level,
+    quantiles,
+    rates,
+    total,
+)
+
+_WHOLE = Row(
+    "Where the time goes",
+    (
+        Panel(
+            "Compute of the first chunk, by stage",
+            "P95 of what the models work before the answer can begin.",
+            "s",
+            quantiles("turn_span_seconds", "stage", 'kind="compute"', 0.95),
+        ),
+        Panel(
+            "Queue before the first chunk, by stage",
+            "P95 of the wait for the stage to begin; it grows first where there is too much work.",
+            "s",
+            quantiles("turn_span_seconds", "stage", 'kind="queue"', 0.95),
+        ),
+        Panel(
+            "Transfer and other waits, by stage",
+            "P95 of the way over the bus, and of what a finished chunk waited for.",
+            "s",
+            quantiles("turn_span_seconds", "stage, kind", 'kind=~"transfer|wait"', 0.95),
+        ),
+        Panel(
+            "Overhead",
+            "Voice to voice without the endpoint wait and the models' work; wanted: 5 ms.",
+            "s",
+            quantiles("overhead_seconds"),
+        ),
+        Panel(
+            "gRPC calls",
+            "In a second, by final status. Cancelled is how a lease ends.",
+            "short",
+            rates("grpc_requests_total", "code"),
+        ),
+        Panel(
+            "Length of gRPC calls",
+            "P95 by method. Attach is a whole visit.",
+            "s",
+            quantiles("grpc_request_seconds", "method", "", 0.95),
+        ),
+    ),
+)
+
+_HEARING = Row(
+    "Heard",
+    (
+        Panel(
+            "Final transcript",
+            "From the end of speech being certain to its text.",
+            "s",
+            quantiles("asr_final_seconds"),
+        ),
+        Panel("Partial transcripts", "Compute of one.", "s", quantiles("asr_partial_seconds")),
+        Panel(
+            "Sound listened to",
+            "Seconds of microphone in a second: how many microphones are open.",
+            "short",
+            (total("asr_audio_seconds_total", "microphones"),),
+        ),
+    ),
+)
+
+_THOUGHT = Row(
+    "Thought",
+    (
+        Panel(
+            "First token",
+            "From the request to the first token.",
+            "s",
+            quantiles("llm_ttft_seconds"),
+        ),
+        Panel(
+            "Wait for the language model",
+            "From the request to its first work.",
+            "s",
+            quantiles("llm_queue_seconds"),
+        ),
+        Panel(
+            "Tokens",
+            "In a second, all answers together: read anew, and written.",
+            "short",
+            rates("llm_tokens_total", "direction"),
+        ),
+        Panel(
+            "Questions that were known",
+            "In a second: found in the answer book or among the learnt answers, or not.",
+            "short",
+            rates("gateway_answer_cache_lookups_total", "result"),
+        ),
+        Panel(
+            "Prepared answers",
+            "In a second: opened in a pause, then spoken or thrown away.",
+            "short",
+            (
+                total("speculation_opened_total", "opened"),
+                total("speculation_confirmed_total", "confirmed"),
+                total("speculation_discarded_total", "discarded"),
+            ),
+        ),
+        Panel(
+            "What prepared answers cost",
+            "Tokens, and seconds of voice, in a second, that nobody heard.",
+            "short",
+            (
+                total("speculation_wasted_tokens_total", "tokens"),
+                total("speculation_wasted_voice_seconds_total", "seconds of voice"),
+            ),
+        ),
+    ),
+)
+
+_SAID = Row(
+    "Said and shown",
+    (
+        Panel(
+            "First sound of a phrase",
+            "From a speakable phrase to its first sound.",
+            "s",
+            quantiles("tts_ttfa_seconds"),
+        ),
+        Panel(
+            "Phrases",
+            "Spoken in a second: prerendered or not.",
+            "short",
+            rates("tts_phrase_cache_lookups_total", "result"),
+        ),
+        Panel(
+            "Voice made",
+            "Seconds of voice in a second, by language.",
+            "short",
+            rates("tts_audio_seconds_total", "language"),
+        ),
+        Panel(
+            "A frame",
+            "Picture and encoding of one; 40 ms are all there is at 25 a second.",
+            "s",
+            quantiles("face_frame_seconds"),
+            limit=0.04,
+        ),
+        Panel(
+            "Frames",
+            "In a second: speaking, live, for the loop; and those skipped for being late.",
+            "short",
+            (*rates("face_frames_total", "mode"), total("face_late_frames_total", "skipped")),
+        ),
+        Panel(
+            "Lateness of frames",
+            "How late the drawing began after the frame was to be shown; 0 is wanted.",
+            "s",
+            quantiles("face_lateness_seconds"),
+        ),
+    ),
+)
+
+_KEPT = Row(
+    "Kept in memory",
+    (
+        Panel(
+            "Answers and phrases kept",
+            "How many are known.",
+            "short",
+            (
+                *level("gateway_answer_cache_entries", "kind"),
+                Query("sum(tts_phrase_cache_entries)", "phrases"),
+                Query("sum(gateway_idle_loops)", "loops of idle life"),
+            ),
+        ),
+        Panel(
+            "Memory of what is kept",
+            "Bytes.",
+            "bytes",
+            (
+                Query("sum(gateway_answer_cache_bytes)", "answers"),
+                Query("sum(tts_phrase_cache_bytes)", "phrases"),
+                Query("sum(gateway_idle_loop_bytes)", "loops of idle life"),
+            ),
+        ),
+        Panel(
+            "What made room",
+            "In a second: answers evicted or expired, phrases evicted.",
+            "short",
+            (
+                *rates("gateway_answer_cache_removals_total", "reason"),
+                total("tts_phrase_cache_evictions_total", "phrases"),
+            ),
+        ),
+        Panel(
+            "Loops asked of the face",
+            "In a second: kept, failed, refused for want of memory.",
+            "short",
+            rates("gateway_idle_loop_fetches_total", "result"),
+            columns=12,
+        ),
+        Panel(
+            "Frames skipped where a turn ends a loop",
+            "The face jumps by so many frames of slow motion.",
+            "short",
+            quantiles("gateway_idle_loop_skipped_frames"),
+            columns=12,
+        ),
+    ),
+)
+
+TURN = Board(
+    "turn",
+    "visavis: one turn in depth",
+    "Each stage's queue and compute, and what an answer is made of.",
+    (_WHOLE, _HEARING, _THOUGHT, _SAID, _KEPT),
+)

@@ -1,0 +1,201 @@
+"""What visitors experience: the promises first, then what may be wrong with an answer."""
+
+from deploy.monitoring.dashboards.panels import (
+    Board,
+    Panel,
+    Query,
+    Row,
+    level,
+    quantiles,
+    rates,
+    total,
+)
+
+_ASKED = 'origin!="welcome"'
+
+_PROMISES = Row(
+    "What is promised",
+    (
+        Panel(
+            "Answers that begin within a second",
+            "Share over the last hour; promised: 95 %.",
+            "percentunit",
+            (Query("1 - visavis:answers_slow:ratio_rate1h", "in time"),),
+            limit=0.95,
+            figure=True,
+            columns=4,
+        ),
+        Panel(
+            "Turns that did not fail",
+            "Share over the last hour; promised: 99 %.",
+            "percentunit",
+            (Query("1 - visavis:turns_failed:ratio_rate1h", "not failed"),),
+            limit=0.99,
+            figure=True,
+            columns=5,
+        ),
+        Panel(
+            "Visitors who were let in",
+            "Share over the last hour; promised: 99 %.",
+            "percentunit",
+            (Query("1 - visavis:visitors_refused:ratio_rate1h", "let in"),),
+            limit=0.99,
+            figure=True,
+            columns=5,
+        ),
+        Panel(
+            "Pictures in time",
+            "Share over the last hour; promised: 99 %.",
+            "percentunit",
+            (Query("1 - visavis:pictures_late:ratio_rate1h", "in time"),),
+            limit=0.99,
+            figure=True,
+            columns=5,
+        ),
+        Panel(
+            "Every kind of process is there",
+            "Share over the last hour; promised: 99.9 %.",
+            "percentunit",
+            (Query("1 - visavis:stages_gone:ratio_rate1h", "there"),),
+            limit=0.999,
+            figure=True,
+            columns=5,
+        ),
+    ),
+)
+
+_ANSWERS = Row(
+    "How soon an answer begins",
+    (
+        Panel(
+            "Voice to voice",
+            "End of the visitor's speech or text to the first sample of the answer. An exemplar "
+            "names the turn.",
+            "s",
+            quantiles("voice_to_voice_seconds", "", _ASKED, 0.5, 0.9, 0.95, 0.99),
+            limit=1.0,
+        ),
+        Panel(
+            "Voice to voice by how it was asked",
+            "P95 of spoken and typed questions, and of welcomes.",
+            "s",
+            quantiles("voice_to_voice_seconds", "origin", "", 0.95),
+            limit=1.0,
+        ),
+        Panel(
+            "First picture",
+            "End of the visitor's speech or text to the first lip-synced picture.",
+            "s",
+            quantiles("first_frame_seconds", "", _ASKED),
+            limit=1.0,
+        ),
+    ),
+)
+
+_MEDIA = Row(
+    "Sound and picture",
+    (
+        Panel(
+            "Gaps in the voice",
+            "Underruns in a second of all answers together; none are wanted.",
+            "short",
+            (total("gateway_voice_underruns_total", "underruns"),),
+        ),
+        Panel(
+            "Late and lost pictures",
+            "Pictures in a second that left after their time, or that nobody could have decoded.",
+            "short",
+            (
+                total("gateway_late_pictures_total", "late"),
+                total("gateway_dropped_pictures_total", "dropped"),
+            ),
+        ),
+        Panel(
+            "Picture beside sound",
+            "Skew as they leave, P95; good is under 15 ms.",
+            "s",
+            quantiles("av_skew_seconds", "picture", "", 0.95),
+            limit=0.045,
+        ),
+        Panel(
+            "Pictures that left",
+            "Of a turn, live idle ones, and those of the loop in memory.",
+            "short",
+            rates("gateway_pictures_total", "source"),
+        ),
+        Panel(
+            "Viewers",
+            "Connected now, by transport.",
+            "short",
+            level("gateway_viewers", "transport"),
+        ),
+        Panel(
+            "Viewers and microphones that lost something",
+            "Times in a second that a slow viewer lost media; packets of microphones that were "
+            "lost or late.",
+            "short",
+            (
+                *rates("gateway_viewer_drops_total", "transport"),
+                Query(
+                    "sum by (fate) (rate(gateway_mic_packets_total[$__rate_interval]))",
+                    "microphone: {{fate}}",
+                ),
+            ),
+        ),
+    ),
+)
+
+_TURNS = Row(
+    "Turns and interruptions",
+    (
+        Panel(
+            "Turns by how they ended",
+            "In a second. Discarded ones were prepared and never heard.",
+            "short",
+            rates("gateway_turns_total", "outcome"),
+        ),
+        Panel(
+            "Interrupted: speech to silence",
+            "First sample of the speech to the last of the voice; promised: P95 of 0.25 s.",
+            "s",
+            quantiles("barge_in_to_silence_seconds"),
+            limit=0.25,
+        ),
+        Panel(
+            "Interrupted: decision to silence",
+            "Its part after the decision; also of text and of the button.",
+            "s",
+            quantiles("barge_in_decided_to_silence_seconds", "origin", "", 0.95),
+            limit=0.05,
+        ),
+        Panel(
+            "Sounds that were no interruption",
+            "In a second: the answer gave way and went on; our own voice in the microphone.",
+            "short",
+            (
+                *rates("false_interruptions_total", "given"),
+                total("echo_suppressed_total", "echo"),
+            ),
+        ),
+        Panel(
+            "Refused",
+            "Visitors in a second who were not let in, by what had no room.",
+            "short",
+            # Prometheus keeps `service` for the process that was scraped.
+            rates("gateway_refused_total", "exported_service"),
+        ),
+        Panel(
+            "Sessions that ended",
+            "In a second, by why. Failed ones are ours.",
+            "short",
+            rates("gateway_sessions_ended_total", "reason"),
+        ),
+    ),
+)
+
+VISITORS = Board(
+    "visitors",
+    "visavis: what visitors experience",
+    "How soon answers begin, whether sound and picture are whole, who was turned away.",
+    (_PROMISES, _ANSWERS, _MEDIA, _TURNS),
+)

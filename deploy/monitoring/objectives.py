@@ -1,0 +1,189 @@
+"""What visitors are promised, and the rules that tell when it is broken.
+
+`python -m deploy.monitoring.objectives` writes rules/objectives.yml anew. The alerts are those of
+the Google SRE Workbook, chapter 5 (Alerting on SLOs), section 6: multi-window, multi-burn-rate. A
+burn rate of 1 spends the error budget in exactly the window of the objective, 30 days.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+RULES = Path(__file__).parent / "rules" / "objectives.yml"
+RUNBOOKS = "docs/runbooks.md"
+
+# Burn rate, long window, short window.
+_PAGE = ((14.4, "1h", "5m"), (6.0, "6h", "30m"))
+_TICKET = ((1.0, "3d", "6h"),)
+_WINDOWS = ("5m", "30m", "1h", "6h", "3d")
+# Fewer events in an hour say nothing about a share: one failed turn of three is no outage.
+_FEWEST = 20
+# Processes that start with the Prometheus that watches them are not there at first. Once it has
+# watched for twice the short window, that window knows nothing of it.
+_WATCHED = {"5m": "10m", "30m": "1h", "6h": "12h"}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One promise to visitors."""
+
+    name: str
+    """Of the recorded ratios: visavis:NAME:ratio_rate5m."""
+    alert: str
+    promise: str
+    """What is promised, as a sentence."""
+    target: float
+    """The share of events, or of time, that shall be good."""
+    bad: str
+    """PromQL of the share that was bad in $window."""
+    enough: str
+    """PromQL that has a value where $window, or the time $watched, is enough to judge by."""
+
+
+_ASKED = 'origin!="welcome"'
+_STAGES = "asr|llm|tts|face|gateway"
+
+OBJECTIVES = (
+    Objective(
+        "answers_slow",
+        "AnswersSlow",
+        "95 % of answers begin within 1 s of the end of the question",
+        0.95,
+        f'1 - sum(rate(voice_to_voice_seconds_bucket{{le="1.0",{_ASKED}}}[$window]))'
+        f" / sum(rate(voice_to_voice_seconds_count{{{_ASKED}}}[$window]))",
+        f"sum(increase(voice_to_voice_seconds_count{{{_ASKED}}}[$window])) >= {_FEWEST}",
+    ),
+    Objective(
+        "turns_failed",
+        "TurnsFail",
+        "99 % of turns do not fail",
+        0.99,
+        '(sum(rate(gateway_turns_total{outcome="failed"}[$window])) or vector(0))'
+        ' / sum(rate(gateway_turns_total{outcome!="discarded"}[$window]))',
+        f'sum(increase(gateway_turns_total{{outcome!="discarded"}}[$window])) >= {_FEWEST}',
+    ),
+    Objective(
+        "visitors_refused",
+        "VisitorsRefused",
+        "99 % of those who ask for a session are let in",
+        0.99,
+        "(sum(rate(gateway_refused_total[$window])) or vector(0))"
+        " / ((sum(rate(gateway_refused_total[$window])) or vector(0))"
+        " + sum(rate(gateway_sessions_begun_total[$window])))",
+        "(sum(increase(gateway_refused_total[$window])) or vector(0))"
+        f" + sum(increase(gateway_sessions_begun_total[$window])) >= {_FEWEST}",
+    ),
+    Objective(
+        "pictures_late",
+        "PicturesLate",
+        "99 % of the pictures of an answer leave in time",
+        0.99,
+        "(sum(rate(gateway_late_pictures_total[$window]))"
+        " + sum(rate(gateway_dropped_pictures_total[$window])))"
+        ' / (sum(rate(gateway_pictures_total{source="turn"}[$window]))'
+        " + sum(rate(gateway_dropped_pictures_total[$window])))",
+        f'sum(increase(gateway_pictures_total{{source="turn"}}[$window])) >= {_FEWEST}',
+    ),
+    Objective(
+        "stages_gone",
+        "StagesGone",
+        "for 99.9 % of the time every kind of process answers",
+        0.999,
+        "1 - avg_over_time(visavis:stages_there:ratio[$window])",
+        "visavis:stages_there:ratio offset $watched",
+    ),
+)
+
+_HEAD = """\
+# Written by `python -m deploy.monitoring.objectives`; a test holds it fresh.
+# Multi-window, multi-burn-rate alerts on promises to visitors: Google SRE Workbook, chapter 5.
+groups:
+  - name: visavis-stages
+    interval: 30s
+    rules:
+      - record: visavis:stages_there:ratio
+        expr: >-
+          (count(count by (service) (up{job="visavis", service=~"%s"} == 1))
+          or vector(0)) / 5
+"""
+
+_GROUP = """\
+  # {promise}.
+  - name: visavis-{name}
+    interval: 30s
+    rules:
+"""
+
+_RECORD = """\
+      - record: visavis:{name}:ratio_rate{window}
+        expr: >-
+          {expression}
+"""
+
+_ALERT = """\
+      - alert: {alert}
+        expr: >-
+          {expression}
+        labels: {{severity: {severity}}}
+        annotations:
+          summary: "Promised: {promise}."
+          description: >-
+            {{{{ $value | humanizePercentage }}}} of the last {window} were bad;
+            {allowed} are allowed.
+          runbook_url: {runbooks}#{anchor}
+"""
+
+
+def rules() -> str:
+    """rules/objectives.yml."""
+    return (_HEAD % _STAGES) + "".join(map(_group, OBJECTIVES))
+
+
+def _group(objective: Objective) -> str:
+    promise = objective.promise[0].upper() + objective.promise[1:]
+    parts = [_GROUP.format(promise=promise, name=objective.name)]
+    parts += [
+        _RECORD.format(
+            name=objective.name,
+            window=window,
+            expression=objective.bad.replace("$window", window),
+        )
+        for window in _WINDOWS
+    ]
+    for severity, burns in (("page", _PAGE), ("ticket", _TICKET)):
+        parts.append(
+            _ALERT.format(
+                alert=objective.alert,
+                expression=_breaks(objective, burns),
+                severity=severity,
+                promise=objective.promise,
+                window=burns[0][1],
+                allowed=_percent(objective),
+                runbooks=RUNBOOKS,
+                anchor=objective.alert.lower(),
+            )
+        )
+    return "".join(parts)
+
+
+def _breaks(objective: Objective, burns: tuple[tuple[float, str, str], ...]) -> str:
+    """PromQL that has a value where the budget burns as fast in both windows of a pair."""
+    pairs = []
+    for rate, long, short in burns:
+        bound = f"{rate * (1 - objective.target):.6g}"
+        parts = [
+            f"visavis:{objective.name}:ratio_rate{window} > {bound}" for window in (long, short)
+        ]
+        enough = objective.enough.replace("$window", long).replace("$watched", _WATCHED[short])
+        parts.append(enough)
+        pairs.append(f"({' and '.join(parts)})")
+    return "\n          or ".join(pairs)
+
+
+def _percent(objective: Objective) -> str:
+    return f"{100 * (1 - objective.target):.6g} %"
+
+
+if __name__ == "__main__":
+    RULES.write_text(rules(), encoding="utf-8")
