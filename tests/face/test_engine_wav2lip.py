@@ -301,7 +301,7 @@ async def test_frames_that_came_too_late_are_not_drawn() -> None:
     allowed = threading.Semaphore(1)
 
     def draw(mel: Arrays, face: Arrays) -> Arrays:
-        assert allowed.acquire(timeout=30)
+        assert allowed.acquire(timeout=10)
         return by_number(mel, face)
 
     network = FakeWav2Lip(draw)
