@@ -27,6 +27,9 @@ LATENCIES = ("voice_to_voice", "text_to_voice")
 MOST_SESSIONS = 10_000
 _MOST_SETS = 64
 _MOST_CARDS = 16
+_FLEET = 20
+"""From so many sessions on, twice as much serves about twice as many."""
+_HOPE = 0.7
 _MOST_STEPS = 200
 _CARDS_TRIED = 2
 _CARD_SIZES_GB = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 192)
@@ -102,7 +105,8 @@ def plan(wanted: Wanted, scene: Scene) -> Plan | Refusal:
             return Plan(wanted, smaller, found.layout, found.prediction, found.after_losses)
         best = found or best
     problems = best.problems if best else _nowhere(scene)
-    return Refusal(wanted, problems, most, _what_would_do(wanted, scene, problems))
+    addition = _what_would_do(wanted, scene, problems, most)
+    return Refusal(wanted, problems, most, addition)
 
 
 def _machine_sets(inventory: Inventory) -> list[tuple[Node, ...]]:
@@ -228,11 +232,10 @@ def _steps(now: _Try, scene: Scene) -> Iterator[tuple[Seat, ...]]:
         if service == "nats":
             continue
         if cost.device == "cpu":
-            for node in _nodes_for(layout, service, scene):
-                have = sum(s.processes for s in layout if s.service == service)
-                # Of many processes several at once, or a large fleet would take long.
-                for more in {1, max(1, have // 4)}:
-                    yield _with_process(layout, service, node, more)
+            have = sum(s.processes for s in layout if s.service == service)
+            # Of many processes several at once, or a large fleet would take long.
+            for more in sorted({1, max(1, have // 4)}):
+                yield _with_process(layout, service, _roomiest(layout, scene), more)
             continue
         cards = [
             card
@@ -266,11 +269,6 @@ def _cards_for(
                 order = len(here) if not busy else busy.get((n, g), 0.0) / card.speed
                 found.append(((order, -card.speed, -free), (n, g)))
     return [place for _, place in sorted(found)]
-
-
-def _nodes_for(layout: Sequence[Seat], service: str, scene: Scene) -> list[int]:
-    """Where one more process may go: the machine with most cores to a process."""
-    return [_roomiest(layout, scene)] if service in SERVICES else []
 
 
 def _roomiest(layout: Sequence[Seat], scene: Scene) -> int:
@@ -358,7 +356,9 @@ def _nowhere(scene: Scene) -> tuple[Problem, ...]:
     return (Problem("GPU memory", "all cards, for one of each", total, has, "GB"),)
 
 
-def _what_would_do(wanted: Wanted, scene: Scene, problems: Sequence[Problem]) -> Addition | None:
+def _what_would_do(
+    wanted: Wanted, scene: Scene, problems: Sequence[Problem], most: int
+) -> Addition | None:
     """The first addition with which there is a plan, the smallest first. None where even a lone
     visitor with all machines in the world would wait too long."""
     plenty = Node("plenty", 1024.0, 1e13, 0.0, (_fitting_card(scene),) * 4)
@@ -367,6 +367,8 @@ def _what_would_do(wanted: Wanted, scene: Scene, problems: Sequence[Problem]) ->
         return None
     for addition in _additions(scene, problems):
         larger = replace(scene, inventory=with_addition(scene.inventory, addition))
+        if most >= _FLEET and _size(larger) < _HOPE * _size(scene) * wanted.sessions / most:
+            continue
         if _serve(wanted, larger)[1] >= wanted.sessions:
             return addition
     return None
@@ -391,6 +393,14 @@ def _additions(scene: Scene, problems: Sequence[Problem]) -> Iterator[Addition]:
     else:
         yield from (Addition(home.name, float(n), 4.0 * n * GB) for n in grown)
     yield from (Addition(home.name, machines=n) for n in (1, 2, 3, 4, 6, 8, 12, 16))
+
+
+def _size(scene: Scene) -> float:
+    """Cards, or cores where no network is on a card."""
+    nodes = scene.inventory.nodes
+    if any(cost.device == "gpu" for cost in scene.profile.costs.values()):
+        return sum(card.speed for node in nodes for card in node.gpus)
+    return sum(node.cores for node in nodes)
 
 
 def _fitting_card(scene: Scene) -> Gpu:
