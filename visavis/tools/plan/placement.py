@@ -181,7 +181,7 @@ def _exactly(wanted: Wanted, scene: Scene, below: _Try | None, above: _Try) -> _
     if tried is not None and not tried.problems:
         return tried
     fewer = _judged(wanted, above.layout, scene)
-    return replace(fewer, problems=())
+    return above if fewer.problems else fewer
 
 
 # ------------------------------------------------------------ growing a layout
