@@ -6,6 +6,7 @@
 - `speech`: text said and sound heard by a service's plain gRPC API
 - `lecture`: a whole script to one video, without a gateway
 - `bench`: what a visitor's waiting, interrupting and watching is like, in figures
+- `plan`: so many sessions, placed on the machines there are
 - `plan_bench`: how fast a compiled plan is beside its fallback
 - `triton_bench`: what a network on a server that processes share costs them, and gives
 - `precision`: what a lower precision costs in words, sound and lips

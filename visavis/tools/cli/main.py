@@ -29,6 +29,7 @@ from visavis.tools.cli.models import models_app
 from visavis.tools.cli.script import script
 from visavis.tools.cli.timeline import timeline
 from visavis.tools.cli.up import restart, up
+from visavis.tools.plan.command import plan
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -59,6 +60,7 @@ app.command()(restart)
 app.command()(ask)
 app.command()(script)
 app.command()(timeline)
+app.command()(plan)
 app.add_typer(avatar_app, name="avatar")
 app.add_typer(cache_app, name="cache")
 app.add_typer(models_app, name="models")
