@@ -23,8 +23,8 @@ fi
 
 # Three groups side by side, and the types. What only computes has the lower priority: the others
 # start services and browsers, and wait for them.
-computing=(tests/asr tests/bundles tests/engine tests/face tests/gpu tests/tools/precision
-  tests/tts)
+computing=(tests/asr tests/bundles tests/engine tests/face tests/gpu tests/llm
+  tests/tools/precision tests/tts)
 stacks=(tests/stack tests/browser/test_conversation.py)
 groups=(types computing serving stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
