@@ -41,7 +41,7 @@ gpu-test: $(VENV)/.test
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy visavis services gateway simulation training deploy/monitoring
+	$(BIN)/mypy
 
 # The locks carry the digest of every file; --no-deps because they are complete; --no-compile
 # because most modules are never imported, and those that are Python compiles as they are.

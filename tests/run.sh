@@ -53,7 +53,7 @@ group() { # name, then a command
 
 echo "== types, and tests in three groups side by side: stacks is ${stacks[*]}; computing is ${computing[*]}; serving all others"
 set -m # each a job of its own, which Ctrl-C is passed on to
-group types nice -n 10 "$bin/mypy" visavis services gateway simulation training deploy/monitoring &
+group types nice -n 10 "$bin/mypy" &
 jobs=($!)
 group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}" &
 jobs+=($!)

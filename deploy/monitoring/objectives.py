@@ -41,7 +41,7 @@ class Objective:
     """PromQL that has a value where $window, or the time $watched, is enough to judge by."""
 
 
-_ASKED = 'origin!="welcome"'
+ASKED = 'origin!="welcome"'
 _STAGES = "asr|llm|tts|face|gateway"
 
 OBJECTIVES = (
@@ -50,9 +50,9 @@ OBJECTIVES = (
         "AnswersSlow",
         "95 % of answers begin within 1 s of the end of the question",
         0.95,
-        f'1 - sum(rate(voice_to_voice_seconds_bucket{{le="1.0",{_ASKED}}}[$window]))'
-        f" / sum(rate(voice_to_voice_seconds_count{{{_ASKED}}}[$window]))",
-        f"sum(increase(voice_to_voice_seconds_count{{{_ASKED}}}[$window])) >= {_FEWEST}",
+        f'1 - sum(rate(voice_to_voice_seconds_bucket{{le="1.0",{ASKED}}}[$window]))'
+        f" / sum(rate(voice_to_voice_seconds_count{{{ASKED}}}[$window]))",
+        f"sum(increase(voice_to_voice_seconds_count{{{ASKED}}}[$window])) >= {_FEWEST}",
     ),
     Objective(
         "turns_failed",

@@ -82,9 +82,9 @@ class Board:
 
 def quantiles(histogram: str, by: str = "", where: str = "", *wanted: float) -> tuple[Query, ...]:
     """P50 and P95 of a histogram, or the quantiles that are wanted, by a label if one is given."""
-    selected = f"{histogram}_bucket{{{where}}}" if where else f"{histogram}_bucket"
+    selected = _selected(f"{histogram}_bucket", where)
     labels = f"le, {by}" if by else "le"
-    name = " " + " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(",")) if by else ""
+    name = f" {_legend(by)}" if by else ""
     return tuple(
         Query(
             f"histogram_quantile({q:g}, sum by ({labels}) (rate({selected}[$__rate_interval])))",
@@ -96,8 +96,7 @@ def quantiles(histogram: str, by: str = "", where: str = "", *wanted: float) -> 
 
 def rates(counter: str, by: str) -> tuple[Query, ...]:
     """How often in a second, by labels."""
-    name = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
-    return (Query(f"sum by ({by}) (rate({counter}[$__rate_interval]))", name),)
+    return (Query(f"sum by ({by}) (rate({counter}[$__rate_interval]))", _legend(by)),)
 
 
 def total(counter: str, legend: str) -> Query:
@@ -107,9 +106,16 @@ def total(counter: str, legend: str) -> Query:
 
 def level(gauge: str, by: str, where: str = "", *, how: str = "sum") -> tuple[Query, ...]:
     """What a gauge says now, by labels."""
-    selected = f"{gauge}{{{where}}}" if where else gauge
-    name = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
-    return (Query(f"{how} by ({by}) ({selected})", name),)
+    return (Query(f"{how} by ({by}) ({_selected(gauge, where)})", _legend(by)),)
+
+
+def _selected(series: str, where: str) -> str:
+    return f"{series}{{{where}}}" if where else series
+
+
+def _legend(by: str) -> str:
+    """The values of these labels, one after the other."""
+    return " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
 
 
 def _board(board: Board) -> dashboard.Dashboard:

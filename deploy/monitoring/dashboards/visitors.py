@@ -10,57 +10,31 @@ from deploy.monitoring.dashboards.panels import (
     rates,
     total,
 )
+from deploy.monitoring.objectives import ASKED, OBJECTIVES
 
-_ASKED = 'origin!="welcome"'
+# Name of the objective, title, what the good share is called, columns.
+_PROMISED = (
+    ("answers_slow", "Answers that begin within a second", "in time", 4),
+    ("turns_failed", "Turns that did not fail", "not failed", 5),
+    ("visitors_refused", "Visitors who were let in", "let in", 5),
+    ("pictures_late", "Pictures in time", "in time", 5),
+    ("stages_gone", "Every kind of process is there", "there", 5),
+)
+_TARGETS = {objective.name: objective.target for objective in OBJECTIVES}
 
 _PROMISES = Row(
     "What is promised",
-    (
+    tuple(
         Panel(
-            "Answers that begin within a second",
-            "Share over the last hour; promised: 95 %.",
+            title,
+            f"Share over the last hour; promised: {100 * _TARGETS[name]:g} %.",
             "percentunit",
-            (Query("1 - visavis:answers_slow:ratio_rate1h", "in time"),),
-            limit=0.95,
+            (Query(f"1 - visavis:{name}:ratio_rate1h", good),),
+            limit=_TARGETS[name],
             figure=True,
-            columns=4,
-        ),
-        Panel(
-            "Turns that did not fail",
-            "Share over the last hour; promised: 99 %.",
-            "percentunit",
-            (Query("1 - visavis:turns_failed:ratio_rate1h", "not failed"),),
-            limit=0.99,
-            figure=True,
-            columns=5,
-        ),
-        Panel(
-            "Visitors who were let in",
-            "Share over the last hour; promised: 99 %.",
-            "percentunit",
-            (Query("1 - visavis:visitors_refused:ratio_rate1h", "let in"),),
-            limit=0.99,
-            figure=True,
-            columns=5,
-        ),
-        Panel(
-            "Pictures in time",
-            "Share over the last hour; promised: 99 %.",
-            "percentunit",
-            (Query("1 - visavis:pictures_late:ratio_rate1h", "in time"),),
-            limit=0.99,
-            figure=True,
-            columns=5,
-        ),
-        Panel(
-            "Every kind of process is there",
-            "Share over the last hour; promised: 99.9 %.",
-            "percentunit",
-            (Query("1 - visavis:stages_gone:ratio_rate1h", "there"),),
-            limit=0.999,
-            figure=True,
-            columns=5,
-        ),
+            columns=columns,
+        )
+        for name, title, good, columns in _PROMISED
     ),
 )
 
@@ -72,7 +46,7 @@ _ANSWERS = Row(
             "End of the visitor's speech or text to the first sample of the answer. An exemplar "
             "names the turn.",
             "s",
-            quantiles("voice_to_voice_seconds", "", _ASKED, 0.5, 0.9, 0.95, 0.99),
+            quantiles("voice_to_voice_seconds", "", ASKED, 0.5, 0.9, 0.95, 0.99),
             limit=1.0,
         ),
         Panel(
@@ -86,7 +60,7 @@ _ANSWERS = Row(
             "First picture",
             "End of the visitor's speech or text to the first lip-synced picture.",
             "s",
-            quantiles("first_frame_seconds", "", _ASKED),
+            quantiles("first_frame_seconds", "", ASKED),
             limit=1.0,
         ),
     ),

@@ -17,6 +17,7 @@ from visavis.tools.plan.prediction import SeatLoad
 
 _MB = 1e6
 _MOST_SLOTS = 1024
+_CHECKPOINT_VARIABLE = "${VISAVIS_LLM_MODEL:?set it to the folder of the checkpoint}"
 
 
 def overrides(plan: Plan) -> dict[str, dict[str, Any]]:
@@ -75,9 +76,9 @@ def _entry(plan: Plan, load: SeatLoad, *, first: bool) -> dict[str, Any]:
 
 def environment(plan: Plan, load: SeatLoad) -> dict[str, str]:
     """Settings of one process, as variables; its card is the only one that it sees."""
-    told = {key.replace("-", "_"): value for key, value in _settings(plan, load, "cuda:0").items()}
+    told = _settings(plan, load, "cuda:0", _CHECKPOINT_VARIABLE)
     prefix = f"{ENV_PREFIX}{load.seat.service.upper()}_"
-    return {f"{prefix}{key.upper()}": value for key, value in told.items()}
+    return {f"{prefix}{key.replace('-', '_').upper()}": value for key, value in told.items()}
 
 
 def slots(plan: Plan, load: SeatLoad) -> int:
@@ -88,7 +89,9 @@ def slots(plan: Plan, load: SeatLoad) -> int:
     return min(_MOST_SLOTS, math.ceil(most - 1e-9))
 
 
-def _settings(plan: Plan, load: SeatLoad, device: str) -> dict[str, str]:
+def _settings(
+    plan: Plan, load: SeatLoad, device: str, checkpoint: str = "FOLDER"
+) -> dict[str, str]:
     service = load.seat.service
     if service == "nats":
         return {}
@@ -99,7 +102,7 @@ def _settings(plan: Plan, load: SeatLoad, device: str) -> dict[str, str]:
         told["device"] = device
         if service == "llm":
             told["backend"] = "tensorrt_llm"
-            told["model"] = "${VISAVIS_LLM_MODEL:?set it to the folder of the checkpoint}"
+            told["model"] = checkpoint
     return told
 
 
@@ -142,7 +145,6 @@ def _processes(plan: Plan, load: SeatLoad, bus: str) -> Iterator[str]:
         return
     settings = _settings(plan, load, f"cuda:{seat.gpu}")
     flags = " ".join(f"--{key} {value}" for key, value in settings.items())
-    flags = flags.replace("${VISAVIS_LLM_MODEL:?set it to the folder of the checkpoint}", "FOLDER")
     if seat.service == "gateway" and seat.processes > 1:
         flags += " --share-port true"
     module = "gateway" if seat.service == "gateway" else f"services.{seat.service}"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.simulate.plan import STAGES
 
-STAGES = ("asr", "llm", "tts", "face")
 SERVICES = (*STAGES, "gateway", "nats")
 ESTIMATE = "_estimate"
 
