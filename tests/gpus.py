@@ -6,6 +6,7 @@ from functools import cache
 
 import onnxruntime
 
+from visavis.bundles.compile.targets import resolve_target
 from visavis.engine.tensorrt.bindings.selection import list_devices, open_binding
 from visavis.engine.tensorrt.bindings.trt_api import import_trt
 from visavis.serving.errors import EngineLoadError
@@ -34,7 +35,7 @@ def why_no_backend(backend: str, device: str = "cuda:0") -> str:
     if backend == "auto":
         return ""
     try:
-        import_trt(backend)
+        resolve_target(import_trt(backend), device=device)
     except EngineLoadError as error:
         return str(error)
     return ""

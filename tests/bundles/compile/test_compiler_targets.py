@@ -60,9 +60,15 @@ def test_rtx_compiles_for_every_gpu_or_for_one_kind_without_one(real_rtx: Any) -
 
 
 def test_rtx_compiles_for_the_gpu_that_is_named(real_rtx: Any) -> None:
-    for named in ("cuda:1", "cuda:gpu-0001".replace("gpu", "GPU")):
+    for named in ("cuda:0", "cuda:GPU-0000"):
         chosen = resolve_target(real_rtx, device=named, devices=both)
-        assert chosen == Target("NVIDIA H200 sm_90", ("CURRENT",), "cuda:1")
+        assert chosen == Target("NVIDIA L4 sm_89", ("CURRENT",), "cuda:0")
+
+
+def test_rtx_refuses_gpus_that_it_does_not_run_on_before_it_compiles(real_rtx: Any) -> None:
+    for choice in ({"device": "cuda:1"}, {"target": "sm_90"}):
+        with pytest.raises(PlanError, match=r"sm_90.*RTX compiles for sm_75.*tensorrt-cu13"):
+            resolve_target(real_rtx, devices=both, **choice)
 
 
 def test_tensorrt_compiles_on_the_gpu_that_it_compiles_for(without_capabilities: Any) -> None:

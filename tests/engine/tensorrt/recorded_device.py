@@ -27,7 +27,7 @@ from visavis.engine.tensorrt.bindings.device import (
 
 Work = Callable[[], None]
 _FILLED_BYTES = 1 << 20
-INFO = DeviceInfo(0, "Double", "GPU-00000000-0000-0000-0000-000000000000", (9, 0), 2**30)
+INFO = DeviceInfo(0, "Double", "GPU-00000000-0000-0000-0000-000000000000", (8, 9), 2**30)
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def _theirs(
     model: str, mode: str, plan: Plan, python: Path, folder: Path, console: Console
 ) -> Side:
     job_path, result_path = folder / "job.json", folder / "result.json"
-    job_path.write_text(json.dumps(_job(model, mode, plan, folder)), encoding="utf-8")
+    job_path.write_text(json.dumps(agent_job(model, mode, plan, folder)), encoding="utf-8")
     # As our own stack does for its processes.
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [
@@ -217,7 +217,8 @@ def theirs_file(model: str, weights: Weights) -> Path:
     return ours_file(model) if weights is Weights.SAME else bundle_path(model) / "model.gguf"
 
 
-def _job(model: str, mode: str, plan: Plan, folder: Path) -> dict[str, Any]:
+def agent_job(model: str, mode: str, plan: Plan, folder: Path) -> dict[str, Any]:
+    """What an agent reads; its clips are written into `folder`."""
     settings = LlmSettings.model_validate({})
     return {
         "mode": mode,

@@ -152,11 +152,16 @@ class Agent:
         clips = self.job["clips"]
         done = []
         turns = self.job["turns_per_session"]
+        begins_s: float | None = None
         for index, clip in enumerate(clips):
             if index % turns == 0:
                 self._begin_conversation()
                 # Warm-up, not counted, as for visavis.
                 await self._ask(clips[min(index + turns, len(clips)) - 1])
+            if every_s := self.job.get("every_s"):
+                if begins_s is None:
+                    begins_s = await _moment_of_the_others()
+                await asyncio.sleep(max(0.0, begins_s + index * every_s - time.monotonic()))
             done.append(await self._ask(clip))
         for clip in self.job["interruptions"]:
             self._begin_conversation()
@@ -223,6 +228,12 @@ class Agent:
         # What is waited for are marks that other tasks make; none of them is an event.
         while not met() and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def _moment_of_the_others() -> float:
+    """When to begin: told on standard input to all agents that say here that they are ready."""
+    print("ready", flush=True)  # noqa: T201
+    return float(await asyncio.to_thread(sys.stdin.readline))
 
 
 def _audible_s(notes: Notes) -> float:

@@ -120,20 +120,30 @@ def _cuda_devices() -> Sequence[DeviceInfo]:
 
 def _of_device(trt: Any, info: DeviceInfo) -> Target:
     capabilities = ("CURRENT",) if is_rtx(trt) else ()
+    if is_rtx(trt):
+        # Else each network is compiled, for minutes, and its plan refused when it is loaded.
+        _known_to_rtx(trt, info.sm, f"device {info}")
     name = f"{info.name} sm_{info.sm[0]}{info.sm[1]}"
     return Target(name, capabilities, f"cuda:{info.index}")
 
 
 def _of_capability(trt: Any, target: str) -> Target:
-    name = "SM{}{}".format(*_capability(target))
+    name = _known_to_rtx(trt, _capability(target), f"target {target}")
+    return Target(name.lower().replace("sm", "sm_"), (name,))
+
+
+def _known_to_rtx(trt: Any, sm: tuple[int, int], asked: str) -> str:
+    """The member of ComputeCapability for `sm`. Raises PlanError: it knows no H100, for one."""
+    name = "SM{}{}".format(*sm)
     known = [known for known in trt.ComputeCapability.__members__ if known.startswith("SM")]
     if name not in known:
         raise PlanError(
-            f"target {target}: TensorRT-RTX compiles for "
+            f"{asked}: TensorRT-RTX compiles for "
             f"{', '.join(known.lower().replace('sm', 'sm_') for known in known)}; "
-            "for another use flavour tensorrt on a machine with such a GPU"
+            "for another use flavour tensorrt (the package tensorrt-cu13) "
+            "on a machine with such a GPU"
         )
-    return Target(name.lower().replace("sm", "sm_"), (name,))
+    return name
 
 
 def _capability(target: str) -> tuple[int, int]:
