@@ -116,6 +116,7 @@ class CountingBackend:
     file = ""
     device = "cpu"
     keeps_prefix = False
+    resumes = False
     in_turn = False
     """Its device mixes reading and writing, as a GPU's engine does."""
 

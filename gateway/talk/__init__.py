@@ -10,6 +10,6 @@
 `speculation`: how many answers are prepared before anybody has asked.
 `speech_over`: echo, cough or interruption: what a sound over an answer is.
 `interruption`: what becomes of the voice then, and how long that took.
-`microphone`: who holds it, and RTP packets as plain sound.
+`microphone`: who holds it, which packets travel together, and RTP packets as plain sound.
 `presence`: whether anybody is there, and here; else the session holds no slot of any stage.
 """

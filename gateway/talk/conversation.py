@@ -36,6 +36,10 @@ State = Literal["idle", "listening", "thinking", "speaking"]
 _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "speaking"}
 
 
+# Stands for a question that nobody has asked yet.
+_TO_BE_ASKED = "."
+
+
 class Conversation:
     """Decides who speaks in one session and which answer counts; owns the record of each turn.
 
@@ -260,7 +264,12 @@ class Conversation:
         self._turn = None
         turn.end()
         self._doubts.answer_over(turn.text, now)
-        return self._settle([CloseTurn(number, "finished"), Emit(turn.tell("finished"))])
+        actions = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
+        if not self._visitor_speaks:
+            # The answer as it was heard may be another than was written, and long. It is read now,
+            # while nobody waits for it, and not with the next question.
+            actions.append(ReadAhead(self._history.prompt(_TO_BE_ASKED)))
+        return self._settle(actions)
 
     def notice(self, number: int, code: str, message: str) -> list[Action]:
         """A stage cannot do all that is asked; of a held turn it is told once that is heard."""

@@ -1,7 +1,10 @@
-"""A session's microphone: who holds it, when its samples came, and RTP packets as plain sound."""
+"""A session's microphone: who holds it, when its samples came, what of it travels together, and
+RTP packets as plain sound.
+"""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from typing import Any
@@ -25,6 +28,13 @@ STALE_S = 2.0
 AHEAD_S = 3.0
 # Chunks of 10 ms: a minute.
 _REMEMBERED = 6000
+
+# Three frames of the voice detector. A quiet microphone's packets travel so many together.
+_BUNDLE_SAMPLES = 1536
+# So much above the room's level somebody may begin to speak; below the floor nothing can be heard.
+_ABOVE_ROOM, _FLOOR = 2.0, 4.0
+# The room's level falls at once and rises by this in a second.
+_ROOM_RISES = 6.0
 
 # Further back or ahead than this a packet is neither late nor the first after a loss: its sender
 # counts anew (RFC 3550, appendix A.1).
@@ -96,6 +106,54 @@ class Microphone:
             return None
         index = bisect_left(self._arrivals, (sample, 0.0))
         return self._arrivals[min(index, len(self._arrivals) - 1)][1]
+
+
+class MicBundle:
+    """Has the packets of a quiet microphone travel together while nobody waits for them. Pure.
+
+    A message costs gateway, bus and recogniser more than the sound in it, and the voice detector
+    computes three frames in a row in half the time of three by themselves. As soon as something
+    rises above the room, or a question or answer is under way, each packet goes at once.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[NDArray[np.int16]] = []
+        self._begins_at = 0
+        self._held_samples = 0
+        self._room = math.inf
+
+    def add(
+        self, pts: int, pcm: NDArray[np.int16], *, awaited: bool
+    ) -> list[tuple[int, NDArray[np.int16]]]:
+        """What is to be sent now, each with the media time of its first sample.
+
+        pcm: [N] int16, 0 < N <= a second, which follows on what came before. awaited: somebody
+        speaks, or is being answered.
+        """
+        # By itself it may be as long as a message may be.
+        sent = self._take() if len(pcm) > _BUNDLE_SAMPLES else []
+        if not self._held:
+            self._begins_at = pts
+        self._held.append(pcm)
+        self._held_samples += len(pcm)
+        if self._rises(pcm) or awaited or self._held_samples >= _BUNDLE_SAMPLES:
+            sent += self._take()
+        return sent
+
+    def _take(self) -> list[tuple[int, NDArray[np.int16]]]:
+        held, self._held, self._held_samples = self._held, [], 0
+        match held:
+            case []:
+                return []
+            case [alone]:
+                return [(self._begins_at, alone)]
+        return [(self._begins_at, np.concatenate(held))]
+
+    def _rises(self, pcm: NDArray[np.int16]) -> bool:
+        sound = pcm.astype(np.float32)
+        level = max(_FLOOR, math.sqrt(float(sound @ sound) / len(sound)))
+        self._room = min(level, self._room * _ROOM_RISES ** (len(pcm) / RATE_HZ))
+        return level > _ABOVE_ROOM * self._room
 
 
 def pcm_of_message(payload: bytes) -> NDArray[np.int16]:

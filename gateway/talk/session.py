@@ -41,7 +41,7 @@ from gateway.talk import actions, speculation
 from gateway.talk.conversation import Conversation, State
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
-from gateway.talk.microphone import Microphone
+from gateway.talk.microphone import MicBundle, Microphone
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Phase, Turn
@@ -81,6 +81,7 @@ class Session:
         self.options = options
         self.persona = persona
         self.microphone = Microphone()
+        self._mic_bundle = MicBundle()
         self.audience = Audience(settings.max_viewers, self._codecs_changed)
         self._add_sinks(settings)
         self._clock = MonotonicClock()
@@ -321,7 +322,9 @@ class Session:
         pts = self.microphone.place(holder, len(pcm), now)
         if pts is not None:
             self._interruption.hear(pcm, now)
-            self._feed.send_mic(pts, pcm)
+            awaited = self._conversation.state != "idle"
+            for begins_at, sound in self._mic_bundle.add(pts, pcm, awaited=awaited):
+                self._feed.send_mic(begins_at, sound)
 
     def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer needs one; asked of the face at most every 0.4 s. A loop has one each second."""

@@ -4,8 +4,11 @@ llama.cpp computes a step for all slots at once, and on a CPU a step that reads 
 them takes as long as ten that write a word. So an answer that somebody waits for in silence is let
 in at once, and until its first phrase is written nothing begins that may be thrown away: answers
 that are prepared while the visitor may yet go on, and reading ahead. Such work that has begun and
-has not written anything makes way; what it has read stays in its slot. It writes what it has begun
-to write: nobody could take that back.
+has not written anything makes way; what it has read stays in its slot.
+
+An answer that is written much further than its voice can have come rests while others are without
+their first phrase, and goes on where it stopped long before the voice could run out: a step for two
+takes nearly twice as long as a step for one.
 """
 
 from __future__ import annotations
@@ -16,10 +19,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from enum import IntEnum
 
 from services.llm.backends.base import Delta
+from visavis.wire.clock import Clock
 
 FIRST_PHRASE_BYTES = 24
 """Of text: about what a voice needs to begin, four or five English words or eight characters of
 Chinese."""
+_SPOKEN_BYTES_PER_S = 16.0
+"""Of text that a quick voice says, in English as in Chinese."""
+# An answer rests from so many seconds of voice in hand on, and until there are so many.
+_REST_FROM_S, _REST_UNTIL_S = 3.0, 1.5
+# From here on come writing systems that put no spaces between words.
+_FIRST_UNSPACED = "\u2e80"
+
+Begin = Callable[[str, int], AsyncGenerator[Delta, None]]
+"""Has the backend answer on from a text that is written, and that took so many tokens."""
 
 
 class Order(IntEnum):
@@ -36,7 +49,7 @@ class Order(IntEnum):
 class Place:
     """A request on its way through the gate. `Gate.place` makes it."""
 
-    def __init__(self, order: Order, slot: int, settle: Callable[[], None]) -> None:
+    def __init__(self, order: Order, slot: int, clock: Clock, settle: Callable[[], None]) -> None:
         self.order = order
         self.slot = slot
         self.may_run = False
@@ -44,19 +57,29 @@ class Place:
         """It may run, or was given up."""
         self.denied = asyncio.Event()
         """It may not run."""
+        self.text = ""
+        self.tokens = 0
+        """Of the text, which is what is written so far."""
+        self._clock = clock
         self._settle = settle
-        self._written_bytes = 0
+        self._began_s = 0.0
         self._given_up = False
 
     @property
     def hurried(self) -> bool:
         """Its first phrase is not written yet."""
-        return self._written_bytes < FIRST_PHRASE_BYTES
+        return len(self.text.encode()) < FIRST_PHRASE_BYTES
 
     @property
     def makes_way(self) -> bool:
         """It may be begun anew without a loss: nothing is written."""
-        return self.order is not Order.ANSWER and not self._written_bytes
+        return self.order is not Order.ANSWER and not self.text
+
+    @property
+    def reserve_s(self) -> float:
+        """Of voice: so much is written that cannot have been heard yet."""
+        written_s = len(self.text.encode()) / _SPOKEN_BYTES_PER_S
+        return written_s - (self._clock.now() - self._began_s)
 
     @property
     def given_up(self) -> bool:
@@ -74,27 +97,34 @@ class Place:
 
     def wrote(self, text: str) -> None:
         """A piece of the answer."""
+        if not text:
+            return
         hurried = self.hurried
-        self._written_bytes += len(text.encode())
+        self._began_s = self._began_s if self.text else self._clock.now()
+        self.text += text
+        self.tokens += 1
         if hurried and not self.hurried:
             self._settle()
 
 
 class Gate:
-    """Lets requests to the model, and has those make way that may be thrown away."""
+    """Lets requests to the model, and has those make way that may be thrown away or may rest."""
 
-    def __init__(self, *, in_turn: bool) -> None:
-        """in_turn: False where requests do not slow each other down: all are let in at once."""
+    def __init__(self, clock: Clock, *, in_turn: bool, resumes: bool) -> None:
+        """in_turn: False where requests do not slow each other down: all are let in at once.
+
+        resumes: an answer can go on where it was dropped, so it may rest.
+        """
+        self._clock = clock
         self._in_turn = in_turn
+        self._resumes = resumes
         self._places: set[Place] = set()
 
     def place(self, order: Order, slot: int) -> Place:
         """For one request of the session that has this slot. It counts from `deltas` on."""
-        return Place(order, slot, self._settle)
+        return Place(order, slot, self._clock, self._settle)
 
-    async def deltas(
-        self, place: Place, begin: Callable[[], AsyncGenerator[Delta, None]]
-    ) -> AsyncGenerator[Delta, None]:
+    async def deltas(self, place: Place, begin: Begin) -> AsyncGenerator[Delta, None]:
         """What the backend says once it is the request's turn; begun anew where it made way.
 
         Nothing for one that is given up and would have to wait. Raises what the backend raises.
@@ -102,10 +132,10 @@ class Gate:
         self._places.add(place)
         self._settle()
         try:
-            while await _turn(place):
+            while await self._turn(place):
                 made_way = False
-                async with contextlib.aclosing(begin()) as deltas:
-                    async for delta in _until_denied(place, deltas):
+                async with contextlib.aclosing(begin(place.text, place.tokens)) as deltas:
+                    async for delta in self._until_denied(place, deltas):
                         made_way = delta is None
                         if delta is not None:
                             place.wrote(delta.text)
@@ -116,6 +146,39 @@ class Gate:
             self._places.discard(place)
             self._settle()
 
+    async def _turn(self, place: Place) -> bool:
+        """Wait until the request may run. False: it was given up, and may not."""
+        while not (place.may_run or place.given_up):
+            rest_s = place.reserve_s - _REST_UNTIL_S if place.text else None
+            try:
+                async with asyncio.timeout(rest_s):
+                    await place.woken.wait()
+            except TimeoutError:
+                self._settle()
+        return place.may_run
+
+    async def _until_denied(
+        self, place: Place, deltas: AsyncGenerator[Delta, None]
+    ) -> AsyncGenerator[Delta | None, None]:
+        """The deltas; None at the end: the request shall make way."""
+        while True:
+            if place.makes_way:
+                delta = await _unless(place.denied, anext(deltas, _END))
+                if delta is None:
+                    yield None
+                    return
+            else:
+                delta = await anext(deltas, _END)
+                # What is left out is written again: of a word in two halves the second might be
+                # another.
+                if _begins_word(delta.text) and self._rests(place, _REST_FROM_S):
+                    self._settle()
+                    yield None
+                    return
+            if delta is _END:
+                return
+            yield delta
+
     def _settle(self) -> None:
         for place in self._places:
             place.may_run = self._may_run(place)
@@ -123,10 +186,25 @@ class Gate:
             _put(place.denied, not place.may_run)
 
     def _may_run(self, place: Place) -> bool:
+        if place.text:
+            return not self._rests(place, _REST_UNTIL_S)
         return not self._in_turn or not any(
             other.hurried and other.order < place.order and other.slot != place.slot
             for other in self._places
         )
+
+    def _rests(self, place: Place, reserve_s: float) -> bool:
+        """Whether it makes way for others' first phrases, having more in hand than `reserve_s`."""
+        if not self._resumes or place.hurried or place.reserve_s <= reserve_s:
+            return False
+        return any(
+            other.hurried and other.order is not Order.AHEAD and other.slot != place.slot
+            for other in self._places
+        )
+
+
+def _begins_word(text: str) -> bool:
+    return text[:1].isspace() or text[:1] >= _FIRST_UNSPACED
 
 
 def _put(event: asyncio.Event, happened: bool) -> None:
@@ -134,30 +212,6 @@ def _put(event: asyncio.Event, happened: bool) -> None:
         event.set()
     else:
         event.clear()
-
-
-async def _turn(place: Place) -> bool:
-    """Wait until the request may run. False: it was given up, and may not."""
-    while not (place.may_run or place.given_up):
-        await place.woken.wait()
-    return place.may_run
-
-
-async def _until_denied(
-    place: Place, deltas: AsyncGenerator[Delta, None]
-) -> AsyncGenerator[Delta | None, None]:
-    """The deltas; None at the end: the request shall make way."""
-    while True:
-        if place.makes_way:
-            delta = await _unless(place.denied, anext(deltas, _END))
-            if delta is None:
-                yield None
-                return
-        else:
-            delta = await anext(deltas, _END)
-        if delta is _END:
-            return
-        yield delta
 
 
 _END = Delta(finish_reason="end of the stream")

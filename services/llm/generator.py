@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -125,7 +126,7 @@ class Generator:
         self._backend = backend
         self._defaults = defaults
         self._clock = clock
-        self._gate = Gate(in_turn=backend.in_turn)
+        self._gate = Gate(clock, in_turn=backend.in_turn, resumes=backend.resumes)
         self.in_turn = backend.in_turn
         """As its backend's: requests slow each other down."""
 
@@ -165,7 +166,7 @@ class Generator:
         request.check()
         planned = await self._plan(request, place.slot)
         reading = replace(planned, sampling=replace(planned.sampling, max_tokens=0))
-        taken = self._gate.deltas(place, lambda: self._backend.stream(reading))
+        taken = self._gate.deltas(place, lambda *_: self._backend.stream(reading))
         async with contextlib.aclosing(taken) as deltas:
             async for _ in deltas:
                 pass
@@ -179,7 +180,7 @@ class Generator:
         spoken = SpokenText() if request.spoken else _AsItIs()
         guard = LoopGuard()
         try:
-            made = self._gate.deltas(place, lambda: self._backend.stream(backend_request))
+            made = self._gate.deltas(place, functools.partial(self._go_on, backend_request))
             async with contextlib.aclosing(made) as deltas:
                 async for delta in deltas:
                     self._note(ledger, delta, started)
@@ -194,6 +195,21 @@ class Generator:
             ledger.finish_reason = ledger.finish_reason or "stop"
         finally:
             ledger.total_s = self._clock.now() - started
+
+    async def _go_on(
+        self, request: BackendRequest, written: str, tokens: int
+    ) -> AsyncGenerator[Delta, None]:
+        """The answer to `request`, or what is left of it; counted as a whole."""
+        left = max(1, request.sampling.max_tokens - tokens)
+        rest = replace(
+            request, sampling=replace(request.sampling, max_tokens=left), written=written
+        )
+        async with contextlib.aclosing(self._backend.stream(rest)) as deltas:
+            async for delta in deltas:
+                if tokens and delta.completion_tokens:
+                    read, made = delta.prompt_tokens - tokens, delta.completion_tokens + tokens
+                    delta = replace(delta, prompt_tokens=read, completion_tokens=made)
+                yield delta
 
     def _note(self, ledger: Ledger, delta: Delta, started: float) -> None:
         elapsed = self._clock.now() - started

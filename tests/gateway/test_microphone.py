@@ -17,6 +17,7 @@ from gateway.talk.microphone import (
     AHEAD_S,
     RATE_HZ,
     STALE_S,
+    MicBundle,
     MicPackets,
     Microphone,
     MicrophoneTakenError,
@@ -213,3 +214,55 @@ def test_when_a_sample_arrived() -> None:
     assert microphone.arrival_s(320) == 10
     assert microphone.arrival_s(321) == 11
     assert microphone.arrival_s(99_999) == 14
+
+
+# ------------------------------------------------------------ which packets travel together
+
+
+def sent(bundle: MicBundle, packets: Iterable[NDArray[np.int16]], *, awaited: bool) -> list[int]:
+    """Samples of each message; asserts that they are the sound, in order and without a hole."""
+    messages, heard = [], []
+    pts = 0
+    for pcm in packets:
+        for begins_at, sound in bundle.add(pts, pcm, awaited=awaited):
+            assert begins_at == sum(map(len, heard))
+            heard.append(sound)
+            messages.append(len(sound))
+        heard_samples, pts = sum(map(len, heard)), pts + len(pcm)
+        assert pts - heard_samples < 3 * FRAME_SAMPLES, "no sound is held back for longer"
+    everything = np.concatenate(heard) if heard else np.zeros(0, np.int16)
+    np.testing.assert_array_equal(everything, np.concatenate(list(packets))[: len(everything)])
+    return messages
+
+
+def hum(packets: int, level: float, seed: int = 0) -> list[NDArray[np.int16]]:
+    noise = np.random.default_rng(seed).normal(0, level, (packets, PACKET_SAMPLES))
+    return list(noise.astype(np.int16))
+
+
+@pytest.mark.parametrize("level", [0, 30, 1000])
+def test_a_room_in_which_nobody_speaks_sends_few_messages(level: float) -> None:
+    # 20 ms each: five make 1600 samples. Where the room has a sound, its level is learnt first.
+    messages = sent(MicBundle(), hum(200, level), awaited=False)
+    assert 40 <= len(messages) <= 44, messages
+
+
+def test_who_is_waited_for_is_heard_packet_by_packet() -> None:
+    assert sent(MicBundle(), hum(50, 30), awaited=True) == [PACKET_SAMPLES] * 50
+
+
+def test_whoever_begins_to_speak_is_heard_at_once() -> None:
+    bundle = MicBundle()
+    sent(bundle, hum(102, 30), awaited=False)  # two packets are held
+    ((begins_at, sound),) = bundle.add(102 * PACKET_SAMPLES, hum(1, 300, 1)[0], awaited=False)
+    assert (begins_at, len(sound)) == (100 * PACKET_SAMPLES, 3 * PACKET_SAMPLES)
+
+
+def test_a_long_message_is_not_made_longer() -> None:
+    bundle = MicBundle()
+    assert bundle.add(0, hum(1, 0)[0], awaited=False) == []
+    long = np.zeros(RATE_HZ, np.int16)
+    assert [len(sound) for _, sound in bundle.add(PACKET_SAMPLES, long, awaited=False)] == [
+        PACKET_SAMPLES,
+        RATE_HZ,
+    ]

@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-import numpy as np
 import pytest
 import pytest_asyncio
 import websockets
@@ -150,10 +149,11 @@ async def test_sound_reaches_the_bus_as_it_was_sent(
         async with client.connect(f"/v1/sessions/{session}/media?role=speaker") as media:
             for start in range(0, 1600, 320):
                 await media.send(pcm[start : start + 320].tobytes())
+            # Nobody waits for these five packets, whose level is all that is known of the room.
             async with asyncio.timeout(30):
-                heard: list[Any] = [await anext(mic) for _ in range(5)]
-    assert np.concatenate([c.pcm for c in heard]).tolist() == pcm.tolist()
-    assert [c.place.pts for c in heard] == [0, 320, 640, 960, 1280]
+                heard: Any = await anext(mic)
+    assert heard.pcm.tolist() == pcm.tolist()
+    assert heard.place.pts == 0
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ class FakeBackend:
         self.keeps_prefix = keeps_prefix
         self.device = "cpu"
         self.in_turn = True
+        self.resumes = False
         self.requests: list[BackendRequest] = []
         self.at_work: set[int] = set()
         self.counted = 0

@@ -7,8 +7,14 @@ from collections.abc import AsyncGenerator
 
 from services.llm.backends.base import Delta
 from services.llm.gate import Gate, Order
+from tests.fakes import ManualClock
 
 FIRST_PHRASE = "Well, it was the best of times,"
+FIVE_SECONDS = " it was the worst of times, it was the age of wisdom,"
+
+
+def in_turn(clock: ManualClock | None = None) -> Gate:
+    return Gate(clock or ManualClock(), in_turn=True, resumes=True)
 
 
 class Request:
@@ -17,6 +23,7 @@ class Request:
     def __init__(self, gate: Gate, order: Order, slot: int) -> None:
         self.place = gate.place(order, slot)
         self.begun = 0
+        self.went_on_from = ("", 0)
         self.at_model = False
         self.text = ""
         self._pieces: asyncio.Queue[str] = asyncio.Queue()
@@ -26,8 +33,9 @@ class Request:
         async for delta in gate.deltas(self.place, self._model):
             self.text += delta.text
 
-    async def _model(self) -> AsyncGenerator[Delta, None]:
+    async def _model(self, written: str, tokens: int) -> AsyncGenerator[Delta, None]:
         self.begun += 1
+        self.went_on_from = (written, tokens)
         self.at_model = True
         try:
             yield Delta()
@@ -62,7 +70,7 @@ def at_model(*requests: Request) -> list[bool]:
 
 
 async def test_until_its_first_phrase_is_written_an_answer_has_the_model_before_guesses() -> None:
-    gate = Gate(in_turn=True)
+    gate = in_turn()
     answer = Request(gate, Order.ANSWER, 0)
     held = Request(gate, Order.HELD, 1)
     ahead = Request(gate, Order.AHEAD, 2)
@@ -82,7 +90,7 @@ async def test_until_its_first_phrase_is_written_an_answer_has_the_model_before_
 
 
 async def test_what_has_written_nothing_makes_way_and_comes_back() -> None:
-    gate = Gate(in_turn=True)
+    gate = in_turn()
     ahead, held, writing = (
         Request(gate, order, slot)
         for slot, order in enumerate((Order.AHEAD, Order.HELD, Order.HELD))
@@ -100,7 +108,7 @@ async def test_what_has_written_nothing_makes_way_and_comes_back() -> None:
 
 
 async def test_a_guess_that_proves_right_is_an_answer_like_any_other() -> None:
-    gate = Gate(in_turn=True)
+    gate = in_turn()
     answer, held = Request(gate, Order.ANSWER, 0), Request(gate, Order.HELD, 1)
     await settled()
     assert at_model(held) == [False]
@@ -112,7 +120,7 @@ async def test_a_guess_that_proves_right_is_an_answer_like_any_other() -> None:
 
 
 async def test_reading_ahead_that_waits_does_not_hold_up_its_own_answer() -> None:
-    gate = Gate(in_turn=True)
+    gate = in_turn()
     answer, ahead = Request(gate, Order.ANSWER, 0), Request(gate, Order.AHEAD, 1)
     await settled()
     ahead.place.give_up()
@@ -127,9 +135,68 @@ async def test_reading_ahead_that_waits_does_not_hold_up_its_own_answer() -> Non
 
 
 async def test_where_requests_do_not_slow_each_other_down_all_are_let_in() -> None:
-    gate = Gate(in_turn=False)
+    gate = Gate(ManualClock(), in_turn=False, resumes=False)
     requests = [Request(gate, order, slot) for slot, order in enumerate(Order)]
     await settled()
     assert all(at_model(*requests))
     for request in requests:
+        await request.ends()
+
+
+async def test_an_answer_far_ahead_of_its_voice_rests_while_another_is_without_a_phrase() -> None:
+    gate = in_turn()
+    first = Request(gate, Order.ANSWER, 0)
+    await settled()
+    await first.says(FIRST_PHRASE)
+    await first.says(FIVE_SECONDS)
+    other = Request(gate, Order.HELD, 1)
+    await settled()
+    # In the middle of a word it is not left; the word that it was about to write is written again.
+    await first.says("-ish")
+    assert at_model(first, other) == [True, True]
+    await first.says(" foolishness")
+    assert at_model(first, other) == [False, True]
+    await other.says("One, two, three")
+    assert at_model(first) == [False]
+    await other.says(", four, five.")
+    assert at_model(first, other) == [True, True]
+    assert first.went_on_from == (FIRST_PHRASE + FIVE_SECONDS + "-ish", 3)
+    await first.says(" foolishness")
+    for request in (first, other):
+        await request.ends()
+    assert first.text == FIRST_PHRASE + FIVE_SECONDS + "-ish foolishness"
+
+
+async def test_an_answer_goes_on_before_its_voice_could_run_out() -> None:
+    clock = ManualClock()
+    gate = in_turn(clock)
+    first = Request(gate, Order.ANSWER, 0)
+    await settled()
+    await first.says(FIRST_PHRASE)
+    await first.says(FIVE_SECONDS)
+    other = Request(gate, Order.ANSWER, 1)
+    await settled()
+    await first.says(" it")
+    assert at_model(first, other) == [False, True]
+    clock.advance(4.0)  # some 1.3 s of 5.3 are left
+    third = Request(gate, Order.ANSWER, 2)
+    await settled()
+    assert at_model(first, other, third) == [True, True, True]
+    await first.says(" was")
+    assert at_model(first) == [True]
+    for request in (first, other, third):
+        await request.ends()
+
+
+async def test_an_answer_that_cannot_go_on_where_it_stopped_does_not_rest() -> None:
+    gate = Gate(ManualClock(), in_turn=True, resumes=False)
+    first = Request(gate, Order.ANSWER, 0)
+    await settled()
+    await first.says(FIRST_PHRASE)
+    await first.says(FIVE_SECONDS)
+    other = Request(gate, Order.ANSWER, 1)
+    await settled()
+    await first.says(" it")
+    assert at_model(first, other) == [True, True]
+    for request in (first, other):
         await request.ends()

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,17 @@ async def test_of_what_is_read_ahead_nothing_is_read_again(backend: LlamaCppBack
     )
     asked = (await answer(backend, question("Where do penguins live?", max_tokens=1, slot=2)))[-1]
     assert asked.cached_tokens == read.prompt_tokens < asked.prompt_tokens
+
+
+async def test_an_answer_goes_on_from_what_is_written(backend: LlamaCppBackend) -> None:
+    asked = question(STORY, max_tokens=24)
+    whole = await answer(backend, asked)
+    texts = [delta.text for delta in whole if delta.text]
+    half = next(at for at in range(10, 24) if texts[at].startswith(" "))
+    rest = await answer(backend, replace(asked, written="".join(texts[:half])))
+    assert text_of(rest).startswith("".join(texts[half:20]))
+    # All but the last word's token is still in the slot.
+    assert rest[-1].prompt_tokens - rest[-1].cached_tokens <= 2
 
 
 async def test_a_cancel_frees_the_slot_at_once(backend: LlamaCppBackend) -> None:

@@ -44,6 +44,8 @@ class BackendRequest:
     messages: tuple[ChatMessage, ...]
     sampling: Sampling
     slot: int
+    written: str = ""
+    """Of the answer, which is to go on from there; only for backends that resume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class TextBackend(Protocol):
     context_tokens: int
     keeps_prefix: bool
     """A prompt that continues the one before it in the same slot costs only what is new."""
+    resumes: bool
+    """An answer that was dropped can go on from any word, at the cost of a token or two."""
     in_turn: bool
     """Requests slow each other down: what may be thrown away waits for what is waited for."""
 

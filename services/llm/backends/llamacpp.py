@@ -51,6 +51,7 @@ class LlamaCppBackend:
 
     name = "llamacpp"
     keeps_prefix = True
+    resumes = True
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class LlamaCppBackend:
         call = _Call(asyncio.get_running_loop(), request, slot_free.release)
         self._calls.add(call)
         try:
-            self._workers.submit(call.run, self._server, self._written)
+            self._workers.submit(call.run, self._server, self._templated)
         except RuntimeError:
             slot_free.release()
             raise EngineError("llamacpp: closed") from None
@@ -120,11 +121,9 @@ class LlamaCppBackend:
             call.cancelled.set()
             self._calls.discard(call)
 
-    def _written(self, messages: tuple[ChatMessage, ...]) -> str:
-        """The conversation in the model's own form, up to the last word of it. May block."""
-        whole = str(self._told("/apply-template", {"messages": _plain(messages)}, "prompt"))
-        last = messages[-1].content
-        return whole[: whole.rindex(last) + len(last)] if last in whole else whole
+    def _templated(self, messages: tuple[ChatMessage, ...]) -> str:
+        """The conversation in the model's own form, up to where its answer begins. May block."""
+        return str(self._told("/apply-template", {"messages": _plain(messages)}, "prompt"))
 
     def count_tokens(self, text: str) -> int:
         count = self._count_again if len(text) <= _COUNTED_TEXT_CHARS else self._count
@@ -213,28 +212,32 @@ class _Call:
         most = request.sampling.max_tokens + 4
         self.deltas: asyncio.Queue[Delta | None] = asyncio.Queue(most)
 
-    def run(self, server: Any, written: Callable[[tuple[ChatMessage, ...]], str]) -> None:
-        """written: gives a conversation in the model's own form, up to its last word."""
+    def run(self, server: Any, templated: Callable[[tuple[ChatMessage, ...]], str]) -> None:
+        """templated: gives a conversation in the model's own form, up to where it answers."""
         try:
             if not self.cancelled.is_set():
                 self._put(Delta())  # here the work begins; the first report comes after some of it
-                self._ask(server, written)
+                self._ask(server, templated)
         except Exception as error:
             log.exception("llama.cpp failed")
             self.error = EngineError(f"llama.cpp failed: {error}")
         self._put(None)
         self._call_soon(self._on_end)
 
-    def _ask(self, server: Any, written: Callable[[tuple[ChatMessage, ...]], str]) -> None:
-        body = _body(self._request)
-        if self._request.sampling.max_tokens:
-            body["messages"] = _plain(self._request.messages)
+    def _ask(self, server: Any, templated: Callable[[tuple[ChatMessage, ...]], str]) -> None:
+        request, body = self._request, _body(self._request)
+        if request.sampling.max_tokens and not request.written:
+            body["messages"] = _plain(request.messages)
             server.handle_chat_completions(json.dumps(body).encode(), self._on_event)
-        else:
+            return
+        prompt = templated(request.messages) + request.written
+        if not request.sampling.max_tokens:
             # The last message is not complete: what the template puts behind it would be read for
             # nothing, each time.
-            body["prompt"] = written(self._request.messages)
-            server.handle_completions(json.dumps(body).encode(), self._on_event)
+            last = request.messages[-1].content
+            prompt = prompt[: prompt.rindex(last) + len(last)] if last in prompt else prompt
+        body["prompt"] = prompt
+        server.handle_completions(json.dumps(body).encode(), self._on_event)
 
     def _on_event(self, payload: bytes) -> bool:
         """True drops the request. Nothing may be raised into the native caller."""
@@ -255,7 +258,7 @@ class _Call:
             self.error = _error_of(event["error"])
             return None
         choices = event.get("choices") or [{}]
-        text = choices[0].get("delta", {}).get("content") or ""
+        text = choices[0].get("delta", {}).get("content") or choices[0].get("text") or ""
         usage = event.get("usage")
         if usage:
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)

@@ -55,6 +55,7 @@ class OpenAiCompatibleBackend:
     # Whether the server keeps prefixes is its own affair, and reading one ahead may cost money.
     device = "remote"
     keeps_prefix = False
+    resumes = False
     in_turn = False  # its engine sees to that
 
     def __init__(

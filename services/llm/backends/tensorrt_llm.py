@@ -56,6 +56,7 @@ class TensorRtLlmBackend:
 
     name = "tensorrt_llm"
     device = "cuda:0"  # the first one that the process sees
+    resumes = False
 
     def __init__(
         self,

@@ -251,10 +251,9 @@ class Guest:
         self._on_exchange(settle(self._notes.visitor, asked, record, self._notes.start_s, now_s))
 
     async def _give_up(self, left: Sequence[Planned], start_s: float) -> None:
-        """The run is over: what is open has come to nothing, what is left was never asked."""
+        """The run is over: an answer that can be heard has come, what is left was never asked."""
         now_s = self._clock.now()
         if self._open is not None:
-            self._open.gave_up = True
             await self._settle(self._open)
         for planned in left:
             waited_s = silent_wait_s(start_s + planned.due_s, now_s, self._talk)
