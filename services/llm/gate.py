@@ -26,8 +26,9 @@ FIRST_PHRASE_BYTES = 24
 Chinese."""
 _SPOKEN_BYTES_PER_S = 16.0
 """Of text that a quick voice says, in English as in Chinese."""
-# An answer rests from so many seconds of voice in hand on, and until there are so many.
-_REST_FROM_S, _REST_UNTIL_S = 3.0, 1.5
+# An answer rests from so many seconds of voice in hand on, and until there are so many. The last
+# sentence of it is not spoken before its end is written.
+_REST_FROM_S, _REST_UNTIL_S = 8.0, 5.0
 # From here on come writing systems that put no spaces between words.
 _FIRST_UNSPACED = "\u2e80"
 

@@ -10,7 +10,7 @@ from services.llm.gate import Gate, Order
 from tests.fakes import ManualClock
 
 FIRST_PHRASE = "Well, it was the best of times,"
-FIVE_SECONDS = " it was the worst of times, it was the age of wisdom,"
+TEN_SECONDS = " it was the worst of times, it was the age of wisdom," * 3
 
 
 def in_turn(clock: ManualClock | None = None) -> Gate:
@@ -148,7 +148,7 @@ async def test_an_answer_far_ahead_of_its_voice_rests_while_another_is_without_a
     first = Request(gate, Order.ANSWER, 0)
     await settled()
     await first.says(FIRST_PHRASE)
-    await first.says(FIVE_SECONDS)
+    await first.says(TEN_SECONDS)
     other = Request(gate, Order.HELD, 1)
     await settled()
     # In the middle of a word it is not left; the word that it was about to write is written again.
@@ -160,11 +160,11 @@ async def test_an_answer_far_ahead_of_its_voice_rests_while_another_is_without_a
     assert at_model(first) == [False]
     await other.says(", four, five.")
     assert at_model(first, other) == [True, True]
-    assert first.went_on_from == (FIRST_PHRASE + FIVE_SECONDS + "-ish", 3)
+    assert first.went_on_from == (FIRST_PHRASE + TEN_SECONDS + "-ish", 3)
     await first.says(" foolishness")
     for request in (first, other):
         await request.ends()
-    assert first.text == FIRST_PHRASE + FIVE_SECONDS + "-ish foolishness"
+    assert first.text == FIRST_PHRASE + TEN_SECONDS + "-ish foolishness"
 
 
 async def test_an_answer_goes_on_before_its_voice_could_run_out() -> None:
@@ -173,12 +173,12 @@ async def test_an_answer_goes_on_before_its_voice_could_run_out() -> None:
     first = Request(gate, Order.ANSWER, 0)
     await settled()
     await first.says(FIRST_PHRASE)
-    await first.says(FIVE_SECONDS)
+    await first.says(TEN_SECONDS)
     other = Request(gate, Order.ANSWER, 1)
     await settled()
     await first.says(" it")
     assert at_model(first, other) == [False, True]
-    clock.advance(4.0)  # some 1.3 s of 5.3 are left
+    clock.advance(8.0)  # some 4 s of 12 are left
     third = Request(gate, Order.ANSWER, 2)
     await settled()
     assert at_model(first, other, third) == [True, True, True]
@@ -193,7 +193,7 @@ async def test_an_answer_that_cannot_go_on_where_it_stopped_does_not_rest() -> N
     first = Request(gate, Order.ANSWER, 0)
     await settled()
     await first.says(FIRST_PHRASE)
-    await first.says(FIVE_SECONDS)
+    await first.says(TEN_SECONDS)
     other = Request(gate, Order.ANSWER, 1)
     await settled()
     await first.says(" it")
