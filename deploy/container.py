@@ -14,9 +14,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 _TIMEOUT_S = 4.0
 _LOOK_EVERY_S = 2.0
+_BUS_WAIT_S = 30.0
+_TLS = ("CERT", "KEY", "CA")
 
 
 def serve(flags: Sequence[str]) -> None:
@@ -38,7 +41,17 @@ def health(_: Sequence[str]) -> None:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+    from visavis.serving.authentication.access import Certificates
+
+    files = (os.environ.get(f"VISAVIS_{service.upper()}_STACK_TLS_{k}") for k in _TLS)
+    credentials = Certificates(*(Path(file) if file else None for file in files)).client()
+    address, named = f"127.0.0.1:{port}", [("grpc.ssl_target_name_override", service)]
+    opened = (
+        grpc.insecure_channel(address)
+        if credentials is None
+        else grpc.secure_channel(address, credentials, named)
+    )
+    with opened as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_S)
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
@@ -80,19 +93,28 @@ def wait(_: Sequence[str]) -> None:
 
 
 def buckets(arguments: Sequence[str]) -> None:
-    """Make each bucket, or move one that is there, onto as many of the bus's servers as said."""
+    """Make each bucket, or move one that is there, onto as many of the bus's servers as said.
+
+    As the bus's operator, where BUS_PASSWORD_FILE names the file of its password.
+    """
     import asyncio
 
     url, replicas, *names = arguments
-    asyncio.run(spread_buckets(url, int(replicas), names))
+    file = os.environ.get("BUS_PASSWORD_FILE")
+    password = Path(file).read_text(encoding="utf-8").strip() if file else ""
+    asyncio.run(spread_buckets(url, int(replicas), names, password))
 
 
-async def spread_buckets(url: str, replicas: int, names: Sequence[str]) -> None:
+async def spread_buckets(url: str, replicas: int, names: Sequence[str], password: str = "") -> None:
     """Put each bucket on `replicas` servers; what is in one that is there stays."""
-    import nats
     from nats.js.errors import BucketNotFoundError
 
-    connection = await nats.connect(url)
+    from visavis.wire.bus import Bus
+    from visavis.wire.permissions import Login, User
+
+    login = Login(User.OPERATOR, password) if password else None
+    bus = await Bus.connect(url, name="buckets", wait_s=_BUS_WAIT_S, login=login)
+    connection = bus.client
     try:
         stream = connection.jetstream()
         for name in names:
@@ -103,7 +125,7 @@ async def spread_buckets(url: str, replicas: int, names: Sequence[str]) -> None:
             else:
                 await stream.update_stream(found.stream_info.config, num_replicas=replicas)
     finally:
-        await connection.close()
+        await bus.close()
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {

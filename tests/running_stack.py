@@ -14,6 +14,9 @@ from pathlib import Path
 
 import psutil
 
+from visavis.tools.stack.keys import OwnersKeys, keys_here
+from visavis.wire.permissions import Login, User
+
 # Short answers: they are spoken at the speed of speech, and tests wait for their end. Of the
 # likeliest words: so small a model drawn at random may say what no voice can, such as "1. 2. 3."
 _CONFIG = "[llm]\nmax_tokens = 20\ntemperature = 0\n[gateway]\nanswers = {answers}\n"
@@ -80,6 +83,20 @@ class RunningStack:
             if any(part.endswith(module) for part in process.cmdline()):
                 return process
         raise AssertionError(f"{module} does not run")
+
+    def login(self, user: User) -> Login:
+        """With what a user comes to the stack's bus: out of what only its owner can read."""
+        if user is User.OPERATOR:
+            return Login(user, self.keys.password)
+        environ = self.child("gateway" if user is User.GATEWAY else f"services.{user}").environ()
+        return Login(user, environ[f"VISAVIS_{user.upper()}_NATS_PASSWORD"])
+
+    @property
+    def keys(self) -> OwnersKeys:
+        """What the stack has left for its owner's tools."""
+        found = keys_here(int(self.url.rpartition(":")[2]))
+        assert found is not None
+        return found
 
     def log(self, name: str) -> str:
         return (self.log_dir / f"{name}.log").read_text(encoding="utf-8", errors="replace")

@@ -10,11 +10,11 @@ from visavis.serving.errors import AtCapacityError, BusError
 from visavis.serving.supervision import Keeper
 from visavis.wire.bucket import Bucket, State, Trouble
 from visavis.wire.bus import Bus
+from visavis.wire.subjects import LEARNED_ANSWERS
 
 log = logging.getLogger(__name__)
 
 REVIEW_S = 2.0
-BUCKET = "visavis-learned-answers"
 _NAME = "learned"
 
 
@@ -25,7 +25,7 @@ class SharedLessons:
     """
 
     def __init__(self, bus: Bus, cache: AnswerCache) -> None:
-        self._bucket = Bucket(bus, BUCKET, MAX_FILE_BYTES)
+        self._bucket = Bucket(bus, LEARNED_ANSWERS, MAX_FILE_BYTES)
         self._cache = cache
         self._state: State | None = None
         self._trouble = Trouble("learned answers are this gateway's alone")

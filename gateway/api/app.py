@@ -51,11 +51,11 @@ from visavis.serving.admission.probes import cores
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.discovery import instance_of
 from visavis.serving.heartbeat import Heartbeat
+from visavis.serving.runtime import connect_bus
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
 
 _STATIC = Path(__file__).parents[1] / "static"
-_BUS_WAIT_S = 30.0
 # Sound and pictures on their way to a visitor, until they are measured.
 _ASSUMED = Assumed(units_per_s=0.0, unit_cost_s=0.0, cores=0.05)
 _DRAIN_S = 3
@@ -89,6 +89,8 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
     address: "host:port" where other gateways reach this one; "": there are no others.
     """
     aiortc_private.check()
+    settings.login()  # what is wrong with it is told at once
+    settings.access()
     instance = instance_of(settings.label or "gateway")
 
     @asynccontextmanager
@@ -133,9 +135,9 @@ async def _running(
         heartbeat = Heartbeat()
         heartbeat.start()
         ending.push_async_callback(heartbeat.stop)
-        bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
+        bus = await connect_bus(settings, instance)
         ending.push_async_callback(bus.close)
-        registry = Registry(bus)
+        registry = Registry(bus, settings.access())
         ending.push_async_callback(registry.close)
         await registry.start()
         answers = _answers(settings)

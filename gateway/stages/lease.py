@@ -239,6 +239,7 @@ class StageLease:
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 self._outdated = False
+                await self._registry.check(replica, call)
                 await call.write(self._config(self._admitted))
                 event = await call.read()
             if event is grpc.aio.EOF or event.WhichOneof("event") != "ready":

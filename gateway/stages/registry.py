@@ -13,8 +13,15 @@ import grpc
 import grpc.aio
 
 from visavis.serving.admission.admission import Capacity
+from visavis.serving.authentication.access import OPEN, Access
+from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.discovery import Replica, discover
-from visavis.serving.errors import AtCapacityError, BusError, StageLostError
+from visavis.serving.errors import (
+    AtCapacityError,
+    BusError,
+    StageLostError,
+    UnauthenticatedError,
+)
 from visavis.serving.runtime import KEEPALIVE, MESSAGE_LIMITS
 from visavis.serving.supervision import Keeper
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
@@ -35,7 +42,7 @@ KEEP_UNUSED_S = 10.0
 # Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
 _KEPT_READINGS = 8
 
-_STUBS: Mapping[str, Callable[[grpc.aio.Channel], Any]] = {
+_STUBS: Mapping[str, Callable[[ServiceChannel], Any]] = {
     "asr": asr_pb2_grpc.SpeechRecognitionStub,
     "llm": llm_pb2_grpc.LanguageModelStub,
     "tts": tts_pb2_grpc.SpeechSynthesisStub,
@@ -83,13 +90,15 @@ class Registry:
     `start` it, `close` it.
     """
 
-    def __init__(self, bus: Bus, *, refresh_s: float = REFRESH_S) -> None:
+    def __init__(self, bus: Bus, access: Access = OPEN, *, refresh_s: float = REFRESH_S) -> None:
+        """access: by what replicas and we prove ourselves; open: all are believed."""
         self._bus = bus
+        self._access = access
         self._refresh_s = refresh_s
         self._states: dict[str, ReplicaState] = {}
         self.gateways: list[Replica] = []
         """Those of which others know where they are, the asking one among them."""
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[str, ServiceChannel] = {}
         self._unused_since_s: dict[str, float] = {}
         """Channels by address, to replicas that are not known any more."""
         self._watch = Keeper("registry", self._keep_watching)
@@ -194,8 +203,10 @@ class Registry:
         """gRPC stub of the replica's service, on a channel that all sessions share."""
         channel = self._channels.get(replica.grpc_address)
         if channel is None:
-            channel = grpc.aio.insecure_channel(
+            channel = ServiceChannel(
                 replica.grpc_address,
+                self._access,
+                replica.service,
                 options=[
                     *MESSAGE_LIMITS,
                     *KEEPALIVE,
@@ -207,10 +218,24 @@ class Registry:
             self._channels[replica.grpc_address] = channel
         return _STUBS[replica.service](channel)
 
+    async def check(self, replica: Replica, call: Any) -> None:
+        """Have the replica that answers a call of `stub` prove that it belongs to the stack.
+
+        Raises StageLostError; then it is not chosen any more.
+        """
+        channel = self._channels.get(replica.grpc_address)
+        if channel is None:
+            raise StageLostError(f"{replica.service}: its replica has gone")
+        try:
+            await channel.check(call)
+        except UnauthenticatedError as error:
+            self.lost(replica)
+            raise StageLostError(f"{replica.service}: {error}") from None
+
     def told(self, told: control_pb2.Capacity) -> None:
         """What a replica says of itself between two questions; of others nothing is noted."""
         state = self._states.get(told.instance)
-        if state is not None and state.healthy:
+        if state is not None and state.healthy and state.replica.service == told.service:
             capacity = _capacity_of(told)
             self._states[told.instance] = replace(
                 state, free_slots=capacity.free_slots, capacity=capacity
@@ -293,11 +318,14 @@ class Registry:
     async def _ask(self, replica: Replica, *, timeout_s: float = STATUS_TIMEOUT_S) -> ReplicaState:
         sent_s = self._clock.now()
         try:
-            answer = await self.stub(replica).GetStatus(
-                control_pb2.GetStatusRequest(), timeout=timeout_s
-            )
+            call = self.stub(replica).GetStatus(control_pb2.GetStatusRequest(), timeout=timeout_s)
+            answer = await call
+            await self.check(replica, call)
         except grpc.aio.AioRpcError as error:
             log.warning("registry: %s: %s", replica.instance, error.details())
+            return ReplicaState(replica)
+        except StageLostError as error:
+            log.warning("registry: %s is not asked for anything: %s", replica.instance, error)
             return ReplicaState(replica)
         inner = getattr(answer, "service", answer)
         status: control_pb2.ServiceStatus = (

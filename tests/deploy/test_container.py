@@ -5,16 +5,14 @@ from pathlib import Path
 import nats
 
 from deploy.container import spread_buckets
-from gateway.answers.sharing import BUCKET
-from services.face.avatar.store import AvatarStore
-from services.face.engines.tha3.characters import CharacterStore
 from tests.deploy.test_kubernetes import of_kind
 from visavis.tools.stack.nats_server import NatsServer
+from visavis.wire.permissions import BUCKETS
 
 
 def test_the_job_names_every_bucket() -> None:
     job = of_kind("cpu", "Job")["buckets"]["spec"]["template"]["spec"]["containers"][0]
-    assert set(job["command"][5:]) == {BUCKET, AvatarStore.bucket, CharacterStore.bucket}
+    assert set(job["command"][5:]) == set(BUCKETS)
 
 
 async def test_a_bucket_is_made_once_and_what_is_in_it_stays(tmp_path: Path) -> None:

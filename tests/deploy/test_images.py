@@ -11,6 +11,7 @@ from deploy.container import COMMANDS
 from tests.deploy.checkers import DEPLOY, ROOT, checked, checker, composed
 from tests.deploy.dockerfile import Stage, lineage, read_stages
 from tests.deploy.test_kubernetes import SETTINGS
+from visavis.tools.stack.keys import write_keys
 
 SERVICES = tuple(SETTINGS)
 
@@ -74,6 +75,21 @@ def test_compose_sets_what_exists_and_hardens_all(files: tuple[str, ...]) -> Non
             if variable.startswith(prefix):
                 key = variable.removeprefix(prefix).lower()
                 assert SETTINGS[name].model_validate({key: value}), variable
+
+
+def test_compose_gives_each_service_its_own_keys_alone(tmp_path: Path) -> None:
+    write_keys(tmp_path)
+    made = composed("compose.yaml")
+    files = {name: Path(one["file"]).name for name, one in made["secrets"].items()}
+    assert set(files.values()) == {path.name for path in tmp_path.iterdir()} | {"api-key"}
+    for name in SERVICES:
+        given = {one["source"] for one in made["services"][name]["secrets"]}
+        assert given - {"api_key"} == {f"bus_{name}", "stack"}
+        told = made["services"][name]["environment"]
+        for setting in ("NATS_PASSWORD_FILE", "STACK_SECRET_FILE"):
+            assert Path(told[f"VISAVIS_{name.upper()}_{setting}"]).name in given
+    for name, key in (("bus", "bus_users"), ("buckets", "bus_operator")):
+        assert [one["source"] for one in made["services"][name]["secrets"]] == [key]
 
 
 def test_compose_gives_each_service_a_device_of_its_own() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from services.tts.settings import TtsSettings
 from tests.deploy.checkers import DEPLOY, ROOT, Resource, checked, checker, rendered
 from tests.deploy.dockerfile import read_stages
 from visavis.bundles.store.catalogue import default_catalog
+from visavis.tools.stack.keys import write_keys
 from visavis.tools.stack.nats_server import nats_server_binary
 
 OVERLAYS = ("cpu", "one-gpu", "one-gpu-mig", "many-gpu")
@@ -173,7 +175,7 @@ def test_the_gateway_is_asked_for_what_it_answers() -> None:
 
 @each_overlay
 def test_what_a_pod_names_is_there(overlay: str) -> None:
-    made_by_hand = {"api-key"}
+    made_by_hand = {"api-key", "bus-users", "bus-operator"}
     claims = set(of_kind(overlay, "PersistentVolumeClaim"))
     maps = set(of_kind(overlay, "ConfigMap"))
     for name, pod in pods(overlay):
@@ -271,6 +273,38 @@ def test_a_card_is_cut_into_instances_that_hold_what_is_put_there() -> None:
     assert asked == instances
 
 
+def mounts(name: str, overlay: str = "cpu") -> list[tuple[str, str]]:
+    """The secrets that a pod is given, and where."""
+    pod = dict(pods(overlay))[name]
+    found = []
+    for volume in pod["volumes"]:
+        sources = volume.get("projected", {}).get("sources", [volume])
+        told = [s["secret"] for s in sources if "secret" in s]
+        (path,) = {
+            m["mountPath"]
+            for one in containers(pod)
+            for m in one["volumeMounts"]
+            if m["name"] == volume["name"]
+        }
+        found += [(one.get("secretName") or one["name"], path) for one in told]
+    return found
+
+
+@each_overlay
+def test_each_pod_is_given_its_own_keys_alone(overlay: str) -> None:
+    for name in SETTINGS:
+        more = {"api-key"} if name == "gateway" else set()
+        given = dict(mounts(name, overlay))
+        assert set(given) == {f"bus-{name}", "stack"} | more
+        (one,) = dict(pods(overlay))[name]["containers"]
+        told = {e["name"]: e.get("value", "") for e in one["env"]}
+        for setting in ("NATS_PASSWORD_FILE", "STACK_SECRET_FILE"):
+            file = Path(told[f"VISAVIS_{name.upper()}_{setting}"])
+            assert str(file.parent) == given["stack"]
+    assert dict(mounts("bus", overlay)) == {"bus-users": "/etc/nats-users"}
+    assert set(dict(mounts("buckets", overlay))) == {"bus-operator"}
+
+
 def test_plans_are_built_for_bundles_that_have_some() -> None:
     plans = of_kind("many-gpu", "Job")
     assert {name for name in plans if name.startswith("plans")} == {"plans-l4", "plans-a10"}
@@ -287,8 +321,12 @@ def test_plans_are_built_for_bundles_that_have_some() -> None:
     assert wanted | {"audio-to-face"} == set(named)
 
 
-def test_the_bus_takes_its_configuration() -> None:
-    config = DEPLOY / "kubernetes" / "base" / "nats.conf"
+def test_the_bus_takes_its_configuration_and_its_users(tmp_path: Path) -> None:
+    config = tmp_path / "nats" / "nats.conf"
+    config.parent.mkdir()
+    shutil.copy(DEPLOY / "kubernetes" / "base" / "nats.conf", config)
+    (mounted,) = (path for name, path in mounts("bus") if name == "bus-users")
+    write_keys(tmp_path / Path(mounted).name)
     done = subprocess.run(
         [nats_server_binary(), "-t", "--config", config],
         env={"POD_NAME": "bus-0"},

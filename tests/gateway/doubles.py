@@ -17,7 +17,6 @@ import nats.micro
 import numpy as np
 
 from tests.gateway.media import PictureEncoder, tone
-from visavis.serving.discovery import MICRO_PREFIX
 from visavis.serving.draining import Phase
 from visavis.serving.runtime import KEEPALIVE_ALLOWED
 from visavis.v1 import (
@@ -40,7 +39,7 @@ from visavis.wire.media import (
     VideoChunk,
     VideoCodec,
 )
-from visavis.wire.subjects import Kind
+from visavis.wire.subjects import Kind, micro_name
 
 VOICE_RATE_HZ = 24_000
 FPS = 25
@@ -133,7 +132,7 @@ class Double:
         self._metadata = {"instance": self.instance, "grpc": address, "device": "cpu"}
         self._micro = await nats.micro.add_service(
             self.bus.client,
-            name=f"{MICRO_PREFIX}{self.name}",
+            name=micro_name(self.name),
             version="0.1.0",
             metadata=self._metadata,
         )

@@ -15,8 +15,11 @@ import pytest
 
 from tests.running_stack import RunningStack
 from visavis.bundles.store import profile
+from visavis.serving.authentication.access import Access
+from visavis.serving.authentication.channel import ServiceChannel
 from visavis.tools.cli.main import main
 from visavis.tools.client import GatewayClient
+from visavis.tools.stack.keys import stack_secret
 from visavis.v1 import asr_pb2, asr_pb2_grpc, tts_pb2, tts_pb2_grpc
 
 COMPILED = {"asr", "tts", "face"}
@@ -94,7 +97,7 @@ async def channel_to(gateway: GatewayClient, service: str) -> AsyncIterator[grpc
     """To the stack's replica of a service, as the gateway knows it."""
     services = (await gateway.call("GET", "/v1/services")).json()["services"]
     address = next(s["address"] for s in services if s["service"] == service)
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with ServiceChannel(address, Access(stack_secret(gateway.url)), service) as channel:
         yield channel
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 from visavis.wire.bus import Bus
 from visavis.wire.media import decode
+from visavis.wire.permissions import User
 from visavis.wire.subjects import Kind
 
 CLIPS = Path(__file__).parents[1] / "clips"
@@ -159,7 +159,8 @@ async def test_two_sessions_at_once_never_meet(
         chunk = decode(Kind.TOKENS, message.data)
         seen.setdefault(message.subject.split(".")[1], set()).add(chunk.place.session)
 
-    spy = await Bus.connect(nats_url(stack), name="spy")
+    operator = stack.login(User.OPERATOR)
+    spy = await Bus.connect(stack.keys.nats_url, name="spy", login=operator)
     await spy.client.subscribe("vv.*.*.tokens", cb=watch)
     (first, first_video), (second, second_video) = await asyncio.gather(
         recorded_answer(gateway, tmp_path, "Why is the sky blue?"),
@@ -175,13 +176,6 @@ async def test_two_sessions_at_once_never_meet(
     for own, other, text in ((first, second, heard[0]), (second, first, heard[1])):
         assert likeness(text, own) > 0.6
         assert likeness(text, own) > likeness(text, other) + 0.15
-
-
-def nats_url(stack: RunningStack) -> str:
-    """As the status table of `visavis up` shows it."""
-    found = re.search(r"nats://\S+", stack.output())
-    assert found is not None
-    return found.group()
 
 
 async def test_viewer_gets_pictures_and_sound(gateway: GatewayClient, tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ import pytest
 
 from tests.running_stack import RunningStack
 from tests.stack.conftest import Ears, likeness
-from tests.stack.test_conversation import answer_of, nats_url, until_turn
+from tests.stack.test_conversation import answer_of, until_turn
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 from visavis.wire.bus import Bus
 from visavis.wire.media import Chunk, Place, TranscriptChunk, TranscriptEvent
+from visavis.wire.permissions import User
 from visavis.wire.subjects import Kind
 
 E = TranscriptEvent
@@ -27,8 +28,9 @@ E = TranscriptEvent
 class Hearsay:
     """Transcripts of a visitor who says nothing, and what the stages make of them."""
 
-    def __init__(self, bus: Bus, session: str) -> None:
-        self._bus, self._session = bus, session
+    def __init__(self, bus: Bus, spy: Bus, session: str) -> None:
+        """bus: of asr's own user, which may say so. spy: of who hears everything."""
+        self._bus, self._spy, self._session = bus, spy, session
         self._seq = 0
 
     async def tell(self, event: TranscriptEvent, text: str = "", utterance: int = 1) -> None:
@@ -39,7 +41,7 @@ class Hearsay:
 
     async def first(self, kind: Kind, turn: int) -> Chunk:
         """The first chunk of a kind and turn that goes over the bus from now on."""
-        async with self._bus.subscribe(self._session, kind) as chunks, asyncio.timeout(20):
+        async with self._spy.subscribe(self._session, kind) as chunks, asyncio.timeout(20):
             async for chunk in chunks:
                 if chunk.place.turn == turn:
                     return chunk
@@ -48,7 +50,14 @@ class Hearsay:
 
 @pytest.fixture
 async def bus(stack: RunningStack) -> AsyncIterator[Bus]:
-    bus = await Bus.connect(nats_url(stack), name="hearsay")
+    bus = await Bus.connect(stack.keys.nats_url, name="hearsay", login=stack.login(User.ASR))
+    yield bus
+    await bus.close()
+
+
+@pytest.fixture
+async def spy(stack: RunningStack) -> AsyncIterator[Bus]:
+    bus = await Bus.connect(stack.keys.nats_url, name="spy", login=stack.login(User.OPERATOR))
     yield bus
     await bus.close()
 
@@ -64,10 +73,10 @@ async def until_state(session: GatewaySession, state: str) -> list[dict[str, Any
 
 
 async def test_an_answer_that_was_prepared_for_nothing_leaves_no_trace(
-    gateway: GatewayClient, bus: Bus
+    gateway: GatewayClient, bus: Bus, spy: Bus
 ) -> None:
     async with gateway.session(language="en") as session:
-        visitor = Hearsay(bus, session.id)
+        visitor = Hearsay(bus, spy, session.id)
         voice = asyncio.create_task(visitor.first(Kind.VOICE, 1))
         await asyncio.sleep(0.2)  # it listens
         await visitor.tell(E.SPEECH_STARTED)
@@ -88,10 +97,10 @@ async def test_an_answer_that_was_prepared_for_nothing_leaves_no_trace(
 
 
 async def test_a_listener_s_word_holds_the_answer_up_and_takes_nothing_from_it(
-    gateway: GatewayClient, bus: Bus, ears: Ears, tmp_path: Path
+    gateway: GatewayClient, bus: Bus, spy: Bus, ears: Ears, tmp_path: Path
 ) -> None:
     async with gateway.session(language="en") as session:
-        visitor = Hearsay(bus, session.id)
+        visitor = Hearsay(bus, spy, session.id)
         await session.record_turn()
         turn = await session.say("Why is the sky blue?")
         events = await until_turn(session, "speaking")

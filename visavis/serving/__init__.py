@@ -11,6 +11,7 @@
 - `lease`: slots, and the events of an Attach stream.
 - `supervision`: background work that cannot end unseen.
 - `errors`: what can go wrong, and the one table of gRPC status codes.
+- `authentication/`: who belongs to the stack: calls and answers are proven.
 - `interceptor`: around every call: errors become status codes, and the call is measured.
 - `metrics`: every metric of every process.
 - `logs`: one JSON object a line, with session and turn.

@@ -22,12 +22,10 @@ from visavis.serving.draining import Phase
 from visavis.serving.errors import BusError
 from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
+from visavis.wire.permissions import PROCESSES
+from visavis.wire.subjects import MICRO_PREFIX, info_subject, micro_name
 
 log = logging.getLogger(__name__)
-
-# Name of a service in the micro protocol is this and its short name.
-MICRO_PREFIX = "visavis-"
-_INFO_SUBJECT = "$SRV.INFO"
 
 REFRESH_S = 2.0
 """How old the told device may be: an engine can step down at any time."""
@@ -68,27 +66,35 @@ async def discover(
 ) -> list[Replica]:
     """Every replica that answers, ordered by service and instance.
 
+    Each service is asked by its name, which only its own user hears (`permissions`), and is to
+    answer where nobody else was told to: none can pass for one of another service.
+
     The protocol does not say how many will answer: those count that do within `wait_s` of
     the first one. On a machine too busy for any to answer at once the first one has
     `patience_s`. Raises BusError if the bus is down.
     """
     found: dict[str, Replica] = {}
+    silent: set[str] = set()
     first = asyncio.Event()
 
     async def collect(message: Msg) -> None:
-        if not message.data:
-            first.set()  # the server's note that nobody listens
+        service = message.subject.rpartition(".")[2]
+        if not message.data:  # the server's note that nobody listens
+            silent.add(service)
+            if silent.issuperset(PROCESSES):
+                first.set()
             return
         replica = parse_info(message.data)
-        if replica is not None:
+        if replica is not None and replica.service == service:
             found[replica.instance] = replica
             first.set()
 
     inbox = client.new_inbox()
     try:
-        subscription = await client.subscribe(inbox, cb=collect)
+        subscription = await client.subscribe(f"{inbox}.*", cb=collect)
         try:
-            await client.publish(_INFO_SUBJECT, reply=inbox)
+            for service in PROCESSES:
+                await client.publish(info_subject(service), reply=f"{inbox}.{service}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
                     await first.wait()
@@ -157,7 +163,7 @@ class Registration:
         self._metadata.update(placement(self._states(), self._wanted_device))
         self._micro = await nats.micro.add_service(
             self._bus.client,
-            name=f"{MICRO_PREFIX}{self._name}",
+            name=micro_name(self._name),
             version=version("visavis"),
             description=f"visavis {self._name} service",
             metadata=self._metadata,

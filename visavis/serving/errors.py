@@ -25,6 +25,10 @@ class AlreadyExistsError(VisavisError):
     """The name or the lease is taken."""
 
 
+class UnauthenticatedError(VisavisError):
+    """Who calls, or who answers, does not prove that it belongs to the stack."""
+
+
 class OutOfOrderError(VisavisError):
     """Messages came in the wrong order, for example sound before the config."""
 
@@ -89,6 +93,7 @@ _STATUS: tuple[tuple[type[BaseException], grpc.StatusCode], ...] = (
     (UnknownNameError, grpc.StatusCode.NOT_FOUND),
     (AlreadyExistsError, grpc.StatusCode.ALREADY_EXISTS),
     (OutOfOrderError, grpc.StatusCode.FAILED_PRECONDITION),
+    (UnauthenticatedError, grpc.StatusCode.UNAUTHENTICATED),
     (AtCapacityError, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (SupersededError, grpc.StatusCode.CANCELLED),
     (EngineError, grpc.StatusCode.UNAVAILABLE),

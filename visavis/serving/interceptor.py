@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
@@ -20,10 +21,22 @@ from visavis.wire.clock import monotonic_ns
 log = logging.getLogger(__name__)
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Admit: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Awaitable[None]]"
+"""Told a call's method and context."""
+
+
+async def _everybody(method: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    return
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Aborts a call that raised with the status of the one table in `visavis.serving.errors`."""
+    """Aborts a call that raised with the status of the one table in `visavis.serving.errors`.
+
+    admit: asked before a call comes to its servicer; raises where it is not to.
+    """
+
+    def __init__(self, admit: Admit | None = None) -> None:
+        self._admit = admit or _everybody
 
     async def intercept_service(
         self,
@@ -33,7 +46,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return handler
-        method = handler_call_details.method
+        door = partial(self._admit, handler_call_details.method)
         if handler.response_streaming:
             inner = handler.unary_stream or handler.stream_stream
             make = (
@@ -51,7 +64,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             )
             guard = _guard_unary
         return make(
-            guard(inner, method, streaming=handler.request_streaming),
+            guard(inner, door, streaming=handler.request_streaming),
             request_deserializer=_forgiving(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
@@ -111,10 +124,11 @@ async def _write(response: Any, context: grpc.aio.ServicerContext[Any, Any]) -> 
         raise ClientGoneError from error
 
 
-def _guard_unary(inner: Any, method: str, *, streaming: bool) -> Any:
+def _guard_unary(inner: Any, door: partial[Awaitable[None]], *, streaming: bool) -> Any:
     async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        call = _Call(method)
+        call = _Call(door.args[0])
         try:
+            await door(context)
             response = await inner(_checked(request, streaming=streaming), context)
         except BaseException as error:
             await call.fail(error, context)
@@ -125,12 +139,13 @@ def _guard_unary(inner: Any, method: str, *, streaming: bool) -> Any:
     return behaviour
 
 
-def _guard_stream(inner: Any, method: str, *, streaming: bool) -> Any:
+def _guard_stream(inner: Any, door: partial[Awaitable[None]], *, streaming: bool) -> Any:
     # A coroutine that writes, not a generator: gRPC drops a generator that it has cancelled
     # between two responses, and clean-up would wait for the collector, in another task.
     async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        call = _Call(method)
+        call = _Call(door.args[0])
         try:
+            await door(context)
             answering = inner(_checked(request, streaming=streaming), context)
             if not hasattr(answering, "__aiter__"):
                 await answering  # one that writes, as gRPC's own health service is

@@ -23,13 +23,14 @@ from prometheus_client import start_http_server
 from visavis.engine.base import EngineState
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import CapacityReporter
+from visavis.serving.authentication.door import Door
 from visavis.serving.discovery import Registration, instance_of
 from visavis.serving.draining import Drain, Phase
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.logs import configure_logging
-from visavis.serving.settings import ServiceSettings, load_settings
+from visavis.serving.settings import ServiceSettings, Settings, load_settings
 from visavis.serving.stage import Leases
 from visavis.serving.starting import report_starting
 from visavis.serving.supervision import cancelled_at_last
@@ -59,6 +60,7 @@ KEEPALIVE = (
 KEEPALIVE_ALLOWED = (("grpc.http2.min_ping_interval_without_data_ms", 500),)
 """Options of every gRPC server: it would hang up on who asks that often."""
 _BUS_WAIT_S = 30.0
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Service(Protocol):
@@ -119,11 +121,12 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     bus = None
     if settings.nats_url:
         # Where all parts start together, the bus may be up a little later.
-        bus = await Bus.connect(settings.nats_url, name=instance, wait_s=_BUS_WAIT_S)
+        bus = await connect_bus(settings, instance)
     service = service_factory(settings, bus, instance)
     health_servicer = health.aio.HealthServicer()
-    server, grpc_names = _make_server(service, health_servicer)
-    port = _bind(server, settings)
+    door = Door(settings.access().secret)
+    server, grpc_names = _make_server(service, health_servicer, door)
+    port = _bind(server, settings, door)
     await _set_health(health_servicer, grpc_names, serving=False)
     await server.start()
     registration: Registration | None = None
@@ -168,6 +171,14 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
         await heartbeat.stop()
 
 
+async def connect_bus(settings: Settings, instance: str) -> Bus:
+    """The bus that settings name. Raises SettingsError, BusError."""
+    tls = settings.certificates().bus() if settings.nats_url.startswith("tls:") else None
+    return await Bus.connect(
+        settings.nats_url, name=instance, wait_s=_BUS_WAIT_S, login=settings.login(), tls=tls
+    )
+
+
 class _Ending:
     """What the signals that a process gets come to: it drains, or ends."""
 
@@ -203,11 +214,11 @@ class _Ending:
 
 
 def _make_server(
-    service: Service, health_servicer: health.aio.HealthServicer
+    service: Service, health_servicer: health.aio.HealthServicer, door: Door
 ) -> tuple[grpc.aio.Server, list[str]]:
     """The server with everything that it answers, and the names of the service's own part."""
     server = grpc.aio.server(
-        interceptors=[ErrorInterceptor()],
+        interceptors=[ErrorInterceptor(door.admit)],
         options=[*MESSAGE_LIMITS, *KEEPALIVE_ALLOWED, ("grpc.so_reuseport", 0)],
     )
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
@@ -243,12 +254,20 @@ def _addresses(settings: ServiceSettings, port: int, metrics_port: int | None) -
     return addresses
 
 
-def _bind(server: grpc.aio.Server, settings: ServiceSettings) -> int:
+def _bind(server: grpc.aio.Server, settings: ServiceSettings, door: Door) -> int:
     address = f"{settings.host}:{settings.port}"
     try:
-        port: int = server.add_insecure_port(address)
+        credentials = settings.certificates().server()
+        port: int = (
+            server.add_insecure_port(address)
+            if credentials is None
+            else server.add_secure_port(address, credentials)
+        )
     except RuntimeError as error:
         raise VisavisError(f"port: cannot listen on {address}; is it taken?") from error
+    door.address = _addresses(settings, port, None)["grpc"]
+    if not door.locked and settings.host not in _LOOPBACK:
+        log.warning("whoever reaches port %d may call it: set stack_secret_file", port)
     return port
 
 

@@ -24,7 +24,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from visavis.serving.authentication.access import Access, Certificates
 from visavis.serving.errors import SettingsError
+from visavis.wire.permissions import Login, User
 
 SECTIONS = ("asr", "llm", "tts", "face", "gateway")
 ENV_PREFIX = "VISAVIS_"
@@ -49,9 +51,60 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="Address to listen on")
     nats_url: str = Field("", description="NATS server, e.g. nats://127.0.0.1:4222; empty: no bus")
+    nats_password: SecretStr = Field(
+        SecretStr(""),
+        description="This service's password on the bus, where that lets in only those whom it "
+        "knows; better in a file: every user of the machine can read a command line",
+    )
+    nats_password_file: Path | None = Field(
+        None, description="File that holds the nats_password on one line"
+    )
+    stack_secret: SecretStr = Field(
+        SecretStr(""),
+        description="What calls between gateway and services are proven by, the same in all of "
+        "them; empty: nothing is asked. Better in a file, as above",
+    )
+    stack_secret_file: Path | None = Field(
+        None, description="File that holds the stack_secret on one line"
+    )
+    stack_tls_cert: Path | None = Field(
+        None,
+        description="Certificate (PEM) made out to the service's name: gateway and services speak "
+        "TLS, and each wants to see the other's",
+    )
+    stack_tls_key: Path | None = Field(None, description="Key (PEM) of the stack_tls_cert")
+    stack_tls_ca: Path | None = Field(
+        None,
+        description="Who signs the stack's certificates (PEM); alone, that of a bus at tls://",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least serious log line that is written"
     )
+
+    def secret(self, name: str) -> str:
+        """One that can be given as `name` or in a file, `name`_file; "": there is none.
+
+        Raises SettingsError where the file cannot be read.
+        """
+        given, path = getattr(self, name), getattr(self, f"{name}_file")
+        if given.get_secret_value() or path is None:
+            return str(given.get_secret_value())
+        return secret_in(path, f"{name}_file")
+
+    def login(self) -> Login | None:
+        """With what the process comes to the bus; None: as anybody. Raises SettingsError."""
+        password = self.secret("nats_password")
+        return Login(User(self.section), password) if password else None
+
+    def certificates(self) -> Certificates:
+        """Of TLS inside the stack. Raises SettingsError."""
+        found = Certificates(self.stack_tls_cert, self.stack_tls_key, self.stack_tls_ca)
+        found.check()
+        return found
+
+    def access(self) -> Access:
+        """By what calls inside the stack are proven. Raises SettingsError."""
+        return Access(self.secret("stack_secret"), self.certificates())
 
     @classmethod
     def settings_customise_sources(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -61,9 +62,11 @@ def digest_of(content: bytes) -> str:
 
 
 class Bucket:
-    """Objects of at most `largest_bytes` by name; made when first needed.
+    """Objects of at most `largest_bytes` by name.
 
-    Who wants it on several disks, or of another size, makes it beforehand with `nats object add`.
+    Made when first needed, where the bus lets in everybody; else by its operator beforehand
+    (`visavis/wire/permissions.py`), as where it is to be on several disks, or of another size.
+    Read message by message: a consumer would be told where to send, and that may be anywhere.
     """
 
     def __init__(self, bus: Bus, name: str, largest_bytes: int) -> None:
@@ -78,12 +81,9 @@ class Bucket:
 
     async def index(self) -> dict[str, str]:
         """Digests by name; "" for what was deleted. Raises NoStoreError, BusError."""
-        async with self._open(_ASK_S) as (_, store):
-            try:
-                found = await store.list()
-            except nats.js.errors.NotFoundError:  # it is empty
-                return {}
-            return {i.name: "" if i.deleted else i.digest or "" for i in found}
+        async with self._open(_ASK_S) as (_, _store):
+            told = [json.loads(m) async for m in self._messages(f"$O.{self._name}.M.>")]
+            return {i["name"]: "" if i.get("deleted") else i.get("digest") or "" for i in told}
 
     async def put(self, name: str, content: bytes) -> str:
         """The digest. Raises AtCapacityError for what is too large, NoStoreError, BusError."""
@@ -98,11 +98,16 @@ class Bucket:
         """None where it is not there (any more), or too large. Raises NoStoreError, BusError."""
         async with self._open(_CARRY_S) as (_, store):
             try:
-                if ((await store.get_info(name)).size or 0) > self._largest_bytes:
-                    return None
-                return (await store.get(name)).data
+                info = await store.get_info(name)
             except nats.js.errors.NotFoundError:
                 return None
+            if (info.size or 0) > self._largest_bytes:
+                return None
+            chunks = self._messages(f"$O.{self._name}.C.{info.nuid}")
+            content = b"".join([chunk async for chunk in chunks])
+            if digest_of(content) != info.digest:
+                raise BusError(f"{self._name}: {name!r} has changed while it was read")
+            return content
 
     async def delete(self, name: str) -> None:
         """Whether it was there or not. Raises NoStoreError, BusError."""
@@ -112,15 +117,37 @@ class Bucket:
             except nats.js.errors.NotFoundError:
                 return
 
+    async def make(self) -> None:
+        """Have it be there; for who may make one. Raises NoStoreError, BusError."""
+        async with self._asking(_ASK_S) as js:
+            try:
+                await js.stream_info(f"OBJ_{self._name}")
+            except nats.js.errors.NotFoundError:
+                await js.create_object_store(self._name)
+
+    async def _messages(self, subject: str) -> AsyncIterator[bytes]:
+        """What is kept under a subject, which may be a pattern, in the order of its keeping."""
+        js, seq = self._bus.client.jetstream(timeout=_ASK_S), 0
+        while True:
+            try:
+                kept = await js.get_msg(f"OBJ_{self._name}", seq + 1, subject, next=True)
+            except nats.js.errors.NotFoundError:
+                return
+            seq = kept.seq or seq + 1
+            yield kept.data or b""
+
     @asynccontextmanager
     async def _open(self, timeout_s: float) -> AsyncIterator[tuple[StreamInfo, ObjectStore]]:
+        async with self._asking(timeout_s) as js:
+            yield await self._stream(js), ObjectStore(self._name, f"OBJ_{self._name}", js)
+
+    @asynccontextmanager
+    async def _asking(self, timeout_s: float) -> AsyncIterator[JetStreamContext]:
         if not self._bus.connected:
             raise BusError(f"{self._name}: the bus is not connected")
-        js = self._bus.client.jetstream(timeout=_ASK_S)
         try:
             async with asyncio.timeout(timeout_s):
-                stream = await self._stream(js)
-                yield stream, ObjectStore(self._name, f"OBJ_{self._name}", js)
+                yield self._bus.client.jetstream(timeout=_ASK_S)
         except nats.js.errors.ServiceUnavailableError as error:
             raise NoStoreError(f"{self._name}: the NATS server has no JetStream (-js)") from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
@@ -130,6 +157,11 @@ class Bucket:
         try:
             return await js.stream_info(f"OBJ_{self._name}")
         except nats.js.errors.NotFoundError:
+            if self._bus.login is not None:
+                raise BusError(
+                    f"{self._name}: the bus has no such object store, and its operator alone makes "
+                    "them"
+                ) from None
             await js.create_object_store(self._name)
             return await js.stream_info(f"OBJ_{self._name}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Self
@@ -23,6 +24,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 from visavis.serving import metrics
 from visavis.serving.errors import BusError, InvalidInputError
 from visavis.wire.media import Chunk, chunk_type, decode, encode
+from visavis.wire.permissions import Login
 from visavis.wire.subjects import Kind, all_turns, chunk_subject, turn_of
 
 log = logging.getLogger(__name__)
@@ -44,14 +46,34 @@ class Bus:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.login: Login | None = None
+        """With what it has come, where the server lets in only those whom it knows."""
+        self._settled = False
+        """Whether the first connection is there, or was given up."""
         self._closing = False
         self._finishing: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def connect(cls, url: str, *, name: str, wait_s: float = 1.0) -> Self:
-        """Connect, or raise BusError if no server answers at `url` within `wait_s`."""
+    async def connect(
+        cls,
+        url: str,
+        *,
+        name: str,
+        wait_s: float = 1.0,
+        login: Login | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
+        """Connect, or raise BusError if no server answers at `url` within `wait_s`.
+
+        login: where the server lets in only those whom it knows; one that it refuses is told at
+        once. tls: for an `url` that begins with tls://; None: who the system believes.
+        """
         client = Client()
         bus = cls(client)
+        bus.login = login
+        known: dict[str, Any] = {}
+        if login is not None:
+            known = {"user": login.user, "password": login.password, "inbox_prefix": login.inbox}
         try:
             async with asyncio.timeout(wait_s):
                 await client.connect(
@@ -66,11 +88,16 @@ class Bus:
                     error_cb=bus._on_error,
                     disconnected_cb=bus._on_disconnected,
                     reconnected_cb=bus._on_reconnected,
+                    tls=tls,
+                    **known,
                 )
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            bus._closing = True
+        except BaseException as error:
+            bus._settled = bus._closing = True
             await client.close()
-            raise BusError(f"no NATS server answers at {url}") from error
+            if isinstance(error, nats.errors.Error | OSError | TimeoutError):
+                raise BusError(f"no NATS server answers at {url}") from error
+            raise
+        bus._settled = True
         return bus
 
     @property
@@ -140,6 +167,10 @@ class Bus:
         await asyncio.gather(*self._finishing, return_exceptions=True)
 
     async def _on_error(self, error: Exception) -> None:
+        if not self._settled and "authorization" in str(error).lower():
+            self._settled = True
+            # Out of `connect`, which would try again until its time is over.
+            raise BusError(_refused(self.login))
         level = logging.WARNING if self.connected else logging.DEBUG
         log.log(level, "bus error: %s", error or type(error).__name__)
 
@@ -150,6 +181,18 @@ class Bus:
     async def _on_reconnected(self) -> None:
         metrics.bus_reconnects.inc()
         log.info("bus connection is back")
+
+
+def _refused(login: Login | None) -> str:
+    if login is None:
+        return (
+            "the NATS server lets in only those whom it knows, and no password was given: set "
+            "nats_password_file"
+        )
+    return (
+        f"the NATS server does not know the user {login.user} by this password: nats_password_file "
+        "has to hold the one that the server was told"
+    )
 
 
 class Subscription:

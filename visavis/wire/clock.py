@@ -45,6 +45,11 @@ def monotonic_ns() -> int:
     return now if _dilation == 1.0 else round(now / _dilation)
 
 
+def unix_s() -> float:
+    """Seconds since 1970 on the world's clock, which machines agree on about."""
+    return time.time()
+
+
 class Clock(Protocol):
     """Seconds that only go forward; the origin is arbitrary."""
 

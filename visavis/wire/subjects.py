@@ -10,10 +10,13 @@ from visavis.serving.errors import InvalidInputError
 PREFIX = "vv"
 STARTING = f"{PREFIX}.starting"
 """What a service is busy with before it is ready, see `visavis/serving/starting.py`."""
-CAPACITY = f"{PREFIX}.capacity"
-"""What a process has to give, see `visavis/serving/admission/reporting.py`."""
 GATEWAY = f"{PREFIX}.gateway"
 """What a gateway answers that is asked for by name, see `gateway/peers/peers.py`."""
+MICRO_PREFIX = "visavis-"
+"""Name of a service in the micro protocol is this and its short name."""
+AVATARS, CHARACTERS = f"{MICRO_PREFIX}avatars", f"{MICRO_PREFIX}characters"
+LEARNED_ANSWERS = f"{MICRO_PREFIX}learned-answers"
+"""JetStream's object stores that the product uses."""
 _TURN_DIGITS = 10  # of a uint32
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -44,6 +47,24 @@ def check_session(session: str) -> str:
 def chunk_subject(session: str, turn: int, kind: Kind) -> str:
     """Subject of one turn's chunks of one kind."""
     return f"{PREFIX}.{session}.{turn}.{kind}"
+
+
+def capacity_subject(service: str) -> str:
+    """Where a service's processes tell what they have to give; "*": each service's.
+
+    See `visavis/serving/admission/reporting.py`.
+    """
+    return f"{PREFIX}.capacity.{service}"
+
+
+def micro_name(service: str) -> str:
+    """What a service is called in the micro protocol."""
+    return f"{MICRO_PREFIX}{service}"
+
+
+def info_subject(service: str) -> str:
+    """Where the processes of one service are asked who they are."""
+    return f"$SRV.INFO.{micro_name(service)}"
 
 
 def gateway_subject(owner: str) -> str:

@@ -35,6 +35,7 @@ from visavis.serving.errors import (
     InvalidInputError,
     UnknownNameError,
 )
+from visavis.wire.subjects import AVATARS
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class AvatarStore:
     It is a shelf: those of users can be kept alike with those of other replicas.
     """
 
-    bucket = "visavis-avatars"
+    bucket = AVATARS
 
     def __init__(
         self, folder: Path, open_studio: Callable[[], PortraitStudio], *, most: int = 100

@@ -23,7 +23,7 @@ from visavis.serving.supervision import Keeper
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock, clock_id
-from visavis.wire.subjects import CAPACITY
+from visavis.wire.subjects import capacity_subject
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class CapacityReporter:
     async def start(self) -> None:
         """Tell and hear from now on."""
         if self._bus is not None:
-            self._heard = await self._bus.client.subscribe(CAPACITY, cb=self._hear)
+            self._heard = await self._bus.client.subscribe(capacity_subject("*"), cb=self._hear)
         self._telling.start()
 
     async def stop(self) -> None:
@@ -112,7 +112,8 @@ class CapacityReporter:
             if self._bus is not None and self._bus.connected:
                 told = message_of(capacity, self._service, self._instance)
                 with contextlib.suppress(nats.errors.Error, OSError):  # the next one follows
-                    await self._bus.client.publish(CAPACITY, told.SerializeToString())
+                    subject = capacity_subject(self._service)
+                    await self._bus.client.publish(subject, told.SerializeToString())
             await asyncio.sleep(REPORT_S)
 
     async def _hear(self, message: Msg) -> None:
@@ -120,6 +121,9 @@ class CapacityReporter:
             told = pb.Capacity.FromString(message.data)
         except DecodeError as error:
             log.warning("capacity: cannot be read: %s", error)
+            return
+        if message.subject != capacity_subject(told.service):
+            log.warning("capacity: %s speaks for %s", message.subject, told.service)
             return
         self._on_told(told)
         here = told.machine == clock_id()

@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from visavis.serving.authentication.access import Access
+from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.runtime import MESSAGE_LIMITS
 from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Config, Json, Profile, Url
@@ -31,6 +33,7 @@ from visavis.tools.bench.visitor.visitor import visit
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.client import GatewayClient
 from visavis.tools.speech import recognise
+from visavis.tools.stack.keys import stack_secret
 from visavis.wire.clock import MonotonicClock
 
 _ANSWER_TIMEOUT_S = 90.0
@@ -213,7 +216,8 @@ async def _channel(client: GatewayClient, service: str) -> grpc.aio.Channel:
     services = (await client.call("GET", "/v1/services")).json()["services"]
     for known in services:
         if known["service"] == service and known["healthy"]:
-            return grpc.aio.insecure_channel(known["address"], MESSAGE_LIMITS)
+            access = Access(stack_secret(client.url))
+            return ServiceChannel(known["address"], access, service, MESSAGE_LIMITS)
     raise VisavisError(f"the gateway knows no healthy {service} service")
 
 

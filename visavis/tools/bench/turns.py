@@ -18,14 +18,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from visavis.serving.authentication.access import Access
+from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.benchmark import Benchmark, Json, Picture, Profile
+from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Json, Picture, Profile
 from visavis.tools.bench.figures.report import rows_of, summarise
 from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.figures.word_errors import count_errors
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.speech import service_errors
+from visavis.tools.stack.keys import stack_secret
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
 from visavis.v1 import asr_pb2, asr_pb2_grpc
@@ -349,7 +352,7 @@ def turns(
 @asynccontextmanager
 async def _service(address: str, profile: str, console: Console) -> AsyncIterator[grpc.aio.Channel]:
     if address:
-        async with grpc.aio.insecure_channel(address) as channel:
+        async with ServiceChannel(address, Access(stack_secret(DEFAULT_URL)), "asr") as channel:
             yield channel
         return
     pull_profile(profile, console)

@@ -28,7 +28,7 @@ from visavis.tools.cli.engine.commands import engine_app
 from visavis.tools.cli.models import models_app
 from visavis.tools.cli.script import script
 from visavis.tools.cli.timeline import timeline
-from visavis.tools.cli.up import restart, up
+from visavis.tools.cli.up import keys, restart, up
 from visavis.tools.plan.command import plan
 
 bench_app = typer.Typer(
@@ -57,6 +57,7 @@ app = typer.Typer(
 )
 app.command()(up)
 app.command()(restart)
+app.command()(keys)
 app.command()(ask)
 app.command()(script)
 app.command()(timeline)

@@ -22,6 +22,7 @@ from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import secret_in
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.control import ask_restart, listening, running_stacks, socket_path
+from visavis.tools.stack.keys import write_keys
 from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log
 from visavis.tools.stack.rolling import RollingRestart
 from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
@@ -147,6 +148,18 @@ def restart(
         ports = ", ".join(map(str, found))
         raise VisavisError(f"several stacks run here; choose one by its --port: {ports}")
     asyncio.run(_restart(socket_path(folder, found[0]), services, Console()))
+
+
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Where they are to lie; made if it is not there.")],
+) -> None:
+    """Write the secrets of a stack in containers: who may speak on the bus, who may call.
+
+    A file for each user of the bus, one that all services share, and bus.conf for nats-server.
+    Files that are there stay; bus.conf is written anew. See docs/security-inside.md.
+    """
+    write_keys(folder)
+    Console().print(f"The keys are in {folder}: whoever has them is a part of the stack.")
 
 
 async def _restart(path: Path, services: list[str], console: Console) -> None:

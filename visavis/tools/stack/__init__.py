@@ -4,6 +4,7 @@
 - `process`: one child process, started, listened to, ended; where its log lies
 - `restarter`: one child process kept at work
 - `nats_server`: the bus as a child process
+- `keys`: who gets in: passwords on the bus, and what calls between the parts are proven by
 - `supervisor`: all of them started, kept alive, exchanged and ended in order
 - `rolling`: services started anew one process at a time
 - `control`: how `visavis restart` talks to the stack that runs

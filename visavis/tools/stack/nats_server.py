@@ -58,6 +58,8 @@ class NatsProcess(Child):
         super().__init__("nats-server", [], log_dir)
         self.storage: Path | None = None
         """Folder of what it is to keep, and no other server; None: it keeps nothing."""
+        self.users: Path | None = None
+        """Its configuration of who may say what; None: everybody may say everything."""
         self.monitored = False
         """Whether it is to tell its figures over HTTP."""
         self.monitoring_url = ""
@@ -74,6 +76,8 @@ class NatsProcess(Child):
         """Raises BusError if nats-server is not installed."""
         # A media chunk is at most a second of sound or one picture: well below 1 MB.
         command = [str(nats_server_binary()), "-a", "127.0.0.1", "-p", str(self.port or -1)]
+        if self.users is not None:
+            command += ["-c", str(self.users)]
         if self.storage is not None:
             command += ["-js", "-sd", str(self.storage)]
         if self.monitored:

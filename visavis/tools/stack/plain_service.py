@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from visavis.serving.authentication.access import Access
+from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.errors import VisavisError
 from visavis.serving.runtime import MESSAGE_LIMITS
+from visavis.serving.settings import ENV_PREFIX
 from visavis.tools.stack.nats_server import free_port
 from visavis.tools.stack.process import Child, python_child
 
@@ -30,9 +34,11 @@ async def plain_service(
     port = free_port()
     flags = ["--port", str(port), "--metrics-port", "-1", *arguments]
     child = python_child(name, f"services.{name}", flags, log_dir)
-    child.start()
+    secret = secrets.token_hex()  # nobody else is to take its slots
+    child.start({f"{ENV_PREFIX}{name.upper()}_STACK_SECRET": secret})
+    address = f"127.0.0.1:{port}"
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", MESSAGE_LIMITS) as channel:
+        async with ServiceChannel(address, Access(secret), name, MESSAGE_LIMITS) as channel:
             await _until_serving(channel, child)
             yield channel
     finally:

@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import logging
 import shutil
 import signal
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 import httpx
-import psutil
 
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.settings import ENV_PREFIX
 from visavis.serving.starting import on_starting
+from visavis.tools.stack.keys import (
+    USERS_FILE,
+    Keys,
+    leave_for_owner,
+    private_folder,
+    write_private,
+)
 from visavis.tools.stack.nats_server import NatsServer, can_listen, free_port
 from visavis.tools.stack.process import Child, State, make_log_dir, python_child
 from visavis.tools.stack.restarter import Restarter
+from visavis.wire.bucket import Bucket
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
+from visavis.wire.permissions import BUCKETS, User, users_config
+
+log = logging.getLogger(__name__)
 
 SERVICES = ("asr", "llm", "tts", "face")
 GATEWAY = "gateway"
 _POLL_S = 0.1
-_STORAGE = "visavis-bus-"
 _HTTP_TIMEOUT_S = 3.0
 
 
@@ -70,9 +78,12 @@ class Stack:
         self.anything_started = False
         self.replicas: list[Replica] = []
         self._clock = clock or MonotonicClock()
+        self.keys = Keys.draw()
+        """Of this run alone."""
         self._nats = NatsServer(options.log_dir)
         self._nats.process.monitored = options.monitored
         self._bus: Bus | None = None
+        self._bus_folder: Path | None = None
         self._restarters: dict[Child, Restarter] = {}
         self._keeping: dict[Child, asyncio.Task[None]] = {}
         self.children: dict[str, Child] = {}
@@ -108,11 +119,7 @@ class Stack:
         started = self._clock.now()
         self._check_options()
         self.anything_started = True
-        self._nats.process.storage = _storage()
-        self._nats.launch()
-        await asyncio.to_thread(self._nats.until_listening)
-        self._bus = await Bus.connect(self._nats.url, name="supervisor")
-        await on_starting(self._bus, self._note_starting)
+        await on_starting(await self._open_bus(), self._note_starting)
         for service in SERVICES:
             for name in self._names(service):
                 self._add(name, service, [f"services.{service}"], ["--label", name])
@@ -139,6 +146,26 @@ class Stack:
         self.ready_s = self._clock.now() - started
         for restarter in self._restarters.values():
             restarter.for_ever = True
+
+    async def _open_bus(self) -> Bus:
+        """Start nats-server, which knows the users of `keys` alone. Raises VisavisError."""
+        self._bus_folder = folder = private_folder(self.options.log_dir)
+        self._nats.process.storage, self._nats.process.users = folder / "kept", folder / USERS_FILE
+        try:
+            write_private(folder / USERS_FILE, users_config(self.keys.passwords))
+            self._nats.launch()
+            await asyncio.to_thread(self._nats.until_listening)
+            leave_for_owner(folder, self.port, self.keys, self._nats.url)
+        except OSError as error:
+            raise VisavisError(f"{folder} cannot hold the bus's keys: {error.strerror}") from error
+        operator = self.keys.login(User.OPERATOR)
+        self._bus = await Bus.connect(self._nats.url, name="supervisor", login=operator)
+        try:
+            for name in BUCKETS:  # nobody else may make one
+                await Bucket(self._bus, name, 0).make()
+        except BusError as error:
+            log.warning("the bus keeps nothing: %s", error)
+        return self._bus
 
     def _check_options(self) -> None:
         """Before anything is started. Raises VisavisError."""
@@ -178,9 +205,13 @@ class Stack:
 
     def _environ(self, name: str) -> dict[str, str]:
         # A key on the command line could be read by every user of the machine.
+        environ: dict[str, str] = {}
+        for service in (*SERVICES, GATEWAY):
+            if name in self._names(service):
+                environ |= self.keys.environ(service)
         if name in self._names(GATEWAY) and self.options.api_key:
-            return {f"{ENV_PREFIX}GATEWAY_API_KEY": self.options.api_key}
-        return {}
+            environ[f"{ENV_PREFIX}GATEWAY_API_KEY"] = self.options.api_key
+        return environ
 
     async def _until_ready(self) -> None:
         while True:
@@ -327,24 +358,8 @@ class Stack:
             await self._bus.close()
             self._bus = None
         await asyncio.to_thread(self._nats.stop)
-        if (storage := self._nats.process.storage) is not None:
-            await asyncio.to_thread(shutil.rmtree, storage, ignore_errors=True)
-
-
-def _storage() -> Path | None:
-    """A folder for what the bus keeps while the stack runs; None where there can be none.
-
-    It need not outlive the stack: each process has what it put there on its own disk, too.
-    """
-    root = Path(tempfile.gettempdir())
-    for old in root.glob(f"{_STORAGE}*"):
-        pid = old.name.removeprefix(_STORAGE).partition("-")[0]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(old, ignore_errors=True)  # of a stack that was killed
-    try:
-        return Path(tempfile.mkdtemp(prefix=f"{_STORAGE}{os.getpid()}-"))
-    except OSError:
-        return None
+        if self._bus_folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._bus_folder, ignore_errors=True)
 
 
 def _complaint(child: Child, what: str) -> str:

@@ -20,6 +20,7 @@ from services.face.engines.base import AvatarInfo
 from services.face.engines.tha3.network import SIZE, Picture
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.whole_file import placed_whole
+from visavis.wire.subjects import CHARACTERS
 
 DEFAULT_CHARACTER = "default"
 _SUFFIXES = (".jpg", ".png")
@@ -87,7 +88,7 @@ class CharacterStore:
     It is a shelf: those of users can be kept alike with those of other replicas.
     """
 
-    bucket = "visavis-characters"
+    bucket = CHARACTERS
 
     def __init__(self, folder: Path, own: Path, licence: str, *, most: int = 100) -> None:
         """`folder`: of at most `most` uploaded pictures, made when first needed; `own`: the
