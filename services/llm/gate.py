@@ -3,8 +3,9 @@
 llama.cpp computes a step for all slots at once, and on a CPU a step that reads a prompt for one of
 them takes as long as ten that write a word. So an answer that somebody waits for in silence is let
 in at once, and until its first phrase is written nothing begins that may be thrown away: answers
-that are prepared while the visitor may yet go on, and reading ahead. Such work that has begun and
-has not written anything makes way; what it has read stays in its slot.
+that are prepared while the visitor may yet go on, and reading ahead, which waits for some seconds of
+it. Such work that has begun and has not written anything makes way; what it has read stays in its
+slot.
 
 An answer that is written much further than its voice can have come rests while others are without
 their first phrase, and goes on where it stopped long before the voice could run out: a step for two
@@ -79,6 +80,8 @@ class Place:
     @property
     def reserve_s(self) -> float:
         """Of voice: so much is written that cannot have been heard yet."""
+        if not self.text:
+            return 0.0
         written_s = len(self.text.encode()) / _SPOKEN_BYTES_PER_S
         return written_s - (self._clock.now() - self._began_s)
 
@@ -100,12 +103,10 @@ class Place:
         """A piece of the answer."""
         if not text:
             return
-        hurried = self.hurried
         self._began_s = self._began_s if self.text else self._clock.now()
         self.text += text
         self.tokens += 1
-        if hurried and not self.hurried:
-            self._settle()
+        self._settle()
 
 
 class Gate:
@@ -189,10 +190,11 @@ class Gate:
     def _may_run(self, place: Place) -> bool:
         if place.text:
             return not self._rests(place, _REST_UNTIL_S)
-        return not self._in_turn or not any(
-            other.hurried and other.order < place.order and other.slot != place.slot
-            for other in self._places
-        )
+        others = (o for o in self._places if o.order < place.order and o.slot != place.slot)
+        if place.order is Order.AHEAD:
+            # A prompt is read in long steps: an answer whose voice has just begun would break off.
+            return not self._in_turn or all(o.reserve_s >= _REST_UNTIL_S for o in others)
+        return not self._in_turn or not any(o.hurried for o in others)
 
     def _rests(self, place: Place, reserve_s: float) -> bool:
         """Whether it makes way for others' first phrases, having more in hand than `reserve_s`."""

@@ -13,8 +13,8 @@ FIRST_PHRASE = "Well, it was the best of times,"
 TEN_SECONDS = " it was the worst of times, it was the age of wisdom," * 3
 
 
-def in_turn(clock: ManualClock | None = None) -> Gate:
-    return Gate(clock or ManualClock(), in_turn=True, resumes=True)
+def in_turn(clock: ManualClock | None = None, *, resumes: bool = False) -> Gate:
+    return Gate(clock or ManualClock(), in_turn=True, resumes=resumes)
 
 
 class Request:
@@ -83,10 +83,14 @@ async def test_until_its_first_phrase_is_written_an_answer_has_the_model_before_
     await other.leaves()
     assert at_model(held, ahead) == [True, False]
     await held.says(FIRST_PHRASE)
+    # A prompt takes long to be read, and both voices would break off by then.
+    await answer.says(TEN_SECONDS)
+    assert at_model(ahead) == [False]
+    await held.says(TEN_SECONDS)
     assert at_model(ahead) == [True]
     for request in (answer, held, ahead):
         await request.ends()
-    assert answer.text == held.text == FIRST_PHRASE
+    assert answer.text == held.text == FIRST_PHRASE + TEN_SECONDS
 
 
 async def test_what_has_written_nothing_makes_way_and_comes_back() -> None:
@@ -102,7 +106,7 @@ async def test_what_has_written_nothing_makes_way_and_comes_back() -> None:
     assert at_model(ahead, held, writing, answer) == [False, False, True, True]
     await answer.says(FIRST_PHRASE)
     assert at_model(held) == [True] and held.begun == 2
-    for request in (held, writing, ahead, answer):
+    for request in (held, writing, answer, ahead):
         await request.ends()
     assert writing.begun == 1 and writing.text == "It"
 
@@ -144,7 +148,7 @@ async def test_where_requests_do_not_slow_each_other_down_all_are_let_in() -> No
 
 
 async def test_an_answer_far_ahead_of_its_voice_rests_while_another_is_without_a_phrase() -> None:
-    gate = in_turn()
+    gate = in_turn(resumes=True)
     first = Request(gate, Order.ANSWER, 0)
     await settled()
     await first.says(FIRST_PHRASE)
@@ -169,7 +173,7 @@ async def test_an_answer_far_ahead_of_its_voice_rests_while_another_is_without_a
 
 async def test_an_answer_goes_on_before_its_voice_could_run_out() -> None:
     clock = ManualClock()
-    gate = in_turn(clock)
+    gate = in_turn(clock, resumes=True)
     first = Request(gate, Order.ANSWER, 0)
     await settled()
     await first.says(FIRST_PHRASE)
@@ -189,7 +193,7 @@ async def test_an_answer_goes_on_before_its_voice_could_run_out() -> None:
 
 
 async def test_an_answer_that_cannot_go_on_where_it_stopped_does_not_rest() -> None:
-    gate = Gate(ManualClock(), in_turn=True, resumes=False)
+    gate = in_turn()
     first = Request(gate, Order.ANSWER, 0)
     await settled()
     await first.says(FIRST_PHRASE)
