@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 _TIMEOUT_S = 4.0
 _LOOK_EVERY_S = 2.0
+_TLS = ("VISAVIS_GATEWAY_TLS_CERT", "VISAVIS_GATEWAY_TLS_SELF_SIGNED")
 
 
 def serve(flags: Sequence[str]) -> None:
@@ -33,7 +34,10 @@ def health(_: Sequence[str]) -> None:
     if service == "gateway":
         import httpx
 
-        httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=_TIMEOUT_S).raise_for_status()
+        scheme = "https" if any(os.environ.get(variable) for variable in _TLS) else "http"
+        # It is our own process that is asked: no certificate is looked at.
+        url = f"{scheme}://127.0.0.1:{port}/readyz"
+        httpx.get(url, timeout=_TIMEOUT_S, verify=False).raise_for_status()
         return
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
