@@ -19,7 +19,8 @@ from pathlib import Path
 _TIMEOUT_S = 4.0
 _LOOK_EVERY_S = 2.0
 _BUS_WAIT_S = 30.0
-_TLS = ("CERT", "KEY", "CA")
+_INSIDE = ("CERT", "KEY", "CA")
+_PAGE = ("VISAVIS_GATEWAY_TLS_CERT", "VISAVIS_GATEWAY_TLS_SELF_SIGNED")
 
 
 def serve(flags: Sequence[str]) -> None:
@@ -36,14 +37,17 @@ def health(_: Sequence[str]) -> None:
     if service == "gateway":
         import httpx
 
-        httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=_TIMEOUT_S).raise_for_status()
+        scheme = "https" if any(os.environ.get(variable) for variable in _PAGE) else "http"
+        # It is our own process that is asked: no certificate is looked at.
+        url = f"{scheme}://127.0.0.1:{port}/readyz"
+        httpx.get(url, timeout=_TIMEOUT_S, verify=False).raise_for_status()
         return
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     from visavis.serving.authentication.access import Certificates
 
-    files = (os.environ.get(f"VISAVIS_{service.upper()}_STACK_TLS_{k}") for k in _TLS)
+    files = (os.environ.get(f"VISAVIS_{service.upper()}_STACK_TLS_{k}") for k in _INSIDE)
     credentials = Certificates(*(Path(file) if file else None for file in files)).client()
     address, named = f"127.0.0.1:{port}", [("grpc.ssl_target_name_override", service)]
     opened = (

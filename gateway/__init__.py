@@ -8,6 +8,7 @@ In reading order, first the folders:
 `playout`: sound and pictures leave by one clock.
 `answers`: what can be said without a language model.
 `ledger`: where a turn's time went.
+`edge`: TLS, security headers, connections that hold others up.
 `static`: the page.
 
 `settings`: what can be set, and what may not be exposed.

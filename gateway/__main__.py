@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gateway.api.app import create_app
+from gateway.edge.tls import open_tls
 from gateway.peers.leaving import DrainingServer
 from gateway.peers.listening import listen
 from gateway.settings import GatewaySettings, check_exposure
@@ -26,10 +27,12 @@ def serve(argv: Sequence[str], *, prog: str, run: Run = DrainingServer.run) -> N
     """
     settings = load_settings(GatewaySettings, argv, prog=prog)
     check_exposure(settings)
+    _ = settings.ice  # a secret that cannot be read is told now, not to the first visitor
     configure_logging("gateway", settings.log_level)
+    tls = open_tls(settings)
     with contextlib.closing(listen(settings)) as listening:
-        app = create_app(settings, listening.address)
-        server = DrainingServer(app, settings.drain_limit_s, listening.shared)
+        app = create_app(settings, listening.address, tls)
+        server = DrainingServer(app, settings, listening.shared, tls)
         with contextlib.suppress(KeyboardInterrupt):
             run(server, listening.sockets)
     if not server.started:

@@ -69,6 +69,12 @@ passed_on = Counter(
     "Requests and sockets for the sessions of other gateways, handed on to them.",
     ["type"],
 )
+connections_refused = Counter(
+    "gateway_connections_refused_total",
+    "Connections that were closed for what they took: slow_head and slow_body, a request that did "
+    "not come to its end; stalled, a client that read nothing; too_many at once.",
+    ["reason"],
+)
 viewers = Gauge("gateway_viewers", "Viewers connected.", ["transport"])
 viewer_drops = Counter(
     "gateway_viewer_drops_total", "Times that a slow viewer lost media.", ["transport"]

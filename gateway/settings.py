@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from gateway.api.choices import Persona
+from gateway.playout.sinks.ice import IceServers, NamedServer
 from gateway.talk.speculation import SpeculationLimits
+from visavis.serving.addresses import is_loopback
 from visavis.serving.errors import SettingsError
 from visavis.serving.settings import Settings, secret_in
 
 _BETS = SpeculationLimits()
+# Nothing in it may end a header's value, or begin another policy.
+_ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:\d{1,5})?")
 
 
 class GatewaySettings(Settings):
@@ -39,6 +45,49 @@ class GatewaySettings(Settings):
     nats_url: str = Field(
         "nats://127.0.0.1:4222", description="NATS server, e.g. nats://127.0.0.1:4222"
     )
+    tls_cert: Path | None = Field(
+        None,
+        description="Certificate (PEM, with those of who vouches for it behind it): the gateway "
+        "speaks https, without which browsers of other machines give no microphone. Read anew "
+        "when it changes",
+    )
+    tls_key: Path | None = Field(None, description="Its key (PEM, without a passphrase)")
+    tls_self_signed: bool = Field(
+        False,
+        description="https with a certificate that the gateway makes itself: browsers warn of it; "
+        "see docs/proxies.md",
+    )
+    embed_origins: list[str] = Field(
+        default_factory=list,
+        description="Whose pages may show ours in a frame, as JSON list of origins such as "
+        "https://shop.example; empty: its own alone",
+    )
+    trusted_proxies: list[str] = Field(
+        default_factory=list,
+        description="Addresses or networks of reverse proxies whose X-Forwarded-For and -Proto are "
+        "believed, as JSON list; empty: nobody's",
+    )
+    max_connections: int = Field(
+        1000,
+        ge=4,
+        le=1_000_000,
+        description="Connections at once, of all kinds but WebRTC; more are answered 503",
+    )
+    head_timeout_s: float = Field(
+        10.0, gt=0, description="Longest wait for a request's head, from the connection on"
+    )
+    body_timeout_s: float = Field(
+        20.0, gt=0, description="Longest wait for a request's body; longer as it comes, see next"
+    )
+    slowest_body_bytes_s: float = Field(
+        1000.0, gt=0, description="Bytes of a body that give it a second more"
+    )
+    keep_alive_s: float = Field(
+        5.0, ge=3, description="A connection without a request is closed after so long"
+    )
+    stalled_timeout_s: float = Field(
+        30.0, gt=0, description="A client that reads nothing of an answer is cut off after so long"
+    )
     api_key: SecretStr = Field(
         SecretStr(""),
         description="Clients must send it; required where host is not this machine's own. Every "
@@ -51,8 +100,22 @@ class GatewaySettings(Settings):
         "",
         description="What the language model is told it is; empty: the llm service's own persona",
     )
-    ice_servers: list[str] = Field(
-        default_factory=list, description="STUN and TURN servers for WebRTC, as JSON list of URLs"
+    ice_servers: list[NamedServer] = Field(
+        default_factory=list,
+        repr=False,
+        description="STUN and TURN servers for WebRTC, for the page and the gateway alike, as JSON "
+        "list of URLs; one with a password as an object with urls, username and credential",
+    )
+    turn_key: SecretStr = Field(
+        SecretStr(""),
+        description="What coturn calls static-auth-secret: passwords for these TURN servers are "
+        "made of it, for each session its own",
+    )
+    turn_key_file: Path | None = Field(
+        None, description="File that holds the turn_key on one line, where none is set otherwise"
+    )
+    turn_password_life_s: float = Field(
+        86_400.0, ge=60, description="How long such a password is good for"
     )
     drain_limit_s: float = Field(
         30.0,
@@ -158,11 +221,34 @@ class GatewaySettings(Settings):
     answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
     answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
 
+    @field_validator("embed_origins")
+    @classmethod
+    def _origins(cls, origins: list[str]) -> list[str]:
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is not an origin such as https://shop.example:8443")
+        return origins
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, networks: list[str]) -> list[str]:
+        for network in networks:
+            ipaddress.ip_network(network)
+        return networks
+
     def key(self) -> str:
         """What clients must send; empty: nothing. Raises SettingsError."""
         if self.api_key.get_secret_value() or self.api_key_file is None:
             return self.api_key.get_secret_value()
         return secret_in(self.api_key_file, "api_key_file")
+
+    @cached_property
+    def ice(self) -> IceServers:
+        """What WebRTC's two sides are told. Raises SettingsError."""
+        secret = self.turn_key.get_secret_value()
+        if not secret and self.turn_key_file is not None:
+            secret = secret_in(self.turn_key_file, "turn_key_file")
+        return IceServers(self.ice_servers, secret, self.turn_password_life_s)
 
     @property
     def speculation(self) -> SpeculationLimits:
@@ -177,12 +263,7 @@ class GatewaySettings(Settings):
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach the gateway."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 def check_exposure(settings: GatewaySettings) -> None:

@@ -94,6 +94,7 @@ LABELS: Mapping[str, str] = {
     "gateway_answer_cache_entries{kind}": "configured, learned",
     "gateway_answer_cache_lookups{result}": "exact, normalised, learned, miss",
     "gateway_answer_cache_removals{reason}": "evicted, expired",
+    "gateway_connections_refused{reason}": "slow_head, slow_body, stalled, too_many",
     "gateway_idle_loop_fetches{result}": "kept, failed, refused",
     "gateway_refused{service}": f"{_STAGE}, answer, queue, gateway",
     "gateway_sessions_ended{reason}": "deleted, expired, failed, moved, shutdown",

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import swagger_ui_bundle
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.staticfiles import StaticFiles
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
@@ -31,8 +27,9 @@ from gateway.api import (
     sockets,
 )
 from gateway.api.access import AccessControl, BodyLimit
-from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
 from gateway.api.state import Gateway
+from gateway.edge.headers import docs_policy
+from gateway.edge.tls import Tls
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
@@ -52,15 +49,13 @@ from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.discovery import instance_of
 from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.runtime import connect_bus
+from visavis.serving.supervision import Keeper
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
 
 _STATIC = Path(__file__).parents[1] / "static"
 # Sound and pictures on their way to a visitor, until they are measured.
 _ASSUMED = Assumed(units_per_s=0.0, unit_cost_s=0.0, cores=0.05)
-_DRAIN_S = 3
-# A client that vanished without a word holds its session's slots until that is noticed.
-_PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 
 _DESCRIPTION = """
 Speak or type to a face, and it answers with voice and lips in step.
@@ -83,10 +78,11 @@ key: `Authorization: Bearer KEY`; a WebSocket that cannot set headers offers the
 """
 
 
-def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
+def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = None) -> FastAPI:
     """The application; it connects to the bus when it is started. Raises VisavisError.
 
-    address: "host:port" where other gateways reach this one; "": there are no others.
+    address: "host:port" where other gateways reach this one; "": there are no others. tls: how they
+    do, and how it is served; None: by plain http.
     """
     aiortc_private.check()
     settings.login()  # what is wrong with it is told at once
@@ -95,7 +91,7 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _running(settings, instance, address) as app.state.gateway:
+        async with _running(settings, instance, address, tls) as app.state.gateway:
             yield
 
     app = FastAPI(
@@ -122,13 +118,13 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
         sockets,
     ):
         app.include_router(module.router)
-    _add_pages(app)
+    _add_pages(app, settings)
     return app
 
 
 @asynccontextmanager
 async def _running(
-    settings: GatewaySettings, instance: str, address: str
+    settings: GatewaySettings, instance: str, address: str, tls: Tls | None
 ) -> AsyncIterator[Gateway]:
     """All that lives as long as the process; what is named last is ended first."""
     async with AsyncExitStack() as ending:
@@ -164,10 +160,10 @@ async def _running(
         ending.push_async_callback(prerenderer.stop)
         if settings.prerender:
             prerenderer.start()
-        carrier = Carrier()
-        ending.push_async_callback(carrier.close)
+        carrier = _carrier(tls, ending)
         room = partial(_room, sessions, entrance)
-        peers = Peers(bus, registry, instance, address, room, lambda: sessions.free, sessions.has)
+        own = {"http": address, "scheme": "https" if tls else "http"} if address else {}
+        peers = Peers(bus, registry, instance, own, room, lambda: sessions.free, sessions.has)
         ending.push_async_callback(peers.stop)
         handover = Handover(
             sessions, peers, MonotonicClock(), lambda to, text: sockets.obey(to, gateway, text)
@@ -189,6 +185,17 @@ async def _running(
             handover,
         )
         yield gateway
+
+
+def _carrier(tls: Tls | None, ending: AsyncExitStack) -> Carrier:
+    """What reaches other gateways, by the certificate that all of them have at the time."""
+    if tls is not None:
+        looking = Keeper("certificate", tls.keep_looking)
+        ending.push_async_callback(looking.stop)
+        looking.start()
+    carrier = Carrier(tls.peers if tls is not None else None)
+    ending.push_async_callback(carrier.close)
+    return carrier
 
 
 def _entrance(
@@ -241,7 +248,7 @@ def _answers(settings: GatewaySettings) -> AnswerCache:
     )
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_pages(app: FastAPI, settings: GatewaySettings) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
@@ -249,50 +256,19 @@ def _add_pages(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> HTMLResponse:
         # Relative addresses, so that a reverse proxy may serve all of it under a prefix.
-        return get_swagger_ui_html(
+        page = get_swagger_ui_html(
             openapi_url="openapi.json",
             title="visavis API",
             swagger_js_url="docs/swagger-ui-bundle.js",
             swagger_css_url="docs/swagger-ui.css",
             swagger_favicon_url="docs/favicon-32x32.png",
+            # It would tell a site elsewhere where this one is.
+            swagger_ui_parameters={"validatorUrl": None},
         )
+        policy = docs_policy(settings.embed_origins, bytes(page.body).decode())
+        page.headers["Content-Security-Policy"] = policy
+        return page
 
     vendor = Path(swagger_ui_bundle.__file__).parent / "vendor"
     app.mount("/docs", StaticFiles(directory=next(vendor.glob("swagger-ui-*"))))
     app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False))
-
-
-class _Sockets(WebSocketsSansIOProtocol):
-    """A handshake that was answered with an HTTP error is complete.
-
-    uvicorn takes it for one that the application forgot, and logs each as an error of it.
-    """
-
-    async def send(self, message: Any) -> None:
-        await super().send(message)
-        if message["type"] == "websocket.http.response.body" and self.close_sent:
-            self.handshake_complete = True
-
-
-def server_config(
-    app: FastAPI, *, host: str = "127.0.0.1", port: int = 0, drain_s: int = _DRAIN_S
-) -> uvicorn.Config:
-    """Of the gateway's web server. drain_s: for requests that run when it is told to stop.
-
-    To be made once logging is set up.
-    """
-    return uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_config=None,
-        # At DEBUG it writes down the headers of every handshake, and so the key.
-        log_level=max(logging.INFO, logging.getLogger().getEffectiveLevel()),
-        access_log=False,
-        ws=_Sockets,
-        ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
-        ws_per_message_deflate=False,
-        ws_ping_interval=_PING_EVERY_S,
-        ws_ping_timeout=_PING_TIMEOUT_S,
-        timeout_graceful_shutdown=drain_s,
-    )

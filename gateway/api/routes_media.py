@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse
 
 from gateway.api.problems import responses
-from gateway.api.schemas import Answer, Offer, RecordingInfo, RecordingRequest
+from gateway.api.schemas import Answer, IceServerList, Offer, RecordingInfo, RecordingRequest
 from gateway.api.state import TheSession
 from gateway.playout.sinks.recording import Phase, Recording
 from visavis.serving.errors import OutOfOrderError, UnknownNameError
@@ -40,6 +40,12 @@ async def connect(session: TheSession, body: Offer) -> Answer:
         session.release_microphone(peer_id)
         raise
     return Answer(sdp=sdp, type=kind, peer_id=peer_id)
+
+
+@router.get("/ice-servers", responses=responses(404))
+async def ice_servers(session: TheSession) -> IceServerList:
+    """STUN and TURN servers for the offer, with passwords that are this session's own."""
+    return IceServerList(ice_servers=list(session.peers.ice_servers()))
 
 
 @router.delete("/webrtc/{peer_id}", status_code=204, responses=responses(404))

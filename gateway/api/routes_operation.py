@@ -46,12 +46,14 @@ async def metrics_targets(request: Request, gateway: TheGateway) -> list[Target]
     if len(gateways) > 1:
         own = [
             Target(
-                targets=[g.http_address], labels={"service": "gateway", "instance_id": g.instance}
+                targets=[g.http_address],
+                labels={"service": "gateway", "instance_id": g.instance} | _by(g.scheme),
             )
             for g in gateways
         ]
     else:
-        own = [Target(targets=[request.url.netloc], labels={"service": "gateway"})]
+        labels = {"service": "gateway"} | _by(request.url.scheme)
+        own = [Target(targets=[request.url.netloc], labels=labels)]
     return own + [
         Target(
             targets=[s.replica.metrics_address],
@@ -60,6 +62,10 @@ async def metrics_targets(request: Request, gateway: TheGateway) -> list[Target]
         for s in gateway.registry.replicas()
         if s.replica.metrics_address
     ]
+
+
+def _by(scheme: str) -> dict[str, str]:
+    return {} if scheme == "http" else {"__scheme__": scheme}
 
 
 @router.get("/metrics", response_class=Response)

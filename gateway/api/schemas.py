@@ -17,6 +17,7 @@ from gateway.api.choices import (
     TypedText,
     WelcomeText,
 )
+from gateway.playout.sinks.ice import IceServer
 from gateway.playout.sinks.recording import Phase, Scope
 from visavis.styles import STYLES
 
@@ -115,6 +116,12 @@ class Answer(BaseModel):
     sdp: str
     type: str
     peer_id: str
+
+
+class IceServerList(BaseModel):
+    """What a browser's RTCPeerConnection takes as `iceServers`."""
+
+    ice_servers: list[IceServer]
 
 
 class TextRequest(Body):

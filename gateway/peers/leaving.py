@@ -10,7 +10,9 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from gateway.api.app import server_config
+from gateway.edge.server import server_config
+from gateway.edge.tls import Tls
+from gateway.settings import GatewaySettings
 from visavis.serving.draining import Drain
 from visavis.wire.clock import MonotonicClock
 
@@ -20,14 +22,17 @@ log = logging.getLogger(__name__)
 class DrainingServer(uvicorn.Server):
     """Told to stop by SIGTERM it drains; told again, or by SIGINT, it ends at once.
 
-    shared: how many of its sockets, the first ones, other gateways listen on, too.
+    shared: how many of its sockets, the first ones, other gateways listen on, too. tls: None: it
+    speaks plain http.
     """
 
-    def __init__(self, app: FastAPI, drain_limit_s: float, shared: int) -> None:
-        super().__init__(server_config(app))
+    def __init__(
+        self, app: FastAPI, settings: GatewaySettings, shared: int, tls: Tls | None
+    ) -> None:
+        super().__init__(server_config(app, settings, tls))
         self._app = app
         self._shared = shared
-        self._drain = Drain(drain_limit_s)
+        self._drain = Drain(settings.drain_limit_s)
         self._clock = MonotonicClock()
         self._told = False
         self._leaving: asyncio.Task[None] | None = None

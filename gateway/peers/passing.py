@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import ssl
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -136,12 +137,16 @@ def _hanging_up(send: Send) -> Send:
 
 
 class Carrier:
-    """Hands requests on to other gateways, over connections that it keeps. `close` it."""
+    """Hands requests on to other gateways, over connections that it keeps. `close` it.
 
-    def __init__(self) -> None:
-        # No certificates: gateways speak http alone.
+    tls: they are reached by https, and known by this; None: by plain http.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        self._secure = "" if tls is None else "s"
         self._http = httpx.AsyncClient(
-            timeout=_TIMEOUT, limits=_LIMITS, trust_env=False, verify=False
+            timeout=_TIMEOUT, limits=_LIMITS, trust_env=False, verify=tls or False
         )
 
     async def close(self) -> None:
@@ -163,7 +168,7 @@ class Carrier:
         try:
             answer = await self._http.request(
                 request.method,
-                f"http://{peer.address}{request.url.path}{query}",
+                f"http{self._secure}://{peer.address}{request.url.path}{query}",
                 headers=_introduction(request.headers),
                 json=body,
                 timeout=_ASK_S,
@@ -177,12 +182,13 @@ class Carrier:
         """Have `address` answer. Raises UnreachedError, SilentError, and what `receive` raises."""
         metrics.passed_on.labels(scope["type"]).inc()
         if scope["type"] == "websocket":
-            await _carry_socket(scope, receive, send, address)
+            url = _url(f"ws{self._secure}", address, scope)
+            await _carry_socket(scope, receive, send, url, self._tls)
             return
         body = _Body(receive, scope)
         request = httpx.Request(
             scope["method"],
-            _url("http", address, scope),
+            _url(f"http{self._secure}", address, scope),
             headers=_headers(scope),
             content=body.parts() if body.comes else None,
         )
@@ -239,11 +245,14 @@ class _Body:
             pass
 
 
-async def _carry_socket(scope: Scope, receive: Receive, send: Send, address: str) -> None:
+async def _carry_socket(
+    scope: Scope, receive: Receive, send: Send, url: str, tls: ssl.SSLContext | None
+) -> None:
     await receive()  # that the client wants to connect
     try:
         other = await websockets.connect(
-            _url("ws", address, scope),
+            url,
+            ssl=tls,
             additional_headers=_introduction(Headers(scope=scope)),
             subprotocols=scope.get("subprotocols") or None,
             compression=None,

@@ -12,7 +12,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -63,8 +63,9 @@ class Peer:
 class Peers:
     """Tells the others of this gateway, and of them. `start` it, `stop` it.
 
-    instance: our name on the bus. address: where the others reach us; "": they do not. free,
-    seats: as `Peer` has them. has: whether a session is ours.
+    instance: our name on the bus. own: where the others reach us, "host:port" under "http", and by
+    which "scheme"; nothing: they do not. free, seats: as `Peer` has them. has: whether a session is
+    ours.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Peers:
         bus: Bus,
         registry: Registry,
         instance: str,
-        address: str,
+        own: Mapping[str, str],
         free: Callable[[], int],
         seats: Callable[[], int],
         has: Callable[[str], bool],
@@ -80,7 +81,8 @@ class Peers:
         self._bus = bus
         self._registry = registry
         self._instance = instance
-        self._address = address
+        self._own = dict(own)
+        self._address = own.get("http", "")
         self._free = free
         self._seats = seats
         self._has = has
@@ -109,7 +111,7 @@ class Peers:
             self._bus,
             "gateway",
             instance=self._instance,
-            addresses={"http": self._address, "metrics": self._address},
+            addresses={**self._own, "metrics": self._address},
             states=lambda: (),
             wanted_device="",
         )

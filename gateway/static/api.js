@@ -136,6 +136,11 @@ export class Api {
     return this.request("DELETE", `v1/sessions/${id}`, { keepalive: true }).catch(() => null);
   }
 
+  /** STUN and TURN servers, as RTCPeerConnection takes them. */
+  async iceServers(id, signal) {
+    return (await this.json("GET", `v1/sessions/${id}/ice-servers`, { signal })).ice_servers;
+  }
+
   exchangeSdp(id, offer, signal) {
     return this.json("POST", `v1/sessions/${id}/webrtc`, { body: offer, signal });
   }

@@ -196,8 +196,8 @@ export class Connection extends EventTarget {
 
   async #openMedia(signal) {
     if (this.#preference !== "websocket" && window.RTCPeerConnection) {
-      const media = new WebRtcMedia();
       try {
+        const media = new WebRtcMedia(await this.#api.iceServers(this.sessionId, signal));
         await media.connect(this.#video, this.#signalling(signal), this.#role, signal);
         return media;
       } catch (error) {

@@ -61,7 +61,7 @@ let playoutFailed = false;
 
 export class WebRtcMedia extends EventTarget {
   kind = "webrtc";
-  #pc = new RTCPeerConnection();
+  #pc;
   #stream = new MediaStream();
   #microphone;
   #healing = 0;
@@ -71,6 +71,12 @@ export class WebRtcMedia extends EventTarget {
   /** Null: the browser plays it. */
   #sound = null;
   #leave = () => {};
+
+  /** @param {RTCIceServer[]} iceServers */
+  constructor(iceServers) {
+    super();
+    this.#pc = new RTCPeerConnection({ iceServers });
+  }
 
   /**
    * @param {HTMLVideoElement} video shows and sounds what arrives

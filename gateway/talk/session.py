@@ -6,6 +6,7 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -127,7 +128,8 @@ class Session:
     def _add_sinks(self, settings: GatewaySettings) -> None:
         """All that sound and pictures go to."""
         seats, changed, missed = self.audience.seats, self._audience_changed, self._picture_missed
-        self.peers = Peers(settings.ice_servers, seats, missed, changed)
+        ice = settings.ice
+        self.peers = Peers(lambda: ice.of(self.id, time.time()), seats, missed, changed)
         self.broadcast = Broadcast(seats, missed, changed)
         folder, limit_s = settings.recording_dir, settings.recording_limit_s
         self.recordings = Recordings(

@@ -160,6 +160,7 @@ class StubGateway:
         app.get("/v1/sessions/{session}")(self._get)
         app.patch("/v1/sessions/{session}")(self._update)
         app.delete("/v1/sessions/{session}")(self._delete)
+        app.get("/v1/sessions/{session}/ice-servers")(self._ice_servers)
         app.post("/v1/sessions/{session}/webrtc")(self._webrtc)
         app.delete("/v1/sessions/{session}/webrtc/{peer_id}")(self._leave)
         app.post("/v1/sessions/{session}/recording")(self._record)
@@ -246,6 +247,9 @@ class StubGateway:
     async def _delete(self, session: str) -> Response:
         self.seen.deleted.append(session)
         return Response(status_code=204)
+
+    async def _ice_servers(self, session: str) -> dict[str, Any]:
+        return {"ice_servers": []}
 
     async def _webrtc(self, session: str, request: Request) -> Any:
         if self.script.webrtc_status != 200:

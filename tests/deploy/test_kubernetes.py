@@ -20,7 +20,7 @@ from services.asr.settings import AsrSettings
 from services.face.settings import FaceSettings
 from services.llm.settings import LlmSettings
 from services.tts.settings import TtsSettings
-from tests.deploy.checkers import DEPLOY, ROOT, Resource, checked, checker, rendered
+from tests.deploy.checkers import DEPLOY, Resource, checked, checker, rendered
 from tests.deploy.dockerfile import read_stages
 from visavis.bundles.store.catalogue import default_catalog
 from visavis.tools.stack.keys import write_keys
@@ -165,12 +165,13 @@ def test_it_asks_at_the_ports_that_the_image_listens_at(overlay: str) -> None:
 
 def test_the_gateway_is_asked_for_what_it_answers() -> None:
     from gateway.api.routes_operation import router
+    from gateway.edge.headers import LIVE_PATH
 
     container = of_kind("cpu", "Deployment")["gateway"]["spec"]["template"]["spec"]["containers"][0]
     ready = container["readinessProbe"]["httpGet"]["path"]
     assert ready in {route.path for route in router.routes if hasattr(route, "path")}
-    alive = container["livenessProbe"]["httpGet"]["path"]
-    assert (ROOT / "gateway" / alive.lstrip("/")).is_file()
+    assert container["livenessProbe"]["httpGet"]["path"] == LIVE_PATH
+    assert container["startupProbe"]["httpGet"]["path"] == LIVE_PATH
 
 
 @each_overlay

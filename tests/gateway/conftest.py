@@ -12,8 +12,10 @@ import pytest
 import pytest_asyncio
 import uvicorn
 
-from gateway.api.app import create_app, server_config
+from gateway.api.app import create_app
 from gateway.api.state import Gateway
+from gateway.edge.server import server_config
+from gateway.edge.tls import open_tls
 from gateway.peers.listening import listen
 from gateway.settings import GatewaySettings
 from tests.gateway.doubles import Doubles
@@ -27,8 +29,10 @@ class RunningGateway:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._listening = listen(settings.model_copy(update={"port": 0}))
-        self.app = create_app(settings, self._listening.address)
-        self._server = uvicorn.Server(server_config(self.app, drain_s=1))
+        tls = open_tls(settings)
+        self._scheme = "http" if tls is None else "https"
+        self.app = create_app(settings, self._listening.address, tls)
+        self._server = uvicorn.Server(server_config(self.app, settings, tls, drain_s=1))
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -43,7 +47,7 @@ class RunningGateway:
     @property
     def url(self) -> str:
         port = self._server.servers[0].sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}"
+        return f"{self._scheme}://127.0.0.1:{port}"
 
     @property
     def inside(self) -> Gateway:

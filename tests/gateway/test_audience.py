@@ -30,7 +30,7 @@ class Watched:
         self.audience = audience = Audience(64, self.asked.append)
         self.viewers = Broadcast(audience.seats, lambda codec: None, audience.review)
         self.recordings = Recordings("s1", folder, 60.0, lambda codec: None, audience.review)
-        self.browsers = Peers([], audience.seats, lambda codec: None, audience.review)
+        self.browsers = Peers(lambda: [], audience.seats, lambda codec: None, audience.review)
         audience.add(self.browsers)
         audience.add(self.viewers)
         audience.add(self.recordings)

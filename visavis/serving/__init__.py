@@ -4,6 +4,8 @@
 - `runtime`: runs one service: load, warm, serve, drain.
 - `draining`: when a process that was told to stop may end.
 - `starting`: what a service is busy with while it starts, told on the bus.
+- `addresses`: under which addresses this machine is reached by others.
+- `trust`: certificates: where our own lies, and which ones our clients believe.
 - `discovery`: who serves what where, by the NATS micro protocol.
 - `heartbeat`: a process' sign of life to whoever started it.
 - `stage`: one session at one service: its epoch, the one turn at work, its Attach stream.

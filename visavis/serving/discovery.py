@@ -47,6 +47,8 @@ class Replica:
     """Where they were to run; empty: they all do."""
     http_address: str = ""
     """Of a gateway, which has this one instead of gRPC."""
+    scheme: str = "http"
+    """What is spoken there: http or https."""
     draining: bool = False
     """It is about to end and takes nothing new."""
 
@@ -120,6 +122,7 @@ def parse_info(payload: bytes) -> Replica | None:
             version=str(info["version"]),
             grpc_address=metadata["grpc"] if "http" not in metadata else "",
             http_address=metadata.get("http", ""),
+            scheme=metadata.get("scheme", "http"),
             metrics_address=metadata.get("metrics", ""),
             device=metadata.get("device", ""),
             wanted_device=metadata.get("wanted", ""),

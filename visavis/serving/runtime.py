@@ -21,6 +21,7 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import start_http_server
 
 from visavis.engine.base import EngineState
+from visavis.serving.addresses import told_to_others
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.authentication.door import Door
@@ -144,7 +145,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
                 bus,
                 name,
                 instance=instance,
-                addresses=_addresses(settings, port, metrics_port),
+                addresses=addresses_of(settings, port, metrics_port),
                 states=lambda: service.engine_states,
                 wanted_device=settings.device,
             )
@@ -245,9 +246,9 @@ async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event, label:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _addresses(settings: ServiceSettings, port: int, metrics_port: int | None) -> dict[str, str]:
+def addresses_of(settings: ServiceSettings, port: int, metrics_port: int | None) -> dict[str, str]:
     """Where others reach this process, by kind."""
-    reach = settings.advertise or settings.host
+    reach = settings.advertise or told_to_others(settings.host)
     addresses = {"grpc": f"{reach}:{port}"}
     if metrics_port is not None:
         addresses["metrics"] = f"{reach}:{metrics_port}"

@@ -126,7 +126,11 @@ class ServiceSettings(Settings):
     metrics_port: int = Field(
         0, ge=-1, le=65535, description="Prometheus port; 0: any free one, -1: none"
     )
-    advertise: str = Field("", description="Address that others reach this one by; empty: host")
+    advertise: str = Field(
+        "",
+        description="Address that others reach this one by; empty: host, or the machine's own "
+        "where host is every address, such as 0.0.0.0",
+    )
     slots: int = Field(4, ge=1, le=1024, description="Sessions served at once at most")
     admission: Literal["predicted", "slots"] = Field(
         "slots",
@@ -242,9 +246,9 @@ def _explain(error: ValidationError, settings_class: type[Settings], prefix: str
             lines.append(f"{key}: unknown setting in section [{section}]")
         else:
             flag = "--" + key.replace("_", "-")
-            field = settings_class.model_fields.get(key)
+            field = settings_class.model_fields.get(key.partition(".")[0])
             # The message goes into a log.
-            secret = field is not None and field.annotation is SecretStr
+            secret = field is not None and (field.annotation is SecretStr or not field.repr)
             got = "" if secret else f", got {problem['input']!r}"
             lines.append(
                 f"{key}: {problem['msg']}{got} "

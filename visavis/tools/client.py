@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from websockets.asyncio.client import ClientConnection
 
 from visavis.serving.errors import VisavisError
+from visavis.serving.trust import client_context
 
 MIC_RATE_HZ = 16_000
 _MIC_CHUNK_SAMPLES = 320
@@ -38,15 +39,26 @@ def goes_on(closed: websockets.ConnectionClosed) -> bool:
 
 
 class GatewayClient:
-    """The public API of one gateway; an async context manager."""
+    """The public API of one gateway; an async context manager.
+
+    Of https, certificates are believed that the system trusts or SSL_CERT_FILE names, and the one
+    that a gateway of this user on this machine signed itself.
+    """
 
     def __init__(self, url: str, api_key: str = "") -> None:
         self.url = url.rstrip("/")
         self.api_key = api_key
         self.authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         """The header that carries the key."""
+        # Read where they are wanted alone: that takes 40 ms.
+        self.tls = client_context() if self.url.startswith("https:") else None
+        """By which a gateway with https is known."""
         self._http = httpx.AsyncClient(
-            base_url=self.url, headers=self.authorization, timeout=_TIMEOUT_S, trust_env=False
+            base_url=self.url,
+            headers=self.authorization,
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+            verify=self.tls or False,
         )
 
     async def __aenter__(self) -> Self:
@@ -56,10 +68,15 @@ class GatewayClient:
         await self._http.aclose()
 
     async def answers(self) -> bool:
-        """Whether a gateway answers at the address."""
+        """Whether a gateway answers at the address.
+
+        Raises GatewayError where something does that cannot be talked to as the address says.
+        """
         try:
             return (await self._http.get("/healthz")).is_success
-        except httpx.HTTPError:
+        except httpx.HTTPError as error:
+            if refusal := _not_as_the_address_says(self.url, error):
+                raise refusal from error
             return False
 
     async def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
@@ -67,7 +84,7 @@ class GatewayClient:
         try:
             response = await self._http.request(method, path, **arguments)
         except httpx.HTTPError as error:
-            raise GatewayError("unreachable", f"{self.url}: {error}") from error
+            raise _unreachable(self.url, error) from error
         if response.is_success:
             return response
         raise _refusal(response)
@@ -82,7 +99,7 @@ class GatewayClient:
                 async for line in response.aiter_lines():
                     yield line
         except httpx.HTTPError as error:
-            raise GatewayError("unreachable", f"{self.url}: {error}") from error
+            raise _unreachable(self.url, error) from error
 
     @contextlib.asynccontextmanager
     async def session(
@@ -124,6 +141,7 @@ class GatewayClient:
             "ws" + self.url.removeprefix("http") + path,
             additional_headers=self.authorization,
             max_size=_MEDIA_LIMIT_BYTES,
+            ssl=self.tls,
             proxy=None,
         )
 
@@ -196,6 +214,28 @@ class GatewaySession:
     @property
     def _path(self) -> str:
         return f"/v1/sessions/{self.id}"
+
+
+def _unreachable(url: str, error: httpx.HTTPError) -> GatewayError:
+    return _not_as_the_address_says(url, error) or GatewayError("unreachable", f"{url}: {error}")
+
+
+def _not_as_the_address_says(url: str, error: httpx.HTTPError) -> GatewayError | None:
+    """What to do where http is taken for https, or a certificate is not known; None: neither."""
+    said = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return GatewayError(
+            "untrusted",
+            f"{url}: its certificate cannot be believed ({said.partition('failed: ')[2] or said}). "
+            "If the gateway has signed it itself, copy .local/state/visavis/tls/certificate.pem "
+            "from its machine and name the copy in SSL_CERT_FILE; the address has to have a name "
+            "that stands in it",
+        )
+    if url.startswith("https:") and "WRONG_VERSION_NUMBER" in said:
+        return GatewayError("not_https", f"{url}: no https is spoken there; try http://")
+    if url.startswith("http:") and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        return GatewayError("not_http", f"{url}: hangs up on http; if it speaks https, say so")
+    return None
 
 
 def _refusal(response: httpx.Response) -> GatewayError:

@@ -164,6 +164,13 @@ _TURNS = Row(
             "short",
             rates("gateway_sessions_ended_total", "reason"),
         ),
+        Panel(
+            "Connections that were closed",
+            "In a second, by why: requests that do not come to their end, clients that read "
+            "nothing, too many at once.",
+            "short",
+            rates("gateway_connections_refused_total", "reason"),
+        ),
     ),
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import av
@@ -29,6 +29,7 @@ from gateway.playout.audience import Seats
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ, VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import Tick
+from gateway.playout.sinks.ice import IceServer
 from gateway.playout.sinks.tracks import (
     MediaClock,
     NamedTrack,
@@ -69,7 +70,7 @@ class Peer:
         peer_id: str,
         role: Role,
         *,
-        ice_servers: list[str],
+        ice_servers: Sequence[IceServer],
         on_mic: Callable[[NDArray[np.int16]], None],
         on_keyframe: Callable[[VideoCodec], None],
         on_closed: Callable[[Peer], None],
@@ -84,7 +85,14 @@ class Peer:
         self._pictures: PassTrack | None = None
         self._mic_sound = MicSound()
         # Without this, aiortc would ask a public STUN server.
-        servers = [RTCIceServer(url) for url in ice_servers]
+        servers = [
+            RTCIceServer(
+                urls=server.urls,
+                username=server.username or None,
+                credential=server.credential or None,
+            )
+            for server in ice_servers
+        ]
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=servers))
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
@@ -249,18 +257,18 @@ class Peer:
 class Peers:
     """Connects the browsers of one session; sound is encoded once for them. A sink.
 
-    on_keyframe: somebody cannot decode before the next one.
-    changed: called when somebody has come or gone.
+    ice_servers: what both sides are told, at each connection anew. on_keyframe: somebody cannot
+    decode before the next one. changed: called when somebody has come or gone.
     """
 
     def __init__(
         self,
-        ice_servers: list[str],
+        ice_servers: Callable[[], Sequence[IceServer]],
         seats: Seats,
         on_keyframe: Callable[[VideoCodec], None],
         changed: Callable[[], None],
     ) -> None:
-        self._ice_servers = ice_servers
+        self.ice_servers = ice_servers
         self._seats = seats
         self._on_keyframe = on_keyframe
         self._changed = changed
@@ -308,7 +316,7 @@ class Peers:
         peer = Peer(
             peer_id,
             role,
-            ice_servers=self._ice_servers,
+            ice_servers=self.ice_servers(),
             on_mic=lambda pcm: on_mic(peer_id, pcm),
             on_keyframe=self._on_keyframe,
             on_closed=closed,

@@ -20,6 +20,7 @@ from visavis.serving.discovery import Replica
 from visavis.serving.errors import VisavisError
 from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import secret_in
+from visavis.serving.trust import own_certificate
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.control import ask_restart, listening, running_stacks, socket_path
 from visavis.tools.stack.keys import write_keys
@@ -27,6 +28,7 @@ from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log
 from visavis.tools.stack.rolling import RollingRestart
 from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
 
+_SELF_SIGNED = "--tls-self-signed"
 _REFRESH_S = 1.0
 _LOOK_S = 0.2
 _STARTING = "Starting the bus, four services and the gateway …"
@@ -48,7 +50,11 @@ def up(
         str, typer.Option(help="Set of weights: tiny, default or better.")
     ] = "default",
     host: Annotated[
-        str, typer.Option(help="Address of the page; other than loopback needs a key.")
+        str,
+        typer.Option(
+            help="Address of the page; other than loopback needs a key, and https (--tls-…) for "
+            "the microphone."
+        ),
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the page; 0: any free one.")
@@ -67,6 +73,23 @@ def up(
             envvar="VISAVIS_GATEWAY_API_KEY_FILE", help="File that holds the key, on one line."
         ),
     ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="VISAVIS_GATEWAY_TLS_CERT", help="Certificate (PEM): the page by https."
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(envvar="VISAVIS_GATEWAY_TLS_KEY", help="Its key (PEM).")
+    ] = None,
+    tls_self_signed: Annotated[
+        bool,
+        typer.Option(
+            "--tls-self-signed",
+            envvar="VISAVIS_GATEWAY_TLS_SELF_SIGNED",
+            help="https with a certificate made here, of which browsers warn.",
+        ),
+    ] = False,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with a section for each process.")
     ] = None,
@@ -93,12 +116,14 @@ def up(
         api_key = secret_in(api_key_file, "--api-key-file")
     console = Console()
     pull_profile(profile, console)
+    arguments = stack_arguments(profile, config, answers)
+    arguments[GATEWAY] += _tls_arguments(tls_cert, tls_key, self_signed=tls_self_signed)
     options = StackOptions(
         log_dir=logs or log_dir(),
         host=host,
         port=port,
         api_key=api_key,
-        arguments=stack_arguments(profile, config, answers),
+        arguments=arguments,
         replicas=counts,
     )
     _tell_of_the_stack(options.log_dir, console)
@@ -219,6 +244,12 @@ def stack_arguments(
     return arguments
 
 
+def _tls_arguments(cert: Path | None, key: Path | None, *, self_signed: bool) -> list[str]:
+    flags = ["--tls-cert", str(cert.resolve())] if cert is not None else []
+    flags += ["--tls-key", str(key.resolve())] if key is not None else []
+    return [*flags, *([_SELF_SIGNED, "true"] if self_signed else [])]
+
+
 async def _run(options: StackOptions, console: Console) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -233,12 +264,7 @@ async def _run(options: StackOptions, console: Console) -> None:
         if not starting.done():
             return
         starting.result()
-        console.print(
-            f"\n  [bold green]Ready[/bold green] in {stack.ready_s:.1f} s.  "
-            f"Open [bold]{stack.url}[/bold]  (API: {stack.url}/docs)\n"
-            f"  Logs: {options.log_dir}   End with Ctrl-C.\n",
-            highlight=False,
-        )
+        console.print(_ready(stack), highlight=False, soft_wrap=True)
 
         async def restart(names: list[str], tell: Callable[[str], None]) -> None:
             def both(step: str) -> None:
@@ -256,6 +282,28 @@ async def _run(options: StackOptions, console: Console) -> None:
         stopping.cancel()
         await asyncio.gather(starting, stopping, return_exceptions=True)
         await stack.stop()
+
+
+def _ready(stack: Stack) -> str:
+    """What there is to know once all is ready: the addresses that can be opened, first of all."""
+    lines = [
+        f"[bold green]Ready[/bold green] in {stack.ready_s:.1f} s.  "
+        f"Open [bold]{stack.url}[/bold]  (API: {stack.url}/docs)"
+    ]
+    if stack.urls:
+        lines.append(f"On other machines: [bold]{'  '.join(map(escape, stack.urls))}[/bold]")
+    if stack.urls and stack.scheme == "http":
+        lines.append(
+            "[yellow]The microphone will not work there[/yellow]: browsers give it to https and to "
+            f"their own machine alone.\n  For https: {_SELF_SIGNED}, or --tls-cert and --tls-key."
+        )
+    if _SELF_SIGNED in stack.options.arguments.get(GATEWAY, ()):
+        lines.append(
+            "Browsers warn of the certificate, which was made here: pass the warning, or import "
+            f"{own_certificate()}"
+        )
+    lines.append(f"Logs: {stack.options.log_dir}   End with Ctrl-C.")
+    return "\n" + "".join(f"  {line}\n" for line in lines)
 
 
 async def _until_started(
@@ -300,7 +348,9 @@ def placed(replica: Replica) -> str:
 
 def address_of(replica: Replica) -> str:
     """Where a process answers."""
-    return f"http://{replica.http_address}" if replica.http_address else replica.grpc_address
+    if not replica.http_address:
+        return replica.grpc_address
+    return f"{replica.scheme}://{replica.http_address}"
 
 
 def _table(stack: Stack) -> Table:

@@ -17,6 +17,7 @@ from typing import IO, BinaryIO
 import psutil
 
 from visavis.serving.heartbeat import BEAT_S, FD_VARIABLE, WORKING
+from visavis.serving.trust import state_root
 from visavis.tools.stack.tether import WAY, tethered
 
 log = logging.getLogger(__name__)
@@ -223,8 +224,7 @@ def python_child(name: str, module: str, arguments: Sequence[str], log_dir: Path
 
 def log_dir() -> Path:
     """`$XDG_STATE_HOME/visavis/logs`, by default under `~/.local/state`."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state).expanduser() / "visavis" / "logs"
+    return state_root() / "logs"
 
 
 def make_log_dir(folder: Path) -> None:

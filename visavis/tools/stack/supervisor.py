@@ -15,6 +15,12 @@ from typing import Self
 
 import httpx
 
+from visavis.serving.addresses import (
+    in_address,
+    is_every_address,
+    is_loopback,
+    machine_addresses,
+)
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.settings import ENV_PREFIX
@@ -73,7 +79,8 @@ class Stack:
     def __init__(self, options: StackOptions, clock: Clock | None = None) -> None:
         self.options = options
         self.port = options.port or free_port()
-        self.url = f"http://{options.host}:{self.port}"
+        self.scheme = "http"
+        """What the gateway speaks: known once it runs."""
         self.ready_s = 0.0
         self.anything_started = False
         self.replicas: list[Replica] = []
@@ -94,6 +101,21 @@ class Stack:
         self.starting: dict[str, str] = {}
         """What services say that they are busy with before they are ready, by name."""
         self._deadline: asyncio.Timeout | None = None
+
+    @property
+    def url(self) -> str:
+        """Where this machine opens the page."""
+        host = "127.0.0.1" if is_every_address(self.options.host) else self.options.host
+        return f"{self.scheme}://{in_address(host)}:{self.port}"
+
+    @property
+    def urls(self) -> list[str]:
+        """Where others do; nothing where they cannot."""
+        host = self.options.host
+        if is_loopback(host):
+            return []
+        hosts = machine_addresses(v6=":" in host) if is_every_address(host) else [host]
+        return [f"{self.scheme}://{in_address(host)}:{self.port}" for host in hosts]
 
     @property
     def nats(self) -> NatsServer:
@@ -237,18 +259,19 @@ class Stack:
 
     async def _gateway_says(self) -> str:
         """What `/readyz` of each gateway tells: "ok", or what one of them misses."""
-        addresses = [r.http_address for r in self.replicas if r.label in self._names(GATEWAY)]
+        gateways = [r for r in self.replicas if r.label in self._names(GATEWAY)]
         try:
-            # No certificates: to read them takes 40 ms, and the gateway speaks http alone.
+            # No certificates: to read them takes 40 ms, and it is our own process that we ask.
             client = httpx.AsyncClient(timeout=_HTTP_TIMEOUT_S, trust_env=False, verify=False)
             async with client:
-                for address in addresses:
-                    answer = await client.get(f"http://{address}/readyz")
+                for gateway in gateways:
+                    self.scheme = gateway.scheme
+                    answer = await client.get(f"{gateway.scheme}://{gateway.http_address}/readyz")
                     if (said := str(answer.json()["status"])) != "ok":
                         return said
         except (httpx.HTTPError, ValueError, LookupError) as error:
             return f"it does not answer ({error!r})"
-        return "ok" if addresses else "it is not to be found on the bus"
+        return "ok" if gateways else "it is not to be found on the bus"
 
     def _keep(self, child: Child, name: str) -> None:
         self._restarters[child] = restarter = Restarter(child, self._environ(name), self._clock)

@@ -75,7 +75,10 @@ class Scraper:
         """Counters of the stack, summed over its processes."""
         targets = (await self._client.call("GET", "/v1/metrics-targets")).json()
         urls = [
-            (target["labels"]["service"], f"http://{address}/metrics")
+            (
+                target["labels"]["service"],
+                f"{target['labels'].get('__scheme__', 'http')}://{address}/metrics",
+            )
             for target in targets
             for address in target["targets"]
         ]
@@ -84,8 +87,9 @@ class Scraper:
             # At the address that we know: it may have given one that only others reach.
             urls = [target for target in urls if target[0] != "gateway"]
             own = (await self._client.call("GET", "/metrics")).text
-        # No certificates: to read them would hold the visitor's clock up for 40 ms.
-        async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False, verify=False) as http:
+        # No certificates without need: to read them would hold the visitor's clock up for 40 ms.
+        verify = self._client.tls or False
+        async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False, verify=verify) as http:
             pages = await asyncio.gather(*(self._page(http, *target) for target in urls))
         total: defaultdict[str, float] = defaultdict(float)
         for page in (own, *pages):

@@ -1,0 +1,190 @@
+"""How uvicorn serves the application: over TLS, with patience, and with an answer to everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import logging
+import ssl
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from gateway import metrics
+from gateway.api.events import MAX_SOCKET_MESSAGE_BYTES
+from gateway.edge.headers import LIVE_PATH, SecurityHeaders, security_headers
+from gateway.edge.patience import ConnectionGuard, Look, Patience, Waits
+from gateway.edge.tls import Tls
+from gateway.settings import GatewaySettings
+
+_DRAIN_S = 3
+# A client that vanished without a word holds its session's slots until that is noticed.
+_PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
+# Whoever decides whether this process lives is heard however many others there are.
+_ALWAYS_HEARD = f"GET {LIVE_PATH} ".encode()
+
+
+class _Http(H11Protocol):
+    """A connection that speaks HTTP, and does not keep us waiting for ever."""
+
+    def __init__(self, guard: ConnectionGuard, said: Mapping[str, str], **server: Any) -> None:
+        super().__init__(**server)
+        self._guard = guard
+        self._said = said
+        self._received_bytes = 0
+        self._room = True
+        self._told = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._room = self._guard.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._guard.drop(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._told:
+            return
+        self._received_bytes += len(data)
+        if not self._room and not data.startswith(_ALWAYS_HEARD):
+            metrics.connections_refused.labels("too_many").inc()
+            self._tell(503, "at_capacity", "the gateway has too many connections; try again later")
+            return
+        super().data_received(data)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._guard.drop(self)
+        super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        self._tell(400, "bad_request", msg)
+
+    # ------------------------------------------------------------ what the guard asks and does
+
+    def look(self) -> Look:
+        waits, state = Waits.NOTHING, self.conn.their_state
+        if state is h11.IDLE and self.timeout_keep_alive_task is None:
+            waits = Waits.HEAD  # else uvicorn closes a connection on which nothing has begun
+        elif state is h11.SEND_BODY and not self.flow.read_paused:
+            waits = Waits.BODY
+        unsent_bytes = self.transport.get_write_buffer_size()
+        return Look(waits, self.cycle, self._received_bytes, unsent_bytes)
+
+    def late(self) -> None:
+        if self._received_bytes:
+            self._tell(408, "timeout", "the request does not come to its end")
+        else:
+            self.transport.close()
+
+    def cut_off(self) -> None:
+        self.transport.abort()
+
+    def _tell(self, status: int, code: str, message: str) -> None:
+        """Answer in the place of the application, where that has not begun to; close."""
+        self._told = True
+        cycle = self.cycle
+        at_work = cycle is not None and not cycle.response_complete
+        if at_work:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if not (at_work and cycle.response_started) and self.conn.our_state is not h11.DONE:
+            self.transport.write(_answer(status, code, message, self._said))
+        self.transport.close()
+
+
+def _answer(status: int, code: str, message: str, said: Mapping[str, str]) -> bytes:
+    body = json.dumps({"error": {"code": code, "message": message}}).encode()
+    headers = {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+        **({"Retry-After": "5"} if status == 503 else {}),
+        **said,
+    }
+    lines = [f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+class _Sockets(WebSocketsSansIOProtocol):
+    """A WebSocket, which ends with a client that reads nothing.
+
+    A handshake that was answered with an HTTP error is complete: uvicorn takes it for one that the
+    application forgot, and logs each as an error of it.
+    """
+
+    def __init__(self, guard: ConnectionGuard, **server: Any) -> None:
+        super().__init__(**server)
+        self._guard = guard
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._guard.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._guard.drop(self)
+        super().connection_lost(exc)
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            self.handshake_complete = True
+
+    def look(self) -> Look:
+        # That it is there is told by its pongs.
+        return Look(Waits.NOTHING, None, 0, self.transport.get_write_buffer_size())
+
+    def late(self) -> None:
+        self.cut_off()
+
+    def cut_off(self) -> None:
+        self.transport.abort()
+
+
+class _Config(uvicorn.Config):
+    context: ssl.SSLContext | None = None
+    """Of TLS, whose certificate is exchanged while it serves."""
+
+    def load(self) -> None:
+        super().load()
+        self.ssl = self.context
+
+
+def server_config(
+    app: ASGIApp, settings: GatewaySettings, tls: Tls | None = None, *, drain_s: int = _DRAIN_S
+) -> uvicorn.Config:
+    """Of the gateway's web server. drain_s: for requests that run when it is told to stop.
+
+    To be made once logging is set up.
+    """
+    guard = ConnectionGuard(Patience.of(settings))
+    said = security_headers(settings.embed_origins)
+    config = _Config(
+        SecurityHeaders(app, settings.embed_origins, loopback=settings.loopback),
+        # Called for each connection, as the class itself would be.
+        http=cast(Any, partial(_Http, guard, said)),
+        ws=cast(Any, partial(_Sockets, guard)),
+        timeout_keep_alive=round(settings.keep_alive_s),
+        log_config=None,
+        # At DEBUG it writes down the headers of every handshake, and so the key.
+        log_level=max(logging.INFO, logging.getLogger().getEffectiveLevel()),
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
+        ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
+        ws_per_message_deflate=False,
+        ws_ping_interval=_PING_EVERY_S,
+        ws_ping_timeout=_PING_TIMEOUT_S,
+        timeout_graceful_shutdown=drain_s,
+    )
+    config.context = tls.server if tls is not None else None
+    return config

@@ -1,0 +1,404 @@
+"""Between the network and the doors: TLS, what every answer says, clients that hold others up."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from fastapi.routing import APIRoute
+
+from gateway.edge import self_signed
+from gateway.edge.patience import Look, Patience, Verdict, Waits, Watch
+from gateway.edge.tls import Tls, open_tls
+from gateway.playout.sinks.ice import IceServers
+from gateway.settings import GatewaySettings
+from tests.gateway.conftest import Rig, RunningGateway
+from visavis.serving.addresses import machine_addresses
+from visavis.serving.errors import SettingsError
+from visavis.serving.settings import load_settings
+from visavis.serving.trust import client_context, own_certificate
+from visavis.tools.client import GatewayClient, GatewayError
+
+SHOP = "https://shop.example"
+SETTINGS: dict[str, Any] = {
+    "host": "0.0.0.0",
+    "tls_self_signed": True,
+    "embed_origins": [SHOP],
+    "head_timeout_s": 0.2,
+    "body_timeout_s": 0.2,
+    "ice_servers": [
+        "stun:turn.example",
+        "turn:turn.example",
+        {"urls": ["turn:other.example"], "username": "u", "credential": "p"},
+    ],
+    "turn_key": "secret",
+}
+SAID = {
+    "content-security-policy",
+    "x-content-type-options",
+    "referrer-policy",
+    "permissions-policy",
+    "cross-origin-resource-policy",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    folder = tmp_path_factory.mktemp("edge")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        rig = Rig(folder)
+        await rig.start(**SETTINGS)
+        yield rig
+        await rig.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
+    tls = client_context()
+    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False, verify=tls) as http:
+        yield http
+
+
+# ------------------------------------------------------------ TLS
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_client_of_this_machine_knows_the_certificate_that_was_made(
+    gateway: RunningGateway,
+) -> None:
+    """At every address: over https, and over wss."""
+    port = gateway.url.rpartition(":")[2]
+    for host in ("127.0.0.1", "localhost", *machine_addresses(v6=False)[:1]):
+        async with GatewayClient(f"https://{host}:{port}") as client:
+            assert await client.answers()
+            async with client.session() as session:
+                assert (await anext(session.events()))["type"] == "session"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_one_that_does_not_is_told_what_to_do(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    certificate = own_certificate()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with GatewayClient(gateway.url) as client:
+        with pytest.raises(GatewayError, match=r"SSL_CERT_FILE") as told:
+            await client.answers()
+        assert told.value.code == "untrusted"
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with GatewayClient(gateway.url) as client:
+        assert await client.answers()
+    async with GatewayClient(gateway.url.replace("https", "http")) as client:
+        with pytest.raises(GatewayError, match="https"):
+            await client.answers()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_gateways_know_each_other_by_their_certificate(
+    rig: Rig, gateway: RunningGateway
+) -> None:
+    settings = GatewaySettings.model_validate({"nats_url": rig.nats.url, **SETTINGS})
+    other = RunningGateway(settings)
+    await other.start()
+    try:
+        await other.inside.registry.refresh()
+        async with (
+            GatewayClient(gateway.url) as client,
+            client.session() as session,
+            GatewayClient(other.url) as there,
+        ):
+            path = f"/v1/sessions/{session.id}"
+            answer = await there.call("GET", path)
+            assert answer.json()["id"] == session.id
+            assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+            async with there.connect(f"{path}/events") as events:
+                assert '"session"' in str(await events.recv())
+            targets = (await there.call("GET", "/v1/metrics-targets")).json()
+            schemes = [t["labels"].get("__scheme__") for t in targets]
+            assert schemes.count("https") == 2
+    finally:
+        await other.stop()
+
+
+def test_a_certificate_of_our_own_is_kept_while_it_will_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    now = datetime.now(UTC)
+    files = self_signed.ensure(now)
+    first = [file.read_bytes() for file in files]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+    assert self_signed.ensure(now + timedelta(days=300)) == files
+    assert [file.read_bytes() for file in files] == first
+    self_signed.ensure(now + timedelta(days=340))
+    assert all(file.read_bytes() != before for file, before in zip(files, first, strict=True))
+    files[1].write_bytes(first[1])  # written in part, by a process that was killed
+    self_signed.ensure(now)
+    Tls(lambda: files)
+
+
+def test_an_address_that_the_machine_has_now_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    certificate, _ = self_signed.ensure()
+    before = certificate.read_bytes()
+    monkeypatch.setattr(self_signed, "machine_addresses", lambda **_: ["198.51.100.7"])
+    self_signed.ensure()
+    assert certificate.read_bytes() != before
+
+
+def test_a_certificate_that_changes_is_shown_without_a_restart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    files = self_signed.ensure(datetime.now(UTC) - timedelta(days=340))
+    tls = Tls(lambda: files)
+    assert not tls.look()
+    old = shown(tls.server, tls.peers)
+    self_signed.ensure()
+    tls.look_again()
+    assert shown(tls.server, tls.peers) != old
+    files[0].write_text("no certificate")
+    new = shown(tls.server, tls.peers)
+    tls.look_again()
+    assert shown(tls.server, tls.peers) == new
+
+
+def shown(server: ssl.SSLContext, client: ssl.SSLContext) -> bytes | None:
+    """The certificate that a client gets to see, and believes."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours, theirs = server.wrap_bio(up, down, server_side=True), client.wrap_bio(down, up)
+    waiting = [theirs, ours]
+    while waiting:
+        side = waiting.pop(0)
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            waiting.append(side)
+    return theirs.getpeercert(binary_form=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"tls_cert": "x.pem"}, "both are needed"),
+        ({"tls_cert": "x.pem", "tls_key": "y.pem"}, "cannot read x.pem"),
+        ({"tls_cert": __file__, "tls_key": __file__}, "are not a certificate and its key"),
+        ({"tls_cert": "x.pem", "tls_key": "y.pem", "tls_self_signed": True}, "given already"),
+    ],
+)
+def test_settings_that_give_no_tls_are_told(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        open_tls(GatewaySettings.model_validate(settings))
+
+
+@pytest.mark.parametrize("origin", ["shop.example", "https://a b", "https://a; x", "https://a/b"])
+def test_an_origin_that_is_none_is_refused(origin: str) -> None:
+    with pytest.raises(ValueError, match="is not an origin"):
+        GatewaySettings(embed_origins=[origin])
+
+
+# ------------------------------------------------------------ what answers say
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_every_answer_says_what_browsers_may_do_with_it(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    """Of whatever route, whether it can answer or not."""
+    asked = [("GET", path) for path in ("/", "/docs", "/static/main.js", "/nowhere", "/livez")]
+    for route in gateway.app.routes:
+        if isinstance(route, APIRoute):
+            path = re.sub(r"\{\w+\}", "none", route.path)
+            asked += [(method, path) for method in sorted(route.methods)]
+    for method, path in asked:
+        async with http.stream(method, path) as answer:
+            missing = {*SAID, "strict-transport-security", "cross-origin-opener-policy"} - {
+                *answer.headers
+            }
+            assert not missing, f"{method} {path}: {answer.status_code} lacks {missing}"
+            assert len(answer.headers.get_list("content-security-policy")) == 1
+            if path.startswith("/v1/sessions"):
+                assert answer.headers["cache-control"] == "no-store"
+            framed_by = answer.headers["content-security-policy"].partition("frame-ancestors ")[2]
+            assert framed_by == f"'self' {SHOP}"
+            assert f'microphone=(self "{SHOP}")' in answer.headers["permissions-policy"]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_by_plain_http_nothing_is_said_of_tls(rig: Rig) -> None:
+    """Nor is anybody believed who says that he was asked by https."""
+    gateway = RunningGateway(GatewaySettings.model_validate({"nats_url": rig.nats.url}))
+    proxied = {"nats_url": rig.nats.url, "trusted_proxies": ["127.0.0.0/8"]}
+    behind = RunningGateway(GatewaySettings.model_validate(proxied))
+    for running, believed in ((gateway, False), (behind, True)):
+        await running.start()
+        try:
+            async with httpx.AsyncClient(trust_env=False) as http:
+                asked_by = {"X-Forwarded-Proto": "https"}
+                answer = await http.get(f"{running.url}/healthz", headers=asked_by)
+        finally:
+            await running.stop()
+        assert {*SAID} <= {*answer.headers}
+        assert ("strict-transport-security" in answer.headers) is believed
+        assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
+        assert "server" not in answer.headers
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_page_is_told_the_servers_of_its_session(gateway: RunningGateway) -> None:
+    async with GatewayClient(gateway.url) as client, client.session() as session:
+        told = await client.call("GET", f"/v1/sessions/{session.id}/ice-servers")
+    stun, turn, own = told.json()["ice_servers"]
+    assert stun == {"urls": ["stun:turn.example"], "username": "", "credential": ""}
+    assert turn["username"].endswith(f":{session.id}")
+    assert int(turn["username"].partition(":")[0]) > time.time() + 86_000
+    assert turn["credential"]
+    assert own["username"] == "u"
+
+
+def test_a_turn_servers_password_is_what_it_makes_of_its_secret() -> None:
+    """As `printf 1700086400:abc | openssl dgst -sha1 -hmac secret -binary | base64` has it."""
+    (told,) = IceServers(["turn:turn.example"], "secret", 86_400).of("abc", 1_700_000_000.5)
+    assert told.username == "1700086400:abc"
+    assert told.credential == "0OrSUldgWXBwpUJwwothdtlrU8w="
+
+
+def test_a_password_that_is_not_understood_is_not_told() -> None:
+    with pytest.raises(SettingsError, match="ice_servers") as told:
+        wrong = '[{"urls": ["turn:x"], "password": "hush"}]'
+        load_settings(GatewaySettings, ["--ice-servers", wrong], prog="gateway")
+    assert "hush" not in str(told.value)
+
+
+# ------------------------------------------------------------ who holds others up
+
+
+class Raw:
+    """A connection that says what it is told to, and no more."""
+
+    def __init__(self, gateway: RunningGateway) -> None:
+        self._port = int(gateway.url.rpartition(":")[2])
+        self._tls = client_context() if gateway.url.startswith("https") else None
+
+    async def __aenter__(self) -> Raw:
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self._port, ssl=self._tls
+        )
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.writer.close()
+
+    async def say(self, text: str) -> None:
+        self.writer.write(text.encode())
+        await self.writer.drain()
+
+    async def rest(self) -> str:
+        """All that comes until the gateway closes."""
+        return (await self.reader.read()).decode()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ",
+        "POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{",
+    ],
+    ids=["head", "body"],
+)
+async def test_a_request_that_drips_is_ended(gateway: RunningGateway, begun: str) -> None:
+    async with Raw(gateway) as raw:
+        await raw.say(begun)
+
+        async def drip() -> None:
+            while True:
+                await raw.say("x")
+                await asyncio.sleep(0.02)
+
+        dripping = asyncio.create_task(drip())
+        answer = await raw.rest()
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+    assert answer.startswith("HTTP/1.1 408 ")
+    assert '"code": "timeout"' in answer
+    assert "Content-Security-Policy: " in answer
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_is_no_http_is_told_so(gateway: RunningGateway) -> None:
+    async with Raw(gateway) as raw:
+        await raw.say("nonsense\r\n\r\n")
+        answer = await raw.rest()
+    assert answer.startswith("HTTP/1.1 400 ")
+    assert '"code": "bad_request"' in answer
+    assert "X-Content-Type-Options: nosniff" in answer
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_connection_too_many_is_told_so_and_a_sign_of_life_is_given(rig: Rig) -> None:
+    settings = {"nats_url": rig.nats.url, "max_connections": 4, "api_key": "secret"}
+    gateway = RunningGateway(GatewaySettings.model_validate(settings))
+    await gateway.start()
+    ask = "GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    try:
+        many = [Raw(gateway) for _ in range(4)]
+        for raw in many:
+            await raw.__aenter__()
+            await raw.say("G")  # so that it is known there before the next one
+        async with Raw(gateway) as late:
+            await late.say(ask.format("/healthz"))
+            answer = await late.rest()
+        assert answer.startswith("HTTP/1.1 503 ")
+        assert '"code": "at_capacity"' in answer
+        assert "Retry-After: " in answer
+        async with Raw(gateway) as probe:
+            await probe.say(ask.format("/livez"))
+            assert (await probe.rest()).startswith("HTTP/1.1 200 ")
+        for raw in many:
+            await raw.__aexit__()
+    finally:
+        await gateway.stop()
+
+
+PATIENCE = Patience(connections=4, head_s=10, body_s=20, body_bytes_s=1000, stalled_s=30)
+
+
+def test_a_body_that_comes_fast_enough_may_take_long() -> None:
+    watch, request = Watch(0.0), object()
+    for second in range(0, 300, 5):
+        fast = Look(Waits.BODY, request, second * 1000, 0)
+        assert watch.judge(fast, PATIENCE, second) is Verdict.STAYS
+    slow = Watch(0.0)
+    verdicts = [slow.judge(Look(Waits.BODY, request, 0, 0), PATIENCE, i) for i in range(30)]
+    assert verdicts.index(Verdict.LATE) == 21
+
+
+def test_requests_that_follow_each_other_are_not_taken_for_one() -> None:
+    watch = Watch(0.0)
+    for second in range(0, 100, 4):
+        look = Look(Waits.HEAD, object(), 10 * second, 0)
+        assert watch.judge(look, PATIENCE, second) is Verdict.STAYS
+
+
+def test_who_reads_slowly_stays_and_who_reads_nothing_does_not() -> None:
+    slow, stalled = Watch(0.0), Watch(0.0)
+    verdicts = []
+    for second in range(100):
+        left = 60_000 - 100 * (second % 20)
+        look = Look(Waits.NOTHING, None, 0, left)
+        assert slow.judge(look, PATIENCE, second) is Verdict.STAYS
+        verdicts.append(stalled.judge(Look(Waits.NOTHING, None, 0, 60_000), PATIENCE, second))
+    assert verdicts.index(Verdict.STALLED) == 31

@@ -1,0 +1,73 @@
+"""Under which addresses this machine is reached by others."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import psutil
+
+# Documentation's own network (RFC 5737): nothing is sent there, only a way to it is looked up.
+_ELSEWHERE = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
+
+
+def is_every_address(host: str) -> bool:
+    """Whether `host`, such as 0.0.0.0, means all addresses of the machine, and so tells none."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is this machine's own name for itself, which nobody else reaches."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def machine_addresses(*, v6: bool = True) -> list[str]:
+    """Addresses at which other machines may reach this one, that of the way out first."""
+    families = [socket.AF_INET, *([socket.AF_INET6] if v6 else [])]
+    found = [_of_the_way_out(family) for family in families]
+    for own in psutil.net_if_addrs().values():
+        found += [a.address for a in own if a.family in families]
+    return [a for a in dict.fromkeys(filter(None, found)) if _reaches_beyond(a)]
+
+
+def told_to_others(host: str) -> str:
+    """What others are told to reach a server by that listens on `host`; IPv6 in brackets.
+
+    Of a server that listens on every address, the one of the machine's way out; where the machine
+    has none, its loopback.
+    """
+    if is_every_address(host):
+        v6 = ":" in host
+        known = [a for a in machine_addresses(v6=v6) if (":" in a) == v6]
+        host = known[0] if known else "::1" if v6 else "127.0.0.1"
+    return in_address(host)
+
+
+def in_address(host: str) -> str:
+    """`host` as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _of_the_way_out(family: socket.AddressFamily) -> str:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(_ELSEWHERE[family])
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
+
+
+def _reaches_beyond(address: str) -> bool:
+    try:
+        known = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    return not (known.is_loopback or known.is_unspecified or known.is_link_local)
