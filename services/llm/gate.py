@@ -3,8 +3,8 @@
 llama.cpp computes a step for all slots at once, and on a CPU a step that reads a prompt for one of
 them takes as long as ten that write a word. So an answer that somebody waits for in silence is let
 in at once, and until its first phrase is written nothing begins that may be thrown away: answers
-that are prepared while the visitor may yet go on, and reading ahead, which waits for some seconds
-of it. Such work that has begun and has not written anything makes way; what it has read stays in its
+that are prepared while the visitor may yet go on, and reading ahead, which waits until some seconds
+are. Such work that has begun and has not written anything makes way; what it has read stays in its
 slot.
 
 An answer that is written much further than its voice can have come rests while others are without

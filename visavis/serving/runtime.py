@@ -266,7 +266,7 @@ def _bind(server: grpc.aio.Server, settings: ServiceSettings, door: Door) -> int
         )
     except RuntimeError as error:
         raise VisavisError(f"port: cannot listen on {address}; is it taken?") from error
-    door.address = _addresses(settings, port, None)["grpc"]
+    door.address = addresses_of(settings, port, None)["grpc"]
     if not door.locked and settings.host not in _LOOPBACK:
         log.warning("whoever reaches port %d may call it: set stack_secret_file", port)
     return port
