@@ -2,7 +2,8 @@
 
 In reading order, first the folders:
 
-`api`: the doors, and who may pass.
+`api`: the doors.
+`access`: who a caller is, and what he may do.
 `talk`: who speaks, which answer counts, what was heard: one session.
 `stages`: the four services as one session sees them.
 `playout`: sound and pictures leave by one clock.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import secrets
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +21,8 @@ from visavis.serving.settings import Settings, secret_in
 _BETS = SpeculationLimits()
 # Nothing in it may end a header's value, or begin another policy.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:\d{1,5})?")
+# HMAC-SHA256 is as strong as its key, up to 256 bits.
+_KEY_CHARACTERS = 32
 
 
 class GatewaySettings(Settings):
@@ -95,6 +98,26 @@ class GatewaySettings(Settings):
     )
     api_key_file: Path | None = Field(
         None, description="File that holds the api_key on one line, where none is set otherwise"
+    )
+    access_file: Path | None = Field(
+        None,
+        description="TOML file of keys, their roles and limits, and of whose JWTs are taken; see "
+        "docs/access.md",
+    )
+    token_key: SecretStr = Field(
+        SecretStr(""),
+        description="What session tokens are signed with, 32 characters or more; the same for all "
+        "gateways behind one address; empty: a random one",
+    )
+    token_key_file: Path | None = Field(
+        None, description="File that holds the token_key on one line"
+    )
+    token_life_s: float = Field(
+        900.0,
+        ge=10,
+        le=604_800,
+        description="How long a session token holds unless it is renewed, or three times "
+        "session_idle_s where that is longer",
     )
     persona: Persona = Field(
         "",
@@ -250,6 +273,18 @@ class GatewaySettings(Settings):
             secret = secret_in(self.turn_key_file, "turn_key_file")
         return IceServers(self.ice_servers, secret, self.turn_password_life_s)
 
+    def signing_key(self) -> str:
+        """What session tokens are signed with. Raises SettingsError."""
+        secret = self.token_key.get_secret_value()
+        if not secret and self.token_key_file is not None:
+            secret = secret_in(self.token_key_file, "token_key_file")
+        if secret and len(secret) < _KEY_CHARACTERS:
+            raise SettingsError(
+                f"token_key: {_KEY_CHARACTERS} characters or more are wanted, as "
+                "`openssl rand -hex 32` makes them"
+            )
+        return secret or secrets.token_urlsafe(_KEY_CHARACTERS)
+
     @property
     def speculation(self) -> SpeculationLimits:
         """When an answer is prepared ahead."""
@@ -271,9 +306,9 @@ def check_exposure(settings: GatewaySettings) -> None:
 
     Also where the key's file cannot be read.
     """
-    if not settings.key() and not settings.loopback:
+    if not settings.key() and settings.access_file is None and not settings.loopback:
         raise SettingsError(
             f"host: {settings.host} can be reached from other machines, so an API key is needed: "
-            "give one with --api-key-file, --api-key or VISAVIS_GATEWAY_API_KEY, or listen on "
-            "127.0.0.1"
+            "give one with --api-key-file, --access-file, --api-key or VISAVIS_GATEWAY_API_KEY, or "
+            "listen on 127.0.0.1"
         )

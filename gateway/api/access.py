@@ -1,8 +1,7 @@
-"""Who may talk to the gateway and how much: API key, no foreign page, no oversized body."""
+"""Who may talk to the gateway and how much: keys and tokens, no foreign page, no oversized body."""
 
 from __future__ import annotations
 
-import hmac
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -11,6 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.access.callers import SOCKET, Role, session_in, why_not
+from gateway.access.doorkeeper import Doorkeeper, UnauthenticatedError
+from gateway.api.problems import problem
+from gateway.api.state import CALLER
 from gateway.settings import GatewaySettings
 
 JSON_LIMIT_BYTES = 1_000_000
@@ -26,8 +29,8 @@ SUBPROTOCOL = "visavis"
 """The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
 
 _BEARER = "bearer."
-# An address is kept in the logs of servers and proxies on the way: no key may stand in it.
-_KEY_PARAMETER = "api_key"
+# An address is kept in the logs of servers and proxies on the way: no secret may stand in it.
+_SECRET_PARAMETERS = ("api_key", "token", "access_token")
 
 _HOW_TO_SEND_IT = (
     "send it as `Authorization: Bearer KEY`, or for a WebSocket offer the subprotocols "
@@ -68,20 +71,21 @@ class BodyLimit:
 
 
 class AccessControl:
-    """ASGI middleware: lets in whoever has the API key, and no foreign web page.
+    """ASGI middleware: tells who a caller is, lets him in where he may go, and no foreign web page.
 
-    With a key set, `/v1` and `/metrics` want `Authorization: Bearer KEY`. A browser cannot set
-    headers of a WebSocket: it offers the subprotocols `visavis` and `bearer.KEY`, the key
-    percent-encoded where it has to be; the first is confirmed, the second is not said again.
+    With a key set, `/v1` and `/metrics` want `Authorization: Bearer KEY`, or in the place of the
+    key a session's token. A browser cannot set headers of a WebSocket: it offers the subprotocols
+    `visavis` and `bearer.KEY`, the key percent-encoded where it has to be; the first is confirmed,
+    the second is not said again.
 
     A web page of another origin could otherwise use its reader's browser to talk to a
     gateway on loopback: requests with a foreign Origin are refused, and on loopback
     also those for a Host that is not loopback (DNS rebinding).
     """
 
-    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
+    def __init__(self, app: ASGIApp, settings: GatewaySettings, doorkeeper: Doorkeeper) -> None:
         self._app = app
-        self._key = settings.key().encode()
+        self._doorkeeper = doorkeeper
         self._hosts = {*settings.allowed_hosts}
         self._loopback = settings.loopback
 
@@ -91,7 +95,9 @@ class AccessControl:
             return
         headers = Headers(scope=scope)
         refusal = (
-            _key_in_address(scope) or self._foreign(headers) or self._unauthorised(scope, headers)
+            _secret_in_address(scope)
+            or self._foreign(headers)
+            or await self._unauthorised(scope, headers)
         )
         if refusal is None:
             await self._app(scope, receive, send)
@@ -114,13 +120,36 @@ class AccessControl:
                 return 403, "forbidden_origin", f"origin: {origin[:80]!r} may not use this gateway"
         return None
 
-    def _unauthorised(self, scope: Scope, headers: Headers) -> Refusal | None:
-        path = scope["path"]
-        if not self._key or path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
+    async def _unauthorised(self, scope: Scope, headers: Headers) -> Refusal | None:
+        """Note in `scope` who the caller is; why he may not do what he asks for."""
+        path, method = scope["path"], scope.get("method", SOCKET)
+        if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
             return None
-        if any(hmac.compare_digest(k.encode(), self._key) for k in _offered_keys(scope, headers)):
-            return None
-        return 401, "unauthenticated", f"this gateway needs an API key: {_HOW_TO_SEND_IT}"
+        try:
+            caller = scope[CALLER] = await self._doorkeeper.tell(_offered_keys(scope, headers))
+        except UnauthenticatedError as error:
+            return 401, "unauthenticated", f"{error}: {_HOW_TO_SEND_IT}"
+        why = why_not(caller, method, path)
+        return (403, "forbidden", f"{path}: {why}") if why else None
+
+
+class Ownership:
+    """ASGI middleware where the session is: an app has the sessions that it made, and no others.
+
+    Of another's it is told what it is told of one that never was.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller, session = scope.get(CALLER), session_in(scope.get("path", ""))
+        if caller is not None and caller.role is Role.APP and session:
+            if scope["app"].state.gateway.owner_of(session) != caller.owner:
+                message = f"session: your key has made no {session[:64]!r} that is still there"
+                await problem(404, "not_found", message)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def _name_of(url: str) -> str:
@@ -131,13 +160,15 @@ def _name_of(url: str) -> str:
         return ""
 
 
-def _key_in_address(scope: Scope) -> Refusal | None:
+def _secret_in_address(scope: Scope) -> Refusal | None:
     """Refuse it, and take the query out of `scope`: the server logs it from there."""
     query = scope.get("query_string", b"").decode("latin-1")
-    if all(name != _KEY_PARAMETER for name, _ in parse_qsl(query, keep_blank_values=True)):
+    names = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
+    found = next((name for name in _SECRET_PARAMETERS if name in names), None)
+    if found is None:
         return None
     scope["query_string"] = b""
-    message = f"{_KEY_PARAMETER}: no key in an address, where logs keep it; {_HOW_TO_SEND_IT}"
+    message = f"{found}: no secret in an address, where logs keep it; {_HOW_TO_SEND_IT}"
     return 400, "bad_request", message
 
 

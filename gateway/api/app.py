@@ -9,11 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import swagger_ui_bundle
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 
+from gateway.access.doorkeeper import Doorkeeper
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.answers.sharing import SharedLessons
@@ -26,7 +28,7 @@ from gateway.api import (
     routes_sessions,
     sockets,
 )
-from gateway.api.access import AccessControl, BodyLimit
+from gateway.api.access import AccessControl, BodyLimit, Ownership
 from gateway.api.state import Gateway
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
@@ -57,6 +59,9 @@ _STATIC = Path(__file__).parents[1] / "static"
 # Sound and pictures on their way to a visitor, until they are measured.
 _ASSUMED = Assumed(units_per_s=0.0, unit_cost_s=0.0, cores=0.05)
 
+# For the page of the API alone: who may pass has been decided before, for every route.
+_SHOWN = HTTPBearer(auto_error=False, description="A key, a JWT, or a session's token")
+
 _DESCRIPTION = """
 Speak or type to a face, and it answers with voice and lips in step.
 
@@ -72,9 +77,16 @@ Speak or type to a face, and it answers with voice and lips in step.
    to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?}`, `{"type": "ping"}`.
 
-Every error from 400 on is `{"error": {"code", "message"}}`. Where the gateway has an API
-key: `Authorization: Bearer KEY`; a WebSocket that cannot set headers offers the subprotocols
-`visavis` and `bearer.KEY`, the key percent-encoded. Never in the address.
+Every error from 400 on is `{"error": {"code", "message"}}`.
+
+Who makes a session gets a `token` with it, which opens that session alone: all that lies under
+`/v1/sessions/{id}`, and nothing else but voices and avatars to look at. It holds for
+`token_expires_in_s`; `POST …/token` renews it while the session lives, or makes one for viewers.
+Where the gateway has keys, an operator's opens everything, an app's makes sessions and opens
+those; where it has none, who shows nothing is an operator.
+
+Key or token: `Authorization: Bearer …`; a WebSocket that cannot set headers offers the
+subprotocols `visavis` and `bearer.…`, percent-encoded. Never in the address.
 """
 
 
@@ -88,10 +100,11 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     settings.login()  # what is wrong with it is told at once
     settings.access()
     instance = instance_of(settings.label or "gateway")
+    doorkeeper = Doorkeeper(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _running(settings, instance, address, tls) as app.state.gateway:
+        async with _running(settings, instance, address, tls, doorkeeper) as app.state.gateway:
             yield
 
     app = FastAPI(
@@ -105,26 +118,23 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     # What the bundled page can show.
     app.openapi_version = "3.0.3"
     limit_bytes = round(settings.upload_limit_mb * 1e6)
+    app.add_middleware(Ownership)
     app.add_middleware(PassOn)
     app.add_middleware(BodyLimit, upload_path="/v1/avatars", upload_limit_bytes=limit_bytes)
-    app.add_middleware(AccessControl, settings=settings)
+    app.add_middleware(AccessControl, settings=settings, doorkeeper=doorkeeper)
     problems.install(app)
-    for module in (
-        routes_sessions,
-        routes_media,
-        routes_catalog,
-        routes_cache,
-        routes_operation,
-        sockets,
-    ):
-        app.include_router(module.router)
+    for module in (routes_sessions, routes_media, routes_catalog, routes_cache):
+        refused = problems.responses(401, 403)
+        app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=refused)
+    app.include_router(routes_operation.router, dependencies=[Depends(_SHOWN)])
+    app.include_router(sockets.router)
     _add_pages(app, settings)
     return app
 
 
 @asynccontextmanager
 async def _running(
-    settings: GatewaySettings, instance: str, address: str, tls: Tls | None
+    settings: GatewaySettings, instance: str, address: str, tls: Tls | None, doorkeeper: Doorkeeper
 ) -> AsyncIterator[Gateway]:
     """All that lives as long as the process; what is named last is ended first."""
     async with AsyncExitStack() as ending:
@@ -169,8 +179,6 @@ async def _running(
             sessions, peers, MonotonicClock(), lambda to, text: sockets.obey(to, gateway, text)
         )
         ending.push_async_callback(handover.close)
-        await peers.start(handover.hear)
-        heartbeat.working()
         gateway = Gateway(
             settings,
             bus,
@@ -183,7 +191,10 @@ async def _running(
             peers,
             carrier,
             handover,
+            doorkeeper,
         )
+        await peers.start(handover.hear, gateway.usage_of)
+        heartbeat.working()
         yield gateway
 
 

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
+from gateway.access.limits import OverLimitError
 from gateway.api.schemas import Problem
 from gateway.stages.room import NoRoomError
 from gateway.talk.microphone import MicrophoneTakenError
@@ -33,13 +34,19 @@ class TooLargeError(VisavisError):
     """An upload is larger than allowed."""
 
 
+class ForbiddenError(VisavisError):
+    """The caller may not do this."""
+
+
 _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (InvalidInputError, 422, "invalid_input"),
+    (ForbiddenError, 403, "forbidden"),
     (UnknownNameError, 404, "not_found"),
     (AlreadyExistsError, 409, "already_exists"),
     (MicrophoneTakenError, 409, "microphone_taken"),
     (OutOfOrderError, 409, "out_of_order"),
     (TooLargeError, 413, "too_large"),
+    (OverLimitError, 429, "over_limit"),
     (NoRoomError, 429, "at_capacity"),
     (AtCapacityError, 503, "at_capacity"),
     (StageLostError, 503, "stage_lost"),
@@ -93,6 +100,8 @@ def problem_of(error: Exception) -> JSONResponse:
             expected_wait_s=None if wait_s is None else round(wait_s, 1),
             waiting=error.waiting,
         )
+    if isinstance(error, OverLimitError):
+        return problem(*code_of(error), str(error), retry_after_s=max(1.0, error.retry_after_s))
     if isinstance(error, HTTPException):
         return problem(error.status_code, _CODES.get(error.status_code, "http"), str(error.detail))
     status, code = code_of(error)

@@ -7,9 +7,10 @@ import secrets
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse
 
-from gateway.api.problems import responses
+from gateway.access.callers import Role
+from gateway.api.problems import ForbiddenError, responses
 from gateway.api.schemas import Answer, IceServerList, Offer, RecordingInfo, RecordingRequest
-from gateway.api.state import TheSession
+from gateway.api.state import TheCaller, TheSession
 from gateway.playout.sinks.recording import Phase, Recording
 from visavis.serving.errors import OutOfOrderError, UnknownNameError
 
@@ -17,12 +18,14 @@ router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
 
 
 @router.post("/webrtc", responses=responses(400, 404, 409, 413, 422, 429, 503))
-async def connect(session: TheSession, body: Offer) -> Answer:
+async def connect(session: TheSession, body: Offer, caller: TheCaller) -> Answer:
     """Answer a browser's offer (no trickle: all candidates are in it).
 
     Any number of viewers may connect, one speaker: a second one gets 409. H.264 is
     preferred, VP8 understood; sound is Opus.
     """
+    if caller.role is Role.VIEWER and body.role != "viewer":
+        raise ForbiddenError("role: a viewer has no microphone")
     await session.wake()
     peer_id = secrets.token_urlsafe(9)
     if body.role == "speaker":

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from gateway.api.problems import RETRY_AFTER_S
+from gateway.api.problems import RETRY_AFTER_S, responses
 from gateway.api.schemas import EngineInfo, ReplicaInfo, ServiceList, Target
 from gateway.api.state import TheGateway
 from gateway.stages.registry import ReplicaState
@@ -32,14 +32,14 @@ def _info(state: ReplicaState) -> ReplicaInfo:
     )
 
 
-@router.get("/v1/services")
+@router.get("/v1/services", responses=responses(401, 403))
 async def services(gateway: TheGateway) -> ServiceList:
     """Every replica that is known, its model, health and capacity."""
     states = sorted(gateway.registry.replicas(), key=lambda s: s.replica.instance)
     return ServiceList(services=[_info(s) for s in states])
 
 
-@router.get("/v1/metrics-targets")
+@router.get("/v1/metrics-targets", responses=responses(401, 403))
 async def metrics_targets(request: Request, gateway: TheGateway) -> list[Target]:
     """Prometheus' HTTP service discovery: where every process shows its metrics."""
     gateways = gateway.registry.gateways
@@ -68,7 +68,7 @@ def _by(scheme: str) -> dict[str, str]:
     return {} if scheme == "http" else {"__scheme__": scheme}
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", response_class=Response, responses=responses(401, 403))
 async def metrics(request: Request) -> Response:
     """The gateway's own metrics: in Prometheus' text format or, where asked for, in OpenMetrics.
 

@@ -7,18 +7,24 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from gateway.access.callers import Role
+from gateway.access.tokens import IN_A_SESSION, Issued
 from gateway.answers.cache import Speaker
-from gateway.api.problems import responses
+from gateway.api.problems import ForbiddenError, responses
 from gateway.api.schemas import (
+    NewPlace,
+    NewSession,
     PlaceInfo,
     SessionChange,
     SessionInfo,
     SessionList,
     SessionRequest,
     TextRequest,
+    TokenInfo,
+    TokenRequest,
     TurnNumber,
 )
-from gateway.api.state import Gateway, TheGateway, TheSession
+from gateway.api.state import Gateway, TheCaller, TheGateway, TheSession
 from gateway.ledger.records import Timeline, TurnRecord
 from gateway.stages.stages import Options
 from gateway.talk.session import Session
@@ -65,15 +71,22 @@ async def change_session(session: Session, gateway: Gateway, change: dict[str, A
 @router.post(
     "",
     status_code=201,
-    responses={202: {"model": PlaceInfo}, **responses(400, 404, 413, 422, 429, 503)},
+    responses={202: {"model": NewPlace}, **responses(400, 404, 413, 422, 429, 503)},
 )
 async def create(
-    request: Request, response: Response, body: SessionRequest, gateway: TheGateway
-) -> SessionInfo | PlaceInfo:
+    request: Request,
+    response: Response,
+    body: SessionRequest,
+    gateway: TheGateway,
+    caller: TheCaller,
+) -> NewSession | NewPlace:
     """Start a session, if all four services hold their deadlines with it.
 
+    Its `token` opens it, and nothing else: this is what to give to a browser.
+
     Else 429, with Retry-After, what has no room, and the expected wait; or, with `queue`, 202 and
-    a place in line: see `/v1/sessions/{session_id}/place`. A session that nobody is connected to
+    a place in line: see `/v1/sessions/{session_id}/place`. An app's key that has or makes more
+    sessions than it may: 429 `over_limit`. A session that nobody is connected to
     ends by itself after a while.
     """
     options = Options(body.language, body.voice, body.avatar, body.speed, body.style)
@@ -82,20 +95,30 @@ async def create(
     welcome = body.welcome if isinstance(body.welcome, str) else ""
     if body.welcome is True:
         welcome = gateway.answers.welcome(Speaker(persona, body.language))
-    wish = Wish(options, persona, welcome)
+    wish = Wish(options, persona, welcome, caller.owner)
     enter = gateway.entrance.enter_or_wait if body.queue else gateway.entrance.enter
-    found = await enter(wish)
+    async with gateway.within_limits(caller):
+        found = await enter(wish)
     gone = await request.is_disconnected()
     if isinstance(found, Standing):
         if gone:
             gateway.entrance.leave(found.id)
         response.status_code = 202
-        return place_of(found)
-    info = info_of(found)
+        issued = gateway.doorkeeper.issue(found.id)
+        return NewPlace(**place_of(found).model_dump(), **_told(issued))
+    info, issued = info_of(found), gateway.doorkeeper.issue(found.id)
     if gone:
         # Nobody knows its name: it would keep its slots until it expires.
         await gateway.sessions.delete(found.id)
-    return info
+    return NewSession(**info.model_dump(), **_told(issued))
+
+
+def _told(issued: Issued) -> dict[str, Any]:
+    return TokenInfo(
+        token=issued.token,
+        token_role="viewer" if issued.role is Role.VIEWER else "visitor",
+        token_expires_in_s=issued.expires_in_s,
+    ).model_dump()
 
 
 def place_of(standing: Standing) -> PlaceInfo:
@@ -120,12 +143,33 @@ async def place(session_id: str, gateway: TheGateway) -> PlaceInfo:
 
 
 @router.get("")
-async def list_sessions(request: Request, gateway: TheGateway) -> SessionList:
-    """All open sessions, of every gateway that answers."""
-    sessions = [info_of(s) for s in gateway.sessions.all()]
+async def list_sessions(request: Request, gateway: TheGateway, caller: TheCaller) -> SessionList:
+    """All open sessions, of every gateway that answers; to an app those that it made."""
+    everything = caller.role is Role.OPERATOR
+    mine = (s for s in gateway.sessions.all() if everything or s.owner == caller.owner)
+    sessions = [info_of(session) for session in mine]
     for answer in await gateway.carrier.ask_others(gateway.peers, request):
         sessions += SessionList.model_validate(answer).sessions
     return SessionList(sessions=sessions)
+
+
+@router.post("/{session_id}/token", responses=responses(400, 404, 413, 422))
+async def renew_token(
+    session_id: str, gateway: TheGateway, caller: TheCaller, body: TokenRequest | None = None
+) -> TokenInfo:
+    """Another token of a session, or of a place in line, that holds for as long again.
+
+    To be asked for while the last one holds, at half of its life for example; whoever may use the
+    session by a key may ask at any time. With `"role": "viewer"` it is one to be given to others:
+    who has it sees and hears, says nothing and changes nothing.
+    """
+    if gateway.owner_of(session_id) is None:
+        gateway.sessions.get(session_id)  # says that there is none
+    own = caller.role if caller.role in IN_A_SESSION else Role.VISITOR
+    role = own if body is None or body.role is None else Role(body.role)
+    if own is Role.VIEWER and role is not own:
+        raise ForbiddenError("role: a viewer's token makes tokens for viewers alone")
+    return TokenInfo(**_told(gateway.doorkeeper.issue(session_id, role)))
 
 
 @router.get("/{session_id}", responses=responses(404))

@@ -96,6 +96,31 @@ class SessionInfo(BaseModel):
     )
 
 
+class TokenInfo(BaseModel):
+    """What opens one session alone, for a while."""
+
+    token: str = Field(description="Sent as `Authorization: Bearer …`; renewed by `POST …/token`")
+    token_role: Literal["visitor", "viewer"]
+    token_expires_in_s: float
+
+
+class NewSession(SessionInfo, TokenInfo):
+    """A session that has just been made, and what opens it."""
+
+
+class NewPlace(PlaceInfo, TokenInfo):
+    """A place in line, and what opens it and the session that comes of it."""
+
+
+class TokenRequest(Body):
+    """For whom a token is to be."""
+
+    role: Literal["visitor", "viewer"] | None = Field(
+        default=None,
+        description="A viewer looks on, says nothing and changes nothing; absent: as the caller is",
+    )
+
+
 class SessionList(BaseModel):
     """All open sessions."""
 

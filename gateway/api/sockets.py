@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
+from gateway.access.callers import Role
 from gateway.api.access import SUBPROTOCOL
 from gateway.api.events import (
     ErrorEvent,
@@ -21,9 +22,9 @@ from gateway.api.events import (
     UpdateCommand,
     parse_command,
 )
-from gateway.api.problems import code_of, problem_of
+from gateway.api.problems import ForbiddenError, code_of, problem_of
 from gateway.api.routes_sessions import change_session, place_of
-from gateway.api.state import Gateway, gateway_of
+from gateway.api.state import Gateway, caller_of, gateway_of
 from gateway.talk.microphone import pcm_of_message
 from gateway.talk.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
@@ -45,6 +46,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
     if session is None:
         return
     await _accept(socket)
+    looks_on = caller_of(socket).role is Role.VIEWER
     listener = session.listen()
     late: list[str] = []
 
@@ -59,6 +61,9 @@ async def events(socket: WebSocket, session_id: str) -> None:
             if message["type"] == "websocket.disconnect":
                 return
             text = message.get("text")
+            if looks_on:
+                listener.tell(_to_viewer(session, text))
+                continue
             if session.presence.departure is not None:
                 late.append(text or "")
                 await session.presence.departure.decided.wait()
@@ -116,6 +121,8 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
     try:
         if role not in ("speaker", "viewer"):
             raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor 'viewer'")
+        if role == "speaker" and caller_of(socket).role is Role.VIEWER:
+            raise ForbiddenError("role: a viewer has no microphone")
         with gateway.sessions.in_use(session.id):
             await session.wake()
             if role == "speaker":
@@ -170,6 +177,17 @@ async def obey(session: Session, gateway: Gateway, text: str | None) -> ServerEv
     except VisavisError as error:
         return ErrorEvent(code=code_of(error)[1], message=str(error))
     return None
+
+
+def _to_viewer(session: Session, text: str | None) -> ServerEvent:
+    """What somebody is told who may look on alone."""
+    session.touch()
+    try:
+        if isinstance(parse_command(text or ""), PingCommand):
+            return PongEvent()
+        raise ForbiddenError("message: a viewer looks on; this is for the visitor")
+    except VisavisError as error:
+        return ErrorEvent(code=code_of(error)[1], message=str(error))
 
 
 def _hear(session: Session, holder: str, role: str, payload: bytes | None) -> ErrorEvent | None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Annotated, cast
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from gateway.access.callers import Caller, Limits
+from gateway.access.doorkeeper import Doorkeeper
+from gateway.access.limits import Making, Usage, check
 from gateway.answers.cache import AnswerCache
 from gateway.answers.prerender import Prerenderer
 from gateway.peers.handover import Handover
@@ -37,6 +43,30 @@ class Gateway:
     peers: Peers
     carrier: Carrier
     handover: Handover
+    doorkeeper: Doorkeeper
+    making: Making = field(default_factory=Making)
+
+    def owner_of(self, session_id: str) -> str | None:
+        """The app whose a session or a place in line is; "": an operator's; None: not here."""
+        if self.sessions.has(session_id):
+            return self.sessions.get(session_id).owner
+        return self.entrance.owner_of(session_id)
+
+    def usage_of(self, app: str) -> Usage:
+        """What an app has here."""
+        sessions = sum(session.owner == app for session in self.sessions.all())
+        there_is = sessions + self.entrance.places_of(app)
+        return self.making.usage(app, there_is, time.monotonic())
+
+    @asynccontextmanager
+    async def within_limits(self, caller: Caller) -> AsyncIterator[None]:
+        """A session of the caller's is made meanwhile. Raises OverLimitError."""
+        if not caller.owner or caller.limits == Limits():
+            yield
+            return
+        with self.making.one(caller.owner, time.monotonic()):
+            check(caller.limits, await self.peers.usage(caller.owner))
+            yield
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:
@@ -44,6 +74,16 @@ def gateway_of(connection: HTTPConnection) -> Gateway:
 
 
 TheGateway = Annotated[Gateway, Depends(gateway_of)]
+
+CALLER = "visavis.caller"
+"""Where a request's scope has who makes it."""
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    return cast(Caller, connection.scope[CALLER])
+
+
+TheCaller = Annotated[Caller, Depends(caller_of)]
 
 
 def session_of(session_id: str, gateway: TheGateway) -> Session:

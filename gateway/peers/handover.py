@@ -46,6 +46,8 @@ class SessionRecord(BaseModel):
     options: Options
     persona: str
     welcome: str
+    owner: str = ""
+    """Name of the app that made it; "": an operator did."""
     epoch: int
     said: list[Message]
     """The conversation as the language model reads it."""
@@ -169,7 +171,7 @@ class Handover:
             raise InvalidInputError(f"session: it cannot be read: {error}") from error
         await self._peers.answer_for(record.id)
         session = await self._sessions.adopt(
-            record.id, record.options, record.persona, record.welcome
+            record.id, record.options, record.persona, record.welcome, record.owner
         )
         session.carry_on(record.epoch, record.said, record.turns, record.timelines)
         log.info("session %s goes on here", record.id)
@@ -189,6 +191,7 @@ def _record_of(session: Session) -> SessionRecord:
         options=session.options,
         persona=session.persona,
         welcome=session.answering.welcome.text,
+        owner=session.owner,
         epoch=session.epoch,
         said=list(session.said),
         turns=turns,

@@ -20,6 +20,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from gateway.access.limits import Usage
 from gateway.stages.registry import Registry
 from visavis.serving.discovery import Registration
 from visavis.serving.errors import (
@@ -40,6 +41,8 @@ GLANCE_S = 0.3
 """So long nobody who makes a session waits for a gateway that may have room."""
 TAKE_S = 8.0
 """Longest wait for a peer to take a session, stages and all."""
+_USED_BY = "used by "
+"""Before an app's name: how much of us it has, is asked. No session's id has a blank."""
 _OWNED = re.compile(r"[A-Za-z0-9_-]+-([0-9a-f]{8})")
 
 Answer: TypeAlias = Callable[[str], Awaitable[None]]
@@ -86,6 +89,7 @@ class Peers:
         self._free = free
         self._seats = seats
         self._has = has
+        self._usage: Callable[[str], Usage] = lambda app: Usage()
         self._registration: Registration | None = None
         self._asked: dict[str, Subscription] = {}
         """By subject."""
@@ -96,8 +100,14 @@ class Peers:
         self._elsewhere: dict[str, str] = {}
         """Sessions of theirs that another heir has, and its name: it answers while it is there."""
 
-    async def start(self, hear: Callable[[dict[str, Any], Answer], None]) -> None:
-        """The others find us from now on. hear: is called with what they hand over."""
+    async def start(
+        self, hear: Callable[[dict[str, Any], Answer], None], usage: Callable[[str], Usage]
+    ) -> None:
+        """The others find us from now on.
+
+        hear: is called with what they hand over. usage: what an app has here.
+        """
+        self._usage = usage
         if not self._address:
             return
         own = owner_of(self._instance)
@@ -230,6 +240,24 @@ class Peers:
         answers = await asyncio.gather(*asked, return_exceptions=True)
         return [answer for answer in answers if isinstance(answer, Peer)]
 
+    async def usage(self, app: str) -> list[Usage]:
+        """What an app has, here and at each of the others that answers at once."""
+        own = self._usage(app)
+        known = {owner_of(g.instance) for g in self._registry.gateways}
+        asked = (self._usage_at(other, app) for other in known - {owner_of(self._instance)})
+        return [own, *await asyncio.gather(*asked)]
+
+    async def _usage_at(self, other: str, app: str) -> Usage:
+        question = f"{_USED_BY}{app}".encode()
+        try:
+            told = await self._bus.client.request(
+                gateway_subject(other), question, timeout=GLANCE_S
+            )
+            return Usage(**json.loads(told.data))
+        except (nats.errors.Error, OSError, ValueError, TypeError) as error:
+            log.warning("gateway %s does not tell what an app has there: %r", other, error)
+            return Usage()
+
     async def _ask(self, owner: str, within_s: float = ASK_S, *, session: str = "") -> Peer | None:
         """The gateway of this name, or the one that has its `session` now.
 
@@ -251,6 +279,8 @@ class Peers:
 
     async def _tell_of_taken(self, message: Msg) -> None:
         owner, session = message.subject.rpartition(".")[2], message.data.decode()
+        if session.startswith(_USED_BY):
+            return  # we tell by our own name what it has here
         gone = owner in self._names and session not in self._moved
         if session and (self._has(session) or (gone and await self._nowhere(session))):
             await self._tell(message)
@@ -267,7 +297,12 @@ class Peers:
         return False
 
     async def _tell(self, message: Msg) -> None:
-        if self.moved_to(message.data.decode()):
+        asked = message.data.decode()
+        if asked.startswith(_USED_BY):
+            usage = self._usage(asked.removeprefix(_USED_BY))
+            await message.respond(json.dumps(asdict(usage)).encode())
+            return
+        if self.moved_to(asked):
             return  # the one that has it tells
         own = Peer(self._instance, self._address, self._free(), self._seats())
         await message.respond(json.dumps(asdict(own)).encode())

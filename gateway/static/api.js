@@ -1,14 +1,19 @@
 /**
  * The gateway over HTTP: one function per call, one error type, one place that
- * knows the API key. Paths are relative to the page, so that a reverse proxy
- * may serve everything under a prefix.
+ * knows secrets. A session is used with its own token alone; a key, where the
+ * gateway wants one, makes it. Paths are relative to the page, so that a
+ * reverse proxy may serve everything under a prefix.
  */
 
 const KEY_STORE = "visavis.api-key";
+const TOKEN_STORE = "visavis.token.";
 const SUBPROTOCOL = "visavis";
+const OF_A_SESSION = /^v1\/sessions\/([^/]+)/;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const RENEW_AGAIN_MS = 10_000;
 
 /** Any text in the few characters that a subprotocol's name may have. */
-function token(text) {
+function subprotocol(text) {
   return encodeURIComponent(text).replace(/[()]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
 }
 
@@ -36,6 +41,9 @@ export class ApiError extends Error {
 export class Api {
   #key = sessionStorage.getItem(KEY_STORE) ?? localStorage.getItem(KEY_STORE) ?? "";
   #asking = null;
+  #tokens = new Map();
+  /** The token with which the page was opened: it stands in for a key, as far as it goes. */
+  #guest = "";
 
   /** @param {() => Promise<{key: string, remember: boolean}>} askForKey shown once per refusal */
   constructor(askForKey) {
@@ -55,16 +63,23 @@ export class Api {
     const url = this.url(path);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    return { url, protocols: this.#key ? [SUBPROTOCOL, `bearer.${token(this.#key)}`] : [SUBPROTOCOL] };
+    const secret = this.#secret(path);
+    return { url, protocols: secret ? [SUBPROTOCOL, `bearer.${subprotocol(secret)}`] : [SUBPROTOCOL] };
   }
 
-  headers(extra = {}) {
-    return this.#key ? { ...extra, Authorization: `Bearer ${this.#key}` } : extra;
+  #secret(path) {
+    return this.#tokens.get(OF_A_SESSION.exec(path)?.[1])?.token || this.#key || this.#guest;
+  }
+
+  #headers(path, extra = {}) {
+    const secret = this.#secret(path);
+    return secret ? { ...extra, Authorization: `Bearer ${secret}` } : extra;
   }
 
   async request(method, path, { body, signal, keepalive } = {}) {
+    const byKey = this.#secret(path) === this.#key;
     const response = await this.#fetch(method, path, { body, signal, keepalive });
-    if (response.status === 401) {
+    if (response.status === 401 && byKey) {
       await this.#renewKey();
       return this.request(method, path, { body, signal, keepalive });
     }
@@ -78,7 +93,7 @@ export class Api {
   }
 
   async #fetch(method, path, { body, signal, keepalive }) {
-    const headers = this.headers(body === undefined ? {} : { "Content-Type": "application/json" });
+    const headers = this.#headers(path, body === undefined ? {} : { "Content-Type": "application/json" });
     try {
       return await fetch(this.url(path), {
         method,
@@ -108,11 +123,77 @@ export class Api {
     return this.#asking;
   }
 
+  // -- tokens --------------------------------------------------------------
+
+  /**
+   * The page was opened for one session, with its token, or is loaded again.
+   * @returns {Promise<"visitor" | "viewer">} what the token is for; without one, looking on
+   */
+  async enter(id, token) {
+    const kept = token || sessionStorage.getItem(TOKEN_STORE + id);
+    if (!kept) return "viewer";
+    this.#guest = kept;
+    this.#tokens.set(id, { token: kept });
+    try {
+      const told = await this.#anotherToken(id);
+      this.#keepToken(id, told);
+      this.#keepAsGuest(id, told.token);
+      return told.token_role;
+    } catch (error) {
+      this.#forgetToken(id); // a key may help where the token does not any more
+      this.#keepAsGuest(id, "");
+      throw error;
+    }
+  }
+
+  /** For when the page is loaded again. */
+  #keepAsGuest(id, token) {
+    this.#guest = token;
+    sessionStorage.setItem(TOKEN_STORE + id, token);
+  }
+
+  /** For others to look on: it opens the session for a while, and only to see and hear. */
+  async viewerToken(id) {
+    return (await this.#anotherToken(id, { role: "viewer" })).token;
+  }
+
+  #anotherToken(id, body = {}) {
+    return this.json("POST", `v1/sessions/${id}/token`, { body });
+  }
+
+  #keepToken(id, { token, token_expires_in_s }) {
+    clearTimeout(this.#tokens.get(id)?.timer);
+    const half_ms = Math.min(500 * token_expires_in_s, LONGEST_TIMER_MS);
+    this.#tokens.set(id, { token, timer: setTimeout(() => void this.#renewToken(id), half_ms) });
+  }
+
+  async #renewToken(id) {
+    const held = this.#tokens.get(id);
+    if (!held) return;
+    try {
+      const told = await this.#anotherToken(id);
+      if (this.#tokens.get(id) !== held) return; // the session has been left meanwhile
+      this.#keepToken(id, told);
+      if (this.#guest === held.token) this.#keepAsGuest(id, told.token);
+    } catch (error) {
+      // The session is over, or its gateway is away for a moment.
+      if ([401, 403, 404].includes(error.status)) return;
+      held.timer = setTimeout(() => void this.#renewToken(id), RENEW_AGAIN_MS);
+    }
+  }
+
+  #forgetToken(id) {
+    clearTimeout(this.#tokens.get(id)?.timer);
+    this.#tokens.delete(id);
+  }
+
   // -- sessions ------------------------------------------------------------
 
   /** A session, or a place in line for one: that has a position. */
-  createSession(options, signal) {
-    return this.json("POST", "v1/sessions", { body: { ...options, queue: true }, signal });
+  async createSession(options, signal) {
+    const made = await this.json("POST", "v1/sessions", { body: { ...options, queue: true }, signal });
+    this.#keepToken(made.id, made);
+    return made;
   }
 
   placeSocket(id) {
@@ -133,7 +214,9 @@ export class Api {
 
   /** Outlives the page: also sent while the tab is being closed. */
   deleteSession(id) {
-    return this.request("DELETE", `v1/sessions/${id}`, { keepalive: true }).catch(() => null);
+    const deleted = this.request("DELETE", `v1/sessions/${id}`, { keepalive: true }).catch(() => null);
+    this.#forgetToken(id);
+    return deleted;
   }
 
   /** STUN and TURN servers, as RTCPeerConnection takes them. */
@@ -185,7 +268,7 @@ export class Api {
   /** An address for <img>: fetched here when a key is needed, which <img> cannot send. */
   async portraitUrl(name) {
     const path = `v1/avatars/${encodeURIComponent(name)}/portrait.jpg`;
-    if (!this.#key) return this.url(path).href;
+    if (!this.#secret(path)) return this.url(path).href;
     return URL.createObjectURL(await (await this.request("GET", path)).blob());
   }
 
@@ -200,7 +283,8 @@ export class Api {
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest();
       request.open("POST", this.url("v1/avatars"));
-      for (const [key, value] of Object.entries(this.headers())) request.setRequestHeader(key, value);
+      const headers = this.#headers("v1/avatars");
+      for (const [key, value] of Object.entries(headers)) request.setRequestHeader(key, value);
       request.upload.onprogress = (event) => onProgress(event.loaded / event.total);
       request.onerror = () => reject(new ApiError(0, "unreachable", "the connection was lost"));
       request.onload = () => settleUpload(request, resolve, reject);

@@ -18,6 +18,8 @@ import { WebRtcMedia } from "./webrtc.js";
 const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency", "error", "warning"];
 /** No reason to give up WebRTC: no session, its microphone still taken, no answer at all. */
 const TEMPORARY = [404, 409, 0];
+/** No such session any more, or one whose token holds no more. */
+const GONE = [401, 403, 404];
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 8000;
 const PLACE_RETRIES = 20; // longer than a place is kept that nobody asks for
@@ -29,6 +31,7 @@ export class Connection extends EventTarget {
   #video;
   #options;
   #joined;
+  #role;
   #preference;
   #events = null;
   #media = null;
@@ -39,15 +42,16 @@ export class Connection extends EventTarget {
   #speaking = false;
 
   /**
-   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string}} settings
-   *   join: the session to look at, as a viewer, instead of a new one
+   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string, role?: string}} settings
+   *   join: a session that there is, instead of a new one; role: "visitor" or "viewer" of it
    */
-  constructor(api, video, { preference, join = "" }) {
+  constructor(api, video, { preference, join = "", role = "visitor" }) {
     super();
     this.#api = api;
     this.#video = video;
     this.#preference = preference;
     this.#joined = join;
+    this.#role = role === "viewer" ? "viewer" : "speaker";
     this.#hush = new Hush(video);
   }
 
@@ -57,10 +61,6 @@ export class Connection extends EventTarget {
 
   get transport() {
     return this.#media?.kind ?? "none";
-  }
-
-  get #role() {
-    return this.#joined ? "viewer" : "speaker";
   }
 
   /** Starts, or throws what the gateway said. */
@@ -154,7 +154,7 @@ export class Connection extends EventTarget {
       await this.#api.place(this.sessionId, signal);
       return true;
     } catch (error) {
-      return error.status !== 404;
+      return !GONE.includes(error.status);
     }
   }
 
@@ -164,7 +164,7 @@ export class Connection extends EventTarget {
       await this.#api.session(this.sessionId, signal);
       return true;
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) return false;
+      if (error instanceof ApiError && GONE.includes(error.status)) return false;
       throw error;
     }
   }
@@ -255,7 +255,7 @@ export class Connection extends EventTarget {
   /** Language, voice or avatar; kept for a session that has to be made anew. */
   async update(change) {
     this.#options = { ...this.#options, ...change };
-    if (this.sessionId && !this.#joined) await this.#api.updateSession(this.sessionId, change);
+    if (this.sessionId && this.#role === "speaker") await this.#api.updateSession(this.sessionId, change);
   }
 
   /** Takes effect by connecting again. */

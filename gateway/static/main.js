@@ -1,7 +1,8 @@
 /**
  * Puts the page together. The address may say: language, voice, avatar,
  * transport=websocket|webrtc, autostart=1 (no start screen), mic=1 (with
- * microphone), session=<id> (look on at somebody's conversation).
+ * microphone), session=<id> (a conversation that there is: to look on, or to
+ * talk where its fragment, #token=…, is a visitor's).
  */
 import { Api } from "./api.js";
 import { AvatarPicker, titleOf } from "./avatars.js";
@@ -21,10 +22,14 @@ import { VoicePicker } from "./voices.js";
 
 const byId = (id) => document.getElementById(id);
 const query = new URLSearchParams(location.search);
+const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+// A fragment goes to no server; nor is it to stay in the address, the history or a bookmark.
+if (token) history.replaceState(null, "", location.pathname + location.search);
 
 class Page {
   connection = null;
   starting = null;
+  role = query.get("session") ? "viewer" : "visitor";
   preferences = new Preferences(query);
   api = new Api(() => askForKey(byId("key")));
   toasts = new Toasts(byId("toasts"));
@@ -62,7 +67,7 @@ class Page {
       () => this.talk.level(),
       () => this.connection?.voiceLevel() ?? 0,
     );
-    if (query.get("session")) this.lookOn();
+    if (query.get("session")) await this.enter(query.get("session"));
     await this.loadChoices();
     if (query.get("autostart") === "1") await this.start(query.get("mic") === "1");
     document.body.dataset.ready = "yes";
@@ -171,6 +176,7 @@ class Page {
     const connection = new Connection(this.api, this.stage.video, {
       preference: this.preferences.get("transport"),
       join: query.get("session") ?? "",
+      role: this.role,
     });
     this.follow(connection);
     this.starting = connection;
@@ -187,7 +193,7 @@ class Page {
     this.connection = connection;
     document.body.dataset.phase = "live";
     byId("record").disabled = byId("share").disabled = false;
-    if (withMicrophone && !query.get("session")) await this.talk.open();
+    if (withMicrophone && this.role !== "viewer") await this.talk.open();
     else byId("message").focus({ preventScroll: true });
   }
 
@@ -249,6 +255,16 @@ class Page {
     }
   }
 
+  /** A conversation that there is, as far as the token goes that came with its address. */
+  async enter(session) {
+    try {
+      this.role = await this.api.enter(session, token);
+    } catch (error) {
+      this.report(error);
+    }
+    if (this.role === "viewer") this.lookOn();
+  }
+
   /** Somebody else's conversation: nothing to say here. */
   lookOn() {
     document.body.dataset.role = "viewer";
@@ -260,6 +276,13 @@ class Page {
   async share() {
     const url = new URL(location.pathname, location.href);
     url.searchParams.set("session", this.connection.sessionId);
+    try {
+      const shared = await this.api.viewerToken(this.connection.sessionId);
+      url.hash = new URLSearchParams({ token: shared });
+    } catch (error) {
+      this.report(error);
+      return;
+    }
     try {
       await navigator.clipboard.writeText(url.href);
       this.toasts.show(text("settings.shared"));

@@ -77,8 +77,11 @@ class Session:
         loops: LoopLibrary,
         ticker: Ticker,
         welcome: str = "",
+        owner: str = "",
     ) -> None:
+        """owner: name of the app that made it; "": an operator did."""
         self.id = session_id
+        self.owner = owner
         self.options = options
         self.persona = persona
         self.microphone = Microphone()

@@ -137,15 +137,16 @@ class Sessions:
         return sum(session.state != "idle" for session in self._open.values())
 
     async def create(
-        self, options: Options, persona: str, welcome: str = "", *, name: str = ""
+        self, options: Options, persona: str, welcome: str = "", owner: str = "", *, name: str = ""
     ) -> Session:
         """A session with a slot of every stage.
 
         Raises BusError or StageLostError where no turn would work now, NoRoomError and others.
-        welcome: said once somebody watches. name: its id; "": a new one.
+        welcome: said once somebody watches. owner: the app that wants it. name: its id; "": a new
+        one.
         """
         self._check_room()
-        session = self._make(name or self._new_id(), options, persona, welcome)
+        session = self._make(name or self._new_id(), options, persona, welcome, owner)
         self._opening += 1
         try:
             await self._check_ready()
@@ -155,12 +156,14 @@ class Sessions:
         self._add(session)
         return session
 
-    async def adopt(self, session_id: str, options: Options, persona: str, welcome: str) -> Session:
+    async def adopt(
+        self, session_id: str, options: Options, persona: str, welcome: str, owner: str
+    ) -> Session:
         """A session that another gateway had; it has no stages yet. Raises AtCapacityError."""
         if self.has(session_id):  # that gateway did not hear that we have taken it
             await self.hand_on(self.get(session_id))
         self._check_room()
-        session = self._make(session_id, options, persona, welcome)
+        session = self._make(session_id, options, persona, welcome, owner)
         self._opening += 1
         try:
             await session.open(attached=False)
@@ -169,7 +172,9 @@ class Sessions:
         self._add(session)
         return session
 
-    def _make(self, session_id: str, options: Options, persona: str, welcome: str) -> Session:
+    def _make(
+        self, session_id: str, options: Options, persona: str, welcome: str, owner: str
+    ) -> Session:
         return Session(
             session_id,
             options,
@@ -181,6 +186,7 @@ class Sessions:
             loops=self._loops,
             ticker=self._ticker,
             welcome=welcome,
+            owner=owner,
         )
 
     def _add(self, session: Session) -> None:

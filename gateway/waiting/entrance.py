@@ -47,6 +47,8 @@ class Wish:
     options: Options
     persona: str
     welcome: str = ""
+    owner: str = ""
+    """Name of the app that wants it; "": an operator does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,15 @@ class Entrance:
     def waiting(self) -> int:
         """How many stand in line."""
         return len(self._line)
+
+    def owner_of(self, name: str) -> str | None:
+        """Whose the place is, or was until a moment ago; None: there is none."""
+        place = self._line.find(name) or self._settled.get(name)
+        return None if place is None else place.wish.owner
+
+    def places_of(self, owner: str) -> int:
+        """How many of an app's visitors stand in line."""
+        return sum(place.wish.owner == owner for place in self._line.places())
 
     async def enter(self, wish: Wish) -> Session:
         """A session now. Raises NoRoomError, also where others wait, and what `create` does."""
@@ -184,7 +195,9 @@ class Entrance:
         """Make the session of who is next; he goes on waiting where it has no room after all."""
         wish = place.wish
         try:
-            await self._sessions.create(wish.options, wish.persona, wish.welcome, name=place.id)
+            await self._sessions.create(
+                wish.options, wish.persona, wish.welcome, wish.owner, name=place.id
+            )
         except (InvalidInputError, UnknownNameError) as error:
             self._refuse(place, str(error))  # no waiting would help
             return
@@ -221,7 +234,9 @@ class Entrance:
     async def _create(self, wish: Wish) -> Session:
         await self._refuse_where_full()
         try:
-            session = await self._sessions.create(wish.options, wish.persona, wish.welcome)
+            session = await self._sessions.create(
+                wish.options, wish.persona, wish.welcome, wish.owner
+            )
         except NoRoomError as error:
             raise self._explained(error.service, str(error)) from None
         self._let_in_at_s = self._clock.now()

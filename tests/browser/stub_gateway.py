@@ -157,6 +157,7 @@ class StubGateway:
         app.post("/v1/avatars")(self._create_avatar)
         app.get("/v1/avatars/{name}/portrait.jpg")(self._portrait)
         app.post("/v1/sessions")(self._create)
+        app.post("/v1/sessions/{session}/token")(self._token)
         app.get("/v1/sessions/{session}")(self._get)
         app.patch("/v1/sessions/{session}")(self._update)
         app.delete("/v1/sessions/{session}")(self._delete)
@@ -174,7 +175,9 @@ class StubGateway:
     async def _check_key(self, request: Request, forward: Any) -> Any:
         key, path = self.script.api_key, request.url.path
         if key and path.startswith("/v1/"):
-            if request.headers.get("authorization") != f"Bearer {key}":
+            of_a_session = path.removeprefix("/v1/sessions/").partition("/")[0]
+            wanted = f"token-of-{of_a_session}" if of_a_session in self._live else key
+            if request.headers.get("authorization") != f"Bearer {wanted}":
                 return _error(401, "unauthenticated", "this gateway needs an API key")
         return await forward(request)
 
@@ -202,10 +205,15 @@ class StubGateway:
             return _error(429, "at_capacity", self.script.full)
         self.seen.sessions.append(await request.json())
         session = f"session{len(self.seen.sessions)}"
+        token = await self._token(session)
         if self.script.ahead:
-            return JSONResponse(self._place(session), 202)
+            return JSONResponse({**self._place(session), **token}, 202)
         self._live.add(session)
-        return JSONResponse({"id": session, **self.seen.sessions[-1]}, 201)
+        return JSONResponse({"id": session, **self.seen.sessions[-1], **token}, 201)
+
+    async def _token(self, session: str) -> dict[str, Any]:
+        token = f"token-of-{session}"
+        return {"token": token, "token_role": "visitor", "token_expires_in_s": 900.0}
 
     def _place(self, session: str) -> dict[str, Any]:
         ahead = self.script.ahead

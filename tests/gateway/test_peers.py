@@ -25,7 +25,7 @@ from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.subjects import gateway_subject
 
 KEY = "secret"
-SETTINGS = {"api_key": KEY, "recording_limit_s": 60.0}
+SETTINGS = {"api_key": KEY, "token_key": "s" * 32, "recording_limit_s": 60.0}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 

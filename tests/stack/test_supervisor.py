@@ -76,7 +76,8 @@ async def test_what_a_process_has_started_counts_as_its_memory(tmp_path: Path) -
 
 
 async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:
-    options = StackOptions(log_dir=tmp_path, host="0.0.0.0", api_key="open sesame")
+    keys = {"api_key": "open sesame", "token_key": "sesame" * 6}
+    options = StackOptions(log_dir=tmp_path, host="0.0.0.0", **keys)
     starting = asyncio.create_task(Stack(options).__aenter__())
     try:
         # A child that is just being started shows no environment for a moment.

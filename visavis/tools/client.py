@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import httpx
@@ -23,6 +25,7 @@ _TIMEOUT_S = 60.0
 _SESSION_MOVED = 1012
 _PLACE_POLL_S = 0.5
 _MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
+_OF_A_SESSION = re.compile(r"/v1/sessions/([^/?]+)")
 
 
 class GatewayError(VisavisError):
@@ -38,28 +41,36 @@ def goes_on(closed: websockets.ConnectionClosed) -> bool:
     return closed.rcvd is not None and closed.rcvd.code == _SESSION_MOVED
 
 
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """What opens one session. renew_at_s: on the event loop's clock."""
+
+    token: str
+    renew_at_s: float
+
+
 class GatewayClient:
     """The public API of one gateway; an async context manager.
 
     Of https, certificates are believed that the system trusts or SSL_CERT_FILE names, and the one
     that a gateway of this user on this machine signed itself.
+
+    A session that `session` makes is used with the token that comes with it, all else with the key.
     """
 
     def __init__(self, url: str, api_key: str = "") -> None:
         self.url = url.rstrip("/")
         self.api_key = api_key
-        self.authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self.authorization = _bearer(api_key)
         """The header that carries the key."""
         # Read where they are wanted alone: that takes 40 ms.
         self.tls = client_context() if self.url.startswith("https:") else None
         """By which a gateway with https is known."""
         self._http = httpx.AsyncClient(
-            base_url=self.url,
-            headers=self.authorization,
-            timeout=_TIMEOUT_S,
-            trust_env=False,
-            verify=self.tls or False,
+            base_url=self.url, timeout=_TIMEOUT_S, trust_env=False, verify=self.tls or False
         )
+        self._tokens: dict[str, _Token] = {}
+        """By session."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -81,8 +92,15 @@ class GatewayClient:
 
     async def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """One request. Raises GatewayError with the gateway's own words."""
+        await self.renew_token(path)
+        return await self._request(method, path, self._authorization(path), **arguments)
+
+    async def _request(
+        self, method: str, path: str, authorization: dict[str, str], **arguments: Any
+    ) -> httpx.Response:
+        headers = authorization | arguments.pop("headers", {})
         try:
-            response = await self._http.request(method, path, **arguments)
+            response = await self._http.request(method, path, headers=headers, **arguments)
         except httpx.HTTPError as error:
             raise _unreachable(self.url, error) from error
         if response.is_success:
@@ -92,7 +110,10 @@ class GatewayClient:
     async def lines(self, method: str, path: str, **arguments: Any) -> AsyncIterator[str]:
         """Lines of an answer as they come, however long that takes. Raises GatewayError."""
         try:
-            async with self._http.stream(method, path, timeout=None, **arguments) as response:
+            stream = self._http.stream(
+                method, path, timeout=None, headers=self._authorization(path), **arguments
+            )
+            async with stream as response:
                 if not response.is_success:
                     await response.aread()
                     raise _refusal(response)
@@ -114,6 +135,7 @@ class GatewayClient:
         if on_place is not None:
             wanted["queue"] = True
         created = (await self.call("POST", "/v1/sessions", json=wanted)).json()
+        self._keep_token(created["id"], created)
         try:
             if on_place is not None and "position" in created:
                 await self._wait_in_line(created, on_place)
@@ -123,6 +145,29 @@ class GatewayClient:
         finally:
             with contextlib.suppress(GatewayError):  # it may have expired
                 await self.call("DELETE", f"/v1/sessions/{created['id']}")
+            self._tokens.pop(created["id"], None)
+
+    async def renew_token(self, path: str) -> None:
+        """Have a token of the session that `path` is of renewed, where half of its life is over.
+
+        Raises GatewayError.
+        """
+        session = _session_in(path)
+        known = self._tokens.get(session)
+        if known is not None and asyncio.get_running_loop().time() >= known.renew_at_s:
+            path = f"/v1/sessions/{session}/token"
+            # By the key: it made the session, and holds where the token has expired meanwhile.
+            told = await self._request("POST", path, self.authorization)
+            self._keep_token(session, told.json())
+
+    def _keep_token(self, session: str, told: dict[str, Any]) -> None:
+        half_s = told["token_expires_in_s"] / 2
+        renew_at_s = asyncio.get_running_loop().time() + half_s
+        self._tokens[session] = _Token(told["token"], renew_at_s)
+
+    def _authorization(self, path: str) -> dict[str, str]:
+        known = self._tokens.get(_session_in(path))
+        return self.authorization if known is None else _bearer(known.token)
 
     async def _wait_in_line(
         self, place: dict[str, Any], on_place: Callable[[dict[str, Any]], None]
@@ -139,7 +184,7 @@ class GatewayClient:
         """A WebSocket of the gateway, to be entered."""
         return websockets.connect(
             "ws" + self.url.removeprefix("http") + path,
-            additional_headers=self.authorization,
+            additional_headers=self._authorization(path),
             max_size=_MEDIA_LIMIT_BYTES,
             ssl=self.tls,
             proxy=None,
@@ -176,6 +221,7 @@ class GatewaySession:
             except websockets.ConnectionClosed as closed:
                 if not goes_on(closed):
                     raise
+            await self._client.renew_token(self._path)
             self._events = await self._client.connect(f"{self._path}/events")
 
     async def aclose(self) -> None:
@@ -189,6 +235,7 @@ class GatewaySession:
         """
         loop = asyncio.get_running_loop()
         silence = np.zeros(_MIC_CHUNK_SAMPLES, np.int16)
+        await self._client.renew_token(self._path)
         async with self._client.connect(f"{self._path}/media?role=speaker") as media:
             drain = asyncio.create_task(_discard(media))
             try:
@@ -236,6 +283,15 @@ def _not_as_the_address_says(url: str, error: httpx.HTTPError) -> GatewayError |
     if url.startswith("http:") and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
         return GatewayError("not_http", f"{url}: hangs up on http; if it speaks https, say so")
     return None
+
+
+def _bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"} if secret else {}
+
+
+def _session_in(path: str) -> str:
+    found = _OF_A_SESSION.match(path)
+    return found[1] if found else ""
 
 
 def _refusal(response: httpx.Response) -> GatewayError:

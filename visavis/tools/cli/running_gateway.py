@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from visavis.tools.cli.models import pull_profile
-from visavis.tools.cli.up import stack_arguments
+from visavis.tools.cli.up import stack_arguments, token_key
 from visavis.tools.client import GatewayClient
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
@@ -50,7 +50,9 @@ async def running_gateway(
     arguments = stack_arguments(profile, config)
     for name, more in (flags or {}).items():
         arguments[name] += more
-    options = StackOptions(log_dir=log_dir() / command, arguments=arguments)
+    options = StackOptions(
+        log_dir=log_dir() / command, token_key=token_key(config), arguments=arguments
+    )
     with console.status("No stack is running; starting one …"):
         stack = await Stack(options).__aenter__()
     try:

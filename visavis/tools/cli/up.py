@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +27,13 @@ from visavis.tools.stack.control import ask_restart, listening, running_stacks, 
 from visavis.tools.stack.keys import write_keys
 from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log
 from visavis.tools.stack.rolling import RollingRestart
-from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
+from visavis.tools.stack.supervisor import (
+    GATEWAY,
+    SERVICES,
+    Stack,
+    StackOptions,
+    new_token_key,
+)
 
 _SELF_SIGNED = "--tls-self-signed"
 _REFRESH_S = 1.0
@@ -123,6 +130,7 @@ def up(
         host=host,
         port=port,
         api_key=api_key,
+        token_key=token_key(config),
         arguments=arguments,
         replicas=counts,
     )
@@ -232,6 +240,18 @@ def replica_counts(text: str) -> dict[str, int]:
 
 def _not_replicas(why: str) -> typer.BadParameter:
     return typer.BadParameter(f"{why}; write it as face=2,tts=2", param_hint="--replicas")
+
+
+def token_key(config: Path | None) -> str:
+    """What a stack's gateways sign session tokens with; "" where they are told elsewhere."""
+    told: object = {}
+    if config is not None:
+        # What is wrong with the file is said by the processes that read it.
+        with contextlib.suppress(OSError, ValueError):
+            told = tomllib.loads(config.read_text(encoding="utf-8")).get("gateway")
+    if isinstance(told, dict) and {"token_key", "token_key_file"} & told.keys():
+        return ""
+    return new_token_key()
 
 
 def stack_arguments(

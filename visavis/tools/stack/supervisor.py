@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import secrets
 import shutil
 import signal
 import socket
@@ -44,8 +46,15 @@ log = logging.getLogger(__name__)
 
 SERVICES = ("asr", "llm", "tts", "face")
 GATEWAY = "gateway"
+_OWN_KEY = ("TOKEN_KEY", "TOKEN_KEY_FILE")
 _POLL_S = 0.1
 _HTTP_TIMEOUT_S = 3.0
+
+
+def new_token_key() -> str:
+    """A secret for the gateways of one stack; "" where the environment has one for them."""
+    given = any(f"{ENV_PREFIX}GATEWAY_{name}" in os.environ for name in _OWN_KEY)
+    return "" if given else secrets.token_urlsafe(32)
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ class StackOptions:
     host: str = "127.0.0.1"
     port: int = 0
     api_key: str = field(default="", repr=False)
+    token_key: str = field(default_factory=new_token_key, repr=False)
+    """What all gateways sign session tokens with; "": their own settings say it."""
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many processes of a service there are to be, where not one."""
@@ -231,8 +242,9 @@ class Stack:
         for service in (*SERVICES, GATEWAY):
             if name in self._names(service):
                 environ |= self.keys.environ(service)
-        if name in self._names(GATEWAY) and self.options.api_key:
-            environ[f"{ENV_PREFIX}GATEWAY_API_KEY"] = self.options.api_key
+        if name in self._names(GATEWAY):
+            given = {"API_KEY": self.options.api_key, "TOKEN_KEY": self.options.token_key}
+            environ |= {f"{ENV_PREFIX}GATEWAY_{k}": value for k, value in given.items() if value}
         return environ
 
     async def _until_ready(self) -> None:

@@ -1,0 +1,85 @@
+"""The four roles, and which doors each of them opens. Pure: a method and a path are all it sees.
+
+What is not named here is an operator's alone, so that a new route is closed until it is thought of.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+SOCKET = "WEBSOCKET"
+"""Stands where a request has a method."""
+
+_SESSIONS = "/v1/sessions"
+_SESSION = re.compile(r"/v1/sessions/([^/]+)(/.*)?", re.DOTALL)
+_CATALOGUE = re.compile(r"/v1/(voices|avatars|avatars/[^/]+/portrait\.jpg)")
+_VIEWERS_OWN = re.compile(r"/(token|webrtc|webrtc/[^/]+)")
+_READING = ("GET", "HEAD")
+
+
+class Role(StrEnum):
+    """What a caller is to this gateway."""
+
+    OPERATOR = "operator"
+    """Everything: all sessions, avatars, the cache, services, metrics."""
+    APP = "app"
+    """Makes sessions and uses those that it has made."""
+    VISITOR = "visitor"
+    """Talks in one session."""
+    VIEWER = "viewer"
+    """Looks on at one session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one app may have, in all gateways together. 0: as much as there is."""
+
+    max_sessions: int = 0
+    sessions_per_minute: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request. name: of an app; session: that of a visitor or a viewer."""
+
+    role: Role
+    name: str = ""
+    session: str = ""
+    limits: Limits = Limits()
+
+    @property
+    def owner(self) -> str:
+        """Whose the sessions are that he makes; "": the operator's."""
+        return self.name if self.role is Role.APP else ""
+
+
+OPERATOR = Caller(Role.OPERATOR)
+
+
+def session_in(path: str) -> str:
+    """The session, or place in line, that a path belongs to; "": none."""
+    found = _SESSION.fullmatch(path)
+    return found[1] if found else ""
+
+
+def why_not(caller: Caller, method: str, path: str) -> str:
+    """Why a caller may not do this; "": he may.
+
+    Whether a session is an app's own is known where the session is, and is asked there.
+    """
+    role, found = caller.role, _SESSION.fullmatch(path)
+    if role is Role.OPERATOR or (method in _READING and _CATALOGUE.fullmatch(path)):
+        return ""
+    if role is Role.APP:
+        sessions = path == _SESSIONS and method in (*_READING, "POST")
+        return "" if found or sessions else "this is for operators; an app's key opens sessions"
+    if found is None:
+        return "a session's token opens that session alone"
+    if found[1] != caller.session:
+        return "this token is of another session"
+    looks_on = method in (*_READING, SOCKET) or _VIEWERS_OWN.fullmatch(found[2] or "")
+    if role is Role.VIEWER and not looks_on:
+        return "a viewer looks on; this is for the visitor"
+    return ""

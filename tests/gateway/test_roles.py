@@ -1,0 +1,323 @@
+"""Who may pass which door of the real application: every route and every WebSocket that it has."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+import websockets
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+
+from gateway.access.callers import SOCKET, Role
+from gateway.access.tokens import SessionTokens
+from gateway.settings import GatewaySettings
+from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.test_api import problem
+from tests.gateway.test_handover import HERE, drain
+from visavis.tools.client import GatewayClient, GatewayError
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OPERATOR, APP, OTHER_APP = "an operator's key", "the key of an app", "the key of another app"
+BUSY_APP, HASTY_APP = "the key of an app with one session", "the key of an app that is slow"
+TOKEN_KEY = "what the gateways sign their tokens with"
+FILE = f"""
+    [[key]]
+    name = "boss"
+    key = "{OPERATOR}"
+    role = "operator"
+    [[key]]
+    name = "shop"
+    key = "{APP}"
+    role = "app"
+    [[key]]
+    name = "other"
+    key = "{OTHER_APP}"
+    role = "app"
+    [[key]]
+    name = "busy"
+    key = "{BUSY_APP}"
+    role = "app"
+    max_sessions = 1
+    [[key]]
+    name = "hasty"
+    key = "{HASTY_APP}"
+    role = "app"
+    sessions_per_minute = 2
+"""
+OPEN = {"/", "/docs", "/openapi.json", "/healthz", "/livez", "/readyz", "/docs/x", "/static/x"}
+CATALOGUE = {"/v1/voices", "/v1/avatars", "/v1/avatars/{name}/portrait.jpg"}
+SESSIONS, OF_A_SESSION = "/v1/sessions", "/v1/sessions/{session_id}"
+LOOKING_ON = {f"{OF_A_SESSION}{path}" for path in ("/token", "/webrtc", "/webrtc/{peer_id}")}
+BODIES: dict[str, Any] = {
+    f"{OF_A_SESSION}/text": {"text": "Hi."},
+    f"{OF_A_SESSION}/webrtc": {"sdp": "none", "type": "offer", "role": "viewer"},
+    f"{OF_A_SESSION}/recording": {"scope": "session"},
+}
+
+Door = tuple[str, str]
+"""Method, and path as the route has it."""
+Knock = Callable[[RunningGateway, Door, str, str | None], Awaitable[int]]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("access") / "access.toml"
+    file.write_text(FILE)
+    return file
+
+
+def settings_of(file: Path) -> dict[str, Any]:
+    return {"access_file": file, "token_key": TOKEN_KEY, "max_sessions": 5}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(file: Path) -> AsyncIterator[Rig]:
+    rig = Rig(file.parent)
+    await rig.start(**settings_of(file))
+    yield rig
+    await rig.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def made(gateway: RunningGateway) -> dict[str, Any]:
+    """A session of the app's, as it was told of it."""
+    return await new_session(gateway, APP)
+
+
+async def new_session(gateway: RunningGateway, key: str) -> dict[str, Any]:
+    async with GatewayClient(gateway.url, key) as client:
+        answer = await client.call("POST", SESSIONS, json={}, headers=HERE)
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def doors(routes: Iterable[BaseRoute]) -> Iterator[Door]:
+    """Every door of an application, also where FastAPI keeps a router as it was included."""
+    for route in routes:
+        if (included := getattr(route, "original_router", None)) is not None:
+            yield from doors(included.routes)
+        elif isinstance(route, Mount):
+            yield "GET", f"{route.path}/x"
+        elif isinstance(route, WebSocketRoute):
+            yield SOCKET, route.path
+        else:
+            assert isinstance(route, Route), f"a kind of route that is not walked: {route!r}"
+            yield from ((method, route.path) for method in route.methods or ())
+
+
+def closed_doors(gateway: RunningGateway) -> list[Door]:
+    found = [door for door in doors(gateway.app.routes) if door[1] not in OPEN]
+    assert {(SOCKET, f"{OF_A_SESSION}/media"), ("GET", "/metrics")} <= set(found)
+    assert len(found) > 30
+    return found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def knock(http: httpx.AsyncClient) -> Knock:
+    return partial(_knock, http)
+
+
+async def _knock(
+    http: httpx.AsyncClient, gateway: RunningGateway, door: Door, session: str, shown: str | None
+) -> int:
+    """HTTP status of what is answered; 101 where a WebSocket opens."""
+    method, path = door
+    way = path.format(session_id=session, turn=1, name="eileen", peer_id="nobody")
+    headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
+    if method == SOCKET:
+        url = f"ws{gateway.url.removeprefix('http')}{way}"
+        try:
+            async with websockets.connect(url, additional_headers=headers, proxy=None):
+                return 101
+        except websockets.InvalidStatus as refusal:
+            return refusal.response.status_code
+    body = BODIES.get(path, {}) if method in ("POST", "PATCH") else None
+    answer = await http.request(method, f"{gateway.url}{way}", json=body, headers=headers)
+    return answer.status_code
+
+
+async def test_what_is_open_shows_nothing_of_anybody(gateway: RunningGateway, knock: Knock) -> None:
+    for method, path in doors(gateway.app.routes):
+        if path in OPEN:
+            assert method in ("GET", "HEAD"), path
+            assert await knock(gateway, (method, path), "", None) in (200, 404)
+
+
+async def test_no_door_opens_without_the_right_thing_to_show(
+    gateway: RunningGateway, knock: Knock, made: dict[str, Any]
+) -> None:
+    """Nothing, a wrong key, and tokens that have expired or were signed by somebody else."""
+    ours, theirs = SessionTokens(TOKEN_KEY, 900.0), SessionTokens("of somebody else", 900.0)
+    expired = ours.issue(made["id"], Role.VISITOR, time.time() - 901.0).token
+    forged = theirs.issue(made["id"], Role.VISITOR, time.time()).token
+    for door in closed_doors(gateway):
+        for shown in (None, "wrong", expired, forged):
+            assert await knock(gateway, door, made["id"], shown) == 401, (door, shown)
+    assert gateway.inside.sessions.has(made["id"])
+
+
+async def test_a_token_opens_no_other_session_and_nothing_else(
+    gateway: RunningGateway, knock: Knock, made: dict[str, Any]
+) -> None:
+    foreign = await new_session(gateway, APP)
+    for door in closed_doors(gateway):
+        looks = door[0] in ("GET", "HEAD") and door[1] in CATALOGUE
+        status = await knock(gateway, door, made["id"], foreign["token"])
+        assert status in ((200, 404) if looks else (403,)), door
+    assert gateway.inside.sessions.get(made["id"]).records.all() == []
+
+
+async def test_an_app_has_no_session_of_another_and_no_operation(
+    gateway: RunningGateway, knock: Knock, made: dict[str, Any]
+) -> None:
+    for door in closed_doors(gateway):
+        if (door[0] in ("GET", "HEAD") and door[1] in CATALOGUE) or door[1] == SESSIONS:
+            continue
+        status = await knock(gateway, door, made["id"], OTHER_APP)
+        assert status == (404 if door[1].startswith(OF_A_SESSION) else 403), door
+    assert gateway.inside.sessions.get(made["id"]).records.all() == []
+    for key, listed in ((OTHER_APP, []), (APP, [made["id"]]), (OPERATOR, [made["id"]])):
+        async with GatewayClient(gateway.url, key) as client:
+            answer = (await client.call("GET", SESSIONS)).json()
+        assert [session["id"] for session in answer["sessions"]] == listed
+
+
+@pytest.mark.parametrize("shown", ["token", APP, OPERATOR])
+async def test_the_right_one_opens_every_door_of_its_session(
+    gateway: RunningGateway, knock: Knock, made: dict[str, Any], shown: str
+) -> None:
+    secret, session = made.get(shown, shown), made["id"]
+    found = [door for door in closed_doors(gateway) if door[1].startswith(OF_A_SESSION)]
+    last = ("DELETE", OF_A_SESSION)
+    speaking = ("POST", f"{OF_A_SESSION}/text")
+    assert await knock(gateway, speaking, session, secret) == 202
+    statuses = {door: await knock(gateway, door, session, secret) for door in found if door != last}
+    assert not {401, 403} & set(statuses.values())
+    # There is no such connection, and the recording is still running or has nothing in it.
+    of_nobody = {door: status for door, status in statuses.items() if status >= 400}
+    assert {path.removeprefix(OF_A_SESSION) for _, path in of_nobody} <= {
+        "/webrtc",
+        "/webrtc/{peer_id}",
+        "/place",
+        "/recording",
+        "/recording.mp4",
+        "/turns/{turn}/timeline",
+    }
+    for socket in ("events", "media"):
+        assert statuses[SOCKET, f"{OF_A_SESSION}/{socket}"] == 101
+    assert await knock(gateway, last, session, secret) == 204
+    assert await knock(gateway, ("GET", OF_A_SESSION), session, secret) == 404
+
+
+async def test_a_viewer_sees_and_hears_and_changes_nothing(
+    gateway: RunningGateway, knock: Knock, made: dict[str, Any]
+) -> None:
+    path = f"{SESSIONS}/{made['id']}"
+    async with GatewayClient(gateway.url, made["token"]) as visitor:
+        told = (await visitor.call("POST", f"{path}/token", json={"role": "viewer"})).json()
+    assert told["token_role"] == "viewer"
+    for door in closed_doors(gateway):
+        if not door[1].startswith(OF_A_SESSION):
+            continue
+        may = door[0] in ("GET", "HEAD", SOCKET) or door[1] in LOOKING_ON
+        status = await knock(gateway, door, made["id"], told["token"])
+        assert (status == 403) is (not may), door
+    async with GatewayClient(gateway.url, told["token"]) as viewer:
+        async with viewer.connect(f"{path}/events") as events:
+            await events.send('{"type": "text", "text": "Hello?"}')
+            await events.send('{"type": "ping"}')
+            answers = []
+            async with asyncio.timeout(10):
+                while '"pong"' not in (answers[-1] if answers else ""):
+                    answers.append(str(await events.recv()))
+        assert any("a viewer looks on" in answer for answer in answers)
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await viewer.connect(f"{path}/media?role=speaker")
+        assert refused.value.response.status_code == 403
+        offer = {"sdp": "none", "type": "offer", "role": "speaker"}
+        for where, body in (("webrtc", offer), ("token", {"role": "visitor"})):
+            with pytest.raises(GatewayError) as forbidden:
+                await viewer.call("POST", f"{path}/{where}", json=body)
+            assert forbidden.value.code == "forbidden"
+        renewed = (await viewer.call("POST", f"{path}/token")).json()
+        assert renewed["token_role"] == "viewer"
+    assert gateway.inside.sessions.get(made["id"]).records.all() == []
+
+
+async def test_a_token_is_renewed_while_the_session_lives(
+    gateway: RunningGateway, made: dict[str, Any]
+) -> None:
+    path = f"{SESSIONS}/{made['id']}"
+    async with GatewayClient(gateway.url, made["token"]) as visitor:
+        told = (await visitor.call("POST", f"{path}/token")).json()
+        assert told["token_role"] == "visitor" and told["token_expires_in_s"] > 0
+        async with GatewayClient(gateway.url, told["token"]) as again:
+            await again.call("DELETE", path)
+        with pytest.raises(GatewayError, match="there is no"):
+            await visitor.call("POST", f"{path}/token")
+
+
+async def test_no_token_in_an_address(gateway: RunningGateway, made: dict[str, Any]) -> None:
+    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
+        for name in ("token", "access_token"):
+            asked = await http.get(f"{SESSIONS}/{made['id']}?{name}={made['token']}")
+            assert "no secret in an address" in problem(asked, 400)
+
+
+async def test_sessions_keep_their_owner_and_their_tokens_in_another_gateway(
+    gateway: RunningGateway, knock: Knock, rig: Rig, file: Path
+) -> None:
+    settings = {"nats_url": rig.nats.url, **settings_of(file)}
+    leaving = RunningGateway(GatewaySettings.model_validate(settings))
+    await leaving.start()
+    try:
+        await gateway.inside.registry.refresh()
+        made = await new_session(leaving, APP)
+        door = ("GET", OF_A_SESSION)
+        wanted = ((made["token"], 200), (APP, 200), (OTHER_APP, 404), (OPERATOR, 200))
+        for shown, status in wanted:
+            assert await knock(gateway, door, made["id"], shown) == status
+        await leaving.inside.registry.refresh()
+        await drain(leaving)
+        assert gateway.inside.sessions.has(made["id"])
+        for where in (gateway, leaving):
+            for shown, status in wanted:
+                assert await knock(where, door, made["id"], shown) == status
+    finally:
+        await leaving.stop()
+
+
+async def test_an_app_is_told_when_it_has_enough(
+    gateway: RunningGateway, rig: Rig, file: Path
+) -> None:
+    """Also of what it has at another gateway."""
+    settings = {"nats_url": rig.nats.url, **settings_of(file)}
+    other = RunningGateway(GatewaySettings.model_validate(settings))
+    await other.start()
+    try:
+        await gateway.inside.registry.refresh()
+        made = await new_session(other, BUSY_APP)
+        async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
+            key = {"Authorization": f"Bearer {BUSY_APP}"}
+            refused = await http.post(SESSIONS, json={"queue": True}, headers=key | HERE)
+            assert "1 open" in problem(refused, 429)
+            assert refused.json()["error"]["code"] == "over_limit"
+            assert int(refused.headers["Retry-After"]) > 0
+            assert (await http.delete(f"{SESSIONS}/{made['id']}", headers=key)).is_success
+            assert (await http.post(SESSIONS, json={}, headers=key | HERE)).status_code == 201
+        await new_session(gateway, HASTY_APP)
+        await new_session(other, HASTY_APP)
+        await until(lambda: gateway.inside.sessions.all())
+        with pytest.raises(GatewayError, match="2 a minute") as hasty:
+            await new_session(gateway, HASTY_APP)
+        assert hasty.value.code == "over_limit"
+    finally:
+        await other.stop()
