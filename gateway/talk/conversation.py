@@ -264,7 +264,7 @@ class Conversation:
         self._turn = None
         turn.end()
         self._doubts.answer_over(turn.text, now)
-        actions = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
+        actions: list[Action] = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
         if not self._visitor_speaks:
             # The answer as it was heard may be another than was written, and long. It is read now,
             # while nobody waits for it, and not with the next question.
