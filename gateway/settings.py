@@ -107,7 +107,7 @@ class GatewaySettings(Settings):
     token_key: SecretStr = Field(
         SecretStr(""),
         description="What session tokens are signed with, 32 characters or more; the same for all "
-        "gateways behind one address; empty: a random one",
+        "gateways behind one address; empty: a random one. Not on a command line, as the api_key",
     )
     token_key_file: Path | None = Field(
         None, description="File that holds the token_key on one line"

@@ -265,6 +265,27 @@ async def test_a_token_is_renewed_while_the_session_lives(
             await visitor.call("POST", f"{path}/token")
 
 
+async def test_a_place_in_line_is_its_visitors_and_his_apps(
+    gateway: RunningGateway, http: httpx.AsyncClient, knock: Knock
+) -> None:
+    foreign = place = await new_session(gateway, APP)
+    while "position" not in place:
+        key = {"Authorization": f"Bearer {APP}"}
+        place = (await http.post(SESSIONS, json={"queue": True}, headers=key)).json()
+    shown = ((place["token"], 200), (APP, 200), (OTHER_APP, 404), (foreign["token"], 403))
+    for secret, status in shown:
+        for method, path, right in (
+            ("GET", f"{OF_A_SESSION}/place", 200),
+            (SOCKET, f"{OF_A_SESSION}/place", 101),
+            ("POST", f"{OF_A_SESSION}/token", 200),
+        ):
+            answer = await knock(gateway, (method, path), place["id"], secret)
+            assert answer == (right if status == 200 else status), (method, path)
+    leaving = ("DELETE", OF_A_SESSION)
+    assert await knock(gateway, leaving, place["id"], place["token"]) == 204
+    assert gateway.inside.entrance.waiting == 0
+
+
 async def test_no_token_in_an_address(gateway: RunningGateway, made: dict[str, Any]) -> None:
     async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
         for name in ("token", "access_token"):
