@@ -213,6 +213,10 @@ def _begin_at_zero() -> None:
 _begin_at_zero()
 
 
-def exemplar(session: str, turn: int) -> dict[str, str]:
-    """What finds the turn behind a sample: at most 86 of OpenMetrics' 128 characters."""
-    return {"session": session, "turn": str(turn)}
+def exemplar(session: str, turn: int, trace_id: str = "") -> dict[str, str]:
+    """What finds the turn behind a sample: at most 126 of OpenMetrics' 128 characters.
+
+    trace_id: where the turn is traced.
+    """
+    found = {"session": session, "turn": str(turn)}
+    return {**found, "trace_id": trace_id} if trace_id else found

@@ -51,6 +51,7 @@ from visavis.serving.admission.probes import cores
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.discovery import instance_of
 from visavis.serving.heartbeat import Heartbeat
+from visavis.serving.telemetry.tracing import start_tracing, stop_tracing
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
 
@@ -130,6 +131,8 @@ async def _running(
 ) -> AsyncIterator[Gateway]:
     """All that lives as long as the process; what is named last is ended first."""
     async with AsyncExitStack() as ending:
+        start_tracing("gateway", instance)
+        ending.callback(stop_tracing)
         heartbeat = Heartbeat()
         heartbeat.start()
         ending.push_async_callback(heartbeat.stop)

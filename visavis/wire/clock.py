@@ -45,6 +45,11 @@ def monotonic_ns() -> int:
     return now if _dilation == 1.0 else round(now / _dilation)
 
 
+def epoch_ns(moment_ns: int) -> int:
+    """A moment of the process's monotonic clock as nanoseconds since 1970, by the host's time."""
+    return time.time_ns() - round((monotonic_ns() - moment_ns) * _dilation)
+
+
 class Clock(Protocol):
     """Seconds that only go forward; the origin is arbitrary."""
 
