@@ -48,6 +48,11 @@ refused = Counter(
     "question and answer together, queue, gateway.",
     ["service"],
 )
+session_refusals = Counter(
+    "gateway_session_refusals_total",
+    "POST /v1/sessions that were answered 429 or 503, by that and by the code of the error.",
+    ["status", "reason"],
+)
 queue_length = Gauge("gateway_queue_length", "Visitors who wait for a session.")
 queue_ended = Counter(
     "gateway_queue_ended_total",
@@ -206,6 +211,13 @@ def _begin_at_zero() -> None:
             seconds.labels(origin)
     for outcome in ("finished", "interrupted", "failed", "discarded"):
         turns.labels(outcome)
+    for status, reason in (
+        ("429", "at_capacity"),
+        ("503", "at_capacity"),
+        ("503", "stage_lost"),
+        ("503", "unavailable"),
+    ):
+        session_refusals.labels(status, reason)
     for service in ("asr", "llm", "tts", "face", "answer", "queue", "gateway"):
         refused.labels(service)
 

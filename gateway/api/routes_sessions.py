@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from gateway.answers.cache import Speaker
-from gateway.api.problems import responses
+from gateway.api.problems import refusals_counted, responses
 from gateway.api.schemas import (
     PlaceInfo,
     SessionChange,
@@ -84,7 +84,8 @@ async def create(
         welcome = gateway.answers.welcome(Speaker(persona, body.language))
     wish = Wish(options, persona, welcome)
     enter = gateway.entrance.enter_or_wait if body.queue else gateway.entrance.enter
-    found = await enter(wish)
+    with refusals_counted():
+        found = await enter(wish)
     gone = await request.is_disconnected()
     if isinstance(found, Standing):
         if gone:
