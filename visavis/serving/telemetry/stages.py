@@ -25,7 +25,7 @@ class StageTraces:
         self._tracer = tracer
         self._session = session
         self._parents: dict[int, str] = {}
-        self._begun: tuple[int, int] = (0, 0)
+        self._begun: dict[int, int] = {}
 
     def announced(self, turn: int, traceparent: str) -> None:
         """The gateway has opened a turn, as part of this trace if it is traced there."""
@@ -36,13 +36,14 @@ class StageTraces:
 
     def began(self, turn: int) -> None:
         """Its work begins here."""
-        self._begun = (turn, monotonic_ns())
+        # Of the one before, too, which may still be ending.
+        self._begun = {n: at_ns for n, at_ns in self._begun.items() if n >= turn - 1}
+        self._begun[turn] = monotonic_ns()
 
     def ended(self, turn: int, work: Work, attributes: Attributes, *, error: str = "") -> None:
         """Its work is over; what the gateway does not trace leaves nothing."""
-        number, begun_ns = self._begun
-        parent = self._parents.pop(turn, "")
-        if number != turn or not parent:
+        begun_ns, parent = self._begun.pop(turn, None), self._parents.pop(turn, "")
+        if begun_ns is None or not parent:
             return
         span = self._tracer.begin(work.name, begun_ns, parent, kind=work.kind)
         whose: Attributes = {"visavis.session": self._session, "visavis.turn": turn}
