@@ -48,6 +48,11 @@ refused = Counter(
     "question and answer together, queue, gateway.",
     ["service"],
 )
+session_refusals = Counter(
+    "gateway_session_refusals_total",
+    "POST /v1/sessions that were answered 429 or 503, by that and by the code of the error.",
+    ["status", "reason"],
+)
 queue_length = Gauge("gateway_queue_length", "Visitors who wait for a session.")
 queue_ended = Counter(
     "gateway_queue_ended_total",
@@ -212,6 +217,13 @@ def _begin_at_zero() -> None:
             seconds.labels(origin)
     for outcome in ("finished", "interrupted", "failed", "discarded"):
         turns.labels(outcome)
+    for status, reason in (
+        ("429", "at_capacity"),
+        ("503", "at_capacity"),
+        ("503", "stage_lost"),
+        ("503", "unavailable"),
+    ):
+        session_refusals.labels(status, reason)
     for service in ("asr", "llm", "tts", "face", "answer", "queue", "gateway"):
         refused.labels(service)
 
@@ -219,6 +231,10 @@ def _begin_at_zero() -> None:
 _begin_at_zero()
 
 
-def exemplar(session: str, turn: int) -> dict[str, str]:
-    """What finds the turn behind a sample: at most 86 of OpenMetrics' 128 characters."""
-    return {"session": session, "turn": str(turn)}
+def exemplar(session: str, turn: int, trace_id: str = "") -> dict[str, str]:
+    """What finds the turn behind a sample: at most 126 of OpenMetrics' 128 characters.
+
+    trace_id: where the turn is traced.
+    """
+    found = {"session": session, "turn": str(turn)}
+    return {**found, "trace_id": trace_id} if trace_id else found

@@ -25,6 +25,7 @@ _NEVER_HAPPENED = "nothing of the kind has happened: its series begins with the 
 # Metrics that not every stack has, and why; by how their names begin.
 _ABSENT = {
     "DCGM_FI_DEV_": "no GPU, or no DCGM exporter",
+    "gpu_": "no GPU: services on a CPU tell nothing of one",
     "engine_run_seconds": "no GPU: only compiled plans have runs",
     "engine_memory_bytes": "no GPU: only compiled plans tell their memory",
     "simulated_device_": "no simulation",

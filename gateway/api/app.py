@@ -52,6 +52,7 @@ from visavis.serving.discovery import instance_of
 from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.runtime import connect_bus
 from visavis.serving.supervision import Keeper
+from visavis.serving.telemetry.tracing import start_tracing, stop_tracing
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
 
@@ -138,6 +139,8 @@ async def _running(
 ) -> AsyncIterator[Gateway]:
     """All that lives as long as the process; what is named last is ended first."""
     async with AsyncExitStack() as ending:
+        start_tracing("gateway", instance)
+        ending.callback(stop_tracing)
         heartbeat = Heartbeat()
         heartbeat.start()
         ending.push_async_callback(heartbeat.stop)

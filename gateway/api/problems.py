@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,6 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
+from gateway import metrics
 from gateway.access.limits import OverLimitError
 from gateway.api.schemas import Problem
 from gateway.stages.room import NoRoomError
@@ -64,6 +67,18 @@ def code_of(error: Exception) -> tuple[int, str]:
         if isinstance(error, kind):
             return status, code
     return 500, "internal"
+
+
+@contextmanager
+def refusals_counted() -> Iterator[None]:
+    """A session is asked for inside: where it is refused for now, that is counted by its reason."""
+    try:
+        yield
+    except VisavisError as error:
+        status, code = code_of(error)
+        if status in (429, 503):
+            metrics.session_refusals.labels(str(status), code).inc()
+        raise
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, object]]:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from gateway.access.callers import Role
 from gateway.access.tokens import IN_A_SESSION, Issued
 from gateway.answers.cache import Speaker
-from gateway.api.problems import ForbiddenError, responses
+from gateway.api.problems import ForbiddenError, refusals_counted, responses
 from gateway.api.schemas import (
     NewPlace,
     NewSession,
@@ -97,8 +97,9 @@ async def create(
         welcome = gateway.answers.welcome(Speaker(persona, body.language))
     wish = Wish(options, persona, welcome, caller.owner)
     enter = gateway.entrance.enter_or_wait if body.queue else gateway.entrance.enter
-    async with gateway.within_limits(caller):
-        found = await enter(wish)
+    with refusals_counted():
+        async with gateway.within_limits(caller):
+            found = await enter(wish)
     gone = await request.is_disconnected()
     if isinstance(found, Standing):
         if gone:

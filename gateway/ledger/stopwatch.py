@@ -8,6 +8,7 @@ from gateway import metrics
 from gateway.api.events import LatencyEvent, Origin
 from gateway.ledger.ledger import Ledger, Mark, milliseconds
 from gateway.ledger.spans import overhead_s, spans_of
+from gateway.ledger.traces import turn_traces
 from gateway.playout.pictures import Picture
 from gateway.playout.playout import Playout, PlayoutEvent, Tick
 from gateway.stages.registry import HostClocks
@@ -30,6 +31,10 @@ class Stopwatch:
         self._ledger: Ledger | None = None
         self._asked_at_s = 0.0
         self._heard: tuple[Stamp, ...] = ()
+        self._traces = turn_traces(session)
+        self._cause = ""
+        self.traceparent = ""
+        """Of the newest turn, for the stages that work on it; "": it is not traced."""
         self._late = 0
         self._dropped = 0
 
@@ -37,7 +42,11 @@ class Stopwatch:
 
     def asked(self, at_s: float) -> None:
         """The visitor sent a text: time zero of what comes next."""
-        self._asked_at_s, self._heard = at_s, ()
+        self._asked_at_s, self._heard, self._cause = at_s, (), ""
+
+    def caused_by(self, traceparent: str) -> None:
+        """What is heard from now on, and a turn that comes of it, is of this trace."""
+        self._cause = traceparent
 
     def heard(self, chunk: TranscriptChunk, speech_end_s: float) -> None:
         """The visitor stopped speaking, for now or for good."""
@@ -54,6 +63,8 @@ class Stopwatch:
         if not held:
             ledger.mark(Mark.UNDERSTOOD, now)
         self._note(ledger, self._heard)
+        if self._traces is not None:
+            self.traceparent = self._traces.opened(ledger, self._cause)
 
     def confirmed(self, now: float) -> None:
         """The held turn's words were final."""
@@ -84,6 +95,11 @@ class Stopwatch:
         """The turn is over."""
         if self._ledger is not None and self._ledger.turn == turn:
             self._ledger.mark(Mark.ENDED, now)
+
+    def closed(self, turn: int, outcome: str) -> None:
+        """Nothing more comes of the turn, which ended or was never heard."""
+        if self._traces is not None:
+            self._traces.closed(turn, outcome)
 
     def tick(self, tick: Tick, playout: Playout, now: float) -> None:
         """What left in this tick."""
@@ -160,11 +176,15 @@ class Stopwatch:
     def _observe(self, histogram: Histogram, ledger: Ledger, moment: Mark) -> None:
         seconds = ledger.since_asked(moment)
         if seconds is not None:
-            exemplar = metrics.exemplar(self._session, ledger.turn)
+            exemplar = self._exemplar(ledger)
             histogram.labels(ledger.origin).observe(max(0.0, seconds), exemplar)
 
+    def _exemplar(self, ledger: Ledger) -> dict[str, str]:
+        trace_id = "" if self._traces is None else self._traces.trace_id(ledger.turn)
+        return metrics.exemplar(self._session, ledger.turn, trace_id)
+
     def _observe_spans(self, ledger: Ledger) -> None:
-        exemplar = metrics.exemplar(self._session, ledger.turn)
+        exemplar = self._exemplar(ledger)
         overhead = overhead_s(ledger)
         if overhead is not None:
             metrics.overhead_seconds.labels(ledger.origin).observe(overhead, exemplar)

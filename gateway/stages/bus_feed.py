@@ -33,6 +33,8 @@ class BusFeed:
 
     def __init__(self, bus: Bus, session: str, handlers: dict[Kind, Callable[[Any], None]]) -> None:
         self.dropped = 0
+        self.cause = ""
+        """The traceparent of the utterance of which was heard last; "": it is not traced."""
         self._bus = bus
         self._session = session
         self._handlers = handlers
@@ -40,8 +42,9 @@ class BusFeed:
         self._subscriptions: list[Subscription] = []
         self.tasks: list[asyncio.Task[None]] = []
         """They end only by a fault of ours."""
-        self._outbox: asyncio.Queue[tuple[Kind, Chunk]] = asyncio.Queue(OUTBOX_LIMIT)
+        self._outbox: asyncio.Queue[tuple[Kind, Chunk, str]] = asyncio.Queue(OUTBOX_LIMIT)
         self._announced: TurnChunk | None = None
+        self._traceparent = ""
         self._mic_seq = 0
         self._clock_seq = 0
         self._connected = True
@@ -57,7 +60,7 @@ class BusFeed:
             subscription = self._bus.subscribe(self._session, kind, limit=LIMITS[kind])
             await self._stack.enter_async_context(subscription)
             self._subscriptions.append(subscription)
-            self.tasks.append(asyncio.create_task(_pump(subscription, handler)))
+            self.tasks.append(asyncio.create_task(self._pump(subscription, handler)))
         self.tasks.append(asyncio.create_task(self._write()))
 
     async def close(self) -> None:
@@ -74,23 +77,26 @@ class BusFeed:
         held: bool = False,
         style: str = "",
         motion_frame: int | None = None,
+        traceparent: str = "",
     ) -> None:
         """Make `turn` the epoch; what waits of older turns is dropped unread.
 
         style: of this turn alone. motion_frame: of the face, where viewers see it from memory.
+        traceparent: of the turn's span.
         """
         for subscription in self._subscriptions:
             subscription.advance(turn)
         place = Place(self._session, turn, 0, 0)
         self._announced = TurnChunk(place, reason, held, style, motion_frame)
-        self._put(Kind.TURN, self._announced)
+        self._traceparent = traceparent
+        self._put(Kind.TURN, self._announced, traceparent)
         self._clock_seq = 0
 
     def announce_again(self, *, held: bool, motion_frame: int | None) -> None:
         """Say it to a replica that may have come too late for it."""
         if self._announced is not None:
             again = replace(self._announced, held=held, motion_frame=motion_frame)
-            self._put(Kind.TURN, again)
+            self._put(Kind.TURN, again, self._traceparent)
 
     def send_mic(self, pts: int, pcm: NDArray[np.int16]) -> None:
         """Microphone sound. pcm: [N] int16 at 16 kHz, at most one second."""
@@ -120,23 +126,24 @@ class BusFeed:
         place = Place(self._session, turn, 0, 0, last=True)
         self._put(Kind.TOKENS, TokenChunk(place, text))
 
-    def _put(self, kind: Kind, chunk: Chunk) -> None:
+    def _put(self, kind: Kind, chunk: Chunk, traceparent: str = "") -> None:
         try:
-            self._outbox.put_nowait((kind, chunk))
+            self._outbox.put_nowait((kind, chunk, traceparent))
         except asyncio.QueueFull:
             # The bus has been away for seconds: fresh chunks matter, these do not.
             self.dropped += 1
 
     async def _write(self) -> None:
         while True:
-            kind, chunk = await self._outbox.get()
+            kind, chunk, traceparent = await self._outbox.get()
             try:
-                await self._bus.publish(kind, chunk)
+                await self._bus.publish(kind, chunk, traceparent)
             except BusError as error:
                 self.dropped += 1
                 log.warning("publish: %s", error)
 
-
-async def _pump(subscription: Subscription, handler: Callable[[Any], None]) -> None:
-    async for chunk in subscription:
-        handler(chunk)
+    async def _pump(self, subscription: Subscription, handler: Callable[[Any], None]) -> None:
+        async for chunk in subscription:
+            if subscription.kind is Kind.TRANSCRIPT:
+                self.cause = subscription.traceparent
+            handler(chunk)

@@ -341,6 +341,7 @@ class Session:
     # ------------------------------------------------------------ what the bus brings
 
     def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
+        self._stopwatch.caused_by(self._feed.cause)
         self._perform(self._incoming.transcript(chunk, self._clock.now()))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
@@ -471,7 +472,9 @@ class Session:
                 case actions.ConfirmTurn():
                     self._playout.confirm(action.turn)
                     # Whatever of it waits in a stage is as urgent now as of any other answer.
-                    self._feed.announce(action.turn, "confirmed")
+                    self._feed.announce(
+                        action.turn, "confirmed", traceparent=self._stopwatch.traceparent
+                    )
                     self._feed.send_clock(action.turn, 0, RATE_HZ)
                     self._stopwatch.confirmed(self._clock.now())
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
@@ -495,9 +498,13 @@ class Session:
             self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
         else:
             self._playout.void(action.turn)
-        frame = self._playout.motion_frame
         self._feed.announce(
-            action.turn, action.reason, held=action.held, style=style, motion_frame=frame
+            action.turn,
+            action.reason,
+            held=action.held,
+            style=style,
+            motion_frame=self._playout.motion_frame,
+            traceparent=self._stopwatch.traceparent if action.opens else "",
         )
 
     async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
@@ -522,6 +529,7 @@ class Session:
         if action.outcome != "discarded":
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
+        self._stopwatch.closed(action.turn, action.outcome)
         self._refresh_face()
 
     def _report_latency(self) -> None:

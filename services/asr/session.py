@@ -26,7 +26,8 @@ from visavis.serving import metrics
 from visavis.serving.admission.meter import Assumed, Meter
 from visavis.serving.errors import AtCapacityError, EngineError, SupersededError
 from visavis.serving.stage import Stage, StageWork, Turn
-from visavis.wire.clock import Clock
+from visavis.serving.telemetry import traces
+from visavis.wire.clock import Clock, monotonic_ns
 from visavis.wire.media import PcmChunk, Place, Stamp, TranscriptChunk, TranscriptEvent, WordTime
 from visavis.wire.subjects import Kind
 
@@ -294,6 +295,9 @@ class TranscribingSession(StageWork):
         self._listening = listening
         self._offset_samples = 0
         self._synced = False
+        self._tracer = traces.tracer()
+        self._utterances: dict[int, traces.Span] = {}
+        """Those that are open, where they are traced."""
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._listen(), self._tell()]
@@ -322,7 +326,25 @@ class TranscribingSession(StageWork):
             at = heard.at_samples + self._offset_samples
             place = self._stage.place(0, Kind.TRANSCRIPT, at, stamps=self._stamps(heard))
             chunk = chunk_of(heard, place, self._offset_samples)
-            await self._stage.publish(Kind.TRANSCRIPT, chunk)
+            await self._stage.publish(Kind.TRANSCRIPT, chunk, self._traced(heard))
+
+    def _traced(self, heard: Heard) -> str:
+        """The traceparent of the utterance, under which the turn comes that answers it."""
+        if self._tracer is None:
+            return ""
+        number, now_ns = heard.utterance, monotonic_ns()
+        if heard.event is TranscriptEvent.SPEECH_STARTED:
+            ago = self._listening.heard_samples - heard.at_samples
+            begun_ns = now_ns - ago * 1_000_000_000 // SAMPLE_RATE_HZ
+            self._utterances[number] = self._tracer.begin("utterance", begun_ns)
+        span = self._utterances.get(number)
+        if span is None:
+            return ""
+        if heard.event in (TranscriptEvent.FINAL, TranscriptEvent.DISCARDED):
+            del self._utterances[number]
+            said = heard.event is TranscriptEvent.FINAL
+            span.end(now_ns, {"visavis.utterance": number, "visavis.said": said})
+        return span.traceparent
 
     def _stamps(self, heard: Heard) -> tuple[Stamp, ...]:
         """How the words came about, where the event has all of them; when it leaves."""

@@ -16,6 +16,7 @@ from services.face.lips.turn_lips import Hearing
 from visavis.serving import metrics
 from visavis.serving.errors import BusError
 from visavis.serving.stage import CHUNKS_WAITING, Stage, StageWork, Turn
+from visavis.serving.telemetry.stages import Work
 from visavis.wire.clock import Clock
 from visavis.wire.media import (
     Chunk,
@@ -58,6 +59,9 @@ class ShownTurn(Turn):
         if self._first_frame_s is not None:
             seconds["first_frame"] = self._first_frame_s
         return seconds
+
+    def traced_as(self) -> Work:
+        return Work("animate")
 
     def count_frame(self) -> None:
         """One more has been sent."""

@@ -141,6 +141,11 @@ class Generator:
         place = self._gate.place(Order.HELD if request.held else Order.ANSWER, slot)
         return Answer(self._pieces(request, place, ledger), place, ledger)
 
+    @property
+    def backend(self) -> TextBackend:
+        """Who computes."""
+        return self._backend
+
     async def read_persona(self, place: Place) -> None:
         """Let the slot read the persona, so that the first question need not wait for it.
 

@@ -14,6 +14,7 @@ from services.llm.generator import Answer, AnswerRequest, Generator
 from visavis.serving.admission.meter import Meter, Unit
 from visavis.serving.errors import BusError, InvalidInputError, VisavisError
 from visavis.serving.stage import Stage, StageWork, Turn
+from visavis.serving.telemetry.stages import Work
 from visavis.wire.media import Stamp, TokenChunk, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -25,12 +26,39 @@ class AnsweredTurn(Turn):
 
     answer: Answer | None = None
 
+    def __init__(self, number: int, generator: Generator) -> None:
+        super().__init__(number)
+        self._backend = generator.backend
+
     @property
     def produced(self) -> int:
         return self.answer.ledger.completion_tokens if self.answer else 0
 
     def seconds(self) -> dict[str, float]:
         return self.answer.ledger.seconds() if self.answer else {}
+
+    def traced_as(self) -> Work:
+        """By OpenTelemetry's conventions for generative AI; what was said is not in it."""
+        backend = self._backend
+        about: dict[str, str | int | float | bool | list[str]] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": backend.name,
+            "gen_ai.request.model": backend.model,
+            "gen_ai.response.model": backend.file or backend.model,
+            "gen_ai.request.stream": True,
+            "gen_ai.output.type": "text",
+        }
+        if self.answer is not None:
+            ledger = self.answer.ledger
+            about["gen_ai.usage.input_tokens"] = ledger.prompt_tokens
+            about["gen_ai.usage.cache_read.input_tokens"] = ledger.cached_tokens
+            about["gen_ai.usage.output_tokens"] = ledger.completion_tokens
+            if ledger.finish_reason:
+                about["gen_ai.response.finish_reasons"] = [ledger.finish_reason]
+            if ledger.first_token_s is not None:
+                about["gen_ai.response.time_to_first_chunk"] = ledger.first_token_s
+        remote = backend.device == "remote"
+        return Work(f"chat {backend.model}", about, "client" if remote else "internal")
 
 
 class AnsweringSession(StageWork):
@@ -82,7 +110,7 @@ class AnsweringSession(StageWork):
         self._to_read = self._read = None
         if self._reading is not None:
             self._reading.give_up()
-        turn = AnsweredTurn(number)
+        turn = AnsweredTurn(number, self._generator)
         await self._stage.begin_turn(turn, lambda: self._answer(turn, read_request))
 
     def read_ahead(self, read_request: Callable[[], AnswerRequest]) -> None:

@@ -18,6 +18,7 @@ from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import SpeechPiece
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.stage import CHUNKS_WAITING, Stage, StageWork, Turn
+from visavis.serving.telemetry.stages import Work
 from visavis.wire.clock import Clock
 from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Stamp, TokenChunk, TurnChunk
 from visavis.wire.subjects import Kind
@@ -63,6 +64,9 @@ class SpokenTurn(Turn):
 
     def seconds(self) -> dict[str, float]:
         return self.ledger.seconds()
+
+    def traced_as(self) -> Work:
+        return Work("speak")
 
 
 class SpeakingSession(StageWork):

@@ -9,6 +9,7 @@ import grpc
 import httpx
 import pytest
 
+from tests.fakes import MetricGrowth
 from tests.full_disk import limited_files
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles, FaceDouble
@@ -138,8 +139,9 @@ async def test_changes_reach_the_stages(http: httpx.AsyncClient, doubles: Double
 
 async def test_no_slot_is_429_and_leaves_nothing(http: httpx.AsyncClient, doubles: Doubles) -> None:
     doubles.script.refuse["face"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+    counted = MetricGrowth("gateway_session_refusals_total", status="429", reason="at_capacity")
     response = await http.post("/v1/sessions", json={})
-    assert "face" in problem(response, 429)
+    assert "face" in problem(response, 429) and counted.value == 1
     assert int(response.headers["Retry-After"]) > 0
     await until(lambda: doubles.leases() == 0)
     doubles.script.refuse.clear()
@@ -147,8 +149,9 @@ async def test_no_slot_is_429_and_leaves_nothing(http: httpx.AsyncClient, double
 
 async def test_no_replica_is_503(http: httpx.AsyncClient, doubles: Doubles) -> None:
     await doubles.stop("llm")
+    counted = MetricGrowth("gateway_session_refusals_total", status="503", reason="stage_lost")
     response = await http.post("/v1/sessions", json={})
-    assert "llm" in problem(response, 503)
+    assert "llm" in problem(response, 503) and counted.value == 1
     assert response.headers["Retry-After"]
 
 

@@ -59,6 +59,20 @@ def services() -> Iterator[tuple[str, str]]:
         yield f"admission_free_slots{{{labels}}}", level(2)
 
 
+def gpu(used: float) -> dict[str, str]:
+    """Of two services on one GPU of 100 bytes."""
+    return {
+        f'gpu_memory_{name}_bytes{{{JOB.format(stage)},device="cuda:0",uuid="GPU-1"}}': level(value)
+        for stage in ("asr", "tts")
+        for name, value in (("used", used), ("total", 100))
+    }
+
+
+def held_back(reason: str) -> str:
+    labels = f'{JOB.format("asr")},device="cuda:0",uuid="GPU-1",reason="{reason}"'
+    return f"gpu_clocks_held_back{{{labels}}}"
+
+
 HEALTHY: Mapping[str, str] = {
     **dict(services()),
     **answers(99),
@@ -66,6 +80,9 @@ HEALTHY: Mapping[str, str] = {
     **histogram("av_skew_seconds", ',picture="lags"', {"0.01": 100, "0.08": 100, "+Inf": 100}),
     **histogram("barge_in_to_silence_seconds", "", {"0.2": 5, "0.4": 5, "+Inf": 5}),
     **histogram("gateway_tick_late_seconds", "", {"0.005": 3000, "0.05": 3000, "+Inf": 3000}),
+    **gpu(90),
+    held_back("power_cap"): level(1),
+    held_back("heat"): level(0),
     'gateway_turns_total{outcome="finished"}': growing(100),
     'gateway_turns_total{outcome="failed"}': growing(0),
     "gateway_sessions_begun_total": growing(20),
@@ -158,6 +175,8 @@ FAULTS = (
     Fault("the gateway is late",
           histogram("gateway_tick_late_seconds", "", {"0.005": 0, "0.05": 3000, "+Inf": 3000}),
           ("GatewayTicksLate ticket",)),
+    Fault("the GPU's memory is full", gpu(99), ("GpuMemoryNearlyFull ticket",)),
+    Fault("the GPU is too hot", {held_back("heat"): level(1)}, ("GpuHeldBack ticket",)),
     Fault("four faces began and ended",
           {f'process_start_time_seconds{{job="visavis",service="face",instance="{n}"}}':
            f"_x80 {n}+0x5" for n in range(4)}, ("ProcessesKeepEnding ticket",)),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +17,8 @@ from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.prediction import Promise
 from visavis.serving.errors import AtCapacityError, EngineError
 from visavis.serving.stage import ChunkNumbers, Leases, Stage, StageWork, Turn, TurnNumbers
+from visavis.serving.telemetry import traces
+from visavis.serving.telemetry.opentelemetry_spans import open_tracer
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
@@ -89,8 +93,9 @@ class Client:
     async def say(self, turn: int, text: str) -> None:
         await self._bus.publish(Kind.TOKENS, TokenChunk(Place(self._name, turn, 0, 0), text))
 
-    async def announce(self, turn: int) -> None:
-        await self._bus.publish(Kind.TURN, TurnChunk(Place(self._name, turn, 0, 0), "text"))
+    async def announce(self, turn: int, traceparent: str = "") -> None:
+        chunk = TurnChunk(Place(self._name, turn, 0, 0), "text")
+        await self._bus.publish(Kind.TURN, chunk, traceparent)
 
     async def next_event(self) -> pb.AttachEvent:
         event: pb.AttachEvent = await asyncio.wait_for(anext(self.events), 30)
@@ -161,6 +166,34 @@ async def test_a_new_epoch_cancels_the_turn_and_drops_what_waits(bus: Bus, lease
         assert await client.next_kinds(2) == ["turn_started", "turn_finished"]
         assert client.reader.came == [(1, "wait"), (2, "next")]
         assert client.reader.announced_turns == [1, 2]
+
+
+async def test_turns_that_the_gateway_traces_leave_a_span_each(
+    bus: Bus, leases: Leases, tmp_path: Path
+) -> None:
+    file = tmp_path / "traces.jsonl"
+    tracer = open_tracer("test", "test-1", str(file))
+    traces.use_tracer(tracer)
+    try:
+        async with attached(leases, bus, "traced") as client:
+            for turn, (text, events) in enumerate((("hello", 2), ("break", 2), ("wait", 1)), 1):
+                await client.announce(turn, f"00-{turn:032x}-{turn:016x}-01")
+                await until(lambda turn=turn: turn in client.reader.announced_turns)
+                await client.say(turn, text)
+                await client.next_kinds(events)
+            await client.announce(4)
+            await client.say(4, "not traced")
+            assert (await client.next_kinds(3))[-1] == "turn_finished"
+    finally:
+        traces.use_tracer(None)
+        tracer.close()
+    spans = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    assert [int(span["parent_id"], 16) for span in spans] == [1, 2, 3]
+    assert [span["status"]["status_code"] for span in spans] == ["UNSET", "ERROR", "UNSET"]
+    told = [span["attributes"] for span in spans]
+    assert [a["visavis.cancelled"] for a in told] == [False, False, True]
+    assert {(a["visavis.session"], a["visavis.produced"]) for a in told} == {("traced", 1)}
+    assert told[0]["visavis.total_s"] == 1.0
 
 
 async def test_the_first_chunk_of_a_newer_turn_ends_the_older_unannounced(

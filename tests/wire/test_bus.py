@@ -30,6 +30,17 @@ async def test_chunks_arrive_in_order_and_whole(bus: Bus) -> None:
     assert chunks[4].sample_rate_hz == 24_000
 
 
+async def test_a_chunk_says_which_span_it_belongs_to(bus: Bus) -> None:
+    async with bus.subscribe("s1", Kind.TOKENS) as tokens:
+        await bus.publish(Kind.TOKENS, token(1, 0, "traced"), "00-a-b-01")
+        await bus.publish(Kind.TOKENS, token(1, 1, "not traced"))
+        await bus.flush()
+        await take(tokens, 1)
+        assert tokens.traceparent == "00-a-b-01"
+        await take(tokens, 1)
+        assert tokens.traceparent == ""
+
+
 async def test_sessions_are_apart(bus: Bus) -> None:
     async with bus.subscribe("s1", Kind.TOKENS) as mine:
         await bus.publish(Kind.TOKENS, token(1, 0, "theirs", session="s2"))

@@ -16,6 +16,7 @@
 - `authentication/`: who belongs to the stack: calls and answers are proven.
 - `interceptor`: around every call: errors become status codes, and the call is measured.
 - `metrics`: every metric of every process.
+- `telemetry/`: what a process tells of itself beyond these: its GPU's figures, traces of turns.
 - `logs`: one JSON object a line, with session and turn.
 - `aiortc_private`: the private parts of aiortc that are used, in one place.
 """

@@ -1,4 +1,5 @@
-"""Around every gRPC call: our errors become status codes, and the call is measured."""
+"""Around every gRPC call: our errors become status codes, the call is measured, and traced where
+the caller says which trace it belongs to."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, VisavisError, status_of
+from visavis.serving.telemetry import traces
 from visavis.wire.clock import monotonic_ns
 
 log = logging.getLogger(__name__)
@@ -126,7 +128,7 @@ async def _write(response: Any, context: grpc.aio.ServicerContext[Any, Any]) -> 
 
 def _guard_unary(inner: Any, door: partial[Awaitable[None]], *, streaming: bool) -> Any:
     async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        call = _Call(door.args[0])
+        call = _Call(door.args[0], context)
         try:
             await door(context)
             response = await inner(_checked(request, streaming=streaming), context)
@@ -143,7 +145,7 @@ def _guard_stream(inner: Any, door: partial[Awaitable[None]], *, streaming: bool
     # A coroutine that writes, not a generator: gRPC drops a generator that it has cancelled
     # between two responses, and clean-up would wait for the collector, in another task.
     async def behaviour(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        call = _Call(door.args[0])
+        call = _Call(door.args[0], context)
         try:
             await door(context)
             answering = inner(_checked(request, streaming=streaming), context)
@@ -165,14 +167,31 @@ def _guard_stream(inner: Any, door: partial[Awaitable[None]], *, streaming: bool
 
 
 class _Call:
-    def __init__(self, method: str) -> None:
-        self._method = method.rsplit("/", 1)[-1]
+    def __init__(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        self._service, _, self._method = path.strip("/").rpartition("/")
         self._started_ns = monotonic_ns()
+        self._span = self._begin_span(context)
+
+    def _begin_span(self, context: grpc.aio.ServicerContext[Any, Any]) -> traces.Span | None:
+        tracer = traces.tracer()
+        if tracer is None:
+            return None
+        parent = dict(context.invocation_metadata() or ()).get(traces.HEADER)
+        if not isinstance(parent, str):
+            return None
+        name = f"{self._service}/{self._method}"
+        return tracer.begin(name, self._started_ns, parent, kind="server")
 
     def finish(self, code: grpc.StatusCode) -> None:
         metrics.grpc_requests.labels(self._method, code.name).inc()
-        took_s = (monotonic_ns() - self._started_ns) / 1e9
+        ended_ns = monotonic_ns()
+        took_s = (ended_ns - self._started_ns) / 1e9
         metrics.grpc_request_seconds.labels(self._method).observe(took_s)
+        if self._span is not None:
+            about = {"rpc.system.name": "grpc", "rpc.method": f"{self._service}/{self._method}"}
+            status = {"rpc.response.status_code": code.name}
+            error = "" if code is grpc.StatusCode.OK else code.name
+            self._span.end(ended_ns, {**about, **status}, error=error)
 
     async def fail(self, error: BaseException, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         if isinstance(error, grpc.aio.AbortError):

@@ -138,6 +138,30 @@ engine_batch_gain = Gauge(
     ["lane"],
 )
 
+# GPUs
+gpu_utilization = Gauge(
+    "gpu_utilization_ratio",
+    "Share of the driver's last sample period in which a kernel ran on the GPU; it says nothing "
+    "of how full the GPU was.",
+    ["device", "uuid"],
+)
+gpu_memory_used_bytes = Gauge(
+    "gpu_memory_used_bytes", "Memory of the GPU in use, by all processes.", ["device", "uuid"]
+)
+gpu_memory_total_bytes = Gauge(
+    "gpu_memory_total_bytes", "Memory that the GPU has.", ["device", "uuid"]
+)
+gpu_temperature_celsius = Gauge(
+    "gpu_temperature_celsius", "Temperature of the GPU's chip.", ["device", "uuid"]
+)
+gpu_power_watts = Gauge("gpu_power_watts", "What the GPU draws.", ["device", "uuid"])
+gpu_clocks_held_back = Gauge(
+    "gpu_clocks_held_back",
+    "1 while the GPU is slower than it could be: at its power cap, which is usual under load, too "
+    "hot, or because the machine's power supply cannot give more.",
+    ["device", "uuid", "reason"],
+)
+
 # Stages
 asr_final_seconds = Histogram(
     "asr_final_seconds",

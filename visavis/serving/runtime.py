@@ -35,6 +35,8 @@ from visavis.serving.settings import ServiceSettings, Settings, load_settings
 from visavis.serving.stage import Leases
 from visavis.serving.starting import report_starting
 from visavis.serving.supervision import cancelled_at_last
+from visavis.serving.telemetry.gpus import export_gpu
+from visavis.serving.telemetry.tracing import start_tracing, stop_tracing
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
 
@@ -107,15 +109,19 @@ def main(
             prog=f"python -m services.{name}",
         )
         configure_logging(name, settings.log_level)
-        asyncio.run(_serve(service_factory, settings))
+        instance = instance_of(settings.label or name)
+        start_tracing(name, instance)
+        try:
+            asyncio.run(_serve(service_factory, settings, instance))
+        finally:
+            stop_tracing()
     except VisavisError as error:
         exit_with(name, error)
 
 
-async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
+async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str) -> None:
     name = settings.section
     label = settings.label or name
-    instance = instance_of(label)
     ending = _Ending(settings.drain_limit_s)
     heartbeat = Heartbeat()
     heartbeat.start()
@@ -137,6 +143,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S) -> None:
     try:
         if not await _loaded(service, bus, ending.told, label):
             return
+        await asyncio.to_thread(export_gpu, settings.device)
         metrics_port = _serve_metrics(settings)
         await _set_health(health_servicer, grpc_names, serving=True)
         await capacity.start()

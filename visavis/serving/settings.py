@@ -145,7 +145,8 @@ class ServiceSettings(Settings):
     device: str = Field("cpu", description="cpu, cuda:N or cuda:GPU-uuid")
     threads: int = Field(1, ge=1, le=256, description="Compute threads of each engine")
     profile: str = Field(
-        "default", description="Set of weights: tiny, default or better; see `visavis models list`"
+        "default",
+        description="Set of weights: edge, tiny, default or better; see `visavis models list`",
     )
     model_dir: Path | None = Field(
         None, description="Where the bundles are; empty: the user's cache"

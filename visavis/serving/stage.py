@@ -35,6 +35,7 @@ from visavis.serving.admission.reporting import message_of
 from visavis.serving.errors import AtCapacityError, DrainingError
 from visavis.serving.lease import EventStream, Request, SlotTable, clock_reading, need_bus
 from visavis.serving.logs import log_context
+from visavis.serving.telemetry.stages import Work, stage_traces
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus, Subscription
 from visavis.wire.media import Chunk, Place, Stamp, TurnChunk
@@ -115,6 +116,10 @@ class Turn(ABC):
     def seconds(self) -> dict[str, float]:
         """Where the stage's time went: name to seconds."""
 
+    def traced_as(self) -> Work:
+        """How its span is called, and what it says beside `produced` and `seconds`."""
+        return Work("turn")
+
 
 class StageWork:
     """What a service does for one session; its stage calls these."""
@@ -157,6 +162,7 @@ class Stage(Generic[TurnT]):
         self._events = EventStream()
         self._turns = TurnNumbers()
         self._sent = ChunkNumbers()
+        self._traces = stage_traces(session)
         self._inputs: dict[Kind, Subscription] = {}
         self._work: asyncio.Task[None] | None = None
         # One task at a time ends the turn at work and begins the next one.
@@ -195,9 +201,9 @@ class Stage(Generic[TurnT]):
         seq = self._sent.take(turn, kind)
         return Place(self._session, turn, seq, pts, last=last, stamps=stamps)
 
-    async def publish(self, kind: Kind, chunk: Chunk) -> None:
+    async def publish(self, kind: Kind, chunk: Chunk, traceparent: str = "") -> None:
         """Send a chunk to whoever reads it. Raises BusError."""
-        await self._bus.publish(kind, chunk)
+        await self._bus.publish(kind, chunk, traceparent)
 
     # Turns
 
@@ -227,6 +233,8 @@ class Stage(Generic[TurnT]):
         if not self._turns.begin(turn.number):
             return
         await self.advance(turn.number)
+        if self._traces is not None:
+            self._traces.began(turn.number)
         async with self._changing:
             over = turn.number < self._turns.epoch
             if not over:
@@ -241,6 +249,7 @@ class Stage(Generic[TurnT]):
         """The turn is complete, or was cancelled. Told once."""
         if not turn.ended:
             turn.ended = True
+            self._trace(turn, cancelled=cancelled)
             await self._events.turn_finished(
                 turn.number, seconds=turn.seconds(), produced=turn.produced, cancelled=cancelled
             )
@@ -252,7 +261,14 @@ class Stage(Generic[TurnT]):
             return
         if self.turn is not None and self.turn.number == number:
             self.turn.ended = True
+            self._trace(self.turn, error=str(error) or type(error).__name__)
         await self._events.turn_failed(number, error)
+
+    def _trace(self, turn: TurnT, *, cancelled: bool = False, error: str = "") -> None:
+        if self._traces is not None:
+            seconds = {f"visavis.{name}_s": value for name, value in turn.seconds().items()}
+            about = {"visavis.produced": turn.produced, "visavis.cancelled": cancelled, **seconds}
+            self._traces.ended(turn.number, turn.traced_as(), about, error=error)
 
     async def refuse_request(self, number: int, error: Exception) -> None:
         """What the client asked of this turn cannot be; turns and their work stay as they are."""
@@ -297,6 +313,8 @@ class Stage(Generic[TurnT]):
     async def _follow(self, announced: Callable[[TurnChunk], None]) -> None:
         async for chunk in self._inputs[Kind.TURN]:
             assert isinstance(chunk, TurnChunk)
+            if self._traces is not None:
+                self._traces.announced(chunk.place.turn, self._inputs[Kind.TURN].traceparent)
             if chunk.place.turn >= self._turns.epoch:
                 announced(chunk)
                 await self.advance(chunk.place.turn)

@@ -23,6 +23,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 
 from visavis.serving import metrics
 from visavis.serving.errors import BusError, InvalidInputError
+from visavis.serving.telemetry.traces import HEADER
 from visavis.wire.media import Chunk, chunk_type, decode, encode
 from visavis.wire.permissions import Login
 from visavis.wire.subjects import Kind, all_turns, chunk_subject, turn_of
@@ -110,12 +111,16 @@ class Bus:
         """The NATS client, for registration by the micro protocol."""
         return self._client
 
-    async def publish(self, kind: Kind, chunk: Chunk) -> None:
-        """Send a chunk on its session's subject. Raises BusError if it cannot be sent."""
+    async def publish(self, kind: Kind, chunk: Chunk, traceparent: str = "") -> None:
+        """Send a chunk on its session's subject. Raises BusError if it cannot be sent.
+
+        traceparent: of the span that it belongs to, see `visavis.serving.telemetry.traces`.
+        """
         assert isinstance(chunk, chunk_type(kind)), f"{kind} does not carry {type(chunk)}"
         subject = chunk_subject(chunk.place.session, chunk.place.turn, kind)
         try:
-            await self._client.publish(subject, encode(chunk))
+            headers = {HEADER: traceparent} if traceparent else None
+            await self._client.publish(subject, encode(chunk), headers=headers)
         except (nats.errors.Error, OSError) as error:
             raise BusError(f"{subject}: {error}") from error
         metrics.bus_published_chunks.labels(kind).inc()
@@ -206,12 +211,14 @@ class Subscription:
         self.kind = kind
         self.dropped = 0
         self.lost = 0
+        self.traceparent = ""
+        """Of the chunk that was read last; "": it belongs to no span."""
         self._bus = bus
         self._session = session
         self._pattern = all_turns(session, kind)
         self._limit = limit
         self._turn = 0
-        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._waiting: deque[tuple[int, bytes, str]] = deque()
         self._arrived = asyncio.Event()
         self._expected_seq: dict[int, int] = {}
         self._closed = False
@@ -268,7 +275,7 @@ class Subscription:
                     raise StopAsyncIteration
                 self._arrived.clear()
                 await self._arrived.wait()
-            turn, payload = self._waiting.popleft()
+            turn, payload, self.traceparent = self._waiting.popleft()
             try:
                 chunk = self._decode(turn, payload)
             except InvalidInputError as error:
@@ -301,7 +308,8 @@ class Subscription:
         if len(self._waiting) >= self._limit:
             self._waiting.popleft()
             self._drop("full", 1)
-        self._waiting.append((turn, message.data))
+        traceparent = message.headers.get(HEADER, "") if message.headers else ""
+        self._waiting.append((turn, message.data, traceparent))
         self._arrived.set()
 
     def _stale(self, turn: int) -> bool:

@@ -50,6 +50,11 @@ def unix_s() -> float:
     return time.time()
 
 
+def epoch_ns(moment_ns: int) -> int:
+    """A moment of the process's monotonic clock as nanoseconds since 1970, by the host's time."""
+    return time.time_ns() - round((monotonic_ns() - moment_ns) * _dilation)
+
+
 class Clock(Protocol):
     """Seconds that only go forward; the origin is arbitrary."""
 

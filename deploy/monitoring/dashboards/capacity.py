@@ -55,6 +55,13 @@ _ROOM = Row(
             ),
         ),
         Panel(
+            "Asked for a session and refused",
+            "In a second, by status and reason. 429 at_capacity: deadlines would not hold; 503: a "
+            "gateway that drains or is full, a stage that is away, no bus.",
+            "short",
+            rates("gateway_session_refusals_total", "status, reason"),
+        ),
+        Panel(
             "The waiting line",
             "From joining it to the session.",
             "s",

@@ -131,6 +131,48 @@ _PLANS = Row(
     ),
 )
 
+_USED_GPU = Row(
+    "GPUs that services run on, as they tell",
+    (
+        Panel(
+            "GPU busy",
+            "Share of time in which a kernel ran. Several services on a GPU tell the same.",
+            "percentunit",
+            level("gpu_utilization_ratio", "uuid", how="max"),
+        ),
+        Panel(
+            "GPU memory",
+            "In use by all processes, and what there is.",
+            "bytes",
+            (
+                Query("max by (uuid) (gpu_memory_used_bytes)", "{{uuid}} used"),
+                Query("max by (uuid) (gpu_memory_total_bytes)", "{{uuid}} there"),
+            ),
+        ),
+        Panel(
+            "GPU held back",
+            "1: slower than it could be. power_cap is usual under load; heat and power_brake are "
+            "not wanted.",
+            "short",
+            level("gpu_clocks_held_back", "uuid, reason", how="max"),
+        ),
+        Panel(
+            "GPU power",
+            "Watts.",
+            "watt",
+            level("gpu_power_watts", "uuid", how="max"),
+            columns=12,
+        ),
+        Panel(
+            "GPU temperature",
+            "Degrees Celsius.",
+            "celsius",
+            level("gpu_temperature_celsius", "uuid", how="max"),
+            columns=12,
+        ),
+    ),
+)
+
 _GPU = Row(
     "GPUs, as NVIDIA's DCGM exporter tells",
     (
@@ -211,5 +253,5 @@ ENGINES = Board(
     "engines",
     "visavis: engines and GPUs",
     "Lanes, batches, what networks run on, and what the devices do.",
-    (_LANES, _STATE, _PLANS, _GPU, _SIMULATED),
+    (_LANES, _STATE, _PLANS, _USED_GPU, _GPU, _SIMULATED),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -164,11 +165,13 @@ class OnGpu(OnnxRuntimeEngine):
 
 
 def test_plan_and_fallback_are_measured_in_one_run(
-    engine: RunCommand, monkeypatch: pytest.MonkeyPatch
+    engine: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(engine_bench, "_gpu", lambda choice: ((rtx(), PORTABLE), ""))
     monkeypatch.setattr(engine_bench, "TensorRTEngine", OnGpu)
-    told = engine("bench", "small-net", "--seconds", "0.05", "--batch", "1", "--batch", "8").output
+    file = tmp_path / "bench.json"
+    sizes = ("--batch", "1", "--batch", "8")
+    told = engine("bench", "small-net", "--seconds", "0.05", *sizes, "--json", str(file)).output
     rows = [line.split() for line in told.splitlines() if " fp32 " in line or " fp16 " in line]
     measured = [row for row in rows if re.fullmatch(r"[\d.]+", row[-1])]
     labels = ["onnxruntime cpu fp32", "tensorrt_rtx fp32", "tensorrt_rtx fp16"]
@@ -181,3 +184,6 @@ def test_plan_and_fallback_are_measured_in_one_run(
     refused = [line for line in told.splitlines() if "tensorrt_rtx" in line and " 8 " in line]
     assert len(refused) == 2
     assert "x has the shape [8, 8]" in " ".join(told.split())
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert [(row["engine"], row["batch"]) for row in written["rows"]].count((labels[0], 1)) == 1
+    assert written["machine"]["cores"] and written["date"]

@@ -118,7 +118,7 @@ def test_every_shipped_bundle_is_valid_and_states_its_licence(name: str) -> None
 
 def test_shipped_profiles_name_shipped_bundles() -> None:
     catalog = pullable_catalog()
-    assert catalog.profile_names == ["tiny", "default", "better"]
+    assert catalog.profile_names == ["edge", "tiny", "default", "better"]
     for profile in catalog.profile_names:
         assert set(catalog.profile(profile)) == set(ROLES)
         wanted = [several for role in catalog.profile(profile).values() for several in role]

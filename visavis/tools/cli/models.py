@@ -51,7 +51,7 @@ ModelDir = Annotated[
 ]
 ProfileName = Annotated[
     str | None,
-    typer.Option("--profile", "-p", help="All bundles of tiny, default or better."),
+    typer.Option("--profile", "-p", help="All bundles of edge, tiny, default or better."),
 ]
 Bundles = Annotated[
     list[str] | None,

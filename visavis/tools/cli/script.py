@@ -41,7 +41,7 @@ def script(
     speed: Annotated[float, typer.Option(min=0.5, max=2.0, help="1 is natural.")] = 1.0,
     seed: Annotated[int, typer.Option(min=1, help="Of blinks, gaze and sway.")] = 1,
     profile: Annotated[
-        str, typer.Option(help="Set of weights: tiny, default or better.")
+        str, typer.Option(help="Set of weights: edge, tiny, default or better.")
     ] = "default",
 ) -> None:
     """Let the avatar speak the whole of TEXT_FILE and write the video.

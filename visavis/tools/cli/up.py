@@ -54,7 +54,7 @@ _COLOURS = {
 
 def up(
     profile: Annotated[
-        str, typer.Option(help="Set of weights: tiny, default or better.")
+        str, typer.Option(help="Set of weights: edge, tiny, default or better.")
     ] = "default",
     host: Annotated[
         str,

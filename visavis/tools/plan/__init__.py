@@ -4,6 +4,7 @@ docs/plan.md tells how. Pure:
 
 - `inventory`: machines, cores, cards and prices, as a YAML file tells them
 - `profiles`: what the services cost, each figure with its source; `profiles.toml` is shipped
+- `measured`: what `visavis engine bench` measured, as such figures
 - `queueing`: how long one stage keeps an answer waiting, and how busy it is
 - `prediction`: what visitors of a layout would meet
 - `placement`: which service goes where, for the least price; what would help where nothing fits

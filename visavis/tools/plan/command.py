@@ -19,7 +19,7 @@ from visavis.tools.bench.load.schedule import Habits
 from visavis.tools.output import check_output, write_json, write_output
 from visavis.tools.plan import pages
 from visavis.tools.plan.backtest import back_test
-from visavis.tools.plan.compose import by_hand, overrides
+from visavis.tools.plan.compose import Instead, by_hand, overrides
 from visavis.tools.plan.inventory import Inventory, inventory_of
 from visavis.tools.plan.placement import LATENCIES, MOST_SESSIONS, Plan, Refusal, Wanted
 from visavis.tools.plan.placement import plan as find_plan
@@ -59,7 +59,11 @@ ProfileName: TypeAlias = Annotated[
 ]
 OwnFigures: TypeAlias = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.toml", help="Figures of your own, laid over the shipped ones."),
+    typer.Option(
+        metavar="FILE.toml",
+        help="Figures of your own, laid over the shipped ones; also what `visavis engine bench "
+        "--json` wrote.",
+    ),
 ]
 Duty: TypeAlias = Annotated[
     float, typer.Option(min=0.01, max=0.95, help="Share of time in which one asks or is answered.")
@@ -189,13 +193,30 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         raise InvalidInputError(f"{path}: is no TOML: {error}") from error
 
 
+def _read_figures(path: Path) -> Mapping[str, Any]:
+    """Of a file of profiles, or of what `visavis engine bench --json` wrote."""
+    if path.suffix.lower() != ".json":
+        return _read_toml(path)
+    try:
+        profiles = json.loads(_read(path))["profiles"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(
+            f"{path}: is not what `visavis engine bench --json` writes: {error!r}"
+        ) from error
+    if not isinstance(profiles, dict) or not profiles:
+        raise InvalidInputError(
+            f"{path}: has no figure of a plan; bench all plans of a bundle of asr, tts or face"
+        )
+    return profiles
+
+
 def _profile(name: str, own: Path | None, inventory: Inventory | None) -> Profile:
     if name == AUTO:
         cards = inventory is not None and any(node.gpus for node in inventory.nodes)
         name = "gpu" if cards else "cpu"
     files = [("the shipped profiles", _read_toml(_SHIPPED))]
     if own is not None:
-        files.append((str(own), _read_toml(own)))
+        files.append((str(own), _read_figures(own)))
     return profile_of(name, *files)
 
 
@@ -239,8 +260,23 @@ def _write_compose(console: Console, path: Path, found: Plan) -> None:
     files = overrides(found)
     for node, content in files.items():
         at = path if len(files) == 1 else path.with_name(f"{path.stem}-{node}{path.suffix}")
-        write_output(at, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+        write_output(at, as_yaml(content))
         console.print(Text(f"Compose override of {node}: {at}"))
+
+
+class _ComposeYaml(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
+    """YAML with the one tag of Compose's that an override needs."""
+
+
+_ComposeYaml.add_representer(
+    Instead, lambda dumper, told: dumper.represent_sequence("!override", list(told))
+)
+
+
+def as_yaml(content: Mapping[str, Any]) -> str:
+    """A Compose override as a file."""
+    text: str = yaml.dump(content, Dumper=_ComposeYaml, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def _as_json(found: Plan) -> dict[str, Any]:

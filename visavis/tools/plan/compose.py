@@ -1,8 +1,9 @@
 """What carries a plan out: a Compose override for each machine, and the same by hand.
 
-Pure. The names are those of the processes: asr, llm, tts, face, gateway, nats. A service with
-replicas on several cards needs an entry for each card, since one entry has one set of devices:
-the second one is called asr-2, and needs to be told the image and the bus that the first one has.
+Pure. The override is laid over deploy/compose.yaml, and over deploy/compose.gpu.yaml where the
+machine has cards; services, settings, images and volumes are called as there, and a test holds it
+by having Compose render them together. Compose tells one entry by one name, one set of devices and
+one address, so each further process of a service has an entry of its own: asr-2.
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ from visavis.tools.plan.prediction import SeatLoad
 
 _MB = 1e6
 _MOST_SLOTS = 1024
-_CHECKPOINT_VARIABLE = "${VISAVIS_LLM_MODEL:?set it to the folder of the checkpoint}"
+_BUS = "nats://bus:4222"
+_CARD_IMAGES = {
+    "asr": "visavis-asr-gpu",
+    "llm": "visavis-llm-tensorrt",
+    "tts": "visavis-tts-gpu",
+    "face": "visavis-face-gpu",
+    "gateway": "visavis-gateway",
+}
+
+
+class Instead(list[Any]):
+    """A list that takes the place of the one below it; others are added to that by Compose."""
 
 
 def overrides(plan: Plan) -> dict[str, dict[str, Any]]:
@@ -27,9 +39,11 @@ def overrides(plan: Plan) -> dict[str, dict[str, Any]]:
         here = [load for load in plan.prediction.loads if load.seat.node == n]
         services: dict[str, Any] = {}
         for load in sorted(here, key=_reading_order):
-            of_service = [name for name in services if name.split("-")[0] == load.seat.service]
-            name = load.seat.service + (f"-{len(of_service) + 1}" if of_service else "")
-            services[name] = _entry(plan, load, first=not of_service)
+            called = "bus" if load.seat.service == "nats" else load.seat.service
+            for _ in range(load.seat.processes):
+                of_service = [name for name in services if name.split("-")[0] == called]
+                name = called + (f"-{len(of_service) + 1}" if of_service else "")
+                services[name] = _entry(plan, load, name)
         found[node.name] = {"services": services}
     return found
 
@@ -39,45 +53,98 @@ def _reading_order(load: SeatLoad) -> tuple[int, int]:
     return names.index(load.seat.service), load.seat.gpu or 0
 
 
-def _entry(plan: Plan, load: SeatLoad, *, first: bool) -> dict[str, Any]:
+def _entry(plan: Plan, load: SeatLoad, name: str) -> dict[str, Any]:
+    """Of one process, as the service `name`."""
     seat = load.seat
+    card, gpus = plan.scene.card(seat), bool(plan.scene.inventory.nodes[seat.node].gpus)
     cost = plan.scene.profile.costs[seat.service]
     each = math.ceil(load.sessions / seat.processes)
     main = (
         cost.host_bytes if seat.gpu is not None else cost.memory_bytes + each * cost.session_bytes
     )
     reserved: dict[str, Any] = {"memory": f"{math.ceil(main / _MB)}M"}
-    card = plan.scene.card(seat)
+    deploy = {"resources": {"reservations": reserved}}
+    if seat.service == "nats":
+        return {"deploy": deploy}
+    further = name != seat.service
     if card is not None:
         device = {"driver": "nvidia", "device_ids": [card.device_id], "capabilities": ["gpu"]}
-        reserved["devices"] = [device]
-    deploy: dict[str, Any] = {"resources": {"reservations": reserved}}
-    if seat.processes > 1:
-        deploy["replicas"] = seat.processes
-    entry: dict[str, Any] = {"deploy": deploy}
-    variables = environment(plan, load)
-    if variables:
-        entry["environment"] = variables
-    prefix = f"{ENV_PREFIX}{seat.service.upper()}_"
+        reserved["devices"] = Instead([device])
+    elif gpus and seat.service != "gateway" and not further:
+        reserved["devices"] = Instead()  # compose.gpu.yaml gives it one
+    entry = _further(seat.service, name, gpus=gpus) if further else {}
+    told = {**entry.get("environment", {}), **environment(plan, load)}
+    if seat.service == "gateway" and not further and _gateways(plan) > 1:
+        told[f"{ENV_PREFIX}GATEWAY_ADVERTISE"] = name
     home = next(x.seat.node for x in plan.prediction.loads if x.seat.service == "nats")
     if seat.node != home:
         where = plan.scene.inventory.nodes[home].name
-        entry["environment"][f"{prefix}NATS_URL"] = (
+        told[f"{ENV_PREFIX}{seat.service.upper()}_NATS_URL"] = (
             f"${{VISAVIS_NATS_URL:?set it to nats-server on {where}, such as nats://{where}:4222}}"
         )
-    if not first:
-        image = f"VISAVIS_{seat.service.upper()}_IMAGE"
-        entry["image"] = f"${{{image}:?set it to the image of service {seat.service}}}"
-        entry["command"] = ["python", "-m", f"services.{seat.service}"]
-        entry["environment"].setdefault(f"{prefix}NATS_URL", "nats://nats:4222")
-        entry["environment"][f"{prefix}HOST"] = "0.0.0.0"
+    return {**entry, "deploy": deploy, "environment": told}
+
+
+def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
+    """What deploy/compose.yaml says of a service once, for one more process of it.
+
+    gpus: as with deploy/compose.gpu.yaml over it.
+    """
+    prefix = f"{ENV_PREFIX}{service.upper()}_"
+    told = {f"{prefix}NATS_URL": _BUS, f"{prefix}ADVERTISE": name}
+    entry: dict[str, Any] = {
+        "image": _CARD_IMAGES[service] if gpus else f"visavis-{service}",
+        "environment": told,
+        "read_only": True,
+        "tmpfs": ["/tmp"],
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "restart": "unless-stopped",
+        "stop_grace_period": "60s",
+    }
+    if service == "gateway":
+        # Visitors come in by the first one, which hands them on.
+        told[f"{prefix}API_KEY_FILE"] = "/run/secrets/api_key"
+        told[f"{prefix}RECORDING_DIR"] = "/data/recordings"
+        return {
+            **entry,
+            "depends_on": ["bus"],
+            "secrets": ["api_key"],
+            "volumes": ["recordings:/data"],
+        }
+    told[f"{prefix}PROFILE"] = "${PROFILE:-default}"
+    entry["depends_on"] = {
+        "bus": {"condition": "service_started"},
+        "weights": {"condition": "service_completed_successfully"},
+    }
+    entry["volumes"] = ["weights:/models:ro", "plans:/plans"]
+    if service == "face":
+        entry["volumes"].append("avatars:/data")
+    if service == "llm" and gpus:
+        told["HOME"] = "/tmp"
+        told[f"{prefix}KV_CACHE_FRACTION"] = "${LLM_KV_CACHE_FRACTION:-0.3}"
+        entry["volumes"] = ["${CHECKPOINT:?a folder with a checkpoint}:/models/llm:ro"]
+        entry |= {"ipc": "host", "ulimits": {"memlock": -1, "stack": 67108864}}
     return entry
 
 
+def _gateways(plan: Plan) -> int:
+    loads = plan.prediction.loads
+    return sum(load.seat.processes for load in loads if load.seat.service == "gateway")
+
+
 def environment(plan: Plan, load: SeatLoad) -> dict[str, str]:
-    """Settings of one process, as variables; its card is the only one that it sees."""
-    told = _settings(plan, load, "cuda:0", _CHECKPOINT_VARIABLE)
-    prefix = f"{ENV_PREFIX}{load.seat.service.upper()}_"
+    """Settings of one process, as variables; its card is the only one that it sees.
+
+    What TensorRT-LLM needs to know of its checkpoint is in its image.
+    """
+    service, here = load.seat.service, plan.scene.inventory.nodes[load.seat.node]
+    told = {"slots": str(slots(plan, load))}
+    if service == "gateway":
+        told = {"max-sessions": str(slots(plan, load))}
+    elif here.gpus:
+        told["device"] = "cpu" if load.seat.gpu is None else "cuda:0"
+    prefix = f"{ENV_PREFIX}{service.upper()}_"
     return {f"{prefix}{key.replace('-', '_').upper()}": value for key, value in told.items()}
 
 
@@ -89,9 +156,7 @@ def slots(plan: Plan, load: SeatLoad) -> int:
     return min(_MOST_SLOTS, math.ceil(most - 1e-9))
 
 
-def _settings(
-    plan: Plan, load: SeatLoad, device: str, checkpoint: str = "FOLDER"
-) -> dict[str, str]:
+def _settings(plan: Plan, load: SeatLoad, device: str) -> dict[str, str]:
     service = load.seat.service
     if service == "nats":
         return {}
@@ -102,7 +167,7 @@ def _settings(
         told["device"] = device
         if service == "llm":
             told["backend"] = "tensorrt_llm"
-            told["model"] = checkpoint
+            told["model"] = "FOLDER"
     return told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,18 @@ from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.freshness import PlanRequest
 from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.compile.targets import Target
+from visavis.bundles.store import load_manifest
 from visavis.engine.base import Engine
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
-from visavis.engine.tensorrt.bindings.selection import NoDeviceError
+from visavis.engine.tensorrt.bindings.selection import (
+    NoDeviceError,
+    find_device,
+    list_devices,
+    open_binding,
+)
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.serving.errors import PlanError
+from visavis.tools.bench.figures.report import machine
 from visavis.tools.charts import draw_plan_bench
 from visavis.tools.cli.engine.build import (
     build_allowed,
@@ -31,7 +39,8 @@ from visavis.tools.cli.engine.build import (
     stoppable,
 )
 from visavis.tools.cli.engine.output import BuildBar, EngineChoice, bench_table
-from visavis.tools.output import check_output, write_output
+from visavis.tools.output import check_output, write_json, write_output
+from visavis.tools.plan.measured import Measured
 from visavis.tools.plan_bench import BATCHES, BenchRow, bench_engine
 from visavis.wire.clock import MonotonicClock
 
@@ -74,16 +83,19 @@ def bench(
     seconds: float,
     threads: int,
     picture: Path | None,
+    json_path: Path | None = None,
 ) -> None:
-    """Measure every chosen plan and its fallback; print a table, draw a picture."""
+    """Measure every chosen plan and its fallback; print a table, draw a picture, write figures."""
     console = Console()
     check_output(picture, ".svg")
+    check_output(json_path, ".json")
     requests = chosen_requests(bundle, choice)
     compiler, why_none = _gpu(choice)
     if why_none:
         console.print(Text(f"No plan is measured, only the fallback: {why_none}", "yellow"))
     runs = _Runs(sorted(set(batches or BATCHES)), seconds)
     rows: list[BenchRow] = []
+    measured: list[tuple[str, BenchRow]] = []
     for plan in dict.fromkeys(request.recipe.name for request in requests):
         alike = [request for request in requests if request.recipe.name == plan]
         with BuildBar(console) as bar:
@@ -94,10 +106,32 @@ def bench(
         console.print(bench_table(f"{bundle} {plan}", found))
         # In one picture the lines of several plans need their names.
         rows += [replace(row, engine=f"{plan}: {row.engine}") for row in found]
+        measured += [(plan, row) for row in found]
     if picture is not None:
         title = f"{bundle}, {threads} thread(s) for ONNX Runtime"
         write_output(picture, draw_plan_bench(title, rows))
         console.print(Text(f"Drawn into {picture}"))
+    if json_path is not None:
+        manifest = load_manifest(bundle, choice.model_dir)
+        told = Measured(
+            bundle,
+            manifest.task,
+            measured,
+            all=not choice.plans,
+            machine=_machine(compiler, threads),
+            date=datetime.now(UTC).date().isoformat(),
+        ).told()
+        write_json(json_path, told)
+        console.print(Text(f"Figures: {json_path}"))
+
+
+def _machine(compiler: tuple[Any, Target] | None, threads: int) -> dict[str, Any]:
+    """What the figures depend on; no name that identifies the machine."""
+    told = {**machine(), "threads": f"{threads} thread(s) of ONNX Runtime"}
+    if compiler is not None and compiler[1].device is not None:
+        gpu = find_device(compiler[1].device, list_devices(open_binding()))
+        told["gpu"] = gpu.name
+    return told
 
 
 def _gpu(choice: EngineChoice) -> tuple[tuple[Any, Target] | None, str]:

@@ -157,6 +157,14 @@ def bench(
     picture: Annotated[
         Path | None, typer.Option(help="Draw latency and throughput into this SVG file.")
     ] = None,
+    json_path: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE.json",
+            help="Write the figures with machine and date; `visavis plan --profiles` reads them.",
+        ),
+    ] = None,
 ) -> None:
     """Measure latency and throughput of plans against the ONNX Runtime fallback, in one run.
 
@@ -164,7 +172,13 @@ def bench(
     """
     choice = _choice(plan, precision, device, None, workspace, flavour, model_dir, plan_dir)
     _work("bench").bench(
-        bundle, choice, batches=batch or None, seconds=seconds, threads=threads, picture=picture
+        bundle,
+        choice,
+        batches=batch or None,
+        seconds=seconds,
+        threads=threads,
+        picture=picture,
+        json_path=json_path,
     )
 
 
