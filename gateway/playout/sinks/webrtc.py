@@ -53,6 +53,9 @@ CONNECT_TIMEOUT_S = 20.0
 SILENT_S = 12.0
 _LOOK_EVERY_S = 2.0
 
+# Each candidate is tried from every address of ours, and every section gets parts of its own.
+_MOST_LINES = {"a=candidate:": 100, "m=": 8, "a=rtpmap:": 400, "a=ssrc": 200}
+
 _MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 
 
@@ -102,6 +105,10 @@ class Peer:
             raise InvalidInputError(f"type: {kind[:20]!r} is not 'offer'")
         if not re.search(r"^m=audio ", sdp, re.M) or not re.search(r"^m=video ", sdp, re.M):
             raise InvalidInputError("sdp: the offer needs one audio and one video section")
+        for line, most in _MOST_LINES.items():
+            count = len(re.findall(f"^{line}", sdp, re.M))
+            if count > most:
+                raise InvalidInputError(f"sdp: {count} lines of {line} are more than {most}")
         self._add_tracks()
         self._pc.on("connectionstatechange", self._state_changed)
         try:
