@@ -62,6 +62,9 @@ _DRAIN_S = 3
 # A client that vanished without a word holds its session's slots until that is noticed.
 _PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 
+# A key in the address, no key, a foreign page, what cannot be read; a bus that is away.
+_ANYWHERE = problems.responses(400, 401, 403, 422, 503)
+
 _DESCRIPTION = """
 Speak or type to a face, and it answers with voice and lips in step.
 
@@ -119,7 +122,7 @@ def create_app(settings: GatewaySettings, address: str = "") -> FastAPI:
         routes_operation,
         sockets,
     ):
-        app.include_router(module.router)
+        app.include_router(module.router, responses=_ANYWHERE)
     _add_pages(app)
     return app
 
