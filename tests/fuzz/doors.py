@@ -156,7 +156,7 @@ def _form(given: tuple[bytes, str, int]) -> None:
 
 # ------------------------------------------------------------ WebRTC
 
-_OFFER = Path(__file__).with_name("offer.sdp").read_text().replace("\n", "\r\n").encode()
+OFFER = Path(__file__).with_name("offer.sdp").read_text().replace("\n", "\r\n").encode()
 _SDP_WORDS = (
     b"\r\na=", b"a=candidate:4 1 udp 1 example.invalid 1 typ host\r\n", b"a=mid:0\r\n",
     b"m=application 9 x y\r\n",
@@ -297,7 +297,7 @@ DECODERS = (
     Decoder(
         "sdp-offer",
         "a visitor, over HTTP",
-        broken([_OFFER], _SDP_WORDS).map(lambda offer: offer[:200_000]),
+        broken([OFFER], _SDP_WORDS).map(lambda offer: offer[:200_000]),
         _connect,
         (InvalidInputError,),
         share=0.1,

@@ -15,6 +15,7 @@ import pytest
 
 from tests.fuzz.catalogue import DECODERS
 from tests.fuzz.decoder import attempt
+from tests.fuzz.doors import OFFER
 from tests.fuzz.files import SHIPPED_AVATAR, small_gguf
 
 _DEEP = b"[" * 20_000
@@ -99,7 +100,20 @@ def _offer(line: str, count: int) -> bytes:
     return (head + line * count).encode()
 
 
+def _array_of(header: bytes) -> bytes:
+    """An archive of one array whose description this is."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("source.npy", b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header)
+    return file.getvalue()
+
+
 FOUND: list[tuple[str, Any]] = [
+    ("sdp-offer", OFFER.replace(b"BUNDLE 0 1", b"BUNDLE x 0 1")),
+    ("package-archive", b"\x1f\x8b\x08"),
+    ("gguf", struct.pack("<4sIQQ", b"GGUF", 3, 0, 0)),
+    ("avatar-folder", ("mesh.npz", _array_of(b"{'a': ("))),
+    ("npz", _array_of(b"{'a': (")),
     ("discovery-answer", _DEEP),
     ("starting-note", _DEEP),
     ("learned-answers", _DEEP),

@@ -7,6 +7,7 @@ second time, and no task stands between the tick and the network.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable
@@ -115,7 +116,8 @@ class Peer:
             await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
             await self._pc.setLocalDescription(await self._pc.createAnswer())
         except Exception as error:  # aiortc raises whatever its parser met
-            await self.close()
+            with contextlib.suppress(Exception):  # and again, as it closes what is half made
+                await self.close()
             raise InvalidInputError(f"sdp: not an offer that can be answered: {error}") from error
         local = self._pc.localDescription
         self.codec = negotiated_codec(local.sdp)

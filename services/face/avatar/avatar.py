@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import tokenize
 import tomllib
 import zipfile
 import zlib
@@ -42,7 +43,7 @@ _JPEG_QUALITY = 88
 # RuntimeError: an archive that is encrypted, packed in an unknown way, or text nested too deep.
 _DAMAGE = (
     OSError, ValueError, KeyError, IndexError, TypeError, OverflowError, EOFError, RuntimeError,
-    MemoryError, zipfile.BadZipFile, zlib.error, cv2.error,
+    MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, cv2.error,
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -17,7 +18,10 @@ from visavis.bundles.formats.torch_checkpoint import read_checkpoint
 from visavis.serving.errors import InvalidInputError, ModelStoreError
 
 # Of the zip archive. RuntimeError: it is encrypted, packed in an unknown way, or nested too deep.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, SyntaxError,
+    tokenize.TokenError,
+)  # fmt: skip
 _CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".tar")
 
 

@@ -42,10 +42,10 @@ from visavis.bundles.store.web import PullCancelledError
 from visavis.serving.errors import ModelStoreError
 
 CHUNK_BYTES = 1 << 20
-# RuntimeError: encrypted, or packed in an unknown way.
+# RuntimeError: encrypted, or packed in an unknown way. TypeError: tarfile, of gzip's cut header.
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError,
-    ValueError, OverflowError,
+    ValueError, OverflowError, TypeError,
 )  # fmt: skip
 
 
