@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Whatever the environment says: dozens of processes import the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test browser gpu-test check protos lock clean help
+.PHONY: run test browser gpu-test check audit fuzz protos lock clean help
 
 help:
 	@echo "make run    set everything up, pull the weights, start the avatar"
@@ -18,6 +18,8 @@ help:
 	@echo "make browser  install Chromium for the browser tests (apt, needs root)"
 	@echo "make gpu-test  what needs an NVIDIA GPU, with a table of figures"
 	@echo "make check  format, lint and types only"
+	@echo "make audit  known weaknesses of the locked packages"
+	@echo "make fuzz   odd inputs for every decoder, for a minute: make fuzz ARGS=\"--seconds 600\""
 	@echo "make protos regenerate visavis/v1 from protos/"
 	@echo "make lock   resolve the locked requirements anew"
 
@@ -68,6 +70,12 @@ $(VENV)/.test: $(TEST_LOCK) pyproject.toml | $(VENV)/bin/python
 	$(call install,$(TEST_LOCK))
 	@touch $@ $(VENV)/.run
 
+audit: $(VENV)/.test
+	@$(BIN)/python -m tests.audit $(ARGS)
+
+fuzz: $(VENV)/.test
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
 protos: $(VENV)/.test
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. protos/visavis/v1/*.proto
 	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(addprefix protos/visavis/v1/,asr.proto llm.proto tts.proto face.proto kserve.proto)
@@ -75,6 +83,7 @@ protos: $(VENV)/.test
 lock: | $(VENV)/bin/python
 	$(PIP) install --quiet $(LOCKED) requirements/uv.lock
 	echo uv | $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate - -o requirements/uv.lock
+	echo pip-audit | $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate - -o requirements/audit.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra up --no-header pyproject.toml -o $(RUN_LOCK)
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev --no-header pyproject.toml -o $(TEST_LOCK)
 

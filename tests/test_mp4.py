@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.full_disk import limited_files
-from visavis.mp4 import Mp4Writer
+from visavis.mp4 import SYNTHETIC, Mp4Writer
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.visitor.clips import read_mono
 
@@ -54,6 +54,7 @@ def test_sound_and_picture_have_the_same_length(
         assert length_s == pytest.approx(0.4)
         assert float(sound.duration * sound.time_base) == pytest.approx(length_s, abs=1 / FPS)
         assert sum(1 for _ in file.decode(video=0)) == 10
+        assert file.metadata["comment"] == SYNTHETIC
     assert list(tmp_path.iterdir()) == [path]
 
 

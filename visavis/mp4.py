@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 VIDEO_HZ = 90_000
 """Clock of the pictures' times."""
+SYNTHETIC = "Synthetic: face and voice were made by a computer. trainedAlgorithmicMedia"
+"""What every file says of itself; the last word is IPTC's, for programs (Digital Source Type)."""
 _FRAGMENT_US = 500_000
 """What a disk that fills up may cost, besides what does not fit."""
 _OPTIONS = {"movflags": "hybrid_fragmented+delay_moov", "frag_duration": str(_FRAGMENT_US)}
@@ -97,6 +99,7 @@ class Mp4Writer:
         self._shown: _Shown | None = None
         self._disk = _Disk(self._part)
         self._file = av.open(self._disk, "w", format="mp4", options=_OPTIONS)
+        self._file.metadata["comment"] = SYNTHETIC
         self._video = self._file.add_mux_stream("h264", rate=fps, width=width, height=height)
         self._video.time_base = Fraction(1, VIDEO_HZ)
         self._sound = self._file.add_stream("aac", rate=sample_rate_hz)

@@ -117,7 +117,7 @@ def read_book(path: Path) -> AnswerBook:
         content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except OSError as error:
         raise InvalidInputError(f"answers: cannot read {path}: {error.strerror}") from None
-    except ValueError as error:  # neither text nor TOML nor JSON
+    except (ValueError, RecursionError) as error:  # neither text nor TOML nor JSON
         kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
         raise InvalidInputError(f"answers: {path} is not {kind}: {error}") from None
     try:

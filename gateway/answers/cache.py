@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from gateway import metrics
 from gateway.answers.book import (
     ANYBODY,
@@ -28,6 +30,7 @@ from gateway.answers.book import (
     read_book,
 )
 from gateway.answers.questions import exactly, normalised
+from gateway.api.events import explain
 from visavis.whole_file import placed_whole
 
 log = logging.getLogger(__name__)
@@ -89,6 +92,15 @@ class LearnedLimits:
     ttl_s: float = 86_400.0
 
 
+class _Kept(BaseModel):
+    """What a file of them holds. It may come from another gateway."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    version: int
+    answers: list[LearnedAnswer]
+
+
 class LearnedAnswers:
     """Remembers the last answers of the language model. Bounded; forgets in time.
 
@@ -142,17 +154,16 @@ class LearnedAnswers:
     def restore(self, dumped: str, now_s: float) -> None:
         """Inverse of `dump`, beside what is known. Raises ValueError for anything else."""
         try:
-            content = json.loads(dumped)
-            if content["version"] != _VERSION:
-                raise ValueError("it is of another version")
-            answers = [LearnedAnswer(**fields) for fields in content["answers"]]
-            for learned in answers:
-                known = self._answers.get(learned.key)
-                if known is None or known.learned_at_s < learned.learned_at_s:
-                    self._put(learned)
-            self._make_room(now_s)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it holds no learned answers: {error}") from None
+            kept = _Kept.model_validate_json(dumped)
+        except ValidationError as error:
+            raise ValueError(f"it holds no learned answers: {explain(error)}") from None
+        if kept.version != _VERSION:
+            raise ValueError("it is of another version")
+        for learned in kept.answers:
+            known = self._answers.get(learned.key)
+            if known is None or known.learned_at_s < learned.learned_at_s:
+                self._put(learned)
+        self._make_room(now_s)
 
     def _expired(self, learned: LearnedAnswer, now_s: float) -> bool:
         return now_s - learned.learned_at_s > self._limits.ttl_s

@@ -63,6 +63,9 @@ _ASSUMED = Assumed(units_per_s=0.0, unit_cost_s=0.0, cores=0.05)
 # For the page of the API alone: who may pass has been decided before, for every route.
 _SHOWN = HTTPBearer(auto_error=False, description="A key, a JWT, or a session's token")
 
+# A key in the address, no key, a foreign page, what cannot be read; a bus that is away.
+_ANYWHERE = problems.responses(400, 401, 403, 422, 503)
+
 _DESCRIPTION = """
 Speak or type to a face, and it answers with voice and lips in step.
 
@@ -125,9 +128,8 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     app.add_middleware(AccessControl, settings=settings, doorkeeper=doorkeeper)
     problems.install(app)
     for module in (routes_sessions, routes_media, routes_catalog, routes_cache):
-        refused = problems.responses(401, 403)
-        app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=refused)
-    app.include_router(routes_operation.router, dependencies=[Depends(_SHOWN)])
+        app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
+    app.include_router(routes_operation.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(sockets.router)
     _add_pages(app, settings)
     return app

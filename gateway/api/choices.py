@@ -35,7 +35,7 @@ AnyLanguage: TypeAlias = Annotated[str, StringConstraints(pattern=f"^({_TAG})?$"
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{0,64}$")]
 """Of a voice or an avatar; empty: the service's choice."""
 
-Speed: TypeAlias = Annotated[float, Field(ge=0.5, le=2.0)]
+Speed: TypeAlias = Annotated[float, Field(ge=0.5, le=2.0, strict=True)]
 """Of the voice; 1 is normal."""
 
 StyleName: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_known_style)]

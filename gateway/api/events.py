@@ -17,6 +17,8 @@ from visavis.serving.errors import InvalidInputError
 
 MAX_MESSAGE_CHARACTERS = 64_000
 MAX_SOCKET_MESSAGE_BYTES = 256 * 1024
+MOST_FAULTS = 20
+"""Of one message that are told: there may be as many as it has keys."""
 
 
 class Event(BaseModel):
@@ -230,9 +232,10 @@ def parse_command(text: str) -> Command:
 
 
 def explain(error: ValidationError) -> str:
-    """One line about everything that is wrong, without the input itself."""
+    """One line about what is wrong, without the input itself."""
+    told = error.errors(include_url=False, include_input=False, include_context=False)
     parts = []
-    for problem in error.errors(include_url=False, include_input=False, include_context=False):
-        where = ".".join(str(p) for p in problem["loc"]) or "message"
+    for problem in told[:MOST_FAULTS]:
+        where = ".".join(str(p)[:80] for p in problem["loc"]) or "message"
         parts.append(f"{where}: {problem['msg']}")
     return "; ".join(parts)

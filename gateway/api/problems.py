@@ -15,6 +15,7 @@ from starlette.routing import Match, Mount
 
 from gateway import metrics
 from gateway.access.limits import OverLimitError
+from gateway.api.events import MOST_FAULTS
 from gateway.api.schemas import Problem
 from gateway.stages.room import NoRoomError
 from gateway.talk.microphone import MicrophoneTakenError
@@ -131,9 +132,11 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     parts = []
     for fault in error.errors():
-        where = ".".join(str(p) for p in fault["loc"] if p != "body") or "body"
+        where = ".".join(str(p)[:80] for p in fault["loc"] if p != "body") or "body"
         parts.append(f"{where}: {fault['msg']}")
-    return problem(422, "invalid_input", "; ".join(parts))
+    # JSON can hold half a character, which no answer can.
+    message = "; ".join(parts[:MOST_FAULTS]).encode(errors="replace").decode()
+    return problem(422, "invalid_input", message)
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

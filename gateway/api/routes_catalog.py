@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
@@ -26,6 +27,7 @@ UPLOAD_TIMEOUT_S = 120.0
 _CLIENT_LEFT = 499
 """Nobody reads it; nginx logs it so, too."""
 
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORM: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -35,7 +37,7 @@ _FORM: dict[str, Any] = {
                     "type": "object",
                     "required": ["name", "photo"],
                     "properties": {
-                        "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+                        "name": {"type": "string", "pattern": f"^{_NAME.pattern}$"},
                         "photo": {
                             "type": "string",
                             "format": "binary",
@@ -114,6 +116,10 @@ async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
         name, photo = form.get("name"), form.get("photo")
         if not isinstance(name, str) or not name:
             raise InvalidInputError("name: the form has no such field")
+        if not _NAME.fullmatch(name):
+            raise InvalidInputError(
+                f"name: {name[:64]!r} is not 1 to 64 characters of A-Z, a-z, 0-9, _ and -"
+            )
         if not isinstance(photo, UploadFile):
             raise InvalidInputError("photo: the form has no such file")
         return name, await photo.read(limit_bytes + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -10,11 +11,13 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from gateway.api.problems import RETRY_AFTER_S, responses
-from gateway.api.schemas import EngineInfo, ReplicaInfo, ServiceList, Target
+from gateway.api.schemas import EngineInfo, Health, ReplicaInfo, ServiceList, Target
 from gateway.api.state import TheGateway
 from gateway.stages.registry import ReplicaState
 
 router = APIRouter(tags=["operation"])
+
+_NOT_NOW: dict[int | str, dict[str, Any]] = {503: {"model": Health}}
 
 
 def _info(state: ReplicaState) -> ReplicaInfo:
@@ -78,7 +81,7 @@ async def metrics(request: Request) -> Response:
     return Response(encode(REGISTRY), headers={"content-type": content_type})
 
 
-@router.get("/healthz")
+@router.get("/healthz", responses=_NOT_NOW)
 async def healthz(gateway: TheGateway) -> JSONResponse:
     """200 while the gateway can work: the bus is connected."""
     connected = gateway.bus.connected
@@ -86,7 +89,7 @@ async def healthz(gateway: TheGateway) -> JSONResponse:
     return JSONResponse({"status": status}, 200 if connected else 503)
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses=_NOT_NOW)
 async def readyz(gateway: TheGateway) -> JSONResponse:
     """200 once a turn would work: the bus and a replica of every stage answer.
 

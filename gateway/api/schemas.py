@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from gateway.api.choices import (
     AnyLanguage,
@@ -44,13 +44,13 @@ class SessionRequest(Body):
         description=f"How answers are said, by voice and face: {', '.join(STYLES)}. What the voice "
         "cannot do of it is told in a warning event",
     )
-    welcome: bool | WelcomeText = Field(
+    welcome: StrictBool | WelcomeText = Field(
         default=False,
         description="Said once somebody watches: true, the phrase configured for the language and "
         "persona; a text, that one; false, nothing",
     )
 
-    queue: bool = Field(
+    queue: StrictBool = Field(
         False,
         description="Where there is no room: wait for it, with an answer 202, instead of 429",
     )
@@ -309,6 +309,15 @@ class CacheCleared(BaseModel):
 
     learned: int
     phrases: int
+
+
+class Health(BaseModel):
+    """Whether the gateway works now."""
+
+    status: str
+    missing: dict[str, str] = Field(
+        default_factory=dict, description="Of /readyz: what is not there, and why"
+    )
 
 
 class Target(BaseModel):

@@ -113,7 +113,15 @@ class Peers:
         own = owner_of(self._instance)
 
         async def handed(message: Msg) -> None:
-            hear(json.loads(message.data), lambda why: message.respond(why.encode()))
+            def answer(why: str) -> Awaitable[None]:
+                return message.respond(why.encode(errors="replace"))
+
+            try:
+                told = json.loads(message.data)
+            except (ValueError, RecursionError) as error:
+                await answer(f"what is handed over cannot be read: {error!s:.200}")
+                return
+            hear(told, answer)
 
         await self._answer(gateway_subject(own), self._tell)
         await self._answer(handover_subject(own), handed)
@@ -274,11 +282,11 @@ class Peers:
             return None
         except nats.errors.TimeoutError:
             raise StageLostError("session: the gateway that has it does not answer") from None
-        except (nats.errors.Error, OSError, ValueError, TypeError) as error:
+        except (nats.errors.Error, OSError, ValueError, TypeError, RecursionError) as error:
             raise BusError(f"gateway {owner}: {error}") from error
 
     async def _tell_of_taken(self, message: Msg) -> None:
-        owner, session = message.subject.rpartition(".")[2], message.data.decode()
+        owner, session = message.subject.rpartition(".")[2], message.data.decode(errors="replace")
         if session.startswith(_USED_BY):
             return  # we tell by our own name what it has here
         gone = owner in self._names and session not in self._moved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇"
 _WORD = re.compile(
@@ -43,6 +43,8 @@ _FEWEST_ECHOED_WORDS = 4
 _PROBABLY_REPEATED, _SURELY_REPEATED = 0.5, 0.8
 _BEHIND_ECHO = " \t.,!?;:…。，！？；：、"
 _ECHO_SPAN_WORDS = 12
+# Each is compared with each, on the event loop: some minutes of speech take a tenth of a second.
+_MOST_COMPARED_WORDS = 600
 
 
 def words_of(text: str) -> list[str]:
@@ -127,6 +129,12 @@ def share_repeated(words: Sequence[str], said: Sequence[str]) -> float:
     """
     if not words:
         return 0.0
+    *_, repeated = _repeated(words, said)
+    return repeated / len(words)
+
+
+def _repeated(words: Sequence[str], said: Sequence[str]) -> Iterator[int]:
+    """How many of the first word, the first two, and so on occur in `said` in the same order."""
     row = [0] * (len(said) + 1)
     for word in words:
         before = 0
@@ -134,7 +142,7 @@ def share_repeated(words: Sequence[str], said: Sequence[str]) -> float:
             above = row[column]
             row[column] = before + 1 if word == other else max(above, row[column - 1])
             before = above
-    return row[-1] / len(words)
+        yield row[-1]
 
 
 def is_echo(text: str, said: str, *, sounds_like_it: bool, complete: bool) -> bool:
@@ -143,7 +151,7 @@ def is_echo(text: str, said: str, *, sounds_like_it: bool, complete: bool) -> bo
     sounds_like_it: the microphone's sound is a copy of ours; else a visitor who repeats a word or
     two is taken for one. complete: False for a text whose end may still change.
     """
-    words = words_of(text)
+    words = words_of(text)[:_MOST_COMPARED_WORDS]
     share = share_repeated(words, words_of(said)[-2 * len(words) - _ECHO_SPAN_WORDS :])
     if not sounds_like_it:
         return len(words) >= _FEWEST_ECHOED_WORDS and share >= _SURELY_REPEATED
@@ -159,8 +167,9 @@ def without_echo(text: str, said: str) -> str:
     words, own = words_of(folded), words_of(said)
     if len(words) != len(ends):
         return text
+    compared = _repeated(words[:_MOST_COMPARED_WORDS], own[-_MOST_COMPARED_WORDS:])
     # Words that repeat count for, others against; the visitor begins where the sum is largest.
-    sums = [count * (2 * share_repeated(words[:count], own) - 1) for count in range(len(words) + 1)]
+    sums = [0, *(2 * repeated - count for count, repeated in enumerate(compared, start=1))]
     echoed = max(range(len(sums)), key=lambda count: (sums[count], -count))
     return text if not echoed else folded[ends[echoed - 1] :].lstrip(_BEHIND_ECHO)
 

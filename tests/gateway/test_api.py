@@ -59,12 +59,23 @@ async def test_a_session_from_creation_to_end(http: httpx.AsyncClient, doubles: 
         ({"volume": 1}, "volume"),
         ({"persona": "x" * 9000}, "persona"),
         ([], "body"),
+        ({"queue": 0}, "queue"),
+        ({"speed": "1.5"}, "speed"),
+        ({f"key{index}": 1 for index in range(5000)}, "key7"),
     ],
 )
 async def test_a_bad_session_request_is_explained(
     http: httpx.AsyncClient, body: Any, words: str
 ) -> None:
-    assert words in problem(await http.post("/v1/sessions", json=body), 422)
+    told = problem(await http.post("/v1/sessions", json=body), 422)
+    assert words in told and len(told) < 4000
+
+
+async def test_half_a_character_is_no_fault_of_ours(http: httpx.AsyncClient) -> None:
+    """JSON can hold one, as a key or a value; no answer can."""
+    headers = {"Content-Type": "application/json"}
+    for content in (b'{"\\ud800": 1}', b'{"persona": "\\ud800"}'):
+        problem(await http.post("/v1/sessions", content=content, headers=headers), 422)
 
 
 async def test_unknown_names_list_what_exists(http: httpx.AsyncClient) -> None:
@@ -262,6 +273,7 @@ async def test_voices_and_avatars(http: httpx.AsyncClient) -> None:
         ({"data": {"name": "me"}, "files": {"other": ("x", b"y")}}, 422, "photo"),
         ({"files": {"photo": ("x", b"y")}}, 422, "name"),
         ({"data": {"name": "me"}, "files": {"photo": ("x", b"y" * 1_200_000)}}, 413, "1 MB"),
+        ({"data": {"name": "../me"}, "files": {"photo": ("x", b"x")}}, 422, "name"),
         ({"content": b"nonsense", "headers": {"Content-Type": "multipart/form-data"}}, 400, ""),
     ],
 )

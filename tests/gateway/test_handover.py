@@ -23,6 +23,7 @@ from visavis.serving.draining import Drain
 from visavis.serving.errors import DrainingError
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import MonotonicClock
+from visavis.wire.subjects import handover_subject
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HERE = {"X-Visavis-Passed-On": "1"}
@@ -51,6 +52,14 @@ async def made_in(gateway: RunningGateway, sessions: int) -> list[str]:
             for _ in range(sessions)
         ]
     return [str(answer.json()["id"]) for answer in made]
+
+
+async def test_what_cannot_be_read_is_answered(rig: Rig, gateway: RunningGateway) -> None:
+    (session,) = await made_in(gateway, 1)
+    subject = handover_subject(session.rpartition("-")[2])
+    for garbage in (b"\xff", b"[" * 20_000, b"[]"):
+        answer = await rig.bus.client.request(subject, garbage)
+        assert answer.data, garbage
 
 
 def drain(gateway: RunningGateway, limit_s: float = 20.0) -> asyncio.Task[None]:

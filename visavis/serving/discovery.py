@@ -128,8 +128,8 @@ def parse_info(payload: bytes) -> Replica | None:
             wanted_device=metadata.get("wanted", ""),
             draining=metadata.get("phase") == Phase.DRAINING,
         )
-    except (ValueError, KeyError, TypeError) as error:
-        log.warning("discovery: an answer is not readable: %r", error)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        log.warning("discovery: an answer is not readable: %.200r", error)
         return None
 
 

@@ -229,7 +229,7 @@ def _file_section(argv: Sequence[str], from_env: str | None, section: str) -> di
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"config: cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"config: {path} is not TOML: {error}") from None
     for name, value in content.items():
         if name not in SECTIONS or not isinstance(value, dict):

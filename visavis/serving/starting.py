@@ -52,7 +52,7 @@ async def on_starting(bus: Bus, told: Callable[[str, str], None]) -> None:
         try:
             read = json.loads(message.data)
             label, doing = str(read["process"]), str(read["doing"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             log.debug("%s: cannot be read", message.subject)
             return
         told(label, doing)

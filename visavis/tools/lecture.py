@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import zipfile
+import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -89,7 +90,7 @@ class PartStore:
             with self._path(key).open("rb") as file, np.load(file) as stored:
                 pcm, sizes, keys = stored["pcm"], stored["sizes"], stored["keyframes"]
                 payload = stored["payload"].tobytes()
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
         ends = np.cumsum(sizes)
         pictures = [

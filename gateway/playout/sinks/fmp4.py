@@ -134,9 +134,9 @@ class ParameterSets:
 
 def split_units(payload: bytes) -> list[bytes]:
     """NAL units of an Annex B access unit, without start codes."""
-    units = _START_CODE.split(payload)[1:]
     # Zero bytes may pad a unit before the next start code.
-    return [unit.rstrip(b"\0") for unit in units if unit]
+    units = (unit.rstrip(b"\0") for unit in _START_CODE.split(payload)[1:])
+    return [unit for unit in units if unit]
 
 
 def parameter_sets(units: list[bytes]) -> ParameterSets | None:

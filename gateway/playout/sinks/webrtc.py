@@ -7,6 +7,7 @@ second time, and no task stands between the tick and the network.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -53,6 +54,9 @@ CONNECT_TIMEOUT_S = 20.0
 # nothing for so long is not there now; its connection is kept, for it may come back.
 SILENT_S = 12.0
 _LOOK_EVERY_S = 2.0
+
+# Each candidate is tried from every address of ours, and every section gets parts of its own.
+_MOST_LINES = {"a=candidate:": 100, "m=": 8, "a=rtpmap:": 400, "a=ssrc": 200}
 
 _MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 
@@ -110,13 +114,18 @@ class Peer:
             raise InvalidInputError(f"type: {kind[:20]!r} is not 'offer'")
         if not re.search(r"^m=audio ", sdp, re.M) or not re.search(r"^m=video ", sdp, re.M):
             raise InvalidInputError("sdp: the offer needs one audio and one video section")
+        for line, most in _MOST_LINES.items():
+            count = len(re.findall(f"^{line}", sdp, re.M))
+            if count > most:
+                raise InvalidInputError(f"sdp: {count} lines of {line} are more than {most}")
         self._add_tracks()
         self._pc.on("connectionstatechange", self._state_changed)
         try:
             await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
             await self._pc.setLocalDescription(await self._pc.createAnswer())
         except Exception as error:  # aiortc raises whatever its parser met
-            await self.close()
+            with contextlib.suppress(Exception):  # and again, as it closes what is half made
+                await self.close()
             raise InvalidInputError(f"sdp: not an offer that can be answered: {error}") from error
         local = self._pc.localDescription
         self.codec = negotiated_codec(local.sdp)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import tokenize
 import tomllib
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
@@ -37,6 +40,11 @@ _ABOUT, _THUMBNAIL, _PORTRAIT, _BACKGROUND, _MATTE, _MESH = (
 FILES = (_ABOUT, _THUMBNAIL, _PORTRAIT, _BACKGROUND, _MATTE, _MESH)
 """All that an avatar's folder holds."""
 _JPEG_QUALITY = 88
+# RuntimeError: an archive that is encrypted, packed in an unknown way, or text nested too deep.
+_DAMAGE = (
+    OSError, ValueError, KeyError, IndexError, TypeError, OverflowError, EOFError, RuntimeError,
+    MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, cv2.error,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +254,8 @@ def load_avatar(folder: Path) -> Avatar:
     version.
     """
     about = read_about(folder)
-    with _damage_named(folder), np.load(folder / _MESH) as arrays:
-        return _assemble(folder, about, dict(arrays))
+    with _damage_named(folder), (folder / _MESH).open("rb") as file, np.load(file) as arrays:
+        return _checked(_assemble(folder, about, dict(arrays)))
 
 
 def read_about(folder: Path) -> About:
@@ -303,7 +311,7 @@ def jpeg(portrait: NDArray[np.uint8]) -> bytes:
 def _damage_named(folder: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except _DAMAGE as error:
         raise InvalidInputError(
             f"avatar folder {folder} is damaged: {error!r}; make the avatar again"
         ) from error
@@ -353,6 +361,28 @@ def _assemble(folder: Path, about: About, arrays: dict[str, NDArray[np.generic]]
         teeth_edge=float(f64["teeth_edge"]),
         seam=float(f64["seam"]),
     )
+
+
+def _checked(avatar: Avatar) -> Avatar:
+    """The avatar itself. Raises ValueError for one that lies about its sizes: what draws it is
+    compiled, and reads wherever it is told to.
+    """
+    mesh, size = avatar.mesh, avatar.size
+    points = [mesh.triangles, mesh.still]
+    points += [ends for lining in mesh.linings for ends in (lining.edge, lining.strip)]
+    count = len(mesh.source)
+    if any(named.size and not 0 <= named.min() <= named.max() < count for named in points):
+        raise ValueError("its mesh names points that are not there")
+    shapes = [p.shape for p in (avatar.portrait, avatar.background)] + [(*avatar.matte.shape, 3)]
+    if set(shapes) != {(size, size, 3)}:
+        raise ValueError(f"its pictures are of several sizes: {shapes}")
+    (x, y), (height, width) = avatar.lids_at, avatar.lids.shape[:2]
+    if not (0 <= x <= size - width and 0 <= y <= size - height):
+        raise ValueError("its lids lie beside its portrait")
+    places = (mesh.source, mesh.depth, mesh.weight, mesh.offsets, avatar.rest, avatar.shapes)
+    if not all(np.isfinite(values).all() for values in (*places, avatar.iris)):
+        raise ValueError("its mesh lies nowhere")
+    return avatar
 
 
 def _read_picture(path: Path) -> NDArray[np.uint8]:

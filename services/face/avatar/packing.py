@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import lzma
 import zipfile
+import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 FileVersion = tuple[int, int]
 LARGEST_BYTES = 32_000_000
 """Of one avatar, packed or not."""
+# A zip archive may also be encrypted, or packed in a way that nobody reads.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError)
 
 
 def file_version(path: Path) -> FileVersion | None:
@@ -45,7 +49,7 @@ def unpacked(packed: bytes, allowed: Collection[str]) -> dict[str, bytes]:
             if sum(entry.file_size for entry in entries) > LARGEST_BYTES:
                 raise ValueError(f"a packed avatar has more than {LARGEST_BYTES} bytes")
             return {entry.filename: archive.read(entry) for entry in entries}
-    except zipfile.BadZipFile as error:
+    except _DAMAGE as error:
         raise ValueError(f"a packed avatar is damaged: {error}") from None
 
 

@@ -245,7 +245,7 @@ def _delta_of(event: str) -> Delta:
             int(usage.get("completion_tokens") or 0),
             int(cached),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise EngineError(
             f"the language model server sent what is no chat completion: {event[:80]!r}"
         ) from error
@@ -342,7 +342,7 @@ def _message_in(text: str) -> str:
         content = json.loads(text)
         error = content.get("error", content)
         message = _message_of(error) if isinstance(error, dict) else error
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         message = text
     return " ".join(str(message).split())[:_MAX_ERROR_CHARS] or "(no message)"
 

@@ -7,6 +7,7 @@ length u32 and the bytes; then number of aliases u32 and pairs of names. A
 name is its length u16, then UTF-8 with a closing zero byte.
 """
 
+import math
 import struct
 from pathlib import Path
 
@@ -21,6 +22,7 @@ _DTYPES = {
     0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16, _BFLOAT16: np.uint16
 }  # fmt: skip
 _OLDEST_VERSION = 4
+_MOST_DIMENSIONS = 32
 
 
 class _Cursor:
@@ -70,6 +72,8 @@ def read_variables(path: Path, specification: str) -> dict[str, NDArray[np.gener
         variables[name] = _tensor(cursor, path, name)
     for _ in range(cursor.number("I")):
         alias, target = cursor.name(), cursor.name()
+        if target not in variables:
+            raise ModelStoreError(f"{path} is damaged: {alias} stands for what is not in it")
         variables[alias] = variables[target]
     return variables
 
@@ -80,8 +84,9 @@ def _tensor(cursor: _Cursor, path: Path, name: str) -> NDArray[np.generic]:
     if type_code not in _DTYPES:
         raise ModelStoreError(f"{path}: {name} has unknown type {type_code}")
     raw = cursor.take(cursor.number("I"))
-    tensor = np.frombuffer(raw, dtype=_DTYPES[type_code])
-    if tensor.size != int(np.prod(shape)):
+    dtype = np.dtype(_DTYPES[type_code])
+    if len(raw) != math.prod(shape) * dtype.itemsize or len(shape) > _MOST_DIMENSIONS:
         raise ModelStoreError(f"{path}: {name} does not fill its shape {shape}")
+    tensor = np.frombuffer(raw, dtype)
     shaped = tensor.reshape(shape)
     return widened(shaped) if type_code == _BFLOAT16 else shaped

@@ -7,6 +7,7 @@ counted from the end of the header (https://github.com/huggingface/safetensors#f
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 }  # fmt: skip
 _BFLOAT16 = "BF16"
 _LONGEST_HEADER_BYTES = 100 << 20
+_MOST_DIMENSIONS = 32
 
 
 def read_safetensors(path: Path) -> dict[str, Array]:
@@ -78,7 +80,7 @@ def _number(path: Path, raw: bytes) -> int:
 def _header(path: Path, raw: bytes) -> dict[str, Any]:
     try:
         header = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelStoreError(f"{path} is no safetensors file: {error}") from error
     if not isinstance(header, dict):
         raise ModelStoreError(f"{path} is no safetensors file: it has no table of tensors")
@@ -90,14 +92,16 @@ def _tensor(path: Path, name: str, entry: Any, content: NDArray[np.uint8]) -> Ar
     try:
         code, shape = str(entry["dtype"]), [int(n) for n in entry["shape"]]
         start, end = (int(n) for n in entry["data_offsets"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelStoreError(f"{path}: {name} is not described as it should be") from error
+    if len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < 0:
+        raise ModelStoreError(f"{path}: {name} has an impossible shape")
     if code != _BFLOAT16 and code not in _DTYPES:
         raise ModelStoreError(f"{path}: {name} is of the type {code}, which is not read here")
     dtype = np.dtype(np.uint16 if code == _BFLOAT16 else _DTYPES[code])
     if not 0 <= start <= end <= len(content):
         raise ModelStoreError(f"{path} is cut short: {name} lies beyond its end")
-    if end - start != int(np.prod(shape)) * dtype.itemsize:
+    if end - start != math.prod(shape) * dtype.itemsize:
         raise ModelStoreError(f"{path}: {name} does not fill its shape {shape}")
     values = content[start:end].view(dtype).reshape(shape)
     return widened(values) if code == _BFLOAT16 else values

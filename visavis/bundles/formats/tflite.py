@@ -32,8 +32,14 @@ class TfliteWeights:
         content = path.read_bytes()
         if content[4:8] != b"TFL3":
             raise ModelStoreError(f"{path} is not a TFLite file: pull the bundle again")
-        model = schema.ModelT.InitFromPackedBuf(content, 0)
         self._path = path
+        try:
+            self._read(schema, schema.ModelT.InitFromPackedBuf(content, 0))
+        # What a damaged flatbuffer may do to its reader has no end; none of it gets past here.
+        except Exception as error:
+            raise ModelStoreError(f"{path} is damaged: pull the bundle again ({error})") from error
+
+    def _read(self, schema: Any, model: Any) -> None:
         self._buffers: list[Any] = model.buffers
         graph = model.subgraphs[0]
         self._tensors: list[Any] = graph.tensors
@@ -47,6 +53,13 @@ class TfliteWeights:
             (names.get(codes[operator.opcodeIndex], ""), operator) for operator in graph.operators
         ]
         self._by_name = {tensor.name.decode(): index for index, tensor in enumerate(self._tensors)}
+        for operator in graph.operators:
+            for index in (operator.outputs[0], *operator.inputs):
+                if not -1 <= index < len(self._tensors):
+                    raise IndexError(f"an operator names tensor {index}")
+        for tensor in self._tensors:
+            if not 0 <= tensor.buffer < len(self._buffers):
+                raise IndexError(f"{tensor.name.decode()} lies in buffer {tensor.buffer}")
 
     def kernel(self, scope: str) -> NDArray[np.float32]:
         """Kernel of the convolution or dense layer `scope`, in TFLite's order (output first).
@@ -56,7 +69,8 @@ class TfliteWeights:
         """
         for kind, operator in self._operators:
             if kind in _KERNEL_OPERATORS and self._computes(operator, scope):
-                return self._constant(operator.inputs[1])
+                if len(operator.inputs) > 1:
+                    return self._constant(operator.inputs[1])
         raise self._missing(f"layer {scope}")
 
     def operand(self, result: str) -> NDArray[np.float32]:
@@ -99,18 +113,24 @@ class TfliteWeights:
         stored = self._buffers[tensor.buffer].data
         if stored is None or tensor.type not in _DTYPES:
             raise self._missing(f"constant {tensor.name.decode()} of a known type")
-        values = np.frombuffer(bytes(stored), _DTYPES[tensor.type]).reshape(tensor.shape)
-        if tensor.type != 9:
-            return values.astype(np.float32)
-        scales = np.asarray(tensor.quantization.scale, np.float32)
-        if scales.size > 1:
-            extent = [1] * values.ndim
-            extent[tensor.quantization.quantizedDimension] = scales.size
-            scales = scales.reshape(extent)
-        zero = np.asarray(tensor.quantization.zeroPoint, np.float32).reshape(scales.shape)
-        return ((values.astype(np.float32) - zero) * scales).astype(np.float32)
+        try:
+            values = np.frombuffer(bytes(stored), _DTYPES[tensor.type]).reshape(tensor.shape)
+            return values.astype(np.float32) if tensor.type != 9 else _dequantised(tensor, values)
+        except (ValueError, IndexError, TypeError, AttributeError) as error:
+            raise self._missing(f"constant {tensor.name.decode()} of its shape") from error
 
     def _missing(self, what: str) -> ModelStoreError:
         return ModelStoreError(
             f"{self._path} has no {what}: it is not the file that this bundle expects"
         )
+
+
+def _dequantised(tensor: Any, values: NDArray[Any]) -> NDArray[np.float32]:
+    """Eight-bit `values` of the tensor's shape, by its scales of one axis or its single one."""
+    scales = np.asarray(tensor.quantization.scale, np.float32)
+    if scales.size > 1:
+        extent = [1] * values.ndim
+        extent[tensor.quantization.quantizedDimension] = scales.size
+        scales = scales.reshape(extent)
+    zero = np.asarray(tensor.quantization.zeroPoint, np.float32).reshape(scales.shape)
+    return ((values.astype(np.float32) - zero) * scales).astype(np.float32)

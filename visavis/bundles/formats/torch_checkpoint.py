@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import io
+import math
 import pickle
 import struct
 import zipfile
@@ -27,6 +28,7 @@ from visavis.bundles.formats.safetensors import Array, widened
 from visavis.serving.errors import InvalidInputError
 
 _MAGIC = 0x1950A86A20F9469CFC6C
+_MOST_REPEATED = 1 << 20
 _BFLOAT16 = "BFloat16Storage"
 _STORAGES: dict[str, Any] = {
     "DoubleStorage": np.float64, "FloatStorage": np.float32, "HalfStorage": np.float16,
@@ -70,6 +72,9 @@ class _Tensor:
             return np.zeros(self.shape, numbers.dtype)
         if start < 0 or min(self.strides, default=0) < 0 or last >= len(numbers):
             raise ValueError("a tensor reaches beyond its storage")
+        # Steps of 0 repeat a number without end.
+        if min(self.shape, default=0) < 0 or math.prod(self.shape) > len(numbers) + _MOST_REPEATED:
+            raise ValueError("a tensor is much larger than its storage")
         steps = [step * numbers.itemsize for step in self.strides]
         view: NDArray[Any] = np.lib.stride_tricks.as_strided(
             numbers[start:], self.shape, steps, writeable=False
@@ -148,7 +153,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             else:
                 file.seek(0)
                 found, blocks = _read_old(path, file)
-        plain = _plain(found, blocks)
+        plain = _plain(found, blocks, {})
     except InvalidInputError:
         raise
     except OSError as error:
@@ -213,12 +218,17 @@ class _KindsNoting(_Unpickler):
         return storage
 
 
-def _plain(found: Any, blocks: Callable[[_Storage], bytes]) -> Any:
+def _plain(found: Any, blocks: Callable[[_Storage], bytes], done: dict[int, Any]) -> Any:
+    """done: by id, so that lists of one list a few times over, level by level, end some day."""
+    if id(found) in done:
+        return done[id(found)]
+    plain = found
     if isinstance(found, _Tensor):
-        return found.array(blocks(found.storage))
-    if isinstance(found, dict):
-        items = ((str(key), _plain(value, blocks)) for key, value in found.items())
-        return {key: value for key, value in items if not isinstance(value, _Ignored)}
-    if isinstance(found, list | tuple):
-        return [_plain(item, blocks) for item in found if not isinstance(item, _Ignored)]
-    return found
+        plain = found.array(blocks(found.storage))
+    elif isinstance(found, dict):
+        items = ((str(key), _plain(value, blocks, done)) for key, value in found.items())
+        plain = {key: value for key, value in items if not isinstance(value, _Ignored)}
+    elif isinstance(found, list | tuple):
+        plain = [_plain(item, blocks, done) for item in found if not isinstance(item, _Ignored)]
+    done[id(found)] = plain
+    return plain

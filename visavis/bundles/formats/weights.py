@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import lzma
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,11 @@ from visavis.bundles.formats.safetensors import Array, read_safetensors
 from visavis.bundles.formats.torch_checkpoint import read_checkpoint
 from visavis.serving.errors import InvalidInputError, ModelStoreError
 
+# Of the zip archive. RuntimeError: it is encrypted, packed in an unknown way, or nested too deep.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, SyntaxError,
+    tokenize.TokenError,
+)  # fmt: skip
 _CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".tar")
 
 
@@ -25,13 +34,13 @@ def read_weights(path: Path) -> dict[str, Any]:
         if path.suffix == ".safetensors":
             return dict(read_safetensors(path))
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
     except ModelStoreError as error:
         raise InvalidInputError(str(error)) from error
     except OSError as error:
         raise InvalidInputError(f"{path}: cannot be read: {error}") from error
-    except ValueError as error:
+    except (*_DAMAGE, MemoryError, ValueError, KeyError) as error:
         raise InvalidInputError(f"{path} is no NumPy archive of plain arrays: {error}") from error
     if path.suffix in _CHECKPOINTS or not path.suffix:
         return read_checkpoint(path)
@@ -99,7 +108,7 @@ def read_json(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInputError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(found, dict):
         raise InvalidInputError(f"{path} holds a {type(found).__name__} where an object is needed")

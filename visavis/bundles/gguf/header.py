@@ -15,7 +15,7 @@ from io import BufferedReader
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
-_DEFAULT_ALIGNMENT = 32
+_DEFAULT_ALIGNMENT, _LARGEST_ALIGNMENT = 32, 1 << 16
 _STRING, _ARRAY, _UINT32 = 8, 9, 4
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _MOST_DIMENSIONS = 4
@@ -57,7 +57,7 @@ def read_header(file: BufferedReader) -> GgufHeader:
     try:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return _Cursor(content).header()
-    except (ValueError, struct.error, UnicodeDecodeError, IndexError) as error:
+    except (ValueError, struct.error, IndexError, OverflowError) as error:
         raise GgufError(f"not a GGUF file that can be read: {error}") from error
 
 
@@ -99,8 +99,10 @@ class _Cursor:
                 self._skip(kind)
         metadata = self._content[_PREFIX.size : self._at]
         tensors = tuple(self._tensor() for _ in range(tensor_count))
-        if alignment < 1 or self._at > len(self._content):
-            raise GgufError("it is cut off, or its alignment is 0")
+        if self._at > len(self._content):
+            raise GgufError("it is cut off")
+        if not 1 <= alignment <= _LARGEST_ALIGNMENT:
+            raise GgufError(f"its alignment of {alignment} is not one to {_LARGEST_ALIGNMENT}")
         weights_offset = self._at + padding(self._at, alignment)
         return GgufHeader(version, pairs, metadata, alignment, tensors, weights_offset)
 

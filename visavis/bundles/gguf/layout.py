@@ -158,6 +158,8 @@ def written_bytes(header: GgufHeader, types: Mapping[str, GgmlType], source_byte
 
 def _jobs(header: GgufHeader, types: Mapping[str, GgmlType], file_bytes: int) -> Iterator[_Job]:
     """A tensor ends where the next one begins, whatever its type: unknown types are copied."""
+    if not header.tensors:
+        return
     ends = sorted({tensor.offset for tensor in header.tensors})
     end_of = dict(zip(ends, [*ends[1:], file_bytes - header.weights_offset], strict=True))
     offset = 0

@@ -6,6 +6,7 @@ downloads of one pull, each archive once; the bundle that is made of them.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import lzma
 import os
@@ -41,7 +42,11 @@ from visavis.bundles.store.web import PullCancelledError
 from visavis.serving.errors import ModelStoreError
 
 CHUNK_BYTES = 1 << 20
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
+# RuntimeError: encrypted, or packed in an unknown way. TypeError: tarfile, of gzip's cut header.
+_DAMAGE = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError,
+    ValueError, OverflowError, TypeError,
+)  # fmt: skip
 
 
 class WrongContentError(ModelStoreError):
@@ -89,18 +94,20 @@ def copy_member(
     Raises WrongContentError if the archive is damaged, lacks the member, or holds something
     else than a plain file under that name. `what` names the archive in the message.
     """
-    what = what or archive.name
+    for block in _blocks(archive, member, what or archive.name):
+        write(block)
+
+
+def _blocks(archive: Path, member: str, what: str) -> Iterator[bytes]:
     try:
         with _open_member(archive, member, what) as stream:
-            for block in _blocks(stream):
-                write(block)
-    except (*_DAMAGE, NotImplementedError) as error:
+            while block := stream.read(CHUNK_BYTES):
+                yield block
+    except (*_DAMAGE, OSError) as error:
+        # gzip's own errors have no number, and a seek to before the beginning has this one.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
         raise WrongContentError(f"{what} is damaged: {error}; pull again") from error
-
-
-def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    while block := stream.read(CHUNK_BYTES):
-        yield block
 
 
 @contextmanager

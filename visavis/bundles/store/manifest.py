@@ -371,7 +371,7 @@ def parse_manifest(text: str, origin: str) -> BundleManifest:
     """
     try:
         return BundleManifest.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ModelStoreError(f"{origin} is not valid TOML: {error}") from error
     except ValidationError as error:
         # A bad item also makes its list look too short: say only what is really wrong.

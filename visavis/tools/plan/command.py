@@ -182,14 +182,14 @@ def _read(path: Path) -> str:
 def _read_yaml(path: Path) -> Any:
     try:
         return yaml.safe_load(_read(path))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise InvalidInputError(f"{path}: is no YAML: {' '.join(str(error).split())}") from error
 
 
 def _read_toml(path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(_read(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInputError(f"{path}: is no TOML: {error}") from error
 
 
@@ -240,7 +240,7 @@ def _tell_refusal(console: Console, refusal: Refusal) -> None:
 def _tell_back_test(console: Console, path: Path, profile: Profile) -> None:
     try:
         load = json.loads(_read(path))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{path}: is no JSON: {error}") from error
     test = back_test(load, profile, str(path))
     console.print(pages.back_test_table(test))

@@ -24,6 +24,7 @@ from visavis.wire.clock import Clock
 
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf"}
 _DECODER_SPECIFIC = 5
+_DEEPEST = 8
 
 
 class FragmentReader:
@@ -54,7 +55,7 @@ class FragmentReader:
                 elif kind == b"mdat":
                     found.append(self._fragment(boxes, at_s))
             return [one for one in found if one is not None]
-        except (struct.error, KeyError, IndexError) as error:
+        except (struct.error, KeyError, IndexError, ValueError, av.FFmpegError) as error:
             raise InvalidInputError(f"media: not the stream that was expected: {error}") from error
 
     def _begin(self, message: bytes) -> None:
@@ -75,6 +76,8 @@ class FragmentReader:
     def _fragment(self, boxes: dict[bytes, bytes], at_s: float) -> HeardSound | SeenPicture | None:
         (track,) = struct.unpack_from(">I", boxes[b"tfhd"], 4)
         (time,) = struct.unpack_from(">Q", boxes[b"tfdt"], 4)
+        if not self._scales[track]:
+            raise KeyError(f"track {track} counts no time")
         media_s = time / self._scales[track]
         if track not in self._sound_tracks:
             return SeenPicture(at_s, media_s)
@@ -87,8 +90,10 @@ class FragmentReader:
         return HeardSound(at_s, media_s, pcm, rate_hz)
 
 
-def _walk(payload: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _walk(payload: bytes, depth: int = 0) -> Iterator[tuple[bytes, bytes]]:
     """Every box with its content, containers before what is in them."""
+    if depth > _DEEPEST:
+        raise KeyError("boxes within boxes without end")
     at = 0
     while at + 8 <= len(payload):
         size, kind = struct.unpack_from(">I4s", payload, at)
@@ -97,7 +102,7 @@ def _walk(payload: bytes) -> Iterator[tuple[bytes, bytes]]:
         body = payload[at + 8 : at + size]
         yield kind, body
         if kind in _CONTAINERS:
-            yield from _walk(body)
+            yield from _walk(body, depth + 1)
         at += size
 
 

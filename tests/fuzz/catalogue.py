@@ -1,0 +1,8 @@
+"""Every decoder that reads bytes from outside."""
+
+from __future__ import annotations
+
+from tests.fuzz import doors, files, messages
+from tests.fuzz.decoder import Decoder
+
+DECODERS: tuple[Decoder, ...] = (*messages.DECODERS, *doors.DECODERS, *files.DECODERS)

@@ -1,0 +1,87 @@
+"""`python -m tests.fuzz.openapi`: schemathesis against a running gateway and its own description.
+
+The gateway is the real one, on a bus of its own, with doubles of the services behind it.
+schemathesis is no part of the locked requirements: it is installed into an environment of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.gateway.conftest import Rig
+from visavis.tools.client import GatewayClient
+
+_REQUIREMENT = "schemathesis==4.32.5"
+# A request that is right by the description may still ask for a voice that is not there.
+_CHECKS_LEFT_OUT = "positive_data_acceptance"
+_FOREVER_S = 100_000.0
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.openapi", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--python", type=Path, help="of an environment that has schemathesis")
+    given = parser.parse_args(argv)
+    python = given.python or _installed()
+    return asyncio.run(_run(python, given.seconds, given.seed))
+
+
+def _installed() -> Path:
+    """The interpreter of the environment, which is made first where it is not there."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "visavis" / "bench" / _REQUIREMENT.replace("==", "-")
+    python = folder / "bin" / "python"
+    if not (folder / "complete").is_file():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        subprocess.run([*pip, _REQUIREMENT], check=True)
+        (folder / "complete").touch()
+    return python
+
+
+async def _run(python: Path, seconds: int, seed: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        rig = Rig(Path(folder))
+        await rig.start(max_sessions=10_000, session_idle_s=3600, idle_release_s=_FOREVER_S)
+        try:
+            rig.doubles.script.slots = 10_000
+            await rig.running.inside.registry.refresh()
+            async with GatewayClient(rig.running.url) as client:
+                made = (await client.call("POST", "/v1/sessions", json={})).json()
+                await client.call("POST", f"/v1/sessions/{made['id']}/text", json={"text": "Hi"})
+            return await _tried(
+                python, rig.running.url, str(made["id"]), Path(folder), seconds, seed
+            )
+        finally:
+            await rig.reset()
+            await rig.stop()
+
+
+async def _tried(
+    python: Path, url: str, session: str, folder: Path, seconds: int, seed: int
+) -> int:
+    # One that lives: of any other, every answer is 404.
+    settings = folder / "schemathesis.toml"
+    settings.write_text(f'[parameters]\n"path.session_id" = "{session}"\n"path.turn" = 1\n')
+    process = await asyncio.create_subprocess_exec(
+        *(str(python), "-m", "schemathesis.cli", "--config-file", str(settings), "run"),
+        *(f"{url}/openapi.json", "--max-time", str(seconds), "--seed", str(seed)),
+        *("--exclude-checks", _CHECKS_LEFT_OUT, "--phases", "examples,coverage,fuzzing"),
+        # It would end what the others ask about.
+        *("--exclude-operation-id", "delete_v1_sessions__session_id__delete"),
+        *("--continue-on-failure", "--request-timeout", "30", "--no-shrink"),
+        cwd=folder,
+    )
+    return await process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
