@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from gateway.answers.questions import normalised
+from gateway.access.doorkeeper import Doorkeeper
 from gateway.api.access import AccessControl
 from gateway.api.events import parse_command
 from gateway.api.routes_catalog import _upload as read_upload
@@ -94,8 +95,10 @@ _HEADERS = (
     b"host: 127.0.0.1:8080\norigin: http://127.0.0.1:8080\nauthorization: Bearer secret",
     b"host: [::1]:8080\nsec-websocket-protocol: visavis, bearer.s%20t\norigin: null",
     b"host: example.org\norigin: https://[::1\nauthorization: bearer   x",
+    b"host: 127.0.0.1:8080\nauthorization: Bearer vs1.eyJzIjoiYSJ9.AAAA",
 )
 _ACCESS = GatewaySettings(api_key="secret", allowed_hosts=("example.org",))
+_DOORKEEPER = Doorkeeper(_ACCESS)
 
 
 def _access(given: tuple[bytes, bytes, str]) -> None:
@@ -121,7 +124,7 @@ def _access(given: tuple[bytes, bytes, str]) -> None:
         "type": "http", "method": "GET", "path": path, "query_string": query, "headers": headers,
         "subprotocols": [one.strip() for one in offered],
     }  # fmt: skip
-    asyncio.run(AccessControl(app, _ACCESS)(scope, receive, send))
+    asyncio.run(AccessControl(app, _ACCESS, _DOORKEEPER)(scope, receive, send))
     assert sent[0]["status"] in (200, 400, 401, 403)
 
 
