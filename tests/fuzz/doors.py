@@ -17,8 +17,8 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from gateway.answers.questions import normalised
 from gateway.access.doorkeeper import Doorkeeper
+from gateway.answers.questions import normalised
 from gateway.api.access import AccessControl
 from gateway.api.events import parse_command
 from gateway.api.routes_catalog import _upload as read_upload
