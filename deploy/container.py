@@ -21,6 +21,7 @@ _LOOK_EVERY_S = 2.0
 _BUS_WAIT_S = 30.0
 _INSIDE = ("CERT", "KEY", "CA")
 _PAGE = ("VISAVIS_GATEWAY_TLS_CERT", "VISAVIS_GATEWAY_TLS_SELF_SIGNED")
+_NOT_GIVEN = ("", "0", "f", "false", "n", "no", "off")
 
 
 def serve(flags: Sequence[str]) -> None:
@@ -37,7 +38,8 @@ def health(_: Sequence[str]) -> None:
     if service == "gateway":
         import httpx
 
-        scheme = "https" if any(os.environ.get(variable) for variable in _PAGE) else "http"
+        given = (os.environ.get(variable, "").lower() for variable in _PAGE)
+        scheme = "http" if all(value in _NOT_GIVEN for value in given) else "https"
         # It is our own process that is asked: no certificate is looked at.
         url = f"{scheme}://127.0.0.1:{port}/readyz"
         httpx.get(url, timeout=_TIMEOUT_S, verify=False).raise_for_status()
@@ -99,7 +101,8 @@ def wait(_: Sequence[str]) -> None:
 def buckets(arguments: Sequence[str]) -> None:
     """Make each bucket, or move one that is there, onto as many of the bus's servers as said.
 
-    As the bus's operator, where BUS_PASSWORD_FILE names the file of its password.
+    As the bus's operator, where BUS_PASSWORD_FILE names the file of its password; BUS_CA_FILE names
+    who has signed the certificate of a bus at tls://.
     """
     import asyncio
 
@@ -113,11 +116,14 @@ async def spread_buckets(url: str, replicas: int, names: Sequence[str], password
     """Put each bucket on `replicas` servers; what is in one that is there stays."""
     from nats.js.errors import BucketNotFoundError
 
+    from visavis.serving.authentication.access import Certificates
     from visavis.wire.bus import Bus
     from visavis.wire.permissions import Login, User
 
     login = Login(User.OPERATOR, password) if password else None
-    bus = await Bus.connect(url, name="buckets", wait_s=_BUS_WAIT_S, login=login)
+    ca = os.environ.get("BUS_CA_FILE")
+    tls = Certificates(ca=Path(ca)).bus() if ca else None
+    bus = await Bus.connect(url, name="buckets", wait_s=_BUS_WAIT_S, login=login, tls=tls)
     connection = bus.client
     try:
         stream = connection.jetstream()

@@ -306,9 +306,17 @@ def check_exposure(settings: GatewaySettings) -> None:
 
     Also where the key's file cannot be read.
     """
-    if not settings.key() and settings.access_file is None and not settings.loopback:
-        raise SettingsError(
-            f"host: {settings.host} can be reached from other machines, so an API key is needed: "
-            "give one with --api-key-file, --access-file, --api-key or VISAVIS_GATEWAY_API_KEY, or "
-            "listen on 127.0.0.1"
-        )
+    if settings.key() or settings.access_file is not None:
+        return
+    # A proxy on this machine brings others, though the gateway listens to this machine alone.
+    exposed = {
+        f"host: {settings.host} can be reached from other machines": not settings.loopback,
+        "allowed_hosts: others reach the gateway by these names": bool(settings.allowed_hosts),
+        "trusted_proxies: others reach the gateway through them": bool(settings.trusted_proxies),
+    }
+    for why, applies in exposed.items():
+        if applies:
+            raise SettingsError(
+                f"{why}, so an API key is needed: give one with --api-key-file, --access-file, "
+                "--api-key or VISAVIS_GATEWAY_API_KEY, or listen on 127.0.0.1 without a proxy"
+            )

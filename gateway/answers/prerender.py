@@ -10,7 +10,7 @@ from gateway.answers.cache import AnswerCache
 from gateway.stages.phrases import Phrases, Prerendered
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import StageLostError
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 
 log = logging.getLogger(__name__)
 

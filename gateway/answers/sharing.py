@@ -7,7 +7,7 @@ import logging
 
 from gateway.answers.cache import MAX_FILE_BYTES, AnswerCache
 from visavis.serving.errors import AtCapacityError, BusError
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.bucket import Bucket, State, Trouble
 from visavis.wire.bus import Bus
 from visavis.wire.subjects import LEARNED_ANSWERS

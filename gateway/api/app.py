@@ -49,9 +49,9 @@ from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.probes import cores
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.discovery import instance_of
-from visavis.serving.heartbeat import Heartbeat
+from visavis.serving.lifetime.heartbeat import Heartbeat
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.serving.runtime import connect_bus
-from visavis.serving.supervision import Keeper
 from visavis.serving.telemetry.tracing import start_tracing, stop_tracing
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock

@@ -28,7 +28,7 @@ from gateway.api.state import Gateway, caller_of, gateway_of
 from gateway.talk.microphone import pcm_of_message
 from gateway.talk.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
-from visavis.serving.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import cancelled_at_last
 
 router = APIRouter()
 

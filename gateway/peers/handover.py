@@ -20,8 +20,8 @@ from gateway.stages.stages import Options
 from gateway.talk.actions import Message
 from gateway.talk.session import Session
 from gateway.talk.sessions import Sessions
-from visavis.serving.draining import Drain, Phase
 from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.wire.clock import Clock
 
 log = logging.getLogger(__name__)

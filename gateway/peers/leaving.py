@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from gateway.edge.server import server_config
 from gateway.edge.tls import Tls
 from gateway.settings import GatewaySettings
-from visavis.serving.draining import Drain
+from visavis.serving.lifetime.draining import Drain
 from visavis.wire.clock import MonotonicClock
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from gateway import metrics
 from gateway.api.problems import problem, problem_of
 from gateway.peers.peers import Peer, Peers
 from visavis.serving.errors import VisavisError
-from visavis.serving.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import cancelled_at_last
 
 log = logging.getLogger(__name__)
 _socket_log = logging.getLogger(f"{__name__}.sockets")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gateway import metrics
 from gateway.playout.pacing import Schedule
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.clock import Clock
 
 

@@ -20,7 +20,7 @@ from gateway.stages.registry import Registry
 from gateway.stages.stages import Stages
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import AtCapacityError, InvalidInputError, StageLostError, VisavisError
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.v1 import face_pb2
 from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import VideoCodec

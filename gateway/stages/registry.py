@@ -22,8 +22,8 @@ from visavis.serving.errors import (
     StageLostError,
     UnauthenticatedError,
 )
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.serving.runtime import KEEPALIVE, MESSAGE_LIMITS
-from visavis.serving.supervision import Keeper
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock, clock_id

@@ -23,7 +23,7 @@ from visavis.serving.errors import (
     StageLostError,
     UnknownNameError,
 )
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
 

@@ -22,7 +22,7 @@ from visavis.serving.errors import (
     UnknownNameError,
     VisavisError,
 )
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.clock import Clock, MonotonicClock
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from visavis.engine import EngineLane, Urgency
 from visavis.serving import metrics
 from visavis.serving.admission.meter import Meter
 from visavis.serving.errors import EngineError
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.clock import Clock
 
 Answer = TypeVar("Answer")

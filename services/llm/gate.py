@@ -51,9 +51,12 @@ class Order(IntEnum):
 class Place:
     """A request on its way through the gate. `Gate.place` makes it."""
 
-    def __init__(self, order: Order, slot: int, clock: Clock, settle: Callable[[], None]) -> None:
+    def __init__(
+        self, order: Order, slot: int, clock: Clock, settle: Callable[[], None], *, spoken: bool
+    ) -> None:
         self.order = order
         self.slot = slot
+        self.spoken = spoken
         self.may_run = False
         self.woken = asyncio.Event()
         """It may run, or was given up."""
@@ -119,12 +122,15 @@ class Gate:
         """
         self._clock = clock
         self._in_turn = in_turn
-        self._resumes = resumes
+        self._resumes = in_turn and resumes
         self._places: set[Place] = set()
 
-    def place(self, order: Order, slot: int) -> Place:
-        """For one request of the session that has this slot. It counts from `deltas` on."""
-        return Place(order, slot, self._clock, self._settle)
+    def place(self, order: Order, slot: int, *, spoken: bool = True) -> Place:
+        """For one request of the session that has this slot. It counts from `deltas` on.
+
+        spoken: a voice reads the answer, so that there is a time by which it is wanted.
+        """
+        return Place(order, slot, self._clock, self._settle, spoken=spoken)
 
     async def deltas(self, place: Place, begin: Begin) -> AsyncGenerator[Delta, None]:
         """What the backend says once it is the request's turn; begun anew where it made way.
@@ -198,7 +204,7 @@ class Gate:
 
     def _rests(self, place: Place, reserve_s: float) -> bool:
         """Whether it makes way for others' first phrases, having more in hand than `reserve_s`."""
-        if not self._resumes or place.hurried or place.reserve_s <= reserve_s:
+        if not (self._resumes and place.spoken) or place.hurried or place.reserve_s <= reserve_s:
             return False
         return any(
             other.hurried and other.order is not Order.AHEAD and other.slot != place.slot

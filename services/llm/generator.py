@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling, TextBackend
 from services.llm.gate import Gate, Order, Place
@@ -138,7 +140,8 @@ class Generator:
         """
         request.check()
         ledger = Ledger()
-        place = self._gate.place(Order.HELD if request.held else Order.ANSWER, slot)
+        order = Order.HELD if request.held else Order.ANSWER
+        place = self._gate.place(order, slot, spoken=request.spoken)
         return Answer(self._pieces(request, place, ledger), place, ledger)
 
     @property
@@ -161,9 +164,15 @@ class Generator:
         """For `read_ahead` or `read_persona` in this slot: give it up where an answer is wanted."""
         return self._gate.place(Order.AHEAD, slot)
 
-    async def read_ahead(self, request: AnswerRequest, place: Place) -> None:
+    async def read_ahead(
+        self,
+        request: AnswerRequest,
+        place: Place,
+        at_work: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
         """Let the slot read a conversation whose last message is not complete yet.
 
+        at_work: entered while the model reads, and not while that has to wait.
         Raises what an answer to `request` would raise.
         """
         if not self._backend.keeps_prefix:
@@ -171,7 +180,14 @@ class Generator:
         request.check()
         planned = await self._plan(request, place.slot)
         reading = replace(planned, sampling=replace(planned.sampling, max_tokens=0))
-        taken = self._gate.deltas(place, lambda *_: self._backend.stream(reading))
+
+        async def read(*_: object) -> AsyncGenerator[Delta, None]:
+            with at_work():
+                async with contextlib.aclosing(self._backend.stream(reading)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+
+        taken = self._gate.deltas(place, read)
         async with contextlib.aclosing(taken) as deltas:
             async for _ in deltas:
                 pass
@@ -212,8 +228,14 @@ class Generator:
         async with contextlib.aclosing(self._backend.stream(rest)) as deltas:
             async for delta in deltas:
                 if tokens and delta.completion_tokens:
-                    read, made = delta.prompt_tokens - tokens, delta.completion_tokens + tokens
-                    delta = replace(delta, prompt_tokens=read, completion_tokens=made)
+                    read = delta.prompt_tokens - tokens
+                    delta = replace(
+                        delta,
+                        prompt_tokens=read,
+                        # Of the prompt alone, as far as is known: what was written was not read.
+                        cached_tokens=max(0, min(read, delta.cached_tokens - tokens)),
+                        completion_tokens=delta.completion_tokens + tokens,
+                    )
                 yield delta
 
     def _note(self, ledger: Ledger, delta: Delta, started: float) -> None:

@@ -148,8 +148,8 @@ class AnsweringSession(StageWork):
                     if read_request is None or (request := read_request()) == self._read:
                         continue
                     self._read = request
-                    with self._place_ahead() as place, self._meter.unit():
-                        await self._generator.read_ahead(request, place)
+                    with self._place_ahead() as place:
+                        await self._generator.read_ahead(request, place, self._meter.unit)
                 except VisavisError as error:
                     log.debug("read ahead: %s", error)
                 except Exception:

@@ -28,7 +28,7 @@ from tests.fuzz.inputs import ODD_TEXTS, as_json, broken, told_wrongly, wrong_me
 from visavis.engine.triton.exchange import outputs_of
 from visavis.serving.discovery import parse_info
 from visavis.serving.errors import EngineError, InvalidInputError, UnknownNameError
-from visavis.serving.starting import on_starting
+from visavis.serving.lifetime.starting import on_starting
 from visavis.v1 import asr_pb2, face_pb2, kserve_pb2, llm_pb2, tts_pb2
 from visavis.wire.media import (
     BlendshapeChunk,

@@ -17,7 +17,7 @@ import nats.micro
 import numpy as np
 
 from tests.gateway.media import PictureEncoder, tone
-from visavis.serving.draining import Phase
+from visavis.serving.lifetime.draining import Phase
 from visavis.serving.runtime import KEEPALIVE_ALLOWED
 from visavis.v1 import (
     asr_pb2_grpc,

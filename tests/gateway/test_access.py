@@ -109,6 +109,11 @@ def test_the_outside_needs_a_key() -> None:
         check_exposure(settings(host=host, api_key="secret"))
     for host in ("127.0.0.1", "::1", "localhost"):
         check_exposure(settings(host=host))
+    # Behind a proxy everybody comes from this machine.
+    for proxied in ({"allowed_hosts": ["avatar.example"]}, {"trusted_proxies": ["127.0.0.1"]}):
+        with pytest.raises(SettingsError, match="API key"):
+            check_exposure(settings(**proxied))
+        check_exposure(settings(**proxied, api_key="secret"))
 
 
 def test_the_process_refuses_with_one_line(

@@ -19,8 +19,8 @@ from gateway.waiting.entrance import Entrance
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
-from visavis.serving.draining import Drain
 from visavis.serving.errors import DrainingError
+from visavis.serving.lifetime.draining import Drain
 from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.subjects import handover_subject

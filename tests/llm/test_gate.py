@@ -139,9 +139,11 @@ async def test_reading_ahead_that_waits_does_not_hold_up_its_own_answer() -> Non
 
 
 async def test_where_requests_do_not_slow_each_other_down_all_are_let_in() -> None:
-    gate = Gate(ManualClock(), in_turn=False, resumes=False)
+    gate = Gate(ManualClock(), in_turn=False, resumes=True)
     requests = [Request(gate, order, slot) for slot, order in enumerate(Order)]
     await settled()
+    for piece in (FIRST_PHRASE, TEN_SECONDS, " it"):
+        await requests[0].says(piece)
     assert all(at_model(*requests))
     for request in requests:
         await request.ends()

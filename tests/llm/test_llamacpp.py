@@ -114,6 +114,7 @@ async def test_an_answer_goes_on_from_what_is_written(backend: LlamaCppBackend) 
     half = next(at for at in range(10, 24) if texts[at].startswith(" "))
     rest = await answer(backend, replace(asked, written="".join(texts[:half])))
     assert text_of(rest).startswith("".join(texts[half:20]))
+    assert [delta.finish_reason for delta in rest if delta.finish_reason] == ["length"]
     # All but the last word's token is still in the slot.
     assert rest[-1].prompt_tokens - rest[-1].cached_tokens <= 2
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.serving.test_stage import attached, leases_of
 from visavis.serving.discovery import parse_info
-from visavis.serving.draining import Drain, Phase
 from visavis.serving.errors import DrainingError, status_of
+from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.wire.bus import Bus
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from visavis.serving import runtime
-from visavis.serving.starting import tell_starting
+from visavis.serving.lifetime.starting import tell_starting
 from visavis.tools.stack.process import python_child
 from visavis.tools.stack.supervisor import Stack, StackOptions
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 
 
 async def test_work_that_fails_or_ends_is_told_and_begins_anew(

@@ -75,6 +75,22 @@ async def test_what_a_process_has_started_counts_as_its_memory(tmp_path: Path) -
     await until(lambda: memory_bytes([parent]) == {"parent": 0})
 
 
+async def test_a_process_is_told_no_other_ones_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("VISAVIS_GATEWAY_API_KEY", "VISAVIS_LLM_API_KEY", "VISAVIS_MODEL_DIR"):
+        monkeypatch.setenv(variable, "x")
+    tell = "import os; print(sorted(name for name in os.environ if name[:8] == 'VISAVIS_'))"
+    told = {}
+    for name in ("llm-2", "nats-server"):
+        child = Child(name, [sys.executable, "-c", tell], tmp_path)
+        child.start()
+        assert await child.wait() == 0
+        told[name] = child.log_path.read_text()
+    assert "LLM_API_KEY" in told["llm-2"] and "GATEWAY" not in told["llm-2"]
+    assert "API_KEY" not in told["nats-server"] and "MODEL_DIR" in told["nats-server"]
+
+
 async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:
     keys = {"api_key": "open sesame", "token_key": "sesame" * 6}
     options = StackOptions(log_dir=tmp_path, host="0.0.0.0", **keys)

@@ -2,16 +2,13 @@
 
 - `settings`: what a service is told by flags, environment and a TOML file, in this order.
 - `runtime`: runs one service: load, warm, serve, drain.
-- `draining`: when a process that was told to stop may end.
-- `starting`: what a service is busy with while it starts, told on the bus.
+- `lifetime/`: from a process' first word to its last, and what runs beside its work.
 - `addresses`: under which addresses this machine is reached by others.
 - `trust`: certificates: where our own lies, and which ones our clients believe.
 - `discovery`: who serves what where, by the NATS micro protocol.
-- `heartbeat`: a process' sign of life to whoever started it.
 - `stage`: one session at one service: its epoch, the one turn at work, its Attach stream.
 - `admission/`: whether deadlines hold with one session more.
 - `lease`: slots, and the events of an Attach stream.
-- `supervision`: background work that cannot end unseen.
 - `errors`: what can go wrong, and the one table of gRPC status codes.
 - `authentication/`: who belongs to the stack: calls and answers are proven.
 - `interceptor`: around every call: errors become status codes, and the call is measured.

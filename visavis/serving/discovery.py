@@ -18,9 +18,9 @@ from nats.aio.msg import Msg
 from nats.micro.service import Service as MicroService
 
 from visavis.engine.base import EngineState
-from visavis.serving.draining import Phase
 from visavis.serving.errors import BusError
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.draining import Phase
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import PROCESSES
 from visavis.wire.subjects import MICRO_PREFIX, info_subject, micro_name

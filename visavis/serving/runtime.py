@@ -26,15 +26,15 @@ from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.authentication.door import Door
 from visavis.serving.discovery import Registration, instance_of
-from visavis.serving.draining import Drain, Phase
 from visavis.serving.errors import VisavisError, exit_with
-from visavis.serving.heartbeat import Heartbeat
 from visavis.serving.interceptor import ErrorInterceptor
+from visavis.serving.lifetime.draining import Drain, Phase
+from visavis.serving.lifetime.heartbeat import Heartbeat
+from visavis.serving.lifetime.starting import report_starting
+from visavis.serving.lifetime.supervision import cancelled_at_last
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import ServiceSettings, Settings, load_settings
 from visavis.serving.stage import Leases
-from visavis.serving.starting import report_starting
-from visavis.serving.supervision import cancelled_at_last
 from visavis.serving.telemetry.gpus import export_gpu
 from visavis.serving.telemetry.tracing import start_tracing, stop_tracing
 from visavis.wire.bus import Bus

@@ -9,7 +9,7 @@ from visavis.serving.errors import InvalidInputError
 
 PREFIX = "vv"
 STARTING = f"{PREFIX}.starting"
-"""What a service is busy with before it is ready, see `visavis/serving/starting.py`."""
+"""What a service is busy with before it is ready, see `visavis/serving/lifetime/starting.py`."""
 GATEWAY = f"{PREFIX}.gateway"
 """What a gateway answers that is asked for by name, see `gateway/peers/peers.py`."""
 MICRO_PREFIX = "visavis-"

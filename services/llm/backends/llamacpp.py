@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 # CPU (243 against 253 tokens/s with 512) and delay a cancel and other slots.
 _BATCH_TOKENS = 64
 _GGUF_MAGIC = b"GGUF"
+# The same for what is asked and for what goes on, or the prefix that is kept would be another.
+_TEMPLATE: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
 # With several threads: how long one spins before it sleeps where it waits for the others, hundreds
 # of times for each token. By default for milliseconds: where another process holds the core that
 # the awaited thread needs, both cores then stand still (two cores, two busy neighbours: a first
@@ -123,7 +125,8 @@ class LlamaCppBackend:
 
     def _templated(self, messages: tuple[ChatMessage, ...]) -> str:
         """The conversation in the model's own form, up to where its answer begins. May block."""
-        return str(self._told("/apply-template", {"messages": _plain(messages)}, "prompt"))
+        wanted = {"messages": _plain(messages), **_TEMPLATE}
+        return str(self._told("/apply-template", wanted, "prompt"))
 
     def count_tokens(self, text: str) -> int:
         count = self._count_again if len(text) <= _COUNTED_TEXT_CHARS else self._count
@@ -259,11 +262,12 @@ class _Call:
             return None
         choices = event.get("choices") or [{}]
         text = choices[0].get("delta", {}).get("content") or choices[0].get("text") or ""
-        usage = event.get("usage")
-        if usage:
-            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
-            return Delta("", "", usage["prompt_tokens"], usage["completion_tokens"], cached)
         finish_reason = choices[0].get("finish_reason") or ""
+        usage = event.get("usage")
+        if usage:  # with the reason, where what is written goes on; else after it
+            read, made = usage["prompt_tokens"], usage["completion_tokens"]
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+            return Delta(text, finish_reason, read, made, cached)
         return Delta(text, finish_reason) if text or finish_reason else None
 
     def _put(self, delta: Delta | None) -> None:
@@ -294,7 +298,7 @@ def _body(request: BackendRequest) -> dict[str, Any]:
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "repeat_penalty": sampling.repeat_penalty,
-        "chat_template_kwargs": {"enable_thinking": False},
+        **_TEMPLATE,
     }
     if sampling.seed is not None:
         body["seed"] = sampling.seed

@@ -13,7 +13,7 @@ from services.llm.backends.base import TextBackend
 from services.llm.settings import LlmSettings
 from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.serving.errors import SettingsError
-from visavis.serving.starting import busy_with
+from visavis.serving.lifetime.starting import busy_with
 
 log = logging.getLogger(__name__)
 

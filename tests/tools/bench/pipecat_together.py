@@ -91,8 +91,8 @@ async def _step(
                 while (line := await agent.stdout.readline()) and line != b"ready\n":
                     pass
             begins_s = time.monotonic() + _SOON_S
-            for agent in running:
-                await agent.communicate(f"{begins_s}\n".encode())
+            told = f"{begins_s}\n".encode()
+            await asyncio.gather(*(agent.communicate(told) for agent in running))
     finally:
         for agent in running:
             if agent.returncode is None:

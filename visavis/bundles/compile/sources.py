@@ -19,7 +19,7 @@ from visavis.bundles.store.recipe import PlanRecipe, Precision
 from visavis.engine.tensorrt.bindings.device import DeviceInfo
 from visavis.engine.tensorrt.source import PlanSource
 from visavis.serving.errors import EngineLoadError, ModelStoreError, UnknownNameError
-from visavis.serving.starting import busy_with
+from visavis.serving.lifetime.starting import busy_with
 
 log = logging.getLogger(__name__)
 

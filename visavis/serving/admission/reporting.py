@@ -18,8 +18,8 @@ from visavis.serving.admission.admission import Admission, Capacity, Neighbour
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.prediction import Promise
 from visavis.serving.admission.probes import cores, free_memory_bytes, memory_bytes, usage
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.serving.settings import ServiceSettings
-from visavis.serving.supervision import Keeper
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock, clock_id

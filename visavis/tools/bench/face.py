@@ -19,7 +19,7 @@ import typer
 from rich.table import Table
 
 from visavis.serving.errors import VisavisError
-from visavis.serving.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import cancelled_at_last
 from visavis.tools.bench.benchmark import Benchmark, Json
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.nats_server import NatsServer

@@ -120,11 +120,14 @@ def up(
     """
     counts = replica_counts(replicas)
     if api_key_file is not None and not api_key:
-        api_key = secret_in(api_key_file, "--api-key-file")
+        secret_in(api_key_file, "--api-key-file")  # what is wrong with it is told at once
     console = Console()
     pull_profile(profile, console)
     arguments = stack_arguments(profile, config, answers)
     arguments[GATEWAY] += _tls_arguments(tls_cert, tls_key, self_signed=tls_self_signed)
+    if api_key_file is not None and not api_key:
+        # Read anew by each gateway that is started, so a new key takes a restart and no more.
+        arguments[GATEWAY] += ["--api-key-file", str(api_key_file.resolve())]
     options = StackOptions(
         log_dir=logs or log_dir(),
         host=host,

@@ -16,7 +16,8 @@ from typing import IO, BinaryIO
 
 import psutil
 
-from visavis.serving.heartbeat import BEAT_S, FD_VARIABLE, WORKING
+from visavis.serving.lifetime.heartbeat import BEAT_S, FD_VARIABLE, WORKING
+from visavis.serving.settings import ENV_PREFIX, SECTIONS
 from visavis.serving.trust import state_root
 from visavis.tools.stack.tether import WAY, tethered
 
@@ -95,7 +96,7 @@ class Child:
                     stderr=output,
                     env={
                         **_SHARED_MACHINE,
-                        **os.environ,
+                        **_inherited(self.name),
                         **(environ or {}),
                         FD_VARIABLE: str(beating),
                     },
@@ -215,6 +216,17 @@ def memory_bytes(children: Sequence[Child]) -> dict[str, int]:
             if group in names:
                 sizes[names[group]] += int(psutil.Process(pid).memory_info().rss)
     return sizes
+
+
+def _inherited(name: str) -> dict[str, str]:
+    """Our environment less what is another process' own: its keys, above all."""
+    own = f"{ENV_PREFIX}{name.partition('-')[0].upper()}_"
+    others = tuple(f"{ENV_PREFIX}{section.upper()}_" for section in SECTIONS)
+    return {
+        variable: value
+        for variable, value in os.environ.items()
+        if variable.startswith(own) or not variable.startswith(others)
+    }
 
 
 def python_child(name: str, module: str, arguments: Sequence[str], log_dir: Path) -> Child:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from visavis.serving.errors import SETTINGS_EXIT_STATUS, VisavisError
-from visavis.serving.heartbeat import BEAT_S
+from visavis.serving.lifetime.heartbeat import BEAT_S
 from visavis.tools.stack.process import Child, State
 from visavis.wire.clock import Clock
 

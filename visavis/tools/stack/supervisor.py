@@ -25,8 +25,8 @@ from visavis.serving.addresses import (
 )
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
+from visavis.serving.lifetime.starting import on_starting
 from visavis.serving.settings import ENV_PREFIX
-from visavis.serving.starting import on_starting
 from visavis.tools.stack.keys import (
     USERS_FILE,
     Keys,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from visavis.serving.errors import VisavisError
-from visavis.serving.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import cancelled_at_last
 from visavis.tools.bench.load.exchange import Exchange
 from visavis.tools.bench.load.guest import Deck, Guest, InLine, Notes, Questions, clips_of, watch
 from visavis.tools.bench.load.results import ClientReport

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 
-from visavis.serving.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper
 
 FD_VARIABLE = "VISAVIS_HEARTBEAT_FD"
 """Names the pipe's writing end, an open file of the process; unset: nobody listens."""

@@ -1,0 +1,7 @@
+"""From a process' first word to its last, and what runs beside its work until then.
+
+- `starting`: what a service is busy with while it starts, told on the bus.
+- `heartbeat`: a process' sign of life to whoever started it.
+- `supervision`: background work that cannot end unseen.
+- `draining`: when a process that was told to stop may end.
+"""
