@@ -14,7 +14,7 @@ from visavis.tools.bench.load.results import PICTURE_BEHIND, StepResult
 from visavis.tools.charts import Picture, ticks
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP = 760, 70, 170, 86, 240, 70
-_INKS = ("#2a6f97", "#c1562c", "#5b8e3e", "#7a4e9f", "#a68a2d", "#4a4a4a", "#2f80c2")
+_INKS = ("#2a6f97", "#c1562c", "#5b8e3e", "#7a4e9f", "#a68a2d", "#4a4a4a", "#cf6f9a")
 _GREY = "#777777"
 _PAIRS = (
     ("voice to voice, as asked", "voice_to_voice"),
@@ -204,7 +204,7 @@ def _draw_panel(
         picture.text(x_of(sessions), bottom + 16, str(sessions), anchor="middle")
     if limit is not None:
         picture.line((_LEFT, y_of(limit)), (right, y_of(limit)), _GREY, 2)
-        picture.text(right + 8, y_of(limit) + 4, "limit of voice P95", ink=_GREY, size=11)
+        picture.text(_LEFT + 6, y_of(limit) - 5, "limit of voice P95", ink=_GREY, size=11)
     for index, (name, curve) in enumerate(curves.items()):
         ink = _INKS[index % len(_INKS)]
         places_of = [(x_of(sessions), y_of(value)) for sessions, value in curve]
