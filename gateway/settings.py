@@ -16,7 +16,7 @@ from gateway.playout.sinks.ice import IceServers, NamedServer
 from gateway.talk.speculation import SpeculationLimits
 from visavis.serving.addresses import is_loopback
 from visavis.serving.errors import SettingsError
-from visavis.serving.settings import Settings, secret_in
+from visavis.serving.settings import Settings
 
 _BETS = SpeculationLimits()
 # Nothing in it may end a header's value, or begin another policy.
@@ -261,23 +261,16 @@ class GatewaySettings(Settings):
 
     def key(self) -> str:
         """What clients must send; empty: nothing. Raises SettingsError."""
-        if self.api_key.get_secret_value() or self.api_key_file is None:
-            return self.api_key.get_secret_value()
-        return secret_in(self.api_key_file, "api_key_file")
+        return self.secret("api_key")
 
     @cached_property
     def ice(self) -> IceServers:
         """What WebRTC's two sides are told. Raises SettingsError."""
-        secret = self.turn_key.get_secret_value()
-        if not secret and self.turn_key_file is not None:
-            secret = secret_in(self.turn_key_file, "turn_key_file")
-        return IceServers(self.ice_servers, secret, self.turn_password_life_s)
+        return IceServers(self.ice_servers, self.secret("turn_key"), self.turn_password_life_s)
 
     def signing_key(self) -> str:
         """What session tokens are signed with. Raises SettingsError."""
-        secret = self.token_key.get_secret_value()
-        if not secret and self.token_key_file is not None:
-            secret = secret_in(self.token_key_file, "token_key_file")
+        secret = self.secret("token_key")
         if secret and len(secret) < _KEY_CHARACTERS:
             raise SettingsError(
                 f"token_key: {_KEY_CHARACTERS} characters or more are wanted, as "

@@ -127,9 +127,14 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     app.add_middleware(BodyLimit, upload_path="/v1/avatars", upload_limit_bytes=limit_bytes)
     app.add_middleware(AccessControl, settings=settings, doorkeeper=doorkeeper)
     problems.install(app)
-    for module in (routes_sessions, routes_media, routes_catalog, routes_cache):
+    for module in (
+        routes_sessions,
+        routes_media,
+        routes_catalog,
+        routes_cache,
+        routes_operation,
+    ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
-    app.include_router(routes_operation.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(sockets.router)
     _add_pages(app, settings)
     return app

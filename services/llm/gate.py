@@ -68,12 +68,13 @@ class Place:
         self._clock = clock
         self._settle = settle
         self._began_s = 0.0
+        self._written_bytes = 0
         self._given_up = False
 
     @property
     def hurried(self) -> bool:
         """Its first phrase is not written yet."""
-        return len(self.text.encode()) < FIRST_PHRASE_BYTES
+        return self._written_bytes < FIRST_PHRASE_BYTES
 
     @property
     def makes_way(self) -> bool:
@@ -85,7 +86,7 @@ class Place:
         """Of voice: so much is written that cannot have been heard yet."""
         if not self.text:
             return 0.0
-        written_s = len(self.text.encode()) / _SPOKEN_BYTES_PER_S
+        written_s = self._written_bytes / _SPOKEN_BYTES_PER_S
         return written_s - (self._clock.now() - self._began_s)
 
     @property
@@ -108,6 +109,7 @@ class Place:
             return
         self._began_s = self._began_s if self.text else self._clock.now()
         self.text += text
+        self._written_bytes += len(text.encode())  # asked of all places at each piece of one
         self.tokens += 1
         self._settle()
 
