@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
 from services.tts.text.chunker import Pause, Phrase, TextChunker
 from visavis.serving.errors import InvalidInputError
 from visavis.styles import StyleTags
+from visavis.wire.clock import Clock
 
 MAX_TEXT_CHARACTERS = 100_000
 # So much is cut at once before others get the event loop: about a millisecond.
 _SLICE_CHARACTERS = 500
+# Until a phrase is sound; and how many pieces of text the next words that can be parted may take.
+_MAKING_S, _PIECES_AHEAD = 0.15, 3
+# Text that comes more slowly than this has stopped for reasons of its own.
+_SLOWEST_PIECE_S = 0.25
 _SENTENCE_ENDS = frozenset(".!?…。！？\"'”’)")
 
 
-async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
+def _never() -> bool:
+    return False
+
+
+async def cut_phrases(
+    texts: AsyncIterator[str], hurried: Callable[[], bool] = _never
+) -> AsyncIterator[Phrase]:
     """Phrases of a text that comes in pieces, each as soon as it is complete.
+
+    hurried: asked where a piece of text has completed none; True cuts what can be spoken of it.
 
     A tag such as "[happy]" ends a phrase and is in none; the next one has its style. Raises
     InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
@@ -35,6 +48,9 @@ async def cut_phrases(texts: AsyncIterator[str]) -> AsyncIterator[Phrase]:
             for phrase in cutter.add(text[start : start + _SLICE_CHARACTERS]):
                 yield phrase
             await asyncio.sleep(0)
+        if hurried():
+            for phrase in cutter.press():
+                yield phrase
     for phrase in cutter.flush():
         yield phrase
 
@@ -63,6 +79,9 @@ class _StyledChunker:
                 phrases += self._styled(self._chunker.add(said))
         return phrases
 
+    def press(self) -> list[Phrase]:
+        return self._styled(self._chunker.press())
+
     def flush(self) -> list[Phrase]:
         phrases = self.add("", last=True)
         return phrases + self._styled(self._chunker.flush())
@@ -85,7 +104,11 @@ class TextFeed:
     Holds little more than MAX_TEXT_CHARACTERS, so that it need not block the reader.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._came_s: float | None = None
+        self._piece_s = 0.0
+        """How long a piece of text takes to come."""
         self._texts: deque[str] = deque()
         self._characters = 0
         self._ended = False
@@ -93,6 +116,11 @@ class TextFeed:
 
     def add(self, text: str) -> None:
         """More text. What comes after too much of it is not kept."""
+        now_s = self._clock.now()
+        if self._came_s is not None:
+            took_s = min(now_s - self._came_s, _SLOWEST_PIECE_S)
+            self._piece_s += (took_s - self._piece_s) / 4
+        self._came_s = now_s
         if text and not self._ended and self._characters <= MAX_TEXT_CHARACTERS:
             self._characters += len(text)
             self._texts.append(text)
@@ -102,6 +130,11 @@ class TextFeed:
         """The text is complete."""
         self._ended = True
         self._changed.set()
+
+    def hurried(self, left_s: float) -> bool:
+        """Whether a voice with so much in hand would break off, were the next phrase awaited."""
+        waiting = bool(self._texts) or self._ended
+        return not waiting and left_s < _MAKING_S + _PIECES_AHEAD * self._piece_s
 
     async def texts(self) -> AsyncIterator[str]:
         """The text in order, to its end."""

@@ -52,15 +52,19 @@ class CreditWindow:
 class SpokenTurn(Turn):
     """The voice of one turn: its text as it comes, and how much of it may be made now."""
 
-    def __init__(self, number: int, ledger: TurnLedger, lead_samples: int) -> None:
+    def __init__(self, number: int, ledger: TurnLedger, lead_samples: int, clock: Clock) -> None:
         super().__init__(number)
         self.ledger = ledger
-        self.feed = TextFeed()
+        self.feed = TextFeed(clock)
         self.credit = CreditWindow(lead_samples)
 
     @property
     def produced(self) -> int:
         return self.ledger.produced_samples
+
+    def hurried(self) -> bool:
+        """The voice would break off before a phrase of ordinary length is written and made."""
+        return self.ledger.first_voice is not None and self.feed.hurried(self.ledger.left_s())
 
     def seconds(self) -> dict[str, float]:
         return self.ledger.seconds()
@@ -136,13 +140,14 @@ class SpeakingSession(StageWork):
         stamps = (*first.place.stamps, Stamp.now("tts.first_got"))
         now_s = self._clock.now()
         ledger = TurnLedger(self._clock, now_s, options.language, held, stamps=stamps)
-        turn = SpokenTurn(first.place.turn, ledger, self._lead_samples)
+        turn = SpokenTurn(first.place.turn, ledger, self._lead_samples, self._clock)
         await self._stage.begin_turn(turn, lambda: self._speak(turn, options))
 
     async def _speak(self, turn: SpokenTurn, options: SpeechOptions) -> None:
         """Publish all pieces of the turn, then an empty last chunk of each kind."""
         try:
-            pieces = self._lane.speak(cut_phrases(turn.feed.texts()), options, turn.ledger)
+            phrases = cut_phrases(turn.feed.texts(), turn.hurried)
+            pieces = self._lane.speak(phrases, options, turn.ledger)
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
                     await self._publish(turn, piece)

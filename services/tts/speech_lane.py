@@ -85,6 +85,10 @@ class TurnLedger:
         since = self.clock.now() if self.held else self.heard_from or self.first_voice
         return since + self.produced_samples / SAMPLE_RATE_HZ
 
+    def left_s(self) -> float:
+        """Of what was made, this much has not been heard, if it is played as soon as it may be."""
+        return self.heard_out_s() - self.clock.now()
+
     def take_stamps(self) -> tuple[Stamp, ...]:
         """Stamps that no chunk has carried yet."""
         stamps, self.stamps = self.stamps, ()

@@ -6,7 +6,9 @@ import random
 
 import pytest
 
+from services.tts.phrase_feed import TextFeed, cut_phrases
 from services.tts.text.chunker import MAX_PHRASE_CHARACTERS, Pause, Phrase, TextChunker
+from tests.fakes import ManualClock
 
 ENGLISH = (
     "Sure! Dr. Smith paid $1,000.50 at 10:30 a.m. on Jan. 5, e.g. for https://a.com/x,y?z=1!k and "
@@ -149,3 +151,54 @@ def test_flush_makes_the_chunker_new() -> None:
     first = chunker.add("Well, ") + chunker.flush()
     assert chunker.flush() == []
     assert chunker.add("Well, ") + chunker.flush() == first
+
+
+@pytest.mark.parametrize(
+    ("text", "pressed", "ahead"),
+    [
+        ("they don't drink wa", "they don't drink ", "wa"),
+        ("the capital of Fran", "the capital ", "of Fran"),
+        ("我们可以用这个方法来写程", "我们可以用这个方法来", "写程"),
+        ("it costs 3", None, ""),
+        ("I like", None, ""),
+        ("**", None, ""),
+    ],
+)
+def test_a_hurried_voice_gets_what_leans_on_nothing(
+    text: str, pressed: str | None, ahead: str
+) -> None:
+    chunker = TextChunker()
+    assert [phrase.pause for phrase in chunker.add("Well, no.\n")][-1] is Pause.PARAGRAPH
+    assert chunker.add(text) == []
+    phrases = chunker.press()
+    assert phrases == ([] if pressed is None else [Phrase(pressed, Pause.NONE, ahead)])
+    assert "".join(phrase.text for phrase in phrases + chunker.flush()) == text
+
+
+async def test_a_phrase_is_short_where_the_voice_would_break_off_before_a_longer_one() -> None:
+    """Text comes every 65 ms, as it does where several answers are written at once."""
+    clock, left_s = ManualClock(), 1.0
+    feed = TextFeed(clock)
+    phrases = cut_phrases(feed.texts(), lambda: feed.hurried(left_s))
+    said = (
+        "No,",
+        " they",
+        " drink",
+        " no",
+        " water",
+        " with",
+        " their",
+        " food",
+        " ever",
+        " since",
+    )
+    for piece in said:
+        feed.add(piece)
+        clock.advance(0.065)
+    assert (await anext(phrases)).text == "No,"
+    assert (await anext(phrases)).text == " they drink no water with their food "
+    left_s = 0.3
+    feed.add(" breakfast")
+    assert (await anext(phrases)).text == "ever "
+    feed.end()
+    assert [phrase.text async for phrase in phrases] == ["since breakfast"]

@@ -97,6 +97,14 @@ class TextChunker:
                 phrases.append(phrase)
         return phrases
 
+    def press(self) -> list[Phrase]:
+        """The longest phrase that can be spoken of what is there, though it is short; none where
+        what is there leans on what follows. For a voice that would else break off."""
+        for start in range(len(self._text) - 1, 0, -1):
+            if self._may_part(start) and any(c.isalnum() for c in self._text[:start]):
+                return [self._part(start, Pause.NONE)]
+        return []
+
     def flush(self) -> list[Phrase]:
         """The rest, at the end of the text. The chunker is as new afterwards."""
         rest = self._text
@@ -113,6 +121,9 @@ class TextChunker:
         speakable = any(c.isalnum() for c in self._text[:position])
         if not speakable and len(self._text) < MAX_PHRASE_CHARACTERS:
             return None  # stray punctuation goes with what follows
+        return self._part(position, pause, speakable=speakable)
+
+    def _part(self, position: int, pause: Pause, *, speakable: bool = True) -> Phrase:
         rest = self._text[position:]
         phrase = Phrase(self._text[:position], pause, rest if pause is Pause.NONE else "")
         self._reset(self._spoken + speakable)
@@ -209,6 +220,19 @@ class TextChunker:
             if self._may_begin(start) and self._may_end(start):
                 return len(self._text[:-1].rstrip())
         return None
+
+    def _may_part(self, start: int) -> bool:
+        """Whether a word begins at `start` that may be parted from what is before it, by language
+        alone."""
+        before, following = self._text[:start], self._text[start:]
+        if is_han(following[0]):
+            run = len(before)
+            while run and run > start - _HAN_LOOKED_AT and is_han(before[run - 1]):
+                run -= 1
+            far = len(before) - run >= _HAN_BEFORE and len(following) > 1
+            return far and mandarin.may_part(before[run:], following[:2])
+        may = before[-1].isspace() and english.may_begin(before, following[0])
+        return may and english.may_end(before)
 
     def _may_begin(self, start: int) -> bool:
         return english.may_begin(self._text[:start], self._text[start])
