@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
@@ -98,6 +99,7 @@ class SimulatedFaces:
 
     needs_voice = False
     reading = Reading.COLOUR
+    of_people = False
     shelf = None
 
     def __init__(self, device: Device, times: StageTimes) -> None:
@@ -130,7 +132,7 @@ class SimulatedFaces:
     def check_new(self, name: str) -> None:
         raise InvalidInputError("avatars cannot be made in a simulation")
 
-    def make(self, name: str, picture: Pixels) -> Keep:
+    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
         raise InvalidInputError("avatars cannot be made in a simulation")
 
     def delete(self, name: str) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Coroutine
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from gateway.api.choices import AnyLanguage
 from gateway.api.problems import TooLargeError, responses
-from gateway.api.schemas import AvatarInfo, AvatarList, VoiceInfo, VoiceList
+from gateway.api.schemas import AvatarInfo, AvatarList, ConsentInfo, VoiceInfo, VoiceList
 from gateway.api.state import TheGateway
+from gateway.stages.catalog import Consent
 from visavis.serving.errors import InvalidInputError
 
 router = APIRouter(prefix="/v1", tags=["voices and avatars"])
@@ -43,6 +44,19 @@ _FORM: dict[str, Any] = {
                             "format": "binary",
                             "description": "JPEG, PNG or WebP with one face",
                         },
+                        "likeness": {
+                            "type": "string",
+                            "description": "Who is shown. Required of photographs",
+                        },
+                        "agreed_to": {
+                            "type": "string",
+                            "description": "What that person has agreed to; required likewise",
+                        },
+                        "stated_by": {
+                            "type": "string",
+                            "description": "Who says so; absent: an operator, by his key",
+                        },
+                        "stated_via": {"type": "string", "default": "http"},
                     },
                 }
             }
@@ -77,19 +91,31 @@ async def avatars(gateway: TheGateway) -> AvatarList:
 async def create_avatar(request: Request, gateway: TheGateway) -> AvatarInfo:
     """Make an avatar from a portrait.
 
+    Of a photograph `likeness` and `agreed_to` say that whoever is shown has agreed to it: what was
+    stated is kept with the avatar, and goes where it goes.
+
     422 says why a picture will not do: no face, several faces, too small a face, not an
-    image; 503 that no more avatars are kept, or made at once. It can be used as soon as this
-    call returns; who leaves before has made none.
+    image, nothing stated; 503 that no more avatars are kept, or made at once. It can be used as
+    soon as this call returns; who leaves before has made none.
     """
     limit_bytes = round(gateway.settings.upload_limit_mb * 1e6)
     with gateway.catalog.uploads.hold():
-        name, image = await _upload(request, limit_bytes)
-        if len(image) > limit_bytes:
+        upload = await read_upload(request, limit_bytes)
+        if len(upload.image) > limit_bytes:
             raise TooLargeError(f"photo: larger than {limit_bytes / 1e6:g} MB")
-        if not image:
+        if not upload.image:
             raise InvalidInputError("photo: the file is empty")
-        avatar = await _while_wanted(request, gateway.catalog.create_avatar(name, image))
-        return AvatarInfo(**asdict(avatar))
+        making = gateway.catalog.create_avatar(upload.name, upload.image, upload.consent)
+        return AvatarInfo(**asdict(await _while_wanted(request, making)))
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What the form brings."""
+
+    name: str
+    image: bytes
+    consent: Consent | None
 
 
 class _InMemory(MultiPartParser):
@@ -98,11 +124,11 @@ class _InMemory(MultiPartParser):
     spool_max_size = 32_000_000
 
 
-async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
-    """Name and photo of the form, of the latter no more than one byte above the limit."""
+async def read_upload(request: Request, limit_bytes: int) -> Upload:
+    """The form, of its photo no more than one byte above the limit. Raises InvalidInputError."""
     if not request.headers.get("Content-Type", "").startswith("multipart/form-data"):
         raise InvalidInputError("body: a form is wanted (multipart/form-data), of name and photo")
-    parser = _InMemory(request.headers, request.stream(), max_files=1, max_fields=4)
+    parser = _InMemory(request.headers, request.stream(), max_files=1, max_fields=8)
     try:
         async with asyncio.timeout(UPLOAD_TIMEOUT_S):
             form = await parser.parse()
@@ -122,9 +148,26 @@ async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
             )
         if not isinstance(photo, UploadFile):
             raise InvalidInputError("photo: the form has no such file")
-        return name, await photo.read(limit_bytes + 1)
+        return Upload(name, await photo.read(limit_bytes + 1), _consent(form))
     finally:
         await form.close()
+
+
+def _consent(form: FormData) -> Consent | None:
+    """None: nothing is stated. What is missing of a statement the face service says."""
+
+    def told(field: str) -> str:
+        text = form.get(field)
+        return text if isinstance(text, str) else ""
+
+    if not (told("likeness") or told("agreed_to")):
+        return None
+    return Consent(
+        likeness=told("likeness"),
+        agreed_to=told("agreed_to"),
+        stated_by=told("stated_by") or "an operator",
+        stated_via=told("stated_via") or "http",
+    )
 
 
 async def _while_wanted(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -156,6 +199,16 @@ async def portrait(name: str, gateway: TheGateway) -> Response:
     """The avatar's neutral face."""
     image = await gateway.catalog.portrait(name)
     return Response(image, media_type="image/jpeg", headers={"Cache-Control": "max-age=60"})
+
+
+@router.get("/avatars/{name}/consent", responses=responses(404, 503))
+async def consent(name: str, gateway: TheGateway) -> ConsentInfo:
+    """What was stated of the person in the photograph as the avatar was made. For operators.
+
+    404 where there is no such avatar, or nothing was stated of it: built-in ones and drawings have
+    a licence instead.
+    """
+    return ConsentInfo(**asdict(await gateway.catalog.consent(name)))
 
 
 @router.delete("/avatars/{name}", status_code=204, responses=responses(404, 409, 422, 503))

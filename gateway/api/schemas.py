@@ -210,6 +210,16 @@ class AvatarInfo(BaseModel):
     licence: str
 
 
+class ConsentInfo(BaseModel):
+    """What the person in a photograph has agreed to, as it was stated."""
+
+    likeness: str = Field(description="Who is shown")
+    agreed_to: str
+    stated_by: str
+    stated_via: str = Field(description="page, http, command line …")
+    stated_at: str = Field(description="ISO 8601, UTC")
+
+
 class AvatarList(BaseModel):
     """Faces to choose from; the first one is the default."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import grpc.aio
@@ -61,6 +61,19 @@ class Avatar:
     licence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What the person in a photograph has agreed to, as it was stated. For operators: it names
+    people. stated_at: ISO 8601, set by the service.
+    """
+
+    likeness: str
+    agreed_to: str
+    stated_by: str
+    stated_via: str
+    stated_at: str = ""
+
+
 class Catalog:
     """Lists and makes voices and avatars: asks any replica, for all of a service know the same."""
 
@@ -100,11 +113,26 @@ class Catalog:
         answer: face_pb2.AvatarPortrait = await self._call("face", "GetAvatarPortrait", request)
         return answer.jpeg
 
-    async def create_avatar(self, name: str, image: bytes) -> Avatar:
-        """Raises InvalidInputError with the reason why a picture will not do; AlreadyExistsError,
-        AtCapacityError.
+    async def consent(self, name: str) -> Consent:
+        """Raises UnknownNameError, also where none was stated."""
+        answer: face_pb2.ListAvatarsResponse = await self._call(
+            "face", "ListAvatars", face_pb2.ListAvatarsRequest()
+        )
+        known = {avatar.name: avatar for avatar in answer.avatars}
+        _known("avatar", name, list(known))
+        if not known[name].HasField("consent"):
+            raise UnknownNameError(f"consent: of {name!r} none was stated")
+        told = known[name].consent
+        return Consent(
+            told.likeness, told.agreed_to, told.stated_by, told.stated_via, told.stated_at
+        )
+
+    async def create_avatar(self, name: str, image: bytes, consent: Consent | None) -> Avatar:
+        """Raises InvalidInputError with the reason why a picture will not do, or what has to be
+        stated with it; AlreadyExistsError, AtCapacityError.
         """
-        request = face_pb2.CreateAvatarRequest(name=name, image=image)
+        told = None if consent is None else face_pb2.Consent(**asdict(consent))
+        request = face_pb2.CreateAvatarRequest(name=name, image=image, consent=told)
         made = await self._call("face", "CreateAvatar", request, timeout_s=CREATE_TIMEOUT_S)
         return _avatar_of(made)
 

@@ -274,11 +274,13 @@ export class Api {
 
   /**
    * Uploads a portrait. XMLHttpRequest, because fetch does not tell upload progress.
+   * @param {{likeness: string, agreed_to: string}} consent of the person shown
    * @param {(share: number) => void} onProgress share of the upload, 0..1
    */
-  createAvatar(name, photo, onProgress) {
+  createAvatar(name, photo, consent, onProgress) {
     const form = new FormData();
     form.set("name", name);
+    for (const [field, said] of Object.entries({ ...consent, stated_via: "page" })) form.set(field, said);
     form.set("photo", photo);
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest();

@@ -15,6 +15,7 @@ export class AvatarCreator {
     this.input = form.querySelector("#photo");
     this.preview = form.querySelector("#photo-preview");
     this.name = form.querySelector("#avatar-new-name");
+    this.likeness = form.querySelector("#likeness");
     this.progress = form.querySelector("#creator-progress");
     this.fault = form.querySelector("#creator-fault");
     this.submit = form.querySelector("#creator-submit");
@@ -69,7 +70,8 @@ export class AvatarCreator {
     this.#advance(0);
     this.submit.disabled = true;
     try {
-      await this.api.createAvatar(name, this.#photo, (share) => this.#advance(share));
+      const consent = { likeness: this.likeness.value, agreed_to: text("avatar.consent") };
+      await this.api.createAvatar(name, this.#photo, consent, (share) => this.#advance(share));
     } catch (error) {
       this.#explain(error.status === 0 ? text("error.unreachable") : error.message);
       return;

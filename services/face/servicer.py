@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 
+from services.face.avatar.consent import Consent
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.loop import LOOP_S, loop_motion
@@ -205,7 +207,8 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self, request: face_pb2.CreateAvatarRequest, context: _Context
     ) -> face_pb2.Avatar:
         with self._makings.hold():
-            return _avatar(await self._studio.create(request.name, request.image))
+            consent = read_consent(request)
+            return _avatar(await self._studio.create(request.name, request.image, consent))
 
     async def DeleteAvatar(
         self, request: face_pb2.DeleteAvatarRequest, context: _Context
@@ -269,6 +272,20 @@ def read_codecs(codecs: Sequence[int]) -> tuple[VideoCodec, ...]:
             names = ", ".join(f"{codec.name} ({int(codec)})" for codec in VideoCodec)
             raise InvalidInputError(f"codecs: {codec} is none of {names}")
     return tuple(dict.fromkeys(VideoCodec(codec) for codec in codecs))
+
+
+def read_consent(request: face_pb2.CreateAvatarRequest) -> Consent | None:
+    """What is stated with a picture, now. Raises InvalidInputError naming the field."""
+    if not request.HasField("consent"):
+        return None
+    told = request.consent
+    return Consent.stated(
+        likeness=told.likeness,
+        agreed_to=told.agreed_to,
+        stated_by=told.stated_by,
+        stated_via=told.stated_via or "gRPC",
+        stated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
 
 def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
@@ -374,10 +391,12 @@ async def _loop_responses(
 
 
 def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
+    told = None if avatar.consent is None else face_pb2.Consent(**asdict(avatar.consent))
     return face_pb2.Avatar(
         name=avatar.name,
         width=avatar.size,
         height=avatar.size,
         builtin=avatar.builtin,
         licence=avatar.licence,
+        consent=told,
     )

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.consent import NOT_STATED, Consent
 from services.face.avatar.making.decoding import Decoder
 from services.face.avatar.packing import LARGEST_BYTES
 from services.face.draw.animator import Frame
@@ -26,7 +27,12 @@ from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceSt
 from services.face.lips.turn_lips import Hearing
 from services.face.settings import FaceSettings
 from visavis.engine import Engine, EngineLane
-from visavis.serving.errors import EngineError, OutOfOrderError, UnknownNameError
+from visavis.serving.errors import (
+    EngineError,
+    InvalidInputError,
+    OutOfOrderError,
+    UnknownNameError,
+)
 from visavis.wire.bucket import Shared
 from visavis.wire.bus import Bus
 from visavis.wire.media import Place, VideoChunk, VideoCodec
@@ -184,14 +190,16 @@ class Studio:
         await self._sync()
         return await self._gallery_lane.run(self._engine.portrait, name)
 
-    async def create(self, name: str, image: bytes) -> AvatarInfo:
-        """Raises InvalidInputError with the reason why a picture will not do, AlreadyExistsError,
-        AtCapacityError. Cancelled, it keeps nothing.
+    async def create(self, name: str, image: bytes, consent: Consent | None) -> AvatarInfo:
+        """Raises InvalidInputError with the reason why a picture will not do, or what has to be
+        stated with it, AlreadyExistsError, AtCapacityError. Cancelled, it keeps nothing.
         """
         await self._sync(look=True)
         await self._gallery_lane.run(self._engine.check_new, name)
+        if consent is None and self._engine.of_people:
+            raise InvalidInputError(NOT_STATED)
         picture = await self._decoder.decode(image, self._engine.reading)
-        keep = await self._maker_lane.run(self._engine.make, name, picture)
+        keep = await self._maker_lane.run(self._engine.make, name, picture, consent)
         made = await self._gallery_lane.run(keep)
         if self._shared is not None:
             await self._shared.share(name)

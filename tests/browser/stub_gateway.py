@@ -63,6 +63,7 @@ class Seen:
     sessions: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+    consents: list[tuple[str, str]] = field(default_factory=list)
     uploads: list[tuple[str, int]] = field(default_factory=list)
     recording: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
@@ -190,7 +191,14 @@ class StubGateway:
     async def _avatars(self) -> dict[str, Any]:
         return {"avatars": [{"name": name, "builtin": True} for name in self.script.avatars]}
 
-    async def _create_avatar(self, photo: UploadFile, name: str = Form()) -> Any:
+    async def _create_avatar(
+        self,
+        photo: UploadFile,
+        name: str = Form(),
+        likeness: str = Form(),
+        agreed_to: str = Form(),
+    ) -> Any:
+        self.seen.consents.append((likeness, agreed_to))
         if self.script.refuse_avatar:
             return _error(422, "invalid_input", self.script.refuse_avatar)
         self.seen.uploads.append((name, len(await photo.read())))

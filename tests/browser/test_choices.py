@@ -68,9 +68,15 @@ async def test_creates_an_avatar_from_a_photo(page: Page, stub: StubGateway) -> 
     photo = portrait("My aunt (2).jpg")
     await page.set_input_files("#photo", files=[photo])
     await expect(page.locator("#avatar-new-name")).to_have_value("My-aunt-2")
+    await page.fill("#likeness", "Ann Lee")
+    await page.click("#creator-submit")
+    assert await page.locator("#consent:invalid").count() and not stub.seen.uploads
+    await page.check("#consent")
     await page.click("#creator-submit")
     await expect(page.locator("#avatar-name")).to_have_text("My aunt 2")
     assert stub.seen.uploads == [("My-aunt-2", len(photo["buffer"]))]
+    [(likeness, agreed_to)] = stub.seen.consents
+    assert likeness == "Ann Lee" and "agrees to be seen and heard" in agreed_to
 
 
 async def test_a_dropped_photo_opens_the_creator(page: Page, stub: StubGateway) -> None:
@@ -99,6 +105,8 @@ async def test_a_refused_photo_shows_the_servers_reason(page: Page, stub: StubGa
     await expect(page.locator("#creator-fault")).to_contain_text("not a JPEG")
     photo = portrait("two.jpg")
     await page.set_input_files("#photo", files=[photo])
+    await page.fill("#likeness", "Ann Lee")
+    await page.check("#consent")
     await page.click("#creator-submit")
     await expect(page.locator("#creator-fault")).to_have_text("two faces in the picture")
     await expect(page.locator("#creator-submit")).to_be_enabled()

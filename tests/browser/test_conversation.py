@@ -171,6 +171,8 @@ async def test_an_uploaded_portrait_becomes_the_face(visitor: Page, stack: Runni
             photo = FilePayload(name="twin.jpg", mimeType="image/jpeg", buffer=portrait)
             await visitor.set_input_files("#photo", files=[photo])
             await visitor.fill("#avatar-new-name", "twin")
+            await visitor.fill("#likeness", "An astronaut")
+            await visitor.check("#consent")
             await visitor.click("#creator-submit")
             await expect(visitor.locator("#avatar-name")).to_have_text("Twin", timeout=30_000)
             session = await visitor.get_attribute("body", "data-session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
@@ -85,6 +87,7 @@ class FakeGallery:
 
     needs_voice = False
     reading = Reading.COLOUR
+    of_people = True
     states: Sequence[NetworkState] = ()
     shelf = None
 
@@ -124,10 +127,10 @@ class FakeGallery:
         if name in self.names:
             raise AlreadyExistsError(f"name: {name} is taken")
 
-    def make(self, name: str, picture: Pixels) -> Keep:
+    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
         def keep() -> AvatarInfo:
             self.names[name] = False
-            return self._info(name)
+            return replace(self._info(name), consent=consent)
 
         return keep
 

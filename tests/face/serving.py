@@ -100,6 +100,16 @@ async def answers(call: Any) -> list[Any]:
         return [answer async for answer in call]
 
 
+STATED = face_pb2.Consent(
+    likeness="Ann Lee", agreed_to="to greet visitors", stated_by="Bo", stated_via="a test"
+)
+
+
+def creation(name: str, image: bytes) -> face_pb2.CreateAvatarRequest:
+    """Of a photograph, with what its sitter has agreed to."""
+    return face_pb2.CreateAvatarRequest(name=name, image=image, consent=STATED)
+
+
 def animate_config(**fields: Any) -> face_pb2.AnimateRequest:
     return face_pb2.AnimateRequest(config=face_pb2.FaceConfig(**fields))
 

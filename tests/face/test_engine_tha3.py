@@ -21,7 +21,7 @@ from services.face.settings import FaceSettings
 from services.face.studio import Studio, VideoStream
 from tests.face.drawn import FakeDecomposer, FakePoser, character, png
 from tests.face.portraits import portrait
-from tests.face.serving import Stub, animate_config, answers, mel_request
+from tests.face.serving import STATED, Stub, animate_config, answers, mel_request
 from tests.face.test_animator import mel_chunks
 from tests.face.test_servicer_studio import WORD, decoded
 from tests.serving.grpc_server import served
@@ -230,9 +230,12 @@ async def test_characters_are_made_listed_and_deleted(tmp_path: Path) -> None:
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert "drawn" in str(caught.value.details()) or "standing" in str(caught.value.details())
         drawing = face_pb2.CreateAvatarRequest(name="me", image=png(character()))
+        drawing.consent.CopyFrom(STATED)
         made = await stub.CreateAvatar(drawing)
+        assert made.consent.likeness == STATED.likeness
         assert (made.width, made.builtin, made.licence) == (512, False, "as uploaded")
         assert await names() == ["default", "me"]
+        drawing.ClearField("consent")
         for name in ("default", "me"):
             asked = face_pb2.GetAvatarPortraitRequest(name=name)
             assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")

@@ -22,6 +22,7 @@ from tests.face.serving import (
     answers,
     attached,
     clock,
+    creation,
     failing,
     frames,
     mel_request,
@@ -366,7 +367,7 @@ async def attach_and_read(stub: Stub, session: str) -> Any:
 async def test_avatars_are_listed_made_and_deleted() -> None:
     async with serving() as stub:
         image = png_of_declared_size(8, 8)
-        made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=image))
+        made = await stub.CreateAvatar(creation("me", image))
         assert (made.name, made.builtin, made.width) == ("me", False, 32)
         listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
         assert [a.name for a in listed.avatars] == ["built-in", "me"]
@@ -377,6 +378,34 @@ async def test_avatars_are_listed_made_and_deleted() -> None:
         await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="me"))
         error = await failing(stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="built-in")))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (None, "a photograph shows somebody, so say whose likeness it is"),
+        ({"likeness": " "}, "likeness says nothing"),
+        ({"agreed_to": ""}, "agreed_to says nothing"),
+        ({"stated_by": ""}, "stated_by says nothing"),
+        ({"agreed_to": "x" * 501}, "agreed_to has 501 characters"),
+        ({"likeness": "Ann\x07"}, "likeness has control characters"),
+    ],
+)
+async def test_nobody_is_made_an_avatar_whose_consent_is_not_stated(
+    change: dict[str, str] | None, words: str
+) -> None:
+    asked = creation("me", png_of_declared_size(8, 8))
+    if change is None:
+        asked.ClearField("consent")
+    else:
+        asked.consent.MergeFrom(face_pb2.Consent(**{k: v for k, v in change.items() if v}))
+        for field in (k for k, v in change.items() if not v):
+            asked.consent.ClearField(field)
+    async with serving() as stub:
+        error = await failing(stub.CreateAvatar(asked))
+        listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert words in str(error.details()) and len(listed.avatars) == 1
 
 
 async def test_nobody_who_attaches_waits_for_a_list_of_avatars(bus: Bus) -> None:

@@ -16,6 +16,7 @@ import pytest
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from tests.face.portraits import DEFAULT_FOLDER, encoded, jpeg_of_scans, portrait
+from tests.face.serving import creation
 from tests.face.test_animator import mel_chunks
 from tests.gateway.conftest import until
 from visavis.serving.interceptor import ErrorInterceptor
@@ -83,7 +84,7 @@ async def test_a_file_that_is_no_picture_is_refused(
     bundle("face-landmarks")
     async with serving(tmp_path) as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            request = face_pb2.CreateAvatarRequest(name="me", image=b"PK\x03\x04 not a picture")
+            request = creation("me", b"PK\x03\x04 not a picture")
             await stub.CreateAvatar(request)
         listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -139,10 +140,10 @@ async def test_a_slow_upload_holds_up_nobody_and_ends_with_its_client(
     bundle("face-landmarks")
     good = encoded(portrait())
     async with serving(tmp_path) as stub:
-        slow = stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="slow", image=good))
+        slow = stub.CreateAvatar(creation("slow", good))
         decoder = await until(decoders)
         decoder.suspend()
-        made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="good", image=good))
+        made = await stub.CreateAvatar(creation("good", good))
         assert made.name == "good" and not slow.done()
         slow.cancel()
         await until(lambda: not decoder.is_running())
@@ -161,7 +162,7 @@ def decoders() -> psutil.Process | None:
 
 async def refused(stub: Stub, image: bytes) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=image))
+        await stub.CreateAvatar(creation("me", image))
     return caught.value
 
 

@@ -21,7 +21,7 @@ from gateway.access.doorkeeper import Doorkeeper
 from gateway.answers.questions import normalised
 from gateway.api.access import AccessControl
 from gateway.api.events import parse_command
-from gateway.api.routes_catalog import _upload as read_upload
+from gateway.api.routes_catalog import read_upload
 from gateway.api.schemas import Offer, SessionChange, SessionRequest, TextRequest
 from gateway.playout.pictures import Picture, ReleasedPicture
 from gateway.playout.sinks.fmp4 import Muxer, init_segment
@@ -130,6 +130,7 @@ def _access(given: tuple[bytes, bytes, str]) -> None:
 
 _FORM = (
     b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\nada\r\n'
+    b'--b\r\nContent-Disposition: form-data; name="likeness"\r\n\r\nAda\r\n'
     b'--b\r\nContent-Disposition: form-data; name="photo"; filename="a.png"\r\n'
     b"Content-Type: image/png\r\n\r\n\x89PNG\r\n\x1a\nx\r\n--b--\r\n"
 )

@@ -342,10 +342,10 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
     """Idle pictures at 25 fps; a turn's pictures as its voice comes in, all at once."""
 
     name = "face"
-    created: list[str]
+    created: dict[str, face_pb2.Avatar]
 
     def register(self, server: grpc.aio.Server) -> None:
-        self.created = []
+        self.created = {}
         self.creating = 0
         self._keyframe: dict[str, bool] = {}
         self._codecs: dict[str, list[VideoCodec]] = {}
@@ -442,8 +442,8 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         return face_pb2.FaceStatus(service=self.status(), blendshapes=[])
 
     async def ListAvatars(self, _request: Any, _context: Any) -> Any:
-        names = ["eve", *self.created]
-        return face_pb2.ListAvatarsResponse(avatars=[face_pb2.Avatar(name=n) for n in names])
+        avatars = [face_pb2.Avatar(name="eve"), *self.created.values()]
+        return face_pb2.ListAvatarsResponse(avatars=avatars)
 
     async def GetAvatarPortrait(self, request: Any, context: Any) -> Any:
         if request.name not in ("eve", *self.created):
@@ -461,13 +461,15 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "image: there is no face in it")
         if request.name in ("eve", *self.created):
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"avatar {request.name} exists")
-        self.created.append(request.name)
-        return face_pb2.Avatar(name=request.name, width=64, height=64)
+        consent = request.consent if request.HasField("consent") else None
+        made = face_pb2.Avatar(name=request.name, width=64, height=64, consent=consent)
+        self.created[request.name] = made
+        return made
 
     async def DeleteAvatar(self, request: Any, context: Any) -> Any:
         if request.name not in self.created:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} is not known")
-        self.created.remove(request.name)
+        del self.created[request.name]
         return face_pb2.DeleteAvatarResponse()
 
 

@@ -258,11 +258,27 @@ async def test_voices_and_avatars(http: httpx.AsyncClient) -> None:
     assert "exists" in problem(await http.post("/v1/avatars", **form), 409)
     names = [a["name"] for a in (await http.get("/v1/avatars")).json()["avatars"]]
     assert names == ["eve", "me"]
+    problem(await http.get("/v1/avatars/me/consent"), 404)
     portrait = await http.get("/v1/avatars/me/portrait.jpg")
     assert portrait.headers["content-type"] == "image/jpeg" and portrait.content
     assert (await http.delete("/v1/avatars/me")).status_code == 204
     problem(await http.delete("/v1/avatars/me"), 404)
     problem(await http.get("/v1/avatars/me/portrait.jpg"), 404)
+
+
+async def test_what_the_person_shown_has_agreed_to_is_kept_and_told(
+    http: httpx.AsyncClient,
+) -> None:
+    said = {"likeness": "Ann Lee", "agreed_to": "to greet visitors"}
+    form: dict[str, Any] = {"data": {"name": "ann", **said}, "files": {"photo": ("x", b"picture")}}
+    assert "Lee" not in (await http.post("/v1/avatars", **form)).text
+    told = (await http.get("/v1/avatars/ann/consent")).json()
+    by = {"stated_by": "an operator", "stated_via": "http", "stated_at": ""}
+    assert told == {**said, **by}, "when it was stated the face says"
+    assert "Lee" not in (await http.get("/v1/avatars")).text, "anybody may read that list"
+    problem(await http.get("/v1/avatars/eve/consent"), 404)
+    problem(await http.get("/v1/avatars/nobody/consent"), 404)
+    await http.delete("/v1/avatars/ann")
 
 
 @pytest.mark.parametrize(

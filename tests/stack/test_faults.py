@@ -212,6 +212,6 @@ async def test_uploads_that_are_no_portrait(gateway: GatewayClient, tmp_path: Pa
             await gateway.call(
                 "POST",
                 "/v1/avatars",
-                data={"name": "test"},
+                data={"name": "test", "likeness": "nobody", "agreed_to": "nothing"},
                 files={"photo": ("a.png", photo, "image/png")},
             )

@@ -148,18 +148,34 @@ class ListAvatarsResponse(_message.Message):
     def __init__(self, avatars: _Optional[_Iterable[_Union[Avatar, _Mapping]]] = ...) -> None: ...
 
 class Avatar(_message.Message):
-    __slots__ = ("name", "width", "height", "builtin", "licence")
+    __slots__ = ("name", "width", "height", "builtin", "licence", "consent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
     BUILTIN_FIELD_NUMBER: _ClassVar[int]
     LICENCE_FIELD_NUMBER: _ClassVar[int]
+    CONSENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     width: int
     height: int
     builtin: bool
     licence: str
-    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ...) -> None: ...
+    consent: Consent
+    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ...) -> None: ...
+
+class Consent(_message.Message):
+    __slots__ = ("likeness", "agreed_to", "stated_by", "stated_via", "stated_at")
+    LIKENESS_FIELD_NUMBER: _ClassVar[int]
+    AGREED_TO_FIELD_NUMBER: _ClassVar[int]
+    STATED_BY_FIELD_NUMBER: _ClassVar[int]
+    STATED_VIA_FIELD_NUMBER: _ClassVar[int]
+    STATED_AT_FIELD_NUMBER: _ClassVar[int]
+    likeness: str
+    agreed_to: str
+    stated_by: str
+    stated_via: str
+    stated_at: str
+    def __init__(self, likeness: _Optional[str] = ..., agreed_to: _Optional[str] = ..., stated_by: _Optional[str] = ..., stated_via: _Optional[str] = ..., stated_at: _Optional[str] = ...) -> None: ...
 
 class GetAvatarPortraitRequest(_message.Message):
     __slots__ = ("name",)
@@ -174,12 +190,14 @@ class AvatarPortrait(_message.Message):
     def __init__(self, jpeg: _Optional[bytes] = ...) -> None: ...
 
 class CreateAvatarRequest(_message.Message):
-    __slots__ = ("name", "image")
+    __slots__ = ("name", "image", "consent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
+    CONSENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     image: bytes
-    def __init__(self, name: _Optional[str] = ..., image: _Optional[bytes] = ...) -> None: ...
+    consent: Consent
+    def __init__(self, name: _Optional[str] = ..., image: _Optional[bytes] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ...) -> None: ...
 
 class DeleteAvatarRequest(_message.Message):
     __slots__ = ("name",)

@@ -121,7 +121,8 @@ class FaceAnimationServicer:
 
     def CreateAvatar(self, request, context):
         """Makes an avatar from a portrait. INVALID_ARGUMENT tells why a picture
-        will not do: no face, several faces, face too small, not an image.
+        will not do: no face, several faces, face too small, not an image; and
+        that the consent of the person in a photograph has not been stated.
         RESOURCE_EXHAUSTED: as many as are allowed are there, or being made.
         Cancelled, it stops at once and keeps nothing.
         """

@@ -3,6 +3,7 @@
 - `store`: avatars by name, in folders.
 - `packing`: one avatar as one piece of bytes, for the replicas that share it.
 - `avatar`: all that the renderer needs, and its folder.
+- `consent`: what the person shown has agreed to, as whoever made the avatar has stated it.
 - `topology`: which landmarks are lips, lids and outline.
 - `mesh`: the triangles that carry it.
 - `shapes`: how each coefficient moves them.

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
+from services.face.avatar.consent import Consent
 from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.mesh import FaceMesh, HeadFrame, Lining
 from visavis.serving.errors import InvalidInputError
@@ -56,6 +57,7 @@ class About:
     source_note: str
     created: str
     size: int
+    consent: Consent | None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Avatar:
     """How far the upper teeth end below the line of the closed lips, eye distances."""
     seam: float
     """0..1, shadow to be drawn between closed lips: 0 where the portrait itself shows it."""
+    consent: Consent | None = None
+    """Of the person in the photograph; None: it was never stated."""
 
     @property
     def size(self) -> int:
@@ -209,7 +213,8 @@ def save_avatar(avatar: Avatar, folder: Path) -> None:
     }
     # JSON strings and integers are valid TOML values.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in about.items()]
-    (folder / _ABOUT).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    consent = avatar.consent.written() if avatar.consent is not None else ""
+    (folder / _ABOUT).write_text("\n".join([*lines, consent]), encoding="utf-8")
     (folder / _THUMBNAIL).write_bytes(jpeg(avatar.portrait))
     for file, pixels in (
         (_PORTRAIT, avatar.portrait[..., ::-1]),
@@ -273,6 +278,7 @@ def read_about(folder: Path) -> About:
             source_note=str(about["source"]),
             created=str(about["created"]),
             size=int(about["size"]),
+            consent=Consent.read(about["consent"]) if "consent" in about else None,
         )
 
 
@@ -360,6 +366,7 @@ def _assemble(folder: Path, about: About, arrays: dict[str, NDArray[np.generic]]
         mouth_light=f64["mouth_light"],
         teeth_edge=float(f64["teeth_edge"]),
         seam=float(f64["seam"]),
+        consent=about.consent,
     )
 
 

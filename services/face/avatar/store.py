@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from services.face.avatar.avatar import (
     read_portrait,
     save_avatar,
 )
+from services.face.avatar.consent import Consent
 from services.face.avatar.making.maker import make_avatar
 from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
@@ -149,20 +151,21 @@ class AvatarStore:
         """
         check_new(name, self.names(), len(_avatars_in(self._folder)), self._most)
 
-    def make(self, name: str, picture: NDArray[np.uint8]) -> Avatar:
+    def make(self, name: str, picture: NDArray[np.uint8], consent: Consent | None = None) -> Avatar:
         """An avatar of a picture, RGB [H, W, 3] uint8, that is kept nowhere yet. One at a time.
 
         Raises InvalidInputError, which tells why a picture will not do.
         """
         if self._studio is None:
             self._studio = self._open_studio()
-        return make_avatar(
+        avatar = make_avatar(
             self._studio.take(picture),
             name=name,
             licence="as uploaded",
             source_note="upload",
             created=datetime.now(UTC).date().isoformat(),
         )
+        return replace(avatar, consent=consent)
 
     def keep(self, avatar: Avatar) -> AvatarInfo:
         """Adds one that was made here. Raises as `check_new` does, and AtCapacityError where it
@@ -174,7 +177,7 @@ class AvatarStore:
                 self._write(avatar)
             except OSError as error:
                 raise not_kept(avatar.name, error) from error
-        return AvatarInfo(avatar.name, avatar.size, False, avatar.licence)
+        return AvatarInfo(avatar.name, avatar.size, False, avatar.licence, avatar.consent)
 
     def delete(self, name: str) -> None:
         """Forgets an uploaded avatar; sessions that wear it keep it. InvalidInputError for a
@@ -243,7 +246,8 @@ class AvatarStore:
 
     def _info(self, name: str) -> AvatarInfo:
         about = read_about(self._folder_of(name))
-        return AvatarInfo(name, about.size, self.is_builtin(name), about.licence)
+        builtin = self.is_builtin(name)
+        return AvatarInfo(name, about.size, builtin, about.licence, about.consent)
 
     def _folder_of(self, name: str) -> Path:
         for folder in (_BUILTIN_FOLDER, self._folder):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.pictures import Painter
 from services.face.lips.sound_track import Ear
@@ -22,6 +23,8 @@ class AvatarInfo:
     size: int
     builtin: bool
     licence: str
+    consent: Consent | None = None
+    """As it was stated with the photograph; None: it was not."""
 
 
 Keep = Callable[[], AvatarInfo]
@@ -45,6 +48,8 @@ class FaceEngine(Protocol):
 
     reading: Reading
     """What it wants of a picture that an avatar is made of."""
+    of_people: bool
+    """Its avatars are made of photographs: who is shown must have agreed to it."""
 
     @property
     def shelf(self) -> Shelf | None:
@@ -92,7 +97,7 @@ class FaceEngine(Protocol):
         """
         ...
 
-    def make(self, name: str, picture: Pixels) -> Keep:
+    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
         """An avatar, and what keeps it: until that is called, nobody sees it. One at a time.
 
         InvalidInputError tells why a picture will not do.

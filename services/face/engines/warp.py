@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from services.face.avatar.avatar import Avatar
+from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.animator import Frame
@@ -43,6 +44,7 @@ class WarpEngine:
 
     needs_voice = False
     reading = Reading.COLOUR
+    of_people = True
 
     def __init__(self, store: AvatarStore, default: str) -> None:
         self._store = store
@@ -78,9 +80,9 @@ class WarpEngine:
     def check_new(self, name: str) -> None:
         self._store.check_new(name)
 
-    def make(self, name: str, picture: Pixels) -> Keep:
+    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
         rgb = np.ascontiguousarray(picture[..., ::-1], np.uint8)
-        return partial(self._store.keep, self._store.make(name, rgb))
+        return partial(self._store.keep, self._store.make(name, rgb, consent))
 
     def delete(self, name: str) -> None:
         self._store.delete(name)

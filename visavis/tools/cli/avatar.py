@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -37,17 +38,33 @@ def create(
     name: Annotated[
         str, typer.Option(help="Name of the avatar: letters, digits, - and _; default: the file's.")
     ] = "",
+    likeness: Annotated[str, typer.Option(help="Who is shown: that person's name.")] = "",
+    consent: Annotated[
+        str, typer.Option(help="What that person has agreed to, as you have been told.")
+    ] = "",
 ) -> None:
     """Make an avatar from PHOTO. A running stack sees it at once.
 
     The face should look into the camera, mouth closed, eyes open, at least 100 pixels
-    from chin to brow.
+    from chin to brow. Whoever is shown must have agreed to it: --likeness and --consent
+    say so, and are kept with the avatar (docs/consent.md).
+
+    Example: `visavis avatar create ann.jpg --likeness "Ann Lee" --consent "to greet our visitors
+    on the screen in the hall"`
     """
     try:
         image = photo.read_bytes()
     except OSError as error:
         raise InvalidInputError(f"{photo}: cannot be read: {error.strerror}") from error
-    request = face_pb2.CreateAvatarRequest(name=name or photo.stem, image=image)
+    told = None
+    if likeness or consent:
+        told = face_pb2.Consent(
+            likeness=likeness,
+            agreed_to=consent,
+            stated_by=getpass.getuser(),
+            stated_via="command line",
+        )
+    request = face_pb2.CreateAvatarRequest(name=name or photo.stem, image=image, consent=told)
     console = Console()
     with console.status("Looking for the face …"):
         avatar = _call(lambda stub: stub.CreateAvatar(request))
@@ -58,10 +75,11 @@ def create(
 def list_avatars() -> None:
     """List the avatars of this machine."""
     answer = _call(lambda stub: stub.ListAvatars(face_pb2.ListAvatarsRequest()))
-    table = Table("avatar", "size", "licence", "", box=None)
+    table = Table("avatar", "size", "licence", "", "consent", box=None)
     for avatar in answer.avatars:
         origin = "ships with visavis" if avatar.builtin else "yours"
-        table.add_row(avatar.name, f"{avatar.width} x {avatar.height}", avatar.licence, origin)
+        size = f"{avatar.width} x {avatar.height}"
+        table.add_row(avatar.name, size, avatar.licence, origin, _consent(avatar))
     Console().print(table)
 
 
@@ -74,6 +92,15 @@ def delete(
     """Delete an avatar of yours."""
     _call(lambda stub: stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name=name)))
     Console().print(f"Avatar {name} is deleted.")
+
+
+def _consent(avatar: face_pb2.Avatar) -> str:
+    """What was stated, in a line."""
+    if not avatar.HasField("consent"):
+        return "" if avatar.builtin else "none was stated"
+    told = avatar.consent
+    by = f"{told.stated_by}, {told.stated_via}, {told.stated_at[:10]}"
+    return f"{told.likeness}: {told.agreed_to} ({by})"
 
 
 def _call(work: Callable[[face_pb2_grpc.FaceAnimationStub], Awaitable[T]]) -> T:

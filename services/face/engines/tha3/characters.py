@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import tomllib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import read_or_make
+from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Pixels
 from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
 from services.face.avatar.store import check_new, is_name, not_kept, shared_digest
@@ -22,9 +25,13 @@ from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.whole_file import placed_whole
 from visavis.wire.subjects import CHARACTERS
 
+log = logging.getLogger(__name__)
+
 DEFAULT_CHARACTER = "default"
-_SUFFIXES = (".jpg", ".png")
-"""Of a character's files. The picture last: it is what counts."""
+_SUFFIXES = (".toml", ".jpg", ".png")
+"""Of a character's files: what was stated of whom it shows, if anything was; its portrait; and last
+the picture, which is what counts.
+"""
 _SHARED = ".shared"
 """Of the file that has its digest in the bucket that all replicas share."""
 UPLOADED_LICENCE = "as uploaded"
@@ -49,6 +56,8 @@ class Character:
     builtin: bool
     rgba: NDArray[np.uint8]
     """[512, 512, 4]"""
+    consent: Consent | None = None
+    """Of somebody whose likeness the drawing is."""
 
     def image(self) -> Picture:
         """As the networks see it."""
@@ -110,7 +119,13 @@ class CharacterStore:
     def infos(self) -> list[AvatarInfo]:
         """In the order of `names`; no picture is read."""
         return [
-            AvatarInfo(name, SIZE, name == DEFAULT_CHARACTER, self._licence_of(name))
+            AvatarInfo(
+                name,
+                SIZE,
+                name == DEFAULT_CHARACTER,
+                self._licence_of(name),
+                self._consent_of(name),
+            )
             for name in self.names()
         ]
 
@@ -151,13 +166,17 @@ class CharacterStore:
         """
         name = character.name
         _, content = cv2.imencode(".png", character.rgba[..., [2, 1, 0, 3]])
+        files = {".jpg": portrait, ".png": content.tobytes()}
+        if character.consent is not None:
+            files[".toml"] = character.consent.written().encode()
         with self._lock:
             self.check_new(name)
             try:
-                self._write(name, {".jpg": portrait, ".png": content.tobytes()})
+                self._write(name, files)
             except OSError as error:
                 raise not_kept(name, error) from error
-        return AvatarInfo(name, SIZE, character.builtin, character.licence)
+        consent = character.consent
+        return AvatarInfo(name, SIZE, character.builtin, character.licence, consent)
 
     def delete(self, name: str) -> None:
         """Forgets an uploaded picture; sessions that wear it keep it.
@@ -201,7 +220,7 @@ class CharacterStore:
 
     def _remove(self, name: str) -> None:
         self._loaded.pop(name, None)
-        for suffix in (".png", ".jpg", _SHARED):
+        for suffix in (*reversed(_SUFFIXES), _SHARED):
             self._file(name, suffix).unlink(missing_ok=True)
 
     def _write(self, name: str, files: Mapping[str, bytes]) -> None:
@@ -224,6 +243,16 @@ class CharacterStore:
 
     def _licence_of(self, name: str) -> str:
         return self._licence if name == DEFAULT_CHARACTER else UPLOADED_LICENCE
+
+    def _consent_of(self, name: str) -> Consent | None:
+        try:
+            told = tomllib.loads(self._file(name, ".toml").read_text(encoding="utf-8"))
+            return Consent.read(told["consent"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("what was stated of %r cannot be read: %r", name, error)
+            return None
 
     def _all(self) -> str:
         return ", ".join(self.names())

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import jpeg
+from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
@@ -93,6 +94,7 @@ class Tha3Engine:
 
     needs_voice = False
     reading = Reading.AS_IS
+    of_people = False
 
     def __init__(
         self,
@@ -152,8 +154,9 @@ class Tha3Engine:
     def check_new(self, name: str) -> None:
         self._store.check_new(name)
 
-    def make(self, name: str, picture: Pixels) -> Keep:
-        made = Character(name, UPLOADED_LICENCE, False, read_character(picture))
+    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
+        rgba = read_character(picture)
+        made = Character(name, UPLOADED_LICENCE, False, rgba, consent)
         return partial(self._store.keep, made, _portrait(made))
 
     def delete(self, name: str) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar, person_texture
+from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Pixels
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
@@ -98,6 +99,7 @@ class Wav2LipEngine:
 
     needs_voice = True
     reading = WarpEngine.reading
+    of_people = True
 
     def __init__(self, avatars: WarpEngine, bundle: str, engine: Engine) -> None:
         """`engine` holds the generator of `bundle` and is not loaded yet."""
@@ -146,8 +148,8 @@ class Wav2LipEngine:
     def check_new(self, name: str) -> None:
         self._avatars.check_new(name)
 
-    def make(self, name: str, picture: Pixels) -> Keep:
-        return self._avatars.make(name, picture)
+    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
+        return self._avatars.make(name, picture, consent)
 
     def delete(self, name: str) -> None:
         self._avatars.delete(name)
