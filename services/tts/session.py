@@ -62,9 +62,18 @@ class SpokenTurn(Turn):
     def produced(self) -> int:
         return self.ledger.produced_samples
 
+    def heard(self, samples: int) -> None:
+        """The listener has come as far as this."""
+        self.credit.grant(samples)
+        self.ledger.heard(samples)
+
     def hurried(self) -> bool:
-        """The voice would break off before a phrase of ordinary length is written and made."""
-        return self.ledger.first_voice is not None and self.feed.hurried(self.ledger.left_s())
+        """The voice would break off before a phrase of ordinary length is written and made.
+
+        Once it has broken off an ordinary one is better: short ones cost more and are gaps again.
+        """
+        left_s = self.ledger.left_s()
+        return self.ledger.first_voice is not None and left_s > 0 and self.feed.hurried(left_s)
 
     def seconds(self) -> dict[str, float]:
         return self.ledger.seconds()
@@ -112,7 +121,7 @@ class SpeakingSession(StageWork):
         async for chunk in self._stage.chunks(Kind.CLOCK):
             turn = self._stage.turn
             if turn and chunk.place.turn == turn.number and isinstance(chunk, ClockChunk):
-                turn.credit.grant(chunk.place.pts * SAMPLE_RATE_HZ // chunk.sample_rate_hz)
+                turn.heard(chunk.place.pts * SAMPLE_RATE_HZ // chunk.sample_rate_hz)
 
     async def _read_tokens(self) -> None:
         """Feed the tokens of each turn to its speaker; the first one starts it."""

@@ -36,7 +36,7 @@ class TurnLedger:
     first_voice: float | None = None
     phrase_at: float = 0.0
     heard_from: float | None = None
-    """Since when it is heard, if it is played as soon as it may be."""
+    """Since when it is heard, had it not broken off; until it is known, as soon as it may be."""
     produced_samples: int = 0
     stamps: tuple[Stamp, ...] = ()
     owner: object = field(default_factory=object)
@@ -77,6 +77,11 @@ class TurnLedger:
         if self.first_voice is None:
             self.first_voice = now
             self.stamps = (*self.stamps, self._voice_made.renamed("tts.first_finished"))
+
+    def heard(self, samples: int) -> None:
+        """So much of it has been heard by now."""
+        if samples:
+            self.heard_from = self.clock.now() - samples / SAMPLE_RATE_HZ
 
     def heard_out_s(self) -> float:
         """When all that was made so far has been heard, if it is played as soon as it may be."""

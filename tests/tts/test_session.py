@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from services.tts.session import SpeakingSession, SpokenTurn
-from services.tts.speech_lane import SpeechLane
+from services.tts.speech_lane import SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
 from tests.fakes import ManualClock
 from tests.tts.fakes import word_synthesizer
@@ -224,3 +224,18 @@ async def test_two_sessions_do_not_hear_each_other(bus: Bus) -> None:
             sum(len(chunk.pcm) for chunk in await stage.turn_voice(1)) for stage in (left, right)
         ]
         assert samples[0] == 3 * samples[1]
+
+
+def test_a_turn_is_hurried_while_that_can_save_its_voice_from_breaking_off() -> None:
+    clock = ManualClock()
+    ledger = TurnLedger(clock, clock.now(), "en")
+    turn = SpokenTurn(1, ledger, 24_000, clock)
+    assert not turn.hurried()  # its first phrase is as short as can be anyway
+    ledger.phrase_begins()
+    ledger.voice_made(12_000, 24_000)
+    clock.advance(0.1)
+    assert not turn.hurried()  # 0.4 s are left
+    turn.heard(10_000)  # it began later than it could: 0.08 s are left
+    assert turn.hurried()
+    clock.advance(0.1)
+    assert not turn.hurried()  # silence already
