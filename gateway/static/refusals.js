@@ -15,9 +15,11 @@ const KNOWN = [
   [/head is turned/, "photo.turned"],
   [/already an avatar/, "avatar.taken"],
   [/avatars, and \d+ are allowed/, "avatar.full"],
-  [/cannot be read|not an image|is no picture|not a JPEG/, "avatar.broken"],
-  [/token.*(expired|unknown|no longer|does not)|needs an API key/i, "error.link"],
-  [/no session|has expired/, "error.gone"],
+  [/not a picture|cannot be decoded|to decode|scans, allowed/, "avatar.broken"],
+  [/photo: larger than|MB, allowed/, "avatar.too-large"],
+  [/megapixels/, "photo.pixels"],
+  [/session token (has expired|is none|was not signed)/, "error.link"],
+  [/session: there is no/, "error.gone"],
   [/no replica is running/, "error.services"],
 ];
 

@@ -164,6 +164,7 @@ export const ENGLISH = {
   "photo.cut": "The face is cut off at the edge. Use a photo with all of it.",
   "photo.tight": "The photo ends too close to the face. Use one that shows the whole head with some room around it.",
   "photo.small": "The face is too small: {1} pixels from brows to chin, {2} are needed. Use a larger photo, or one taken from closer by.",
+  "photo.pixels": "The picture has too many pixels. Save it smaller, as a JPEG.",
   "photo.turned": "The head is turned or tilted too far. Use a photo in which it looks straight into the camera.",
   "voice.gender.female": "female",
   "voice.gender.male": "male",

@@ -164,6 +164,7 @@ export const CHINESE = {
   "photo.cut": "脸在边缘被切掉了。请使用完整的照片。",
   "photo.tight": "照片裁得离脸太近。请使用能看到整个头部、四周留有空间的照片。",
   "photo.small": "脸太小：从眉毛到下巴只有 {1} 像素，至少需要 {2} 像素。请使用更大的照片，或靠近一些拍摄。",
+  "photo.pixels": "图片的像素太多。请缩小后另存为 JPEG。",
   "photo.turned": "头转动或倾斜得太多。请使用正对镜头的照片。",
   "voice.gender.female": "女声",
   "voice.gender.male": "男声",
