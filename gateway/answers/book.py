@@ -9,6 +9,8 @@
     language = "en"
     text = "Hello, and welcome! How can I help you?"
 
+A language in which no welcome is written down has one of ours (`DEFAULT_WELCOMES`).
+
 `persona` says whose answer it is: "*" everybody's, absent the gateway's own, else the persona's
 whole text. `until = 2026-12-31` is its last day; `match = "exact"`: only the very words find it.
 """
@@ -31,6 +33,11 @@ from gateway.api.events import explain
 from visavis.serving.errors import InvalidInputError
 
 ANYBODY = "*"
+DEFAULT_WELCOMES = {
+    "en": "Hello, it is good to see you. What would you like to talk about?",
+    "zh": "你好，很高兴见到你。今天想聊点什么？",
+}
+"""By language, where the file has none in it."""
 MAX_FILE_BYTES = 8_000_000
 
 

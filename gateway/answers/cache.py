@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gateway import metrics
 from gateway.answers.book import (
     ANYBODY,
+    DEFAULT_WELCOMES,
     AnswerBook,
     ConfiguredAnswer,
     Welcome,
@@ -270,11 +271,12 @@ class AnswerCache:
         return hit
 
     def welcome(self, speaker: Speaker) -> str:
-        """What a session begins with; "" where nothing is configured."""
+        """What a session begins with: what is configured, else ours; "" in other languages."""
         fitting = [w for w in self._book.welcome if self._holds(w, speaker)]
         # A persona's own phrase before everybody's.
         fitting.sort(key=lambda w: w.persona == ANYBODY)
-        return fitting[0].text if fitting else ""
+        own = DEFAULT_WELCOMES.get(speaker.spoken_language, "")
+        return fitting[0].text if fitting else own
 
     async def learn(self, question: str, answer: str, speaker: Speaker) -> bool:
         """Remember what was answered; whether that was wanted, and there was room and reason to."""

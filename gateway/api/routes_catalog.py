@@ -15,7 +15,14 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from gateway.api.choices import AnyLanguage
 from gateway.api.problems import TooLargeError, responses
-from gateway.api.schemas import AvatarInfo, AvatarList, ConsentInfo, VoiceInfo, VoiceList
+from gateway.api.schemas import (
+    AvatarChange,
+    AvatarInfo,
+    AvatarList,
+    ConsentInfo,
+    VoiceInfo,
+    VoiceList,
+)
 from gateway.api.state import TheGateway
 from gateway.stages.catalog import Consent
 from visavis.serving.errors import InvalidInputError
@@ -216,3 +223,9 @@ async def delete_avatar(name: str, gateway: TheGateway) -> Response:
     """Delete an avatar that was made here; sessions that show it keep it."""
     await gateway.catalog.delete_avatar(name)
     return Response(status_code=204)
+
+
+@router.patch("/avatars/{name}", responses=responses(400, 404, 409, 413, 422, 503))
+async def rename_avatar(name: str, body: AvatarChange, gateway: TheGateway) -> AvatarInfo:
+    """Give an avatar that was made here another name; sessions that show it keep it."""
+    return AvatarInfo(**asdict(await gateway.catalog.rename_avatar(name, body.name)))

@@ -27,11 +27,15 @@ from gateway.api.schemas import (
 from gateway.api.state import Gateway, TheCaller, TheGateway, TheSession
 from gateway.ledger.records import Timeline, TurnRecord
 from gateway.stages.stages import Options
+from gateway.talk.actions import Message
+from gateway.talk.actions import Role as Speaking
 from gateway.talk.session import Session
 from gateway.waiting.entrance import Standing, Wish
 from visavis.serving.errors import UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+
+_ROLES: dict[str, Speaking] = {"visitor": "user", "avatar": "assistant"}
 
 
 def info_of(session: Session) -> SessionInfo:
@@ -95,7 +99,8 @@ async def create(
     welcome = body.welcome if isinstance(body.welcome, str) else ""
     if body.welcome is True:
         welcome = gateway.answers.welcome(Speaker(persona, body.language))
-    wish = Wish(options, persona, welcome, caller.owner)
+    said = tuple(Message(_ROLES[line.side], line.text) for line in body.history)
+    wish = Wish(options, persona, welcome, caller.owner, said)
     enter = gateway.entrance.enter_or_wait if body.queue else gateway.entrance.enter
     with refusals_counted():
         async with gateway.within_limits(caller):

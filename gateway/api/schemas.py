@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from gateway.api.choices import (
+    MAX_HISTORY,
     AnyLanguage,
     Change,
     Language,
@@ -28,6 +29,13 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Said(Body):
+    """What one of both has said."""
+
+    side: Literal["visitor", "avatar"]
+    text: TypedText
+
+
 class SessionRequest(Body):
     """What the session is to be; all of it may be left out."""
 
@@ -47,7 +55,14 @@ class SessionRequest(Body):
     welcome: StrictBool | WelcomeText = Field(
         default=False,
         description="Said once somebody watches: true, the phrase configured for the language and "
-        "persona; a text, that one; false, nothing",
+        "persona, else a usual one; a text, that one; false, nothing",
+    )
+
+    history: list[Said] = Field(
+        default_factory=list,
+        max_length=MAX_HISTORY,
+        description="What was said before, oldest first, in a session that is no more: answers go "
+        "on from there",
     )
 
     queue: StrictBool = Field(
@@ -218,6 +233,12 @@ class ConsentInfo(BaseModel):
     stated_by: str
     stated_via: str = Field(description="page, http, command line …")
     stated_at: str = Field(description="ISO 8601, UTC")
+
+
+class AvatarChange(Body):
+    """What of an avatar is to be another."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
 
 
 class AvatarList(BaseModel):

@@ -140,6 +140,11 @@ class Catalog:
         """Raises UnknownNameError, OutOfOrderError for one that ships with the product."""
         await self._call("face", "DeleteAvatar", face_pb2.DeleteAvatarRequest(name=name))
 
+    async def rename_avatar(self, name: str, new_name: str) -> Avatar:
+        """Raises UnknownNameError, InvalidInputError, AlreadyExistsError."""
+        request = face_pb2.RenameAvatarRequest(name=name, new_name=new_name)
+        return _avatar_of(await self._call("face", "RenameAvatar", request))
+
     async def check_voice(self, name: str) -> None:
         """Raises UnknownNameError that lists what exists."""
         if name:

@@ -146,6 +146,30 @@ export class Api {
     }
   }
 
+  /** Whether a session can be seen without its token: by a key that the page has, or by anybody. */
+  async open(id) {
+    const response = await this.#fetch("GET", `v1/sessions/${id}`, {});
+    return response.ok;
+  }
+
+  /**
+   * The page's own session, after it has been loaded again.
+   * @returns {Promise<boolean>} whether it is still there; throws where that cannot be told
+   */
+  async resume(id) {
+    const token = sessionStorage.getItem(TOKEN_STORE + id);
+    if (!token) return false;
+    this.#tokens.set(id, { token });
+    try {
+      this.#keepToken(id, await this.#anotherToken(id));
+      return true;
+    } catch (error) {
+      if (error.status === 0) throw error;
+      this.#forgetToken(id);
+      return false;
+    }
+  }
+
   /** For when the page is loaded again. */
   #keepAsGuest(id, token) {
     this.#guest = token;
@@ -165,6 +189,7 @@ export class Api {
     clearTimeout(this.#tokens.get(id)?.timer);
     const half_ms = Math.min(500 * token_expires_in_s, LONGEST_TIMER_MS);
     this.#tokens.set(id, { token, timer: setTimeout(() => void this.#renewToken(id), half_ms) });
+    sessionStorage.setItem(TOKEN_STORE + id, token);
   }
 
   async #renewToken(id) {
@@ -185,6 +210,7 @@ export class Api {
   #forgetToken(id) {
     clearTimeout(this.#tokens.get(id)?.timer);
     this.#tokens.delete(id);
+    sessionStorage.removeItem(TOKEN_STORE + id);
   }
 
   // -- sessions ------------------------------------------------------------
@@ -210,6 +236,11 @@ export class Api {
 
   updateSession(id, change, signal) {
     return this.json("PATCH", `v1/sessions/${id}`, { body: change, signal });
+  }
+
+  /** The last turns, oldest first: what was asked, and answered. */
+  turns(id, signal) {
+    return this.json("GET", `v1/sessions/${id}/turns`, { signal });
   }
 
   /** Outlives the page: also sent while the tab is being closed. */
@@ -255,6 +286,21 @@ export class Api {
     return (await this.request("GET", `v1/sessions/${id}/recording.mp4`)).blob();
   }
 
+  // -- the services --------------------------------------------------------
+
+  /** @returns {Promise<{ready: boolean, missing?: object}>} missing: by service, why */
+  async readiness() {
+    const response = await this.#fetch("GET", "readyz", {});
+    if (response.ok || response.status === 404) return { ready: true };
+    return { ready: false, missing: (await response.json().catch(() => ({}))).missing };
+  }
+
+  /** Every replica with its networks; none where the caller may not see them: no operator is. */
+  async services() {
+    const response = await this.#fetch("GET", "v1/services", {});
+    return response.ok ? (await response.json()).services : [];
+  }
+
   // -- voices and avatars --------------------------------------------------
 
   async voices() {
@@ -270,6 +316,14 @@ export class Api {
     const path = `v1/avatars/${encodeURIComponent(name)}/portrait.jpg`;
     if (!this.#secret(path)) return this.url(path).href;
     return URL.createObjectURL(await (await this.request("GET", path)).blob());
+  }
+
+  renameAvatar(name, newName) {
+    return this.json("PATCH", `v1/avatars/${encodeURIComponent(name)}`, { body: { name: newName } });
+  }
+
+  deleteAvatar(name) {
+    return this.json("DELETE", `v1/avatars/${encodeURIComponent(name)}`);
   }
 
   /**

@@ -30,6 +30,25 @@ export class AvatarPicker {
     return (found ?? this.#avatars[0])?.name ?? "";
   }
 
+  /** Whether it was made here, and can be deleted. */
+  own(name) {
+    return this.#avatars.some((avatar) => avatar.name === name && !avatar.builtin);
+  }
+
+  /** @param {string} newName as it is to be addressed */
+  async rename(name, newName) {
+    await this.api.renameAvatar(name, newName);
+    this.#portraits.delete(name);
+    await this.load();
+  }
+
+  /** @returns {Promise<void>} once it is gone, here and at the gateway */
+  async remove(name) {
+    await this.api.deleteAvatar(name);
+    this.#portraits.delete(name);
+    await this.load();
+  }
+
   portrait(name) {
     if (!this.#portraits.has(name)) this.#portraits.set(name, this.api.portraitUrl(name));
     return this.#portraits.get(name).catch(() => "");
@@ -64,5 +83,58 @@ export class AvatarPicker {
     card.lastChild.textContent = text("avatar.new");
     card.addEventListener("click", () => this.onNew());
     return card;
+  }
+}
+
+/** What is wrong with a name that a person has typed; "": nothing. */
+export function nameFault(typed) {
+  if (!typed.trim()) return text("avatar.name.missing");
+  const odd = [...addressOf(typed)].find((character) => !/[A-Za-z0-9_-]/.test(character));
+  return odd ? text("avatar.name.odd").replace("{c}", odd) : "";
+}
+
+/** "My aunt" -> "My-aunt": the name for addresses. */
+export function addressOf(typed) {
+  return typed.trim().replaceAll(/\s+/g, "-");
+}
+
+/**
+ * The row under the portraits of an avatar that was made here: its name, to be changed, and a way
+ * to delete it, which asks once more.
+ */
+export class OwnAvatar {
+  #name = "";
+  #asked = 0;
+
+  /** @param {{onRename: (name: string, newName: string) => void, onDelete: (name: string) => void}} acts */
+  constructor(root, { onRename, onDelete }) {
+    this.root = root;
+    this.button = root.querySelector("button");
+    this.input = root.querySelector("input");
+    this.button.addEventListener("click", () => {
+      if (!this.#asked) return this.#ask();
+      this.#rest();
+      onDelete(this.#name);
+    });
+    this.input.addEventListener("change", () => onRename(this.#name, this.input.value));
+  }
+
+  /** @param {string} name "": none is chosen that could be changed */
+  show(name) {
+    this.#name = name;
+    this.root.hidden = !name;
+    this.input.value = titleOf(name);
+    this.#rest();
+  }
+
+  #ask() {
+    this.button.textContent = text("avatar.delete.sure");
+    this.#asked = setTimeout(() => this.#rest(), 5000);
+  }
+
+  #rest() {
+    clearTimeout(this.#asked);
+    this.#asked = 0;
+    this.button.textContent = text("avatar.delete");
   }
 }

@@ -1,13 +1,21 @@
 /**
  * Live captions of both sides, oldest first. A line grows while it is heard or
  * spoken; a separate live region tells screen readers each line once, when it
- * is complete.
+ * is complete. Turns are counted anew in each session: a line belongs to both.
  */
+import { text } from "./i18n.js";
 
 const LINES_KEPT = 200;
+/** What a new session is told: more than a small model reads anyway. */
+const HISTORY_KEPT = 60;
+const LINE_KEPT = 4000;
+const SIDES = ["visitor", "avatar", "note"];
 
 export class Captions {
-  #lines = new Map(); // "visitor:3" | "avatar:2" -> element
+  /** Whose answers they are, for the transcript. */
+  speaker = "";
+  #session = "";
+  #lines = new Map(); // "a1b2 visitor 3" | "a1b2 avatar 2" -> element
   #following = true;
 
   /** @param {HTMLElement} list @param {HTMLElement} announcer visually hidden live region */
@@ -21,68 +29,160 @@ export class Captions {
     new ResizeObserver(() => this.#follow()).observe(list);
   }
 
+  get empty() {
+    return !this.list.childElementCount;
+  }
+
+  /** What comes from now on is of this session. */
+  enter(session) {
+    this.#session = session;
+  }
+
   /** What the visitor says, as far as it has been understood; utterance 0: what was typed. */
-  transcript({ utterance, text, final }) {
-    if (utterance === 0) return this.#write(this.#append("visitor"), text, true);
-    if (!text && !this.#lines.has(`visitor:${utterance}`)) return;
-    if (final && !text) return this.#drop("visitor", utterance);
-    this.#write(this.#line("visitor", utterance), text, final);
+  transcript({ utterance, text: words, final }) {
+    if (utterance === 0) return this.#write(this.#append("visitor"), words, true);
+    if (!words && !this.#lines.has(this.#key("visitor", utterance))) return;
+    if (final && !words) return this.#drop("visitor", utterance);
+    this.#write(this.#line("visitor", utterance), words, final);
   }
 
   /** The next piece of an answer. */
-  answer({ turn, text, final }) {
-    if (!text && !this.#lines.has(`avatar:${turn}`)) return;
+  answer({ turn, text: words, final }) {
+    if (!words && !this.#lines.has(this.#key("avatar", turn))) return;
     const line = this.#line("avatar", turn);
-    this.#write(line, line.textContent + text, final);
+    this.#write(line, line.textContent + words, final);
   }
 
   /** The end of a turn; of an interrupted one, what was not heard any more is shown apart. */
   turn({ turn, event, heard }) {
-    const line = this.#lines.get(`avatar:${turn}`);
+    const line = this.#lines.get(this.#key("avatar", turn));
     if (!line || !["finished", "interrupted", "failed"].includes(event)) return;
     line.dataset.ended = event;
     line.removeAttribute("data-partial");
-    const said = line.textContent;
-    if (event !== "interrupted" || heard == null || !said.startsWith(heard)) return;
-    const unheard = document.createElement("s");
-    unheard.textContent = said.slice(heard.length);
-    line.replaceChildren(heard, unheard);
+    if (event === "interrupted" && heard != null) strike(line, heard);
+  }
+
+  /** What was said while nobody listened. @param {object[]} turns as the gateway keeps them */
+  catchUp(turns) {
+    for (const { turn, transcript, answer, heard, state } of turns) {
+      const key = this.#key("avatar", turn);
+      const known = this.#lines.get(key);
+      if (!answer || (known && known.textContent.length >= answer.length)) continue;
+      const asked = [...this.list.querySelectorAll("[data-side=visitor]")].some(
+        (line) => line.textContent === transcript,
+      );
+      if (!known && transcript && !asked) this.#append("visitor").textContent = transcript;
+      const line = this.#line("avatar", turn);
+      line.textContent = answer;
+      line.toggleAttribute("data-partial", ["opened", "speaking"].includes(state));
+      this.turn({ turn, event: state, heard });
+    }
+    this.#follow();
+  }
+
+  /** A remark of the page between the lines. @param {string} key of i18n.js */
+  note(key) {
+    this.finish();
+    const line = this.#append("note");
+    line.dataset.i18n = key;
+    this.#write(line, text(key), true);
+  }
+
+  /** Nothing more will come of lines that are not complete. */
+  finish() {
+    for (const line of this.list.querySelectorAll("[data-partial]")) {
+      line.removeAttribute("data-partial");
+      if (line.dataset.side === "avatar") line.dataset.ended = "interrupted";
+    }
   }
 
   clear() {
     this.#lines.clear();
     this.list.replaceChildren();
+    this.announcer.textContent = "";
+  }
+
+  /** All lines as plain values: {side, words, speaker, of?, heard?, ended?, key?}. */
+  records() {
+    return [...this.list.children].map(({ dataset, textContent, firstChild, lastElementChild }) => ({
+      side: dataset.side,
+      words: textContent,
+      speaker: dataset.speaker ?? "",
+      of: dataset.of,
+      ended: dataset.ended,
+      heard: lastElementChild ? (firstChild.textContent ?? "") : undefined,
+      key: dataset.i18n,
+    }));
+  }
+
+  /** What was said and heard, for a session that goes on from it: the newest lines. */
+  history() {
+    return this.records()
+      .map(({ side, words, heard }) => ({ side, text: (heard ?? words).trim().slice(0, LINE_KEPT) }))
+      .filter(({ side, text: said }) => side !== "note" && said)
+      .slice(-HISTORY_KEPT);
+  }
+
+  /** The lines that `records` gave before the page was loaded again. */
+  restore(records) {
+    for (const { side, words, speaker, of, ended, heard, key } of records) {
+      if (!SIDES.includes(side) || typeof words !== "string") continue;
+      const line = this.#append(side, of);
+      line.textContent = key ? text(key) : words;
+      if (side === "avatar") line.dataset.speaker = speaker;
+      if (ended) line.dataset.ended = ended;
+      if (key) line.dataset.i18n = key;
+      if (heard !== undefined) strike(line, heard);
+    }
+    this.#follow();
+  }
+
+  #key(side, number) {
+    return `${this.#session} ${side} ${number}`;
   }
 
   #line(side, number) {
-    const key = `${side}:${number}`;
-    if (!this.#lines.has(key)) this.#lines.set(key, this.#append(side));
-    return this.#lines.get(key);
+    const key = this.#key(side, number);
+    return this.#lines.get(key) ?? this.#append(side, key);
   }
 
-  #append(side) {
+  #append(side, key) {
     const line = document.createElement("li");
     line.className = "line";
     line.dataset.side = side;
+    if (side === "avatar") line.dataset.speaker = this.speaker;
     line.dir = "auto";
+    if (key) {
+      line.dataset.of = key;
+      this.#lines.set(key, line);
+    }
     this.list.append(line);
     while (this.list.childElementCount > LINES_KEPT) this.list.firstElementChild.remove();
     return line;
   }
 
-  #write(line, text, final) {
-    line.textContent = text;
+  #write(line, words, final) {
+    line.textContent = words;
     line.toggleAttribute("data-partial", !final);
-    if (final) this.announcer.textContent = text;
+    if (final) this.announcer.textContent = words;
     this.#follow();
   }
 
   #drop(side, number) {
-    this.#lines.get(`${side}:${number}`)?.remove();
-    this.#lines.delete(`${side}:${number}`);
+    const key = this.#key(side, number);
+    this.#lines.get(key)?.remove();
+    this.#lines.delete(key);
   }
 
   #follow() {
     if (this.#following) this.list.scrollTop = this.list.scrollHeight;
   }
+}
+
+function strike(line, heard) {
+  const said = line.textContent;
+  if (!said.startsWith(heard)) return;
+  const unheard = document.createElement("s");
+  unheard.textContent = said.slice(heard.length);
+  line.replaceChildren(heard, unheard);
 }

@@ -5,6 +5,8 @@
  *
  * Events: every event of the gateway under its type, and
  *   "connection" {status: "offline" | "connecting" | "live" | "reconnecting", transport}
+ *   "entered" {id, renewed} whenever a session is joined; renewed: it knows of the last one what
+ *     `history` tells, and no more
  *   "place" {position, expected_wait_s} while the session has to be waited for
  *   "notice" {key} something the visitor should know, a key of i18n.js
  */
@@ -24,6 +26,10 @@ const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 8000;
 const PLACE_RETRIES = 20; // longer than a place is kept that nobody asks for
 const PLACES_LOST = 3; // so many are lost with their gateways before the visitor is told
+/** A clock that has jumped by more has stood still: the machine was asleep. */
+const WATCH_MS = 5000;
+const ASLEEP_MS = 10_000;
+const PONG_LIMIT_MS = 3000;
 
 export class Connection extends EventTarget {
   sessionId = null;
@@ -40,17 +46,26 @@ export class Connection extends EventTarget {
   #status = "offline";
   #hush;
   #speaking = false;
+  #pinging = false;
+  /** There was a session before the one that is made, which goes on from what was said in it. */
+  #known = false;
+  #history;
 
   /**
-   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string, role?: string}} settings
-   *   join: a session that there is, instead of a new one; role: "visitor" or "viewer" of it
+   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string, role?: string, resume?: string, history?: () => object[]}} settings
+   *   join: a session that there is, instead of a new one; role: "visitor" or "viewer" of it;
+   *   resume: the page's own from before, if it is still there; history(): what was said so far,
+   *   for a session that takes the place of one
    */
-  constructor(api, video, { preference, join = "", role = "visitor" }) {
+  constructor(api, video, { preference, join = "", role = "visitor", resume = "", history = () => [] }) {
     super();
     this.#api = api;
     this.#video = video;
     this.#preference = preference;
     this.#joined = join;
+    this.sessionId = resume || null;
+    this.#known = Boolean(resume);
+    this.#history = history;
     this.#role = role === "viewer" ? "viewer" : "speaker";
     this.#hush = new Hush(video);
   }
@@ -67,8 +82,26 @@ export class Connection extends EventTarget {
   async start(options) {
     this.#options = options;
     this.#abort = new AbortController();
+    this.#watchSleep(this.#abort.signal);
     this.#become("connecting");
     try {
+      await this.#connect();
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
+  /** Begins anew with a session that knows nothing of this one. Throws as `start` does. */
+  async renew(options) {
+    const last = this.sessionId;
+    this.#options = options;
+    this.#become("connecting");
+    this.#closeLinks();
+    this.sessionId = null;
+    this.#known = false;
+    try {
+      if (last) await this.#api.deleteSession(last); // its place may be the only one
       await this.#connect();
     } catch (error) {
       await this.stop();
@@ -88,25 +121,29 @@ export class Connection extends EventTarget {
   }
 
   async #ensureSession(signal) {
-    if (this.#joined) {
-      this.sessionId = this.#joined;
-      return;
-    }
-    if (this.sessionId && (await this.#stillThere(signal))) return;
+    const kept = this.#joined || (this.sessionId && (await this.#stillThere(signal)));
+    if (this.#joined) this.sessionId = this.#joined;
+    if (!kept) await this.#makeSession(signal);
+    this.#tell("entered", { id: this.sessionId, renewed: !kept && this.#known });
+    this.#known = true;
+    this.#options = { ...this.#options, welcome: false }; // nobody is greeted twice
+  }
+
+  async #makeSession(signal) {
     for (let again = this.#status === "reconnecting", lost = 0; ; again = true, lost += 1) {
-      const made = await this.#api.createSession(this.#options, signal);
+      const history = this.#known ? this.#history() : [];
+      const made = await this.#api.createSession({ ...this.#options, ...(history.length && { history }) }, signal);
       this.sessionId = made.id;
-      if (made.position === undefined) break;
+      if (made.position === undefined) return;
       if (again) this.#tell("notice", { key: "queue.again" });
       const last = await this.#waitInLine(made, signal);
-      if (last.state === "admitted") break;
+      if (last.state === "admitted") return;
       this.sessionId = null;
       if (last.state === "left" || lost === PLACES_LOST) {
         throw new ApiError(410, last.state, last.message || text("queue.given-up"));
       }
       await pause(FIRST_RETRY_MS, signal); // its gateway ends, or has ended: another one has a place
     }
-    this.#options = { ...this.#options, welcome: false }; // nobody is greeted twice
   }
 
   /** Until the session is there, under the id of the place, or will not be: what was told last. */
@@ -239,6 +276,28 @@ export class Connection extends EventTarget {
     }
   }
 
+  /** After a machine's sleep sockets look open that are not: who does not answer is gone. */
+  #watchSleep(signal) {
+    let seen_ms = Date.now();
+    const watch = setInterval(() => {
+      if (Date.now() - seen_ms > ASLEEP_MS) void this.check();
+      seen_ms = Date.now();
+    }, WATCH_MS);
+    const check = () => document.visibilityState === "visible" && void this.check();
+    for (const type of ["online", "visibilitychange"]) addEventListener(type, check, { signal });
+    signal.addEventListener("abort", () => clearInterval(watch), { once: true });
+  }
+
+  /** Asks whether the gateway still hears us, and connects anew where it does not. */
+  async check() {
+    const events = this.#events;
+    if (this.#status !== "live" || this.#pinging) return;
+    this.#pinging = true;
+    const answered = await events.ping(PONG_LIMIT_MS);
+    this.#pinging = false;
+    if (!answered && events === this.#events) void this.#restore();
+  }
+
   /** @param {import("./microphone.js").Microphone | null} microphone */
   async setMicrophone(microphone) {
     this.#microphone = microphone;
@@ -268,9 +327,14 @@ export class Connection extends EventTarget {
     return this.#media?.voiceLevel() ?? 0;
   }
 
-  async stop() {
-    this.#abort?.abort(new Error("stopped"));
+  /** Goes away and leaves the session as it is: whoever comes back in time goes on with it. */
+  leave() {
+    this.#abort?.abort(new Error("left"));
     this.#closeLinks();
+  }
+
+  async stop() {
+    this.leave();
     const id = this.sessionId;
     this.sessionId = null;
     this.#become("offline");

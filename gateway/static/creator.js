@@ -1,5 +1,10 @@
-/** A new avatar from a photo: choose or drop, name, upload, and the server's reason if it will not do. */
+/**
+ * A new avatar from a photo: choose or drop, name, upload; then the face as it will look, to be
+ * taken or given up; or the reason why the photo will not do.
+ */
+import { addressOf, nameFault } from "./avatars.js";
 import { text } from "./i18n.js";
+import { inPlainWords } from "./refusals.js";
 
 const TYPES = ["image/jpeg", "image/png", "image/webp"];
 const LIMIT_BYTES = 20_000_000;
@@ -7,14 +12,18 @@ const LIMIT_BYTES = 20_000_000;
 export class AvatarCreator {
   #photo = null;
 
+  #made = "";
+
   /** @param {(name: string) => Promise<void>} onCreated */
-  constructor(form, api, onCreated) {
+  constructor(form, fitting, api, onCreated) {
     this.form = form;
+    this.fitting = fitting;
     this.api = api;
     this.onCreated = onCreated;
     this.input = form.querySelector("#photo");
     this.preview = form.querySelector("#photo-preview");
     this.name = form.querySelector("#avatar-new-name");
+    this.consent = form.querySelector("#consent");
     this.likeness = form.querySelector("#likeness");
     this.progress = form.querySelector("#creator-progress");
     this.fault = form.querySelector("#creator-fault");
@@ -24,6 +33,8 @@ export class AvatarCreator {
       event.preventDefault();
       void this.#upload();
     });
+    fitting.querySelector("#fitting-accept").addEventListener("click", () => void this.#accept());
+    fitting.querySelector("#fitting-discard").addEventListener("click", () => void this.#discard());
   }
 
   /** A file dropped anywhere on the page lands here. */
@@ -48,39 +59,81 @@ export class AvatarCreator {
 
   open() {
     this.form.hidden = false;
+    this.fitting.hidden = true;
     this.form.scrollIntoView({ block: "nearest" });
   }
 
-  take(file) {
+  async take(file) {
     if (!file) return;
-    this.#explain("");
+    this.#forgetPhoto();
     if (!TYPES.includes(file.type)) return this.#explain(text("avatar.not-image"));
     if (file.size > LIMIT_BYTES) return this.#explain(text("avatar.too-large"));
+    try {
+      (await createImageBitmap(file)).close();
+    } catch {
+      return this.#explain(text("avatar.broken"));
+    }
     this.#photo = file;
-    URL.revokeObjectURL(this.preview.src);
     this.preview.src = URL.createObjectURL(file);
     this.preview.hidden = false;
-    if (!this.name.value) this.name.value = suggestedName(file.name);
+    if (!this.name.value) this.name.value = suggestedName(file.name).replaceAll("-", " ");
     this.submit.disabled = false;
   }
 
-  async #upload() {
-    const name = this.name.value;
+  #forgetPhoto() {
     this.#explain("");
+    this.#photo = null;
+    URL.revokeObjectURL(this.preview.src);
+    this.preview.removeAttribute("src");
+    this.preview.hidden = true;
+    this.submit.disabled = true;
+  }
+
+  async #upload() {
+    const name = addressOf(this.name.value);
+    const agreed = this.consent.checked && this.likeness.value.trim();
+    this.#explain(nameFault(this.name.value) || (agreed ? "" : text("avatar.consent.missing")));
+    if (!this.fault.hidden || !this.#photo) return;
     this.#advance(0);
     this.submit.disabled = true;
     try {
       const consent = { likeness: this.likeness.value, agreed_to: text("avatar.consent") };
       await this.api.createAvatar(name, this.#photo, consent, (share) => this.#advance(share));
     } catch (error) {
-      this.#explain(error.status === 0 ? text("error.unreachable") : error.message);
+      this.#explain(error.status === 0 ? text("error.unreachable") : inPlainWords(error.message));
       return;
     } finally {
       this.progress.hidden = true;
       this.submit.disabled = false;
     }
+    await this.#show(name);
+  }
+
+  /** The face at rest, before it is taken. */
+  async #show(name) {
+    this.#made = name;
+    const picture = this.fitting.querySelector("img");
+    picture.src = await this.api.portraitUrl(name).catch(() => "");
+    this.form.hidden = true;
+    this.fitting.hidden = false;
+    this.fitting.scrollIntoView({ block: "nearest" });
+    this.fitting.querySelector("#fitting-accept").focus();
+  }
+
+  async #accept() {
+    this.fitting.hidden = true;
     this.#reset();
-    await this.onCreated(name);
+    await this.onCreated(this.#made);
+  }
+
+  async #discard() {
+    try {
+      await this.api.deleteAvatar(this.#made);
+    } catch (error) {
+      if (error.status !== 404) console.warn("visavis: the avatar stays:", error.message);
+    }
+    this.#forgetPhoto();
+    this.open();
   }
 
   /** The upload itself is quick; then the server looks for the face and builds the mesh. */
@@ -100,11 +153,9 @@ export class AvatarCreator {
   }
 
   #reset() {
+    this.#forgetPhoto();
     this.form.reset();
     this.form.hidden = true;
-    this.preview.hidden = true;
-    this.submit.disabled = true;
-    this.#photo = null;
   }
 }
 

@@ -50,6 +50,21 @@ export class EventChannel extends EventTarget {
     return true;
   }
 
+  /** Whether the gateway answers within so long. */
+  ping(limit_ms) {
+    return new Promise((resolve) => {
+      const heard = () => settle(true);
+      const timer = setTimeout(() => settle(false), limit_ms);
+      const settle = (answered) => {
+        clearTimeout(timer);
+        this.removeEventListener("pong", heard);
+        resolve(answered);
+      };
+      this.addEventListener("pong", heard, { once: true });
+      if (!this.send({ type: "ping" })) settle(false);
+    });
+  }
+
   close() {
     const socket = this.#socket;
     this.#socket = null;

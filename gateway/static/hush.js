@@ -26,6 +26,6 @@ export class Hush {
     if (!this.#timer) return;
     clearTimeout(this.#timer);
     this.#timer = 0;
-    this.#video.muted = false;
+    this.#video.muted = "muted" in this.#video.dataset; // by the visitor, or by the browser
   }
 }

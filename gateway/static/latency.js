@@ -74,6 +74,15 @@ export class LatencyStrip {
     this.render();
   }
 
+  /** Nothing has been answered yet. */
+  clear() {
+    this.#last = null;
+    this.root.removeAttribute("data-turn");
+    for (const part of [".latency-total", ".latency-bars", ".latency-mini", ".latency-facts"]) {
+      this.root.querySelector(part).replaceChildren();
+    }
+  }
+
   /** Again in the language chosen now. */
   render() {
     if (!this.#last) return;

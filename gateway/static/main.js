@@ -5,19 +5,24 @@
  * talk where its fragment, #token=…, is a visitor's).
  */
 import { Api } from "./api.js";
-import { AvatarPicker, titleOf } from "./avatars.js";
+import { addressOf, AvatarPicker, nameFault, OwnAvatar, titleOf } from "./avatars.js";
 import { Captions } from "./captions.js";
-import { Connection } from "./connection.js";
+import { Conversation } from "./conversation.js";
 import { AvatarCreator } from "./creator.js";
-import { speak, text } from "./i18n.js";
+import { label, speak, text } from "./i18n.js";
 import { LatencyStrip } from "./latency.js";
+import { download, fileName, transcriptOf } from "./memory.js";
+import { ModelHint } from "./model_hint.js";
 import { Preferences } from "./preferences.js";
 import { QueuePanel } from "./queue.js";
+import { Readiness } from "./readiness.js";
 import { RecordButton } from "./recording.js";
+import { inPlainWords } from "./refusals.js";
 import { askForKey, SettingsSheet } from "./settings.js";
 import { Stage } from "./stage.js";
 import { TalkButton } from "./talk.js";
 import { Toasts } from "./toasts.js";
+import { followViewport } from "./viewport.js";
 import { VoicePicker } from "./voices.js";
 
 const byId = (id) => document.getElementById(id);
@@ -27,8 +32,6 @@ const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 if (token) history.replaceState(null, "", location.pathname + location.search);
 
 class Page {
-  connection = null;
-  starting = null;
   role = query.get("session") ? "viewer" : "visitor";
   preferences = new Preferences(query);
   api = new Api(() => askForKey(byId("key")));
@@ -36,9 +39,12 @@ class Page {
   stage = new Stage(byId("stage"));
   captions = new Captions(byId("captions"), byId("announcer"));
   latency = new LatencyStrip(byId("latency"));
+  readiness = new Readiness(byId("waiting"), this.api);
+  queue = new QueuePanel(byId("queue"), () => this.conversation.leaveLine());
+  modelHint = new ModelHint(byId("model-hint"), this.api, this.toasts);
   talk = new TalkButton({
     button: byId("microphone"),
-    connection: () => this.connection,
+    connection: () => this.conversation.connection,
     preferences: this.preferences,
     onError: (message) => this.toasts.error(message),
   });
@@ -46,7 +52,7 @@ class Page {
     button: byId("record"),
     elapsed: byId("elapsed"),
     api: this.api,
-    sessionId: () => this.connection?.sessionId,
+    sessionId: () => this.conversation.sessionId,
     toasts: this.toasts,
   });
   settings = new SettingsSheet(byId("settings"), this.preferences, (name, value) => this.changed(name, value));
@@ -55,38 +61,70 @@ class Page {
     onChoose: (name) => this.choose({ avatar: name }),
     onNew: () => this.creator.open(),
   });
-  queue = new QueuePanel(byId("queue"), () => this.leave());
-  creator = new AvatarCreator(byId("creator"), this.api, (name) => this.created(name));
+  ownAvatar = new OwnAvatar(byId("own-avatar"), {
+    onRename: (name, typed) => this.renameAvatar(name, typed),
+    onDelete: (name) => this.removeAvatar(name),
+  });
+  creator = new AvatarCreator(byId("creator"), byId("fitting"), this.api, (name) => this.created(name));
+  conversation = new Conversation({
+    ...{ api: this.api, stage: this.stage, captions: this.captions, latency: this.latency },
+    ...{ queue: this.queue, recording: this.recording, talk: this.talk, toasts: this.toasts },
+    settings: () => ({
+      preference: this.preferences.get("transport"),
+      join: query.get("session") ?? "",
+      role: this.role,
+    }),
+    wish: () => this.wish(),
+    begun: (withMicrophone) => this.begun(withMicrophone),
+    report: (error) => this.report(error),
+  });
 
   async open() {
+    followViewport();
     speak(this.preferences.get("language"));
+    this.settings.render();
     this.display();
     this.listen();
     byId("latency").open = matchMedia("(min-aspect-ratio: 1/1)").matches; // a phone has no room to spare
     this.stage.animate(
       () => this.talk.level(),
-      () => this.connection?.voiceLevel() ?? 0,
+      () => this.conversation.connection?.voiceLevel() ?? 0,
     );
-    if (query.get("session")) await this.enter(query.get("session"));
-    await this.loadChoices();
-    if (query.get("autostart") === "1") await this.start(query.get("mic") === "1");
+    if (query.get("session") && !(await this.enter(query.get("session")))) return this.ready();
+    await this.prepare();
+    const resumed = !query.get("session") && (await this.conversation.resume());
+    if (!resumed && query.get("autostart") === "1") await this.start(query.get("mic") === "1");
+    this.ready();
+    void this.modelHint.load().catch(() => null); // no more than a hint
+  }
+
+  ready() {
     document.body.dataset.ready = "yes";
   }
 
   listen() {
-    byId("start-talk").addEventListener("click", () => this.start(true));
-    byId("start-type").addEventListener("click", () => this.start(false));
-    byId("interrupt").addEventListener("click", () => this.interrupt());
-    byId("settings-open").addEventListener("click", () => this.settings.open());
-    byId("captions-clear").addEventListener("click", () => this.captions.clear());
-    byId("share").addEventListener("click", () => this.share());
-    byId("avatar-name").addEventListener("click", () => this.settings.open());
+    const clicks = {
+      "start-talk": () => this.start(true),
+      "start-type": () => this.start(false),
+      "interrupt": () => this.conversation.interrupt(),
+      "settings-open": () => this.settings.open(),
+      "avatar-name": () => this.settings.open(),
+      "conversation-new": () => this.conversation.renew(),
+      "sheet-new": () => this.renewFromSheet(),
+      "transcript-save": () => this.saveTranscript(),
+      "sheet-save": () => this.saveTranscript(),
+      "share": () => this.share(),
+      "mute": () => this.settings.mute(!this.preferences.get("muted")),
+      "fullscreen": () => this.fillScreen(),
+    };
+    for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
+    document.body.toggleAttribute("data-joined", query.has("session"));
+    byId("fullscreen").hidden = !document.fullscreenEnabled;
     const message = byId("message");
     message.addEventListener("input", () => (byId("send").disabled = !message.value.trim()));
     byId("dock").addEventListener("submit", (event) => this.submit(event, message));
     addEventListener("keydown", (event) => this.key(event));
-    addEventListener("pagehide", () => void (this.connection ?? this.starting)?.stop());
-    // Brought back from the browser's page cache: that session has gone.
+    // Brought back from the browser's page cache: its connection has been closed.
     addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
     this.creator.acceptDrops(document, () => {
       void this.settings.open();
@@ -96,19 +134,23 @@ class Page {
 
   key(event) {
     const open = document.querySelector("dialog[open]");
-    if (event.key === "Escape" && !open && !event.isComposing) this.interrupt();
+    if (event.key === "Escape" && !open && !event.isComposing) this.conversation.interrupt();
   }
 
-  // -- choices ---------------------------------------------------------------
+  // -- what there is to choose from ------------------------------------------
 
-  async loadChoices() {
-    try {
-      await Promise.all([this.voices.load(), this.avatars.load()]);
-    } catch (error) {
-      this.report(error);
-      return;
+  /** Once the services are there: the voices, the faces. */
+  async prepare() {
+    for (let failures = 0; ; failures += 1) {
+      await this.readiness.wait();
+      try {
+        await Promise.all([this.voices.load(), this.avatars.load()]);
+        return await this.showChoices();
+      } catch (error) {
+        // One that has gone again is waited for; anything else does not mend itself.
+        if (![0, 502, 503, 504].includes(error.status) || failures > 3) return this.report(error);
+      }
     }
-    await this.showChoices();
   }
 
   choice() {
@@ -120,9 +162,19 @@ class Page {
     };
   }
 
+  /** What a session is to be; what is left out the gateway chooses. */
+  wish() {
+    const speed = this.preferences.get("speed");
+    const { persona, style } = { persona: this.preferences.get("persona"), style: this.preferences.get("style") };
+    const wish = { ...this.choice(), persona, style, speed: speed === 1 ? "" : speed };
+    return { ...filled(wish), welcome: this.preferences.get("welcome") };
+  }
+
   async showChoices() {
     const { language, voice, avatar } = this.choice();
+    this.captions.speaker = titleOf(avatar);
     this.voices.render(voice, language);
+    this.ownAvatar.show(this.avatars.own(avatar) ? avatar : "");
     await Promise.all([
       this.avatars.render(avatar),
       this.avatars.portrait(avatar).then((url) => this.stage.show(titleOf(avatar), url)),
@@ -133,15 +185,7 @@ class Page {
   async choose(change) {
     const [[name, value]] = Object.entries(change);
     this.preferences.set(name, value);
-    await Promise.all([this.showChoices(), this.update(change)]);
-  }
-
-  async update(change) {
-    try {
-      await this.connection?.update(change);
-    } catch (error) {
-      this.report(error);
-    }
+    await Promise.all([this.showChoices(), this.conversation.update(change)]);
   }
 
   async created(name) {
@@ -150,119 +194,125 @@ class Page {
     this.toasts.show(text("avatar.created"));
   }
 
+  async renameAvatar(name, typed) {
+    const [fault, newName] = [nameFault(typed), addressOf(typed)];
+    if (fault || newName === name) {
+      this.ownAvatar.show(name);
+      if (fault) this.toasts.error(fault);
+      return;
+    }
+    try {
+      await this.avatars.rename(name, newName);
+    } catch (error) {
+      this.ownAvatar.show(name);
+      this.report(error);
+      return;
+    }
+    await this.choose({ avatar: newName });
+  }
+
+  async removeAvatar(name) {
+    try {
+      await this.avatars.remove(name);
+    } catch (error) {
+      this.report(error);
+      return;
+    }
+    await this.choose({ avatar: this.avatars.resolve("") });
+    this.toasts.show(text("avatar.deleted"));
+  }
+
   async changed(name, value) {
-    if (name === "transport") this.connection?.prefer(value);
+    if (name === "transport") this.conversation.connection?.prefer(value);
     if (name.startsWith("microphone")) await this.talk.reopen();
+    if (name === "style" || name === "speed") await this.conversation.update({ [name]: value });
     if (name === "language") {
       speak(value);
-      this.latency.render();
-      this.queue.render();
+      for (const part of [this.latency, this.queue, this.readiness, this.settings, this.modelHint]) part.render();
       const { language, voice } = this.choice();
-      await Promise.all([this.showChoices(), this.update({ language, voice })]);
+      await Promise.all([this.showChoices(), this.conversation.update({ language, voice })]);
     }
     this.display();
   }
 
   display() {
-    document.body.toggleAttribute("data-no-captions", !this.preferences.get("captions"));
-    document.body.toggleAttribute("data-no-latency", !this.preferences.get("latency"));
+    const { body, documentElement } = document;
+    const wanted = (name) => this.preferences.get(name);
+    body.toggleAttribute("data-no-captions", !wanted("captions"));
+    body.toggleAttribute("data-no-latency", !wanted("latency"));
+    body.dataset.background = wanted("background");
+    body.dataset.captionSize = wanted("captionSize");
+    documentElement.dataset.appearance = wanted("appearance");
+    this.stage.loudness(wanted("volume"), wanted("muted"));
+    byId("mute").setAttribute("aria-pressed", String(wanted("muted")));
+    label(byId("mute"), wanted("muted") ? "sound.unmute" : "sound.mute");
   }
 
   // -- the conversation ------------------------------------------------------
 
   async start(withMicrophone) {
-    if (document.body.dataset.phase !== "start") return;
-    document.body.dataset.phase = "starting";
-    const connection = new Connection(this.api, this.stage.video, {
-      preference: this.preferences.get("transport"),
-      join: query.get("session") ?? "",
-      role: this.role,
-    });
-    this.follow(connection);
-    this.starting = connection;
-    try {
-      await connection.start({ ...filled(this.choice()), welcome: this.preferences.get("welcome") });
-    } catch (error) {
-      document.body.dataset.phase = "start";
-      if (this.starting) this.report(error); // else the visitor has left the line
-      return;
-    } finally {
-      this.starting = null;
-      this.queue.hide();
-    }
-    this.connection = connection;
-    document.body.dataset.phase = "live";
-    byId("record").disabled = byId("share").disabled = false;
-    if (withMicrophone && this.role !== "viewer") await this.talk.open();
+    await this.conversation.start(withMicrophone);
+    // It may have failed for want of a service: then the page waits for it again.
+    if (document.body.dataset.phase === "start") await this.prepare();
+  }
+
+  async begun(withMicrophone) {
+    for (const id of ["record", "share", "sheet-new", "sheet-save"]) byId(id).disabled = false;
+    if (withMicrophone) await this.talk.open();
     else byId("message").focus({ preventScroll: true });
   }
 
-  /** The visitor does not want to wait in line any more. */
-  leave() {
-    const waiting = this.starting;
-    this.starting = null;
-    void waiting?.stop();
+  async renewFromSheet() {
+    byId("settings").close();
+    await this.conversation.renew();
   }
 
-  follow(connection) {
-    const on = (type, act) => connection.addEventListener(type, ({ detail }) => act(detail));
-    on("connection", (detail) => this.connected(detail));
-    on("place", (detail) => this.starting && this.queue.show(detail));
-    on("state", ({ state }) => this.stage.state(state));
-    on("transcript", (detail) => this.captions.transcript(detail));
-    on("answer", (detail) => this.captions.answer(detail));
-    on("turn", (detail) => this.captions.turn(detail));
-    on("latency", (detail) => this.latency.show(detail));
-    on("error", ({ code, message }) => {
-      this.toasts.error(message);
-      if (code === "recording_failed") this.recording.ended();
-    });
-    on("warning", ({ message }) => this.toasts.show(message));
-    on("notice", ({ key }) => this.toasts.show(text(key)));
-    on("session", ({ id }) => (document.body.dataset.session = id));
+  saveTranscript() {
+    const said = transcriptOf(this.captions.records());
+    download(new Blob([said], { type: "text/plain;charset=utf-8" }), fileName("txt"));
   }
 
-  connected({ status, transport }) {
-    const { dataset } = document.body;
-    if (status === "reconnecting") {
-      this.recording.reset();
-      this.stage.state("idle");
-    }
-    dataset.connection = status;
-    dataset.transport = transport;
-    const words = document.querySelector(".connection-status");
-    words.dataset.i18n = `connection.${status}`;
-    words.textContent = text(words.dataset.i18n);
-    const names = { webrtc: "WebRTC", websocket: "WebSocket" };
-    document.querySelector(".connection-transport").textContent = names[transport] ?? "";
+  async fillScreen() {
+    if (document.fullscreenElement) await document.exitFullscreen();
+    else await document.documentElement.requestFullscreen().catch((error) => this.report(error));
   }
 
   submit(event, message) {
     event.preventDefault();
     const words = message.value.trim();
-    if (!words) return;
-    if (!this.connection?.send({ type: "text", text: words })) {
-      this.toasts.error(text("notice.offline"));
-      return;
-    }
+    if (!words || !this.conversation.say(words)) return;
     message.value = "";
     byId("send").disabled = true;
   }
 
-  interrupt() {
-    if (["thinking", "speaking"].includes(document.body.dataset.state)) {
-      this.connection?.send({ type: "interrupt" });
-    }
-  }
-
-  /** A conversation that there is, as far as the token goes that came with its address. */
+  /**
+   * A conversation that there is, as far as the token goes that came with its address.
+   * @returns {Promise<boolean>} false: the address leads nowhere any more, and the visitor was told
+   */
   async enter(session) {
     try {
       this.role = await this.api.enter(session, token);
     } catch (error) {
+      if ([401, 403, 404].includes(error.status) && !(await this.api.open(session))) {
+        this.deadLink();
+        return false;
+      }
       this.report(error);
     }
     if (this.role === "viewer") this.lookOn();
+    return true;
+  }
+
+  /** A link holds for a while, and its conversation ends some day. */
+  deadLink() {
+    document.body.dataset.link = "dead";
+    byId("start-type").hidden = true;
+    for (const [id, key] of [["start-heading", "link.heading"], ["start-lead", "link.lead"]]) byId(id).dataset.i18n = key;
+    const button = byId("start-talk").cloneNode(true); // without what it did
+    button.querySelector("span").dataset.i18n = "link.own";
+    button.addEventListener("click", () => location.assign(location.pathname));
+    byId("start-talk").replaceWith(button);
+    speak(this.preferences.get("language"));
   }
 
   /** Somebody else's conversation: nothing to say here. */
@@ -274,10 +324,11 @@ class Page {
   }
 
   async share() {
+    const { sessionId } = this.conversation;
     const url = new URL(location.pathname, location.href);
-    url.searchParams.set("session", this.connection.sessionId);
+    url.searchParams.set("session", sessionId);
     try {
-      const shared = await this.api.viewerToken(this.connection.sessionId);
+      const shared = await this.api.viewerToken(sessionId);
       url.hash = new URLSearchParams({ token: shared });
     } catch (error) {
       this.report(error);
@@ -292,7 +343,7 @@ class Page {
   }
 
   report(error) {
-    this.toasts.error(error.status === 0 ? text("error.unreachable") : error.message);
+    this.toasts.error(error.status === 0 ? text("error.unreachable") : inPlainWords(error.message));
   }
 }
 

@@ -1,5 +1,6 @@
 /** Records the conversation on the gateway and downloads it as an mp4. */
 import { label, text } from "./i18n.js";
+import { download, fileName } from "./memory.js";
 
 export class RecordButton {
   #since_ms = 0;
@@ -39,13 +40,7 @@ export class RecordButton {
     clearInterval(this.#timer);
     this.toasts.show(text("record.working"));
     await this.api.stopRecording(id);
-    const url = URL.createObjectURL(await this.api.recordingFile(id));
-    const link = document.createElement("a");
-    link.href = url;
-    link.download = `visavis-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}.mp4`;
-    link.click();
-    // The download has its own hold on the file once it has begun.
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    download(await this.api.recordingFile(id), fileName("mp4"));
     this.reset();
     this.toasts.show(text("record.saved"));
   }

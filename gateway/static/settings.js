@@ -2,30 +2,43 @@
 import { text } from "./i18n.js";
 import { Microphone } from "./microphone.js";
 
-/** Radio groups and switches by the preference that they set. */
-const RADIOS = ["language", "microphoneMode", "transport"];
-const SWITCHES = { welcome: "welcome", "show-captions": "captions", "show-latency": "latency" };
+/** Controls by the preference that they set; radio groups have its name, or tell it. */
+const RADIOS = ["language", "microphoneMode", "transport", "appearance", "background", "captionSize"];
+const SWITCHES = { welcome: "welcome", "show-captions": "captions", "show-latency": "latency", muted: "muted" };
+const SLIDERS = { speed: (value) => `${value.toFixed(1)} ×`, volume: (value) => `${Math.round(100 * value)} %` };
+export const STYLES = ["", "happy", "excited", "calm", "sad", "surprised", "angry", "whisper"];
 
 export class SettingsSheet {
-  /** @param {(name: string, value: string | boolean) => void} onChange after it has been kept */
+  /** @param {(name: string, value: string | number | boolean) => void} onChange after it has been kept */
   constructor(dialog, preferences, onChange) {
     this.dialog = dialog;
     this.preferences = preferences;
     this.onChange = onChange;
     this.devices = dialog.querySelector("#microphone-device");
+    this.styles = dialog.querySelector("#style");
     dialog.querySelector("#settings-close").addEventListener("click", () => dialog.close());
     // A click on the backdrop is a click on the dialog itself.
     dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
     this.devices.addEventListener("change", () => this.#keep("microphoneDevice", this.devices.value));
+    this.styles.addEventListener("change", () => this.#keep("style", this.styles.value));
     RADIOS.forEach((name) => this.#bindRadios(name));
     Object.entries(SWITCHES).forEach(([id, name]) => this.#bindSwitch(id, name));
+    Object.keys(SLIDERS).forEach((name) => this.#bindSlider(name));
+    const persona = dialog.querySelector("#persona");
+    persona.value = preferences.get("persona");
+    persona.addEventListener("change", () => this.#keep("persona", persona.value.trim()));
   }
 
   #bindRadios(name) {
-    for (const radio of document.querySelectorAll(`input[name="${name}"]`)) {
-      radio.checked = radio.value === this.preferences.get(name);
-      radio.addEventListener("change", () => this.#keep(name, radio.value));
+    const radios = [...document.querySelectorAll(`input[name="${name}"], input[data-preference="${name}"]`)];
+    const show = () => radios.forEach((radio) => (radio.checked = radio.value === this.preferences.get(name)));
+    for (const radio of radios) {
+      radio.addEventListener("change", () => {
+        this.#keep(name, radio.value);
+        show();
+      });
     }
+    show();
   }
 
   #bindSwitch(id, name) {
@@ -34,9 +47,35 @@ export class SettingsSheet {
     input.addEventListener("change", () => this.#keep(name, input.checked));
   }
 
+  /** Shown while it is moved, kept once it stands. */
+  #bindSlider(name) {
+    const input = this.dialog.querySelector(`#${name}`);
+    const tell = () => {
+      input.nextElementSibling.textContent = SLIDERS[name](input.valueAsNumber);
+      input.style.setProperty("--at", (input.valueAsNumber - input.min) / (input.max - input.min));
+    };
+    input.value = this.preferences.get(name);
+    tell();
+    input.addEventListener("input", tell);
+    input.addEventListener("change", () => this.#keep(name, input.valueAsNumber));
+  }
+
   #keep(name, value) {
     this.preferences.set(name, value);
     this.onChange(name, value);
+  }
+
+  /** What a switch outside of the sheet sets as well. */
+  mute(muted) {
+    this.dialog.querySelector("#muted").checked = muted;
+    this.#keep("muted", muted);
+  }
+
+  /** In the language chosen now. */
+  render() {
+    const options = STYLES.map((name) => new Option(text(`style.${name || "none"}`), name));
+    this.styles.replaceChildren(...options);
+    this.styles.value = this.preferences.get("style");
   }
 
   async open() {

@@ -4,9 +4,17 @@ import { text } from "./i18n.js";
 const STATES = ["idle", "listening", "thinking", "speaking"];
 /** Twenty times a second is smooth for the eye and light on a small machine. */
 const LEVEL_PERIOD_MS = 50;
+/** A face that is alive moves all the time: a picture that stands so long is no face any more. */
+const LOOK_MS = 1000;
+const FROZEN_AFTER_LOOKS = 4;
 
 export class Stage {
   #painted_ms = 0;
+  #state = "idle";
+  #connection = "offline";
+  #frozen = false;
+  #blocked = false;
+  #muted = false;
 
   constructor(root) {
     this.root = root;
@@ -16,6 +24,7 @@ export class Stage {
     this.sound = root.querySelector("#sound");
     this.sound.addEventListener("click", () => this.#unmute());
     this.#watchVideo();
+    this.#watchFrames();
   }
 
   #watchVideo() {
@@ -30,30 +39,75 @@ export class Stage {
     this.video.addEventListener("loadedmetadata", () => this.play());
   }
 
+  /** A connection may stand and bring nothing. */
+  #watchFrames() {
+    let shown = 0;
+    let looks = 0;
+    setInterval(() => {
+      const { totalVideoFrames } = this.video.getVideoPlaybackQuality?.() ?? {};
+      const watched = document.body.dataset.video === "playing" && document.visibilityState === "visible";
+      looks = watched && totalVideoFrames === shown ? looks + 1 : 0;
+      shown = totalVideoFrames;
+      this.#frozen = looks >= FROZEN_AFTER_LOOKS;
+      this.render();
+    }, LOOK_MS);
+  }
+
   /** Browsers refuse sound without a gesture: then without it, and a button asks for one. */
   async play() {
     try {
       await this.video.play();
     } catch (error) {
       if (error.name !== "NotAllowedError") return;
-      this.video.muted = true;
-      this.sound.hidden = false;
+      this.#blocked = true;
+      this.#mute();
       await this.video.play().catch(() => null);
     }
   }
 
   #unmute() {
-    this.video.muted = false;
-    this.sound.hidden = true;
+    this.#blocked = false;
+    this.#mute();
     void this.play();
   }
 
+  /** @param {number} volume 0..1, of the avatar's voice */
+  loudness(volume, muted) {
+    this.#muted = muted;
+    this.video.volume = volume;
+    this.#mute();
+  }
+
+  #mute() {
+    const muted = this.#muted || this.#blocked;
+    this.video.toggleAttribute("data-muted", muted);
+    this.video.muted = muted;
+    this.sound.hidden = this.#muted || !this.#blocked;
+  }
+
+  /** @param {string} name of what the face is doing */
   state(name) {
-    const state = STATES.includes(name) ? name : "idle";
-    document.body.dataset.state = state;
+    this.#state = STATES.includes(name) ? name : "idle";
+    document.body.dataset.state = this.#state;
+    this.render();
+  }
+
+  /** @param {string} status of the connection */
+  connection(status) {
+    this.#connection = status;
+    this.render();
+  }
+
+  /** In plain words: what the face is doing, or why it stands still. */
+  render() {
     const words = this.root.querySelector("#state span:last-child");
-    words.dataset.i18n = `state.${state}`;
-    words.textContent = text(words.dataset.i18n);
+    let key = `state.${this.#state}`;
+    if (this.#frozen) key = "state.frozen";
+    if (this.#connection === "reconnecting") key = "state.away";
+    document.body.toggleAttribute("data-away", key === "state.frozen" || key === "state.away");
+    if (words.dataset.i18n === key) return;
+    words.dataset.i18n = key;
+    words.textContent = text(key);
   }
 
   /** @param {string} url of the portrait */

@@ -1,4 +1,5 @@
 /** Short messages that leave by themselves; errors stay longer and are announced at once. */
+import { text } from "./i18n.js";
 
 const STAY_MS = { info: 4000, error: 9000 };
 const SHOWN = 3;
@@ -22,7 +23,7 @@ export class Toasts {
     const close = document.createElement("button");
     close.className = "toast-close";
     close.type = "button";
-    close.setAttribute("aria-label", "×");
+    close.setAttribute("aria-label", text("settings.close"));
     close.textContent = "×";
     close.addEventListener("click", () => toast.remove());
     toast.append(words, close);

@@ -41,7 +41,13 @@ function row({ name, gender, description }, checked) {
   const title = document.createElement("strong");
   title.textContent = titleOf(name);
   const about = document.createElement("small");
-  about.textContent = [gender && text(`voice.gender.${gender}`, gender), description].filter(Boolean).join(" · ");
+  about.textContent = text(`voice.about.${name}`, "") || describe(gender, description);
   line.append(input, title, about);
   return line;
+}
+
+/** Of a voice that the page does not know: what its makers say, without the names of networks. */
+function describe(gender, description) {
+  const said = description.split(/(?<=[.。])\s*/)[0].replace(/[.。]$/, "");
+  return [gender && text(`voice.gender.${gender}`, gender), said].filter(Boolean).join(" · ");
 }

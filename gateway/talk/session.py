@@ -238,6 +238,10 @@ class Session:
         self._conversation.carry_on(epoch, said)
         self.records.carry_on(turns, timelines)
 
+    def remember(self, said: Sequence[actions.Message]) -> None:
+        """Begin with what was said before, in a session that is no more."""
+        self._conversation.carry_on(self._conversation.epoch, said)
+
     def touch(self) -> None:
         """Somebody has used the session."""
         self.presence.touch()

@@ -12,6 +12,7 @@ from gateway import metrics
 from gateway.stages.registry import Registry
 from gateway.stages.room import NoRoomError, Shortage, answer_load, shortage
 from gateway.stages.stages import Options
+from gateway.talk.actions import Message
 from gateway.talk.session import Session
 from gateway.talk.sessions import ENDING, Sessions
 from gateway.waiting.departures import Departures
@@ -49,6 +50,8 @@ class Wish:
     welcome: str = ""
     owner: str = ""
     """Name of the app that wants it; "": an operator does."""
+    said: tuple[Message, ...] = ()
+    """What was said before, in a session that is no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +198,10 @@ class Entrance:
         """Make the session of who is next; he goes on waiting where it has no room after all."""
         wish = place.wish
         try:
-            await self._sessions.create(
+            session = await self._sessions.create(
                 wish.options, wish.persona, wish.welcome, wish.owner, name=place.id
             )
+            session.remember(wish.said)
         except (InvalidInputError, UnknownNameError) as error:
             self._refuse(place, str(error))  # no waiting would help
             return
@@ -239,6 +243,7 @@ class Entrance:
             )
         except NoRoomError as error:
             raise self._explained(error.service, str(error)) from None
+        session.remember(wish.said)
         self._let_in_at_s = self._clock.now()
         return session
 

@@ -216,6 +216,11 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         await self._studio.delete(request.name)
         return face_pb2.DeleteAvatarResponse()
 
+    async def RenameAvatar(
+        self, request: face_pb2.RenameAvatarRequest, context: _Context
+    ) -> face_pb2.Avatar:
+        return _avatar(await self._studio.rename(request.name, request.new_name))
+
     async def GetStatus(
         self, request: control_pb2.GetStatusRequest, context: _Context
     ) -> face_pb2.FaceStatus:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -28,6 +29,7 @@ from services.face.lips.turn_lips import Hearing
 from services.face.settings import FaceSettings
 from visavis.engine import Engine, EngineLane
 from visavis.serving.errors import (
+    AtCapacityError,
     EngineError,
     InvalidInputError,
     OutOfOrderError,
@@ -212,6 +214,17 @@ class Studio:
         if self._shared is not None:
             await self._shared.forget(name)
 
+    async def rename(self, name: str, new_name: str) -> AvatarInfo:
+        """Raises UnknownNameError, InvalidInputError for one that ships with the product or a name
+        that is none, AlreadyExistsError.
+        """
+        await self._sync(look=True)
+        renamed = await self._gallery_lane.run(_copied, self._engine, name, new_name)
+        if self._shared is not None:
+            await self._shared.share(new_name)
+        await self.delete(name)
+        return renamed
+
     async def close(self) -> None:
         await self._engine.close()
         others = (self._wardrobe_lane, self._gallery_lane, self._maker_lane, self._loop_lane)
@@ -278,3 +291,17 @@ def open_studio(settings: FaceSettings, bus: Bus | None = None) -> Studio:
     """The studio that the service runs with; nothing is loaded yet."""
     open_encoder = partial(VideoStream, bitrate=1000 * settings.bitrate_kbps)
     return Studio(settings, open_face_engine(settings), open_encoder, bus=bus)
+
+
+def _copied(engine: FaceEngine, name: str, new_name: str) -> AvatarInfo:
+    """The avatar `name` once more, as `new_name`."""
+    shelf = engine.shelf
+    known = {info.name: info for info in engine.avatars()}
+    if name not in known:
+        raise UnknownNameError(f"no avatar {name!r}; there are: {', '.join(known)}")
+    if shelf is None or known[name].builtin:
+        raise InvalidInputError(f"avatar {name!r} ships with the product and keeps its name")
+    with contextlib.suppress(AtCapacityError):  # one goes for the one that comes
+        engine.check_new(new_name)
+    shelf.take(new_name, shelf.pack(name), "")
+    return replace(known[name], name=new_name)

@@ -51,9 +51,14 @@ class Script:
     """What those who wait are told."""
     places_lost: int = 0
     """The first places are lost: their gateway ends, and says so to every second of them."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Services that are not there yet, and why."""
+    deaf: bool = False
+    """Its sockets look open, and nothing comes any more: as after a machine's sleep."""
     refuse_avatar: str = ""
     avatars: list[str] = field(default_factory=lambda: ["eileen", "grandma-gu"])
     portrait: Picture = field(default_factory=drawn_face)
+    turns: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -153,13 +158,18 @@ class StubGateway:
         app.middleware("http")(self._check_key)
         app.get("/")(self._page)
         app.mount("/static", StaticFiles(directory=STATIC))
+        app.get("/readyz")(self._readyz)
+        app.get("/v1/services")(self._services)
         app.get("/v1/voices")(self._voices)
         app.get("/v1/avatars")(self._avatars)
         app.post("/v1/avatars")(self._create_avatar)
+        app.delete("/v1/avatars/{name}")(self._delete_avatar)
+        app.patch("/v1/avatars/{name}")(self._rename_avatar)
         app.get("/v1/avatars/{name}/portrait.jpg")(self._portrait)
         app.post("/v1/sessions")(self._create)
         app.post("/v1/sessions/{session}/token")(self._token)
         app.get("/v1/sessions/{session}")(self._get)
+        app.get("/v1/sessions/{session}/turns")(self._turns)
         app.patch("/v1/sessions/{session}")(self._update)
         app.delete("/v1/sessions/{session}")(self._delete)
         app.get("/v1/sessions/{session}/ice-servers")(self._ice_servers)
@@ -185,11 +195,34 @@ class StubGateway:
     async def _page(self) -> FileResponse:
         return FileResponse(f"{STATIC}/index.html")
 
-    async def _voices(self) -> dict[str, Any]:
+    async def _readyz(self) -> JSONResponse:
+        missing = self.script.missing
+        return JSONResponse({"status": "…", "missing": missing}, 503 if missing else 200)
+
+    async def _services(self) -> dict[str, Any]:
+        return {"services": [{"service": "llm", "engines": [{"model": "smollm2-135m"}]}]}
+
+    async def _voices(self) -> Any:
+        if "tts" in self.script.missing:
+            return _error(503, "stage_lost", "tts: no replica is running")
         return {"voices": VOICES}
 
-    async def _avatars(self) -> dict[str, Any]:
-        return {"avatars": [{"name": name, "builtin": True} for name in self.script.avatars]}
+    async def _avatars(self) -> Any:
+        if "face" in self.script.missing:
+            return _error(503, "stage_lost", "face: no replica is running")
+        made = [name for name, _ in self.seen.uploads]
+        known = [{"name": name, "builtin": name not in made} for name in self.script.avatars]
+        return {"avatars": known}
+
+    async def _rename_avatar(self, name: str, request: Request) -> dict[str, Any]:
+        new_name = (await request.json())["name"]
+        self.script.avatars[self.script.avatars.index(name)] = new_name
+        self.seen.uploads.append((new_name, 0))
+        return {"name": new_name}
+
+    async def _delete_avatar(self, name: str) -> Response:
+        self.script.avatars.remove(name)
+        return Response(status_code=204)
 
     async def _create_avatar(
         self,
@@ -213,13 +246,18 @@ class StubGateway:
             return _error(429, "at_capacity", self.script.full)
         self.seen.sessions.append(await request.json())
         session = f"session{len(self.seen.sessions)}"
-        token = await self._token(session)
+        token = self._token_of(session)
         if self.script.ahead:
             return JSONResponse({**self._place(session), **token}, 202)
         self._live.add(session)
         return JSONResponse({"id": session, **self.seen.sessions[-1], **token}, 201)
 
-    async def _token(self, session: str) -> dict[str, Any]:
+    async def _token(self, session: str) -> Any:
+        if session not in self._live and not self.script.ahead:
+            return _error(401, "unauthenticated", "this session token has expired")
+        return self._token_of(session)
+
+    def _token_of(self, session: str) -> dict[str, Any]:
         token = f"token-of-{session}"
         return {"token": token, "token_role": "visitor", "token_expires_in_s": 900.0}
 
@@ -252,6 +290,9 @@ class StubGateway:
         if session not in self._live:
             return _error(404, "not_found", f"no session {session}")
         return {"id": session}
+
+    async def _turns(self, session: str) -> list[dict[str, Any]]:
+        return self.script.turns
 
     async def _update(self, session: str, request: Request) -> dict[str, Any]:
         self.seen.updates.append(await request.json())
@@ -300,11 +341,19 @@ class StubGateway:
         try:
             await peer.send_json({"type": "state", "state": "idle"})
             while True:
-                self.seen.events.append(await peer.receive_json())
+                said = await peer.receive_json()
+                if said == {"type": "ping"}:
+                    await self._pong(peer)
+                else:
+                    self.seen.events.append(said)
         except WebSocketDisconnect:
             pass
         finally:
             self._sockets["events"].discard(peer)
+
+    async def _pong(self, peer: WebSocket) -> None:
+        if not self.script.deaf:
+            await peer.send_json({"type": "pong"})
 
     async def _media(self, peer: WebSocket, session: str) -> None:
         await peer.accept("visavis")

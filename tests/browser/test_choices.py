@@ -22,7 +22,7 @@ def portrait(name: str) -> FilePayload:
 async def test_speaks_chinese_and_changes_to_a_chinese_voice(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     await page.check("input[name=language][value=zh]", force=True)
-    await expect(page.locator("#captions-title span")).to_have_text("对话")
+    await expect(page.locator("#captions-title")).to_have_text("对话")
     await expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
     await stub.until(lambda seen: seen.updates)
     assert stub.seen.updates == [{"language": "zh", "voice": "baker"}]
@@ -33,8 +33,11 @@ async def test_every_text_exists_in_both_languages(page: Page, stub: StubGateway
     missing = await page.evaluate(
         """async () => {
           const { text, speak } = await import("/static/i18n.js");
-          const keys = [...document.querySelectorAll("[data-i18n], [data-i18n-label]")]
+          const { ENGLISH } = await import("/static/texts_en.js");
+          const { CHINESE } = await import("/static/texts_zh.js");
+          const shown = [...document.querySelectorAll("[data-i18n], [data-i18n-label]")]
             .flatMap(({ dataset }) => [dataset.i18n, dataset.i18nLabel]).filter(Boolean);
+          const keys = [...shown, ...Object.keys(ENGLISH), ...Object.keys(CHINESE)];
           return ["en", "zh"].flatMap((language) => {
             speak(language);
             return keys.filter((key) => text(key) === key).map((key) => `${language} ${key}`);
@@ -67,16 +70,31 @@ async def test_creates_an_avatar_from_a_photo(page: Page, stub: StubGateway) -> 
     await page.click("#avatar-new")
     photo = portrait("My aunt (2).jpg")
     await page.set_input_files("#photo", files=[photo])
-    await expect(page.locator("#avatar-new-name")).to_have_value("My-aunt-2")
-    await page.fill("#likeness", "Ann Lee")
+    await expect(page.locator("#avatar-new-name")).to_have_value("My aunt 2")
     await page.click("#creator-submit")
-    assert await page.locator("#consent:invalid").count() and not stub.seen.uploads
+    await expect(page.locator("#creator-fault")).to_contain_text("must have agreed")
+    assert not stub.seen.uploads
+    await page.fill("#likeness", "Ann Lee")
     await page.check("#consent")
     await page.click("#creator-submit")
-    await expect(page.locator("#avatar-name")).to_have_text("My aunt 2")
-    assert stub.seen.uploads == [("My-aunt-2", len(photo["buffer"]))]
-    [(likeness, agreed_to)] = stub.seen.consents
+    await expect(page.locator("#avatar-name")).to_have_text("Eileen")  # it is looked at first
+    await page.click("#fitting-discard")
+    await stub.until(lambda _: "My-aunt-2" not in stub.script.avatars)
+    await page.set_input_files("#photo", files=[photo])
+    await page.fill("#avatar-new-name", "My aunt")
+    await page.click("#creator-submit")
+    await page.click("#fitting-accept")
+    await expect(page.locator("#avatar-name")).to_have_text("My aunt")
+    assert [name for name, _ in stub.seen.uploads] == ["My-aunt-2", "My-aunt"]
+    likeness, agreed_to = stub.seen.consents[-1]
     assert likeness == "Ann Lee" and "agrees to be seen and heard" in agreed_to
+    await page.fill("#own-avatar input", "Aunt Mae")
+    await page.press("#own-avatar input", "Tab")
+    await expect(page.locator("#avatar-name")).to_have_text("Aunt Mae")
+    await page.click("#avatar-delete")
+    await page.click("#avatar-delete")  # really
+    await expect(page.locator("#avatar-name")).to_have_text("Eileen")
+    assert stub.script.avatars == ["eileen", "grandma-gu"]
 
 
 async def test_a_dropped_photo_opens_the_creator(page: Page, stub: StubGateway) -> None:
@@ -96,20 +114,47 @@ async def test_a_dropped_photo_opens_the_creator(page: Page, stub: StubGateway) 
 
 
 async def test_a_refused_photo_shows_the_servers_reason(page: Page, stub: StubGateway) -> None:
-    stub.script.refuse_avatar = "two faces in the picture"
+    stub.script.refuse_avatar = "the face is too small: 31 pixels from brows to chin, 80 are needed"
     await open_page(page, stub)
     await page.click("#settings-open")
     await page.click("#avatar-new")
     text = FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"hello")
     await page.set_input_files("#photo", files=[text])
     await expect(page.locator("#creator-fault")).to_contain_text("not a JPEG")
-    photo = portrait("two.jpg")
-    await page.set_input_files("#photo", files=[photo])
+    broken = FilePayload(name="photo.jpg", mimeType="image/jpeg", buffer=b"hello")
+    await page.set_input_files("#photo", files=[broken])
+    await expect(page.locator("#creator-fault")).to_contain_text("cannot be read as a picture")
+    await expect(page.locator("#photo-preview")).to_be_hidden()
+    await page.set_input_files("#photo", files=[portrait("far.jpg")])
     await page.fill("#likeness", "Ann Lee")
     await page.check("#consent")
     await page.click("#creator-submit")
-    await expect(page.locator("#creator-fault")).to_have_text("two faces in the picture")
-    await expect(page.locator("#creator-submit")).to_be_enabled()
+    await expect(page.locator("#creator-fault")).to_contain_text("31 pixels")
+    await expect(page.locator("#creator-fault")).to_contain_text("taken from closer by")
+    await page.check("input[name=sheetLanguage][value=zh]", force=True)
+    await page.click("#creator-submit")
+    await expect(page.locator("#creator-fault")).to_contain_text("至少需要 80 像素")
+    await page.fill("#avatar-new-name", "张三")
+    await page.click("#creator-submit")
+    await expect(page.locator("#creator-fault")).to_contain_text("不能有“张”")
+
+
+async def test_says_how_it_is_to_be_said_and_by_whom(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.click("#settings-open")
+    await page.select_option("#style", "calm")
+    await page.fill("#speed", "1.3")
+    await page.fill("#persona", "You are a pirate.")
+    await page.click("#sheet-new")
+    await stub.until(lambda seen: len(seen.sessions) == 2)
+    assert stub.seen.updates == [{"style": "calm"}, {"speed": 1.3}]
+    kept = {"persona": "You are a pirate.", "style": "calm", "speed": 1.3}
+    assert stub.seen.sessions[1].items() >= kept.items()
+    await page.click("#mute")
+    await expect(page.locator("#stage video")).to_have_js_property("muted", True)
+    hint = page.locator("#model-hint")
+    await expect(hint).to_contain_text("smollm2-135m")
+    await expect(hint.locator("code")).to_have_text("visavis up --profile better")
 
 
 async def test_choices_are_remembered(page: Page, stub: StubGateway) -> None:

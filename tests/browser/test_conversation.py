@@ -174,7 +174,8 @@ async def test_an_uploaded_portrait_becomes_the_face(visitor: Page, stack: Runni
             await visitor.fill("#likeness", "An astronaut")
             await visitor.check("#consent")
             await visitor.click("#creator-submit")
-            await expect(visitor.locator("#avatar-name")).to_have_text("Twin", timeout=30_000)
+            await visitor.click("#fitting-accept", timeout=30_000)
+            await expect(visitor.locator("#avatar-name")).to_have_text("Twin")
             session = await visitor.get_attribute("body", "data-session")
             now = (await client.get(f"/v1/sessions/{session}")).json()
             assert now["avatar"] == "twin"

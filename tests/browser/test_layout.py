@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.async_api import Page, ViewportSize, expect
+from importlib.resources import files
+from typing import Literal
 
+import pytest
+from playwright.async_api import Browser, Page, ViewportSize, expect
+
+from tests.browser.conftest import fresh_page
 from tests.browser.driving import open_page, start
 from tests.browser.stub_gateway import StubGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 
 SCREENS = {
     "desktop": (1280, 800),
@@ -17,6 +23,9 @@ SCREENS = {
     "small phone": (320, 568),
     "phone on its side": (844, 390),
     "tablet": (820, 1180),
+    "magnified": (640, 400),
+    "frame": (520, 420),
+    "phone with its keyboard": (390, 420),
 }
 
 LONG = {
@@ -25,6 +34,14 @@ LONG = {
     "text": "And a rather long question, asked to see whether it stays where it belongs? " * 3,
     "final": True,
 }
+
+
+_PLACEHOLDER_FITS = """() => {
+  const input = document.querySelector("#message");
+  const brush = new OffscreenCanvas(1, 1).getContext("2d");
+  brush.font = getComputedStyle(input).font;
+  return brush.measureText(input.placeholder).width <= input.clientWidth;
+}"""
 
 
 async def boxes(page: Page, *selectors: str) -> list[dict[str, float]]:
@@ -70,6 +87,7 @@ async def test_everything_fits(page: Page, stub: StubGateway, screen: str, langu
     found = await boxes(page, *shown)
     assert [name for name, box in zip(shown, found, strict=True) if not inside(box, size)] == []
     assert all(apart(box, control) for box in found[:2] for control in found[2:6])
+    assert await page.evaluate(_PLACEHOLDER_FITS)
     stage = found[0]
     assert (stage["right"] - stage["left"]) * (stage["bottom"] - stage["top"]) > 0.2 * size[
         0
@@ -122,3 +140,57 @@ async def test_rests_where_motion_is_not_wanted(page: Page, stub: StubGateway) -
     stub.push({"type": "state", "state": "thinking"})
     await expect(page.locator("#state")).to_have_text("Thinking")
     assert await page.evaluate("document.getAnimations().length") == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [((1280, 800), "dark"), ((1280, 800), "light"), ((390, 844), "light"), ((520, 420), "dark")],
+)
+async def test_axe_finds_nothing(
+    browser: Browser, stub: StubGateway, size: tuple[int, int], scheme: Literal["dark", "light"]
+) -> None:
+    viewport = ViewportSize(width=size[0], height=size[1])
+    async with fresh_page(browser, viewport=viewport, color_scheme=scheme) as page:
+        await open_page(page, stub, "?transport=websocket")
+        await page.evaluate(AXE)
+        found = [await axe(page)]
+        await page.click("#start-type")
+        await page.wait_for_selector("body[data-connection=live]")
+        stub.push(*[LONG] * 2, {"type": "answer", "turn": 1, "text": "So it is.", "final": True})
+        stub.push({"type": "turn", "turn": 1, "event": "interrupted", "heard": "So"})
+        await expect(page.locator(".line s")).to_have_text(" it is.")
+        found.append(await axe(page))
+        await page.click("#settings-open")
+        await page.click("#avatar-new")
+        for language in ("en", "zh"):
+            await page.check(f"input[name=sheetLanguage][value={language}]", force=True)
+            found.append(await axe(page))
+    assert found == [[]] * 4
+
+
+async def axe(page: Page) -> list[str]:
+    """Rules that are violated, and where first."""
+    violated: list[str] = await page.evaluate(
+        """async () => (await axe.run()).violations.map(
+          ({ id, nodes }) => `${id}: ${nodes.length} × ${nodes[0].html.slice(0, 120)}`)"""
+    )
+    return violated
+
+
+async def test_without_captions_no_part_stays_empty(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.click("#settings-open")
+    await page.uncheck("#show-captions", force=True)
+    await page.click("#settings-close")
+    stage, dock = await boxes(page, "#stage", "#dock")
+    for box in (stage, dock):
+        assert abs((box["left"] + box["right"]) / 2 - 640) < 2, "in the middle of the window"
+    assert stage["bottom"] - stage["top"] > 400
+
+
+async def test_english_is_set_in_no_chinese_font(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub)
+    family = "getComputedStyle(document.querySelector('h1')).fontFamily"
+    assert "CJK" not in await page.evaluate(family)
+    await page.check("input[name=language][value=zh]", force=True)
+    assert "CJK" in await page.evaluate(family)

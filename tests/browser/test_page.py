@@ -103,6 +103,29 @@ async def test_the_line_can_be_left(page: Page, stub: StubGateway) -> None:
     await expect(page.locator(".toast")).to_have_count(0)
 
 
+async def test_waits_for_the_services_and_then_fills_itself(page: Page, stub: StubGateway) -> None:
+    stub.script.missing = {"tts": "no replica is running", "face": "no replica is running"}
+    await page.goto(stub.url)
+    await expect(page.locator(".waiting-what")).to_contain_text("Not everything is awake")
+    assert await page.locator(".waiting-stages [data-there=no]").all_inner_texts() == [
+        "Voice\nwaking up…",
+        "Face\nwaking up…",
+    ]
+    await expect(page.locator("#start-type")).to_be_hidden()
+    stub.script.missing = {}
+    await expect(page.locator("#start-type")).to_be_visible()
+    await expect(page.locator("#avatar-name")).to_have_text("Eileen")
+    await expect(page.locator(".toast")).to_have_count(0)
+
+
+async def test_a_link_that_has_expired_says_so(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub, "?session=old#token=token-of-old")
+    await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
+    await page.click("#start-talk")
+    await page.wait_for_selector("body[data-ready]:not([data-link])")
+    await expect(page.locator("#start-type")).to_be_visible()
+
+
 # ------------------------------------------------------------ conversation
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from tests.browser.driving import moves, open_page, start
 from tests.browser.stub_gateway import StubGateway
@@ -44,7 +44,66 @@ async def test_the_microphone_survives_a_reconnect(page: Page, stub: StubGateway
     await stub.until(lambda seen: len(seen.pcm) > before + 6400)
 
 
-async def test_leaving_the_page_ends_the_session(page: Page, stub: StubGateway) -> None:
+async def test_a_new_session_writes_no_old_line_and_says_what_is_forgotten(
+    page: Page, stub: StubGateway
+) -> None:
     await start(page, stub)
+    stub.push({"type": "answer", "turn": 1, "text": "Before.", "final": True})
+    stub.drop(forget=True)
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    await expect(page.locator("#state")).to_contain_text("reconnecting")
+    await page.wait_for_selector("body[data-connection=live]")
+    stub.push({"type": "answer", "turn": 1, "text": "After.", "final": True})
+    lines = page.locator(".line")
+    await expect(lines).to_have_count(3)
+    assert await lines.nth(0).inner_text() == "Before."
+    assert "remembers what is written above" in await lines.nth(1).inner_text()
+    assert await lines.nth(2).inner_text() == "After."
+    told = stub.seen.sessions[1]["history"]
+    assert told == [{"side": "avatar", "text": "Before."}], "it goes on from there"
+
+
+async def test_a_reload_goes_on_with_the_conversation(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    stub.push({"type": "answer", "turn": 1, "text": "It is", "final": False})
+    stub.script.turns = [
+        {"turn": 1, "transcript": "", "answer": "It is noon.", "state": "finished"}
+    ]
+    await page.reload()
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    await expect(page.locator(".line")).to_have_text("It is noon.")  # the rest came meanwhile
+    assert (len(stub.seen.sessions), stub.seen.deleted) == (1, [])
+    # Of a session that has gone, what was said is still to be read, and gone on from.
     await page.goto("about:blank")
-    await stub.until(lambda seen: seen.deleted == ["session1"])
+    stub.drop(forget=True)
+    await page.goto(f"{stub.url}/?transport=websocket")
+    await page.wait_for_selector("body[data-ready][data-phase=start]")
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live]")
+    await expect(page.locator(".line").first).to_have_text("It is noon.")
+    await expect(page.locator(".line[data-side=note]")).to_have_count(1)
+    assert stub.seen.sessions[1]["history"] == [{"side": "avatar", "text": "It is noon."}]
+
+
+async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    stub.script.deaf = True
+    await page.evaluate("dispatchEvent(new Event('online'))")  # a laptop is opened
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    stub.script.deaf = False
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert len(stub.seen.sessions) == 1
+
+
+async def test_a_new_conversation_forgets_the_old_one(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    stub.push({"type": "answer", "turn": 1, "text": "A secret.", "final": True})
+    async with page.expect_download() as saved:
+        await page.click("#transcript-save")
+    assert "Eileen: A secret." in (await (await saved.value).path()).read_text("utf-8")
+    await page.click("#conversation-new")
+    await stub.until(lambda seen: len(seen.sessions) == 2)
+    await page.wait_for_selector("body[data-connection=live][data-phase=live]")
+    assert stub.seen.deleted == ["session1"]
+    assert stub.seen.sessions[1]["welcome"] is True, "it begins as the first one did"
+    await expect(page.locator(".line")).to_have_count(0)

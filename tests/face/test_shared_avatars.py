@@ -58,8 +58,13 @@ async def test_what_one_replica_has_all_have_whatever_becomes_of_its_disk(
             await other.GetAvatarPortrait(face_pb2.GetAvatarPortraitRequest(name="bob"))
         assert gone.value.code() is grpc.StatusCode.NOT_FOUND
         assert await names(other) == ["default", "ann"]
+        await other.RenameAvatar(face_pb2.RenameAvatarRequest(name="ann", new_name="anna"))
+        assert await names(one) == ["default", "anna"]
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await one.RenameAvatar(face_pb2.RenameAvatarRequest(name="default", new_name="eve"))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     async with serving(ours, bus=keeping_bus) as again:
-        assert await names(again) == ["default", "ann"], "what was deleted has come back"
+        assert await names(again) == ["default", "anna"], "what was deleted has come back"
 
 
 async def test_what_was_agreed_to_goes_wherever_the_avatar_goes(

@@ -466,6 +466,12 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         self.created[request.name] = made
         return made
 
+    async def RenameAvatar(self, request: Any, context: Any) -> Any:
+        if request.new_name in ("eve", *self.created):
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"avatar {request.new_name} exists")
+        self.created[self.created.index(request.name)] = request.new_name
+        return face_pb2.Avatar(name=request.new_name, width=64, height=64)
+
     async def DeleteAvatar(self, request: Any, context: Any) -> Any:
         if request.name not in self.created:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} is not known")

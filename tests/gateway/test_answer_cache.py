@@ -119,7 +119,9 @@ def test_welcome_is_the_personas_own_before_everybodys(cache_of: CacheOf) -> Non
     cache = cache_of(ADA.persona, welcome=greetings)
     assert cache.welcome(ADA) == "Hi, Ada here."
     assert cache.welcome(BOB) == "Hi all."
-    assert cache.welcome(Speaker("", "zh")) == ""
+    assert "你好" in cache.welcome(Speaker("", "zh-CN")), "ours, where none is written down"
+    assert cache_of("").welcome(Speaker("Be kind.", "en-GB")).startswith("Hello")
+    assert cache.welcome(Speaker("", "fr")) == ""
 
 
 async def test_learned_answers_outlive_the_gateway(cache_of: CacheOf, tmp_path: Path) -> None:

@@ -50,6 +50,24 @@ async def test_a_session_from_creation_to_end(http: httpx.AsyncClient, doubles: 
     await until(lambda: doubles.leases() == 0)
 
 
+async def test_a_session_goes_on_from_what_was_said_in_another(
+    http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    said = [
+        {"side": "visitor", "text": "My name is Anna."},
+        {"side": "avatar", "text": "Hello, Anna."},
+    ]
+    made = (await http.post("/v1/sessions", json={"history": said})).json()
+    await http.post(f"/v1/sessions/{made['id']}/text", json={"text": "Who am I?"})
+    await until(lambda: bool(doubles.seen.prompts))
+    texts = [text for _, text in doubles.seen.prompts[0]]
+    assert texts == ["My name is Anna.", "Hello, Anna.", "Who am I?"]
+    refused = await http.post(
+        "/v1/sessions", json={"history": [*said, {"side": "me", "text": "?"}]}
+    )
+    assert refused.status_code == 422
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -261,9 +279,13 @@ async def test_voices_and_avatars(http: httpx.AsyncClient) -> None:
     problem(await http.get("/v1/avatars/me/consent"), 404)
     portrait = await http.get("/v1/avatars/me/portrait.jpg")
     assert portrait.headers["content-type"] == "image/jpeg" and portrait.content
-    assert (await http.delete("/v1/avatars/me")).status_code == 204
-    problem(await http.delete("/v1/avatars/me"), 404)
+    problem(await http.patch("/v1/avatars/me", json={"name": "eve"}), 409)
+    problem(await http.patch("/v1/avatars/me", json={"name": "a b"}), 422)
+    renamed = await http.patch("/v1/avatars/me", json={"name": "mine"})
+    assert renamed.json()["name"] == "mine"
     problem(await http.get("/v1/avatars/me/portrait.jpg"), 404)
+    assert (await http.delete("/v1/avatars/mine")).status_code == 204
+    problem(await http.delete("/v1/avatars/mine"), 404)
 
 
 async def test_what_the_person_shown_has_agreed_to_is_kept_and_told(

@@ -209,6 +209,14 @@ class DeleteAvatarResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class RenameAvatarRequest(_message.Message):
+    __slots__ = ("name", "new_name")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NEW_NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    new_name: str
+    def __init__(self, name: _Optional[str] = ..., new_name: _Optional[str] = ...) -> None: ...
+
 class FaceStatus(_message.Message):
     __slots__ = ("service", "blendshapes")
     SERVICE_FIELD_NUMBER: _ClassVar[int]

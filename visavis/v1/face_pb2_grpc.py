@@ -70,6 +70,11 @@ class FaceAnimationStub:
                 request_serializer=visavis_dot_v1_dot_face__pb2.DeleteAvatarRequest.SerializeToString,
                 response_deserializer=visavis_dot_v1_dot_face__pb2.DeleteAvatarResponse.FromString,
                 _registered_method=True)
+        self.RenameAvatar = channel.unary_unary(
+                '/visavis.v1.FaceAnimation/RenameAvatar',
+                request_serializer=visavis_dot_v1_dot_face__pb2.RenameAvatarRequest.SerializeToString,
+                response_deserializer=visavis_dot_v1_dot_face__pb2.Avatar.FromString,
+                _registered_method=True)
         self.GetStatus = channel.unary_unary(
                 '/visavis.v1.FaceAnimation/GetStatus',
                 request_serializer=visavis_dot_v1_dot_control__pb2.GetStatusRequest.SerializeToString,
@@ -136,6 +141,14 @@ class FaceAnimationServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RenameAvatar(self, request, context):
+        """Sessions that show it keep it. INVALID_ARGUMENT: it ships with the product, or the
+        new name is none; ALREADY_EXISTS: another one is called so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStatus(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -179,6 +192,11 @@ def add_FaceAnimationServicer_to_server(servicer, server):
                     servicer.DeleteAvatar,
                     request_deserializer=visavis_dot_v1_dot_face__pb2.DeleteAvatarRequest.FromString,
                     response_serializer=visavis_dot_v1_dot_face__pb2.DeleteAvatarResponse.SerializeToString,
+            ),
+            'RenameAvatar': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameAvatar,
+                    request_deserializer=visavis_dot_v1_dot_face__pb2.RenameAvatarRequest.FromString,
+                    response_serializer=visavis_dot_v1_dot_face__pb2.Avatar.SerializeToString,
             ),
             'GetStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStatus,
@@ -375,6 +393,33 @@ class FaceAnimation:
             '/visavis.v1.FaceAnimation/DeleteAvatar',
             visavis_dot_v1_dot_face__pb2.DeleteAvatarRequest.SerializeToString,
             visavis_dot_v1_dot_face__pb2.DeleteAvatarResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameAvatar(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/visavis.v1.FaceAnimation/RenameAvatar',
+            visavis_dot_v1_dot_face__pb2.RenameAvatarRequest.SerializeToString,
+            visavis_dot_v1_dot_face__pb2.Avatar.FromString,
             options,
             channel_credentials,
             insecure,

@@ -201,8 +201,12 @@ def _enlarged(picture: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(cv2.resize(picture, (side, side), interpolation=cv2.INTER_CUBIC), np.float32)
 
 
-def save_avatar(avatar: Avatar, folder: Path) -> None:
-    """Writes the avatar's files into `folder`, which must exist."""
+def save_avatar(avatar: Avatar, folder: Path, at_rest: NDArray[np.uint8] | None = None) -> None:
+    """Writes the avatar's files into `folder`, which must exist.
+
+    at_rest: [size, size, 3] uint8 RGB, what lists show of it: the face as it is drawn at rest;
+    None: the portrait as photographed.
+    """
     about = {
         "name": avatar.name,
         "licence": avatar.licence,
@@ -215,7 +219,8 @@ def save_avatar(avatar: Avatar, folder: Path) -> None:
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in about.items()]
     consent = avatar.consent.written() if avatar.consent is not None else ""
     (folder / _ABOUT).write_text("\n".join([*lines, consent]), encoding="utf-8")
-    (folder / _THUMBNAIL).write_bytes(jpeg(avatar.portrait))
+    shown = avatar.portrait if at_rest is None else at_rest
+    (folder / _THUMBNAIL).write_bytes(jpeg(shown))
     for file, pixels in (
         (_PORTRAIT, avatar.portrait[..., ::-1]),
         (_BACKGROUND, avatar.background[..., ::-1]),

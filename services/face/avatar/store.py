@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,7 @@ from services.face.avatar.consent import Consent
 from services.face.avatar.making.maker import make_avatar
 from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
+from services.face.draw.renderer import picture_at_rest
 from services.face.engines.base import AvatarInfo
 from visavis.serving.errors import (
     AlreadyExistsError,
@@ -222,7 +222,8 @@ class AvatarStore:
                 shutil.rmtree(self._folder / name)
 
     def _write(self, avatar: Avatar) -> None:
-        self._place(avatar.name, partial(save_avatar, avatar))
+        at_rest = picture_at_rest(avatar)
+        self._place(avatar.name, lambda folder: save_avatar(avatar, folder, at_rest))
 
     def _replace(self, name: str, write: Callable[[Path], None]) -> None:
         """Two replicas on one disk may do it at once: the other one has done it then."""

@@ -223,8 +223,9 @@ def draw_mouth(
     widest = 0.0
     for s in range(TABLE):
         widest = max(widest, table[1, s] - table[0, s])
-    # Little light falls through a narrow slit.
-    lit = 0.78 + 0.22 * smooth_step(widest / (0.10 * unit))
+    # A little less light falls through a narrow slit. Lips close and open ten times a second: teeth
+    # that were as much darker as they are would flicker.
+    lit = 0.92 + 0.08 * smooth_step(widest / (0.10 * unit))
     for y in range(y0, y1):
         for x in range(x0, x1):
             along, height, rise, fall = place_in_opening(bounds, table, x, y)
@@ -291,7 +292,7 @@ def _inside(at, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: 
     ty = (v - p[7] - LOWER_TOP) * TEETH_SCALE - 0.5
     if 0 <= tx < lower_teeth.shape[1] - 1 and 0 <= ty < lower_teeth.shape[0] - 1:
         alpha = sample(lower_teeth, tx, ty, 3)
-        light = 0.80 * (0.7 + 0.3 * smooth_step(below / 0.10))
+        light = 0.80 * (0.86 + 0.14 * smooth_step(below / 0.10))
         red += (sample(lower_teeth, tx, ty, 0) * light - red) * alpha
         green += (sample(lower_teeth, tx, ty, 1) * light - green) * alpha
         blue += (sample(lower_teeth, tx, ty, 2) * light - blue) * alpha
@@ -299,13 +300,13 @@ def _inside(at, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: 
     ty = (v - p[6] - UPPER_TOP) * TEETH_SCALE - 0.5
     if 0 <= tx < upper_teeth.shape[1] - 1 and 0 <= ty < upper_teeth.shape[0] - 1:
         alpha = sample(upper_teeth, tx, ty, 3)
-        light = 0.76 + 0.24 * smooth_step(below / 0.045)
+        light = 0.88 + 0.12 * smooth_step(below / 0.045)
         red += (sample(upper_teeth, tx, ty, 0) * light - red) * alpha
         green += (sample(upper_teeth, tx, ty, 1) * light - green) * alpha
         blue += (sample(upper_teeth, tx, ty, 2) * light - blue) * alpha
     # The lips shade what lies right behind them, the cheeks the corners.
     shade = (
-        (0.8 + 0.2 * smooth_step(min(below, above) / 0.02))
+        (0.9 + 0.1 * smooth_step(min(below, above) / 0.02))
         * (0.45 + 0.55 * smooth_step(edge / 0.11))
         * lit
     )

@@ -252,6 +252,11 @@ class Renderer:
         return self._scratch.places.copy()
 
 
+def picture_at_rest(avatar: Avatar) -> NDArray[np.uint8]:
+    """The face as it is seen while nothing is said: [size, size, 3] uint8 RGB."""
+    return Renderer(avatar).draw(FacePose())[..., :3].copy()
+
+
 _of_thread = threading.local()
 
 
@@ -382,7 +387,7 @@ def _draw_mouth(picture, scene, scratch):  # type: ignore[no-untyped-def]
     parameters[7] = 0.018 + 0.275 * jaw * (1 - 0.8 * pose[_CLOSED]) + 0.03 * pucker
     parameters[8] = pose[_TONGUE]
     for channel in range(3):
-        parameters[9 + channel] = scene.mouth_light[channel] * (1 - 0.4 * pucker)
+        parameters[9 + channel] = scene.mouth_light[channel] * (1 - 0.15 * pucker)
     parameters[12], parameters[13], parameters[14] = unit, scene.seam, jaw
     mouth.draw_mouth(
         picture, scratch.bounds, scratch.table, parameters, scene.upper_teeth, scene.lower_teeth

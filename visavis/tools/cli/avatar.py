@@ -45,7 +45,7 @@ def create(
 ) -> None:
     """Make an avatar from PHOTO. A running stack sees it at once.
 
-    The face should look into the camera, mouth closed, eyes open, at least 100 pixels
+    The face should look into the camera, mouth closed, eyes open, at least 80 pixels
     from chin to brow. Whoever is shown must have agreed to it: --likeness and --consent
     say so, and are kept with the avatar (docs/consent.md).
 

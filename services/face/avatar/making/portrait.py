@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
+from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker, Landmarks
 from services.face.avatar.making.matte import Segmenter
 from services.face.avatar.making.tflite import TfliteModel
@@ -26,6 +27,8 @@ _RIVAL_SHARE = 0.5
 """A second face this wide, in widths of the first, makes the picture ambiguous."""
 _MAX_OUTSIDE = 0.15
 """Share of the outline of the face that may lie beyond the edge of the picture."""
+_MAX_MISSING = 0.25
+"""Share of the square that the picture may leave out: the rest of a head cannot be made up."""
 _MAX_YAW = math.radians(28)
 _MAX_PITCH = math.radians(28)
 _MAX_ROLL = math.radians(35)
@@ -61,6 +64,7 @@ class PortraitStudio:
         """`picture`: RGB [H, W, 3] uint8. Raises InvalidInputError, which says why not."""
         landmarks = self._find_face(picture)
         check_face(landmarks, picture.shape[1], picture.shape[0])
+        check_room(landmarks.points, picture.shape[1], picture.shape[0])
         rgb = crop_head(picture, landmarks.points, size)
         # Measured again in the crop: there the face has the size that the nets like best.
         measured = self._find_face(rgb, largest=True)
@@ -79,6 +83,8 @@ class PortraitStudio:
                 "crop the picture to the one that is wanted"
             )
         landmarks = self._landmarker.measure(rgb, boxes[0])
+        if landmarks is None and boxes[0].width < MIN_FACE_PIXELS:
+            raise _too_small(boxes[0].width)
         if landmarks is None:
             raise InvalidInputError(
                 "no face found: what looks like one is covered or too strongly turned"
@@ -86,22 +92,43 @@ class PortraitStudio:
         return landmarks
 
 
-def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -> NDArray[np.uint8]:
-    """The square [size, size, 3] around the face of `rgb` [H, W, 3], both uint8.
+def head_square(
+    points: NDArray[np.floating], width: int, height: int
+) -> tuple[NDArray[np.float64], float]:
+    """Corner [2] float64 and side of the square around a face in a picture of `width` x `height`
+    pixels.
 
-    points: landmarks [468, 3] float in pixels of `rgb`. The square is moved and, if it must be,
-    shrunk to stay inside the picture; what is still missing at an edge repeats the edge.
+    points: landmarks [468, 3] float in its pixels. The square is moved and, if it must be, shrunk
+    to stay inside the picture; a picture that is tighter than a head needs lies in its middle.
     """
     outline = points[list(topology.FACE_OVAL), :2].astype(np.float64)
     low, high = outline.min(axis=0), outline.max(axis=0)
-    height, width = rgb.shape[:2]
     face = float((high - low).max())
     side = min(_SIDE_IN_FACES * face, max(min(width, height), 1.7 * face))
     centre = (low + high) / 2 + (0, _CENTRE_DROP * side)
-    corner = np.clip(centre - side / 2, 0, np.maximum(0, np.array([width, height]) - side))
-    corner = np.where(
-        np.array([width, height]) < side, (np.array([width, height]) - side) / 2, corner
-    )
+    room = np.array([width, height]) - side
+    return np.where(room < 0, room / 2, np.clip(centre - side / 2, 0, np.maximum(0, room))), side
+
+
+def check_room(points: NDArray[np.floating], width: int, height: int) -> None:
+    """Raises InvalidInputError where a picture of `width` x `height` pixels shows too little around
+    the face. points: landmarks [468, 3] float in its pixels.
+    """
+    _, side = head_square(points, width, height)
+    if 1 - min(width, side) * min(height, side) / side**2 > _MAX_MISSING:
+        raise InvalidInputError(
+            "the picture ends too close to the face: use one that shows the whole head with some "
+            "room around it"
+        )
+
+
+def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -> NDArray[np.uint8]:
+    """The `head_square` [size, size, 3] of `rgb` [H, W, 3], both uint8; what the picture lacks of
+    it goes on softly from its edge.
+
+    points: landmarks [468, 3] float in pixels of `rgb`.
+    """
+    corner, side = head_square(points, rgb.shape[1], rgb.shape[0])
     scale = size / side
     affine = np.array([[scale, 0, 0.0], [0, scale, 0.0]])
     # Pixel centres: the picture's corner (-0.5) goes to the square's corner (-0.5).
@@ -120,7 +147,30 @@ def crop_head(rgb: NDArray[np.uint8], points: NDArray[np.floating], size: int) -
         square = cv2.addWeighted(square, 1 + amount, soft, -amount, 0)
     if fine != size:
         square = cv2.resize(square, (size, size), interpolation=cv2.INTER_AREA)
-    return np.asarray(square, np.uint8)
+    return _padded(np.asarray(square, np.uint8), corner, side, rgb.shape[:2])
+
+
+def _padded(
+    square: NDArray[np.uint8], corner: NDArray[np.float64], side: float, shape: tuple[int, ...]
+) -> NDArray[np.uint8]:
+    """`square` [size, size, 3] uint8 of a picture of `shape` (H, W), softly filled beyond its
+    edges: repeated there, they would be streaks.
+    """
+    size = len(square)
+    at = (np.arange(size) + 0.5) * side / size
+    there = [
+        ((at + corner[axis] >= 0) & (at + corner[axis] <= shape[1 - axis])).astype(np.float32)
+        for axis in (0, 1)
+    ]
+    known = there[1][:, None] * there[0][None]
+    return square if known.all() else fill_hidden(square, known)
+
+
+def _too_small(pixels: float) -> InvalidInputError:
+    return InvalidInputError(
+        f"the face is too small: {pixels:.0f} pixels from brows to chin, "
+        f"{MIN_FACE_PIXELS} are needed"
+    )
 
 
 def check_face(landmarks: Landmarks, width: int, height: int) -> None:
@@ -134,10 +184,7 @@ def check_face(landmarks: Landmarks, width: int, height: int) -> None:
         raise InvalidInputError("the face is cut off at the edge: use a picture with all of it")
     found = float(np.linalg.norm(points[topology.CHIN, :2] - points[topology.BROW_CENTRE, :2]))
     if found < MIN_FACE_PIXELS:
-        raise InvalidInputError(
-            f"the face is too small: {found:.0f} pixels from brows to chin, "
-            f"{MIN_FACE_PIXELS} are needed"
-        )
+        raise _too_small(found)
     yaw, pitch, roll = head_angles(points)
     for name, angle, limit in (
         ("sideways", yaw, _MAX_YAW),

@@ -1,0 +1,229 @@
+/**
+ * The conversation that the page shows: begun, taken up again, begun anew, left. Between the
+ * connection, which knows no page, and what the page shows of it. body[data-phase] tells start,
+ * starting or live.
+ */
+import { Connection } from "./connection.js";
+import { text } from "./i18n.js";
+import { forget, remember, remembered } from "./memory.js";
+import { inPlainWords } from "./refusals.js";
+
+const TRANSPORTS = { webrtc: "WebRTC", websocket: "WebSocket" };
+
+export class Conversation {
+  /** The one that runs. */
+  connection = null;
+  /** The one that is being made, or waits in line. */
+  #starting = null;
+  /** Something may have been said that the captions have not heard of. */
+  #behind = false;
+  #session = "";
+  #last = "";
+
+  /**
+   * @param {object} parts api, stage, captions, latency, queue, recording, talk, toasts,
+   *   settings(): {preference, join, role} of Connection, wish(): what a session is to be,
+   *   report(error), begun(withMicrophone) after one has come to life
+   */
+  constructor(parts) {
+    Object.assign(this, parts);
+    for (const type of ["pagehide", "visibilitychange"]) addEventListener(type, () => this.#keep());
+    addEventListener("pagehide", () => this.#leave());
+  }
+
+  get sessionId() {
+    return this.connection?.sessionId;
+  }
+
+  get #phase() {
+    return document.body.dataset.phase;
+  }
+
+  set #phase(phase) {
+    document.body.dataset.phase = phase;
+  }
+
+  // -- begin, go on, begin anew, leave ----------------------------------------
+
+  /** @param {string} resume the page's own session from before */
+  async start(withMicrophone, resume = this.#last) {
+    if (this.#phase !== "start") return;
+    this.#phase = "starting";
+    const settings = this.settings();
+    const history = () => this.captions.history();
+    const connection = new Connection(this.api, this.stage.video, { ...settings, resume, history });
+    this.#follow(connection);
+    const begun = await this.#begin(connection, () => connection.start(this.wish()));
+    if (begun) await this.begun(withMicrophone && settings.role !== "viewer");
+  }
+
+  /** Goes on where a page that was loaded again has been; false: there is nothing to go on with. */
+  async resume() {
+    const last = remembered();
+    if (!last) return false;
+    this.captions.restore(last.lines);
+    let there = false;
+    try {
+      there = await this.api.resume(last.session);
+    } catch (error) {
+      this.report(error);
+    }
+    // Of one that is not there any more, what was said is: the visitor begins when he wants to.
+    this.#last = last.session;
+    if (there) await this.start(last.microphone, last.session);
+    return there;
+  }
+
+  /** What was said is forgotten, by the page and by the language model. */
+  async renew() {
+    const connection = this.connection;
+    if (this.settings().join || connection?.status !== "live") return;
+    this.recording.reset();
+    this.captions.clear();
+    this.latency.clear();
+    forget();
+    this.stage.state("idle");
+    if (await this.#begin(connection, () => connection.renew(this.wish()))) {
+      this.toasts.show(text("conversation.renewed"));
+    } else {
+      this.connection = null;
+      this.talk.stop();
+    }
+  }
+
+  /** Whether it has come to something; else the start screen says why. */
+  async #begin(connection, connect) {
+    this.#starting = connection;
+    try {
+      await connect();
+    } catch (error) {
+      this.#phase = "start";
+      if (this.#starting) this.report(error); // else the visitor has left the line
+      return false;
+    } finally {
+      this.#starting = null;
+      this.queue.hide();
+    }
+    this.connection = connection;
+    this.#phase = "live";
+    return true;
+  }
+
+  /** The visitor does not want to wait in line any more. */
+  leaveLine() {
+    const waiting = this.#starting;
+    this.#starting = null;
+    void waiting?.stop();
+  }
+
+  /** The page goes, or is loaded again: the session is kept for a while. */
+  #leave() {
+    this.#keep();
+    void this.#starting?.stop();
+    this.connection?.leave();
+  }
+
+  #keep() {
+    const { join } = this.settings();
+    if (!this.sessionId || join) return;
+    const { microphone } = document.body.dataset;
+    remember({
+      session: this.sessionId,
+      lines: this.captions.records(),
+      microphone: ["on", "muted", "opening"].includes(microphone),
+    });
+  }
+
+  // -- what comes ---------------------------------------------------------------
+
+  #follow(connection) {
+    const on = (type, act) => connection.addEventListener(type, ({ detail }) => act(detail));
+    on("connection", (detail) => this.#connected(detail));
+    on("entered", (detail) => this.#entered(detail));
+    on("place", (detail) => this.#placed(detail));
+    on("state", ({ state }) => this.stage.state(state));
+    on("transcript", (detail) => this.captions.transcript(detail));
+    on("answer", (detail) => this.captions.answer(detail));
+    on("turn", (detail) => this.#turned(detail));
+    on("latency", (detail) => this.latency.show(detail));
+    on("error", ({ code, message }) => {
+      this.toasts.error(inPlainWords(message));
+      if (code === "recording_failed") this.recording.ended();
+    });
+    on("warning", ({ message }) => this.toasts.show(message));
+    on("notice", ({ key }) => this.toasts.show(text(key)));
+    on("session", ({ id }) => (document.body.dataset.session = id));
+  }
+
+  #placed(place) {
+    if (!this.#starting) return;
+    this.#phase = "starting";
+    this.queue.show(place);
+  }
+
+  /** Turns are counted anew in a session that is new; of what was before it knows what is written. */
+  #entered({ id, renewed }) {
+    this.#session = id;
+    this.#last = "";
+    this.captions.enter(id);
+    this.#behind = !renewed && !this.captions.empty;
+    if (!renewed) return;
+    this.latency.clear();
+    if (!this.captions.empty) this.captions.note("captions.renewed");
+    if (document.body.dataset.recording === "on") this.toasts.error(text("record.lost"));
+    this.recording.reset();
+  }
+
+  #turned(detail) {
+    this.captions.turn(detail);
+    if (detail.event !== "opened" && detail.event !== "speaking") void this.#catchUp();
+  }
+
+  /** Of an answer that went on while nobody was connected, the captions have but pieces. */
+  async #catchUp() {
+    if (!this.#behind || this.settings().role === "viewer") return;
+    try {
+      this.captions.catchUp(await this.api.turns(this.#session));
+      this.#behind = document.body.dataset.state !== "idle";
+    } catch (error) {
+      console.info("visavis: the captions have gaps:", error.message);
+    }
+  }
+
+  #connected({ status, transport }) {
+    const { dataset } = document.body;
+    dataset.connection = status;
+    dataset.transport = transport;
+    if (status === "reconnecting") this.stage.state("idle");
+    this.stage.connection(status);
+    if (status === "live") void this.#catchUp();
+    const words = document.querySelector(".connection-status");
+    words.dataset.i18n = `connection.${status}`;
+    words.textContent = text(words.dataset.i18n);
+    document.querySelector(".connection-transport").textContent = TRANSPORTS[transport] ?? "";
+  }
+
+  // -- what the visitor does ------------------------------------------------------
+
+  /** False: there is no connection, and the visitor was told so. */
+  say(words) {
+    const sent = this.connection?.send({ type: "text", text: words }) ?? false;
+    if (!sent) this.toasts.error(text("notice.offline"));
+    return sent;
+  }
+
+  interrupt() {
+    if (["thinking", "speaking"].includes(document.body.dataset.state)) {
+      this.connection?.send({ type: "interrupt" });
+    }
+  }
+
+  /** @param {object} change of the session's options, from the next turn on */
+  async update(change) {
+    try {
+      await this.connection?.update(change);
+    } catch (error) {
+      this.report(error);
+    }
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * The conversation of this tab: kept while the page is loaded again, forgotten with the tab; and
+ * saved as a file where somebody wants to have it.
+ */
+import { text } from "./i18n.js";
+
+const STORE = "visavis.conversation";
+
+/** @returns {{session: string, lines: object[], microphone: boolean} | null} */
+export function remembered() {
+  try {
+    const { session, lines, microphone } = JSON.parse(sessionStorage.getItem(STORE)) ?? {};
+    if (typeof session !== "string" || !Array.isArray(lines)) return null;
+    return { session, lines, microphone: microphone === true };
+  } catch {
+    return null;
+  }
+}
+
+/** @param {{session: string, lines: object[], microphone: boolean}} conversation */
+export function remember(conversation) {
+  try {
+    sessionStorage.setItem(STORE, JSON.stringify(conversation));
+  } catch {
+    forget(); // no room for it: better none than an old one
+  }
+}
+
+export function forget() {
+  sessionStorage.removeItem(STORE);
+}
+
+/** What was said as plain text: of an answer that was interrupted, what was heard of it. */
+export function transcriptOf(lines, at = new Date()) {
+  const said = lines.map(({ side, words, speaker, ended, heard }) => {
+    if (side === "note") return `(${words})`;
+    const who = side === "visitor" ? text("transcript.you") : speaker || text("transcript.avatar");
+    return `${who}: ${heard ?? words}${ended === "interrupted" ? " —" : ""}`;
+  });
+  return [`visavis, ${at.toLocaleString(document.documentElement.lang)}`, ...said].join("\n\n") + "\n";
+}
+
+/** @param {Blob} content */
+export function download(content, name) {
+  const url = URL.createObjectURL(content);
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  // The download has its own hold on the file once it has begun.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+/** "visavis-2026-01-31T09-30-00.mp4" */
+export function fileName(ending) {
+  return `visavis-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}.${ending}`;
+}
