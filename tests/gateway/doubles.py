@@ -469,8 +469,10 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
     async def RenameAvatar(self, request: Any, context: Any) -> Any:
         if request.new_name in ("eve", *self.created):
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"avatar {request.new_name} exists")
-        self.created[self.created.index(request.name)] = request.new_name
-        return face_pb2.Avatar(name=request.new_name, width=64, height=64)
+        renamed = self.created.pop(request.name)
+        renamed.name = request.new_name
+        self.created[renamed.name] = renamed
+        return renamed
 
     async def DeleteAvatar(self, request: Any, context: Any) -> Any:
         if request.name not in self.created:
