@@ -188,7 +188,8 @@ loop_fetches = Counter(
 underruns = Counter("gateway_voice_underruns_total", "Gaps in the voice during an answer.")
 late_pictures = Counter("gateway_late_pictures_total", "Pictures that left after their time.")
 dropped_pictures = Counter(
-    "gateway_dropped_pictures_total", "Pictures that no viewer could have decoded or were void."
+    "gateway_dropped_pictures_total",
+    "Pictures that were wanted and never left: too late, or no viewer could have decoded them.",
 )
 stage_attach = Counter(
     "gateway_stage_attach_total", "Leases on a stage, by result.", ["stage", "result"]

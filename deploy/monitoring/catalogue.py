@@ -79,6 +79,7 @@ LABELS: Mapping[str, str] = {
     "direction": "read, written",
     "state": "running, waiting, queued",
     "mode": "live, speaking, loop",
+    "face_late_frames{mode}": "live, speaking",
     "figure": "measured, predicted, alone",
     "transport": "webrtc, websocket",
     "type": "http, websocket",

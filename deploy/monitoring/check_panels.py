@@ -1,25 +1,51 @@
-"""Asks a Prometheus every panel's query, and tells which have no data and why.
+"""Asks a Prometheus every panel's query and every rule's expression, and tells which have no data
+and why.
 
-`python -m deploy.monitoring.check_panels --prometheus http://127.0.0.1:9090` prints a table; its
-exit status is 1 where a query fails, or has no data for no reason known here. --window: what
+    python -m deploy.monitoring.check_panels
+    python -m deploy.monitoring.check_panels --pictures docs
+    python -m deploy.monitoring.check_panels --prometheus http://127.0.0.1:9090 --window 5m
+
+Without --prometheus it starts all that it needs and ends it again: a stack of profile `tiny` with
+two gateways, a Prometheus with our scrape configuration and rules, and visitors. It prints a table;
+its exit status is 1 where a query fails, or has no data for no reason known here. --window: what
 Grafana would put for $__rate_interval; one that holds a load finds what has happened in it.
+--pictures: draw the dashboards into that folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import json
 import math
+import re
 import sys
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+from rich.console import Console
 
 from deploy.monitoring.catalogue import series_in
+from deploy.monitoring.trial.crowd import (
+    KNOWN_QUESTION,
+    Crowd,
+    own_stack,
+    spoken_questions,
+    visiting,
+)
+from deploy.monitoring.trial.pictures import View, draw_dashboard, write_png
+from deploy.monitoring.trial.prometheus import Prometheus, asking, own_prometheus
+from visavis.serving.errors import VisavisError
+from visavis.tools.client import GatewayClient
 
-_DASHBOARDS = Path(__file__).parent / "grafana" / "dashboards"
+DASHBOARDS = Path(__file__).parent / "grafana" / "dashboards"
 _NEVER_HAPPENED = "nothing of the kind has happened: its series begins with the first"
 
 # Metrics that not every stack has, and why; by how their names begin.
@@ -34,6 +60,7 @@ _ABSENT = {
     "background_restarts_total": _NEVER_HAPPENED,
     "bus_dropped_chunks_total": _NEVER_HAPPENED,
     "bus_lost_chunks_total": _NEVER_HAPPENED,
+    "gateway_connections_refused_total": _NEVER_HAPPENED,
     "gateway_refused_total": _NEVER_HAPPENED,
     "gateway_queue_ended_total": _NEVER_HAPPENED,
     "gateway_passed_on_total": "one gateway: it hands nothing on",
@@ -42,18 +69,38 @@ _ABSENT = {
     "gateway_idle_loop_fetches_total": _NEVER_HAPPENED,
     "false_interruptions_total": _NEVER_HAPPENED,
     "gateway_answer_cache_lookups_total": "no answers are prepared or learnt here",
+    "gateway_answer_cache_removals_total": _NEVER_HAPPENED,
     "llm_engine_requests": "this backend of the language model does not tell",
     "barge_in_decided_to_silence_seconds": _NEVER_HAPPENED,
 }
+_THRESHOLD = re.compile(r"(?<![=!<>~])(?:==|>=|<=|>|<)\s*-?[\d.]+")
+_MULTIPLE = re.compile(r">(?=\s*[\d.]+\s*\*)")  # of something else that is measured
+_RULES = "rules"
+# As many visitors as slots, and one more now and then, who is refused or makes another wait.
+_SLOTS = 3
+_TALKING = Crowd(visitors=2, interval_s=8.0, visit_s=45.0, interrupt_share=0.6)
+_BY_WEBRTC = Crowd(visitors=1, interval_s=10.0, visit_s=45.0, transport="webrtc", seed=5)
+_KNOCK_EVERY_S = 40.0
+_STAY_S = 5.0
+_WARM_UP_S = 30.0
+_PICTURE_WINDOW = "30s"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one query of a panel brought."""
+class Asked:
+    """One query of a panel, or one rule."""
 
     board: str
     panel: str
     legend: str
+    expression: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What it brought."""
+
+    asked: Asked
     series: int
     """Lines that it would draw."""
     values: int
@@ -67,77 +114,184 @@ class Found:
         return bool(self.values) or (bool(self.why) and not self.why.startswith("?"))
 
 
-class Prometheus:
-    """What is asked of a Prometheus server."""
-
-    def __init__(self, http: httpx.Client) -> None:
-        self._http = http
-
-    def values(self, expression: str) -> list[float]:
-        """The newest value of each series. Raises httpx.HTTPError, also where the query is bad."""
-        answer = self._http.get("/api/v1/query", params={"query": expression})
-        answer.raise_for_status()
-        result = answer.json()["data"]["result"]
-        return [float(series["value"][1]) for series in result]
+def boards() -> dict[str, dict[str, Any]]:
+    """Grafana's JSON of each dashboard, by name."""
+    files = sorted(DASHBOARDS.glob("*.json"))
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
-def targets() -> Iterator[tuple[str, str, str, str]]:
-    """Dashboard, panel, legend and expression of each query."""
-    for file in sorted(_DASHBOARDS.glob("*.json")):
-        for panel in json.loads(file.read_text(encoding="utf-8"))["panels"]:
+def targets() -> Iterator[Asked]:
+    """Each query of each panel."""
+    for name, board in boards().items():
+        for panel in board["panels"]:
             for target in panel.get("targets", ()):
-                yield file.stem, panel["title"], target["legendFormat"], target["expr"]
+                yield Asked(name, panel["title"], target["legendFormat"], target["expr"])
 
 
-def ask(prometheus: Prometheus, window: str) -> list[Found]:
-    """Every query of every panel. Raises httpx.HTTPError where there is no Prometheus."""
+async def rules(prometheus: Prometheus) -> list[Asked]:
+    """Each rule that the server knows. Of an alert, what it measures: its thresholds are left out,
+    since a healthy stack breaks none. Raises VisavisError where the server cannot evaluate one."""
+    known = await prometheus.rules()
+    failed = [f"{rule['name']}: {rule['lastError']}" for rule in known if rule["health"] == "err"]
+    if failed:
+        raise VisavisError("; ".join(failed))
+    return [
+        Asked(_RULES, rule["name"], rule["type"], measured(rule["query"]))
+        if rule["type"] == "alerting"
+        else Asked(_RULES, rule["name"], rule["type"], rule["query"])
+        for rule in known
+    ]
+
+
+def measured(alert: str) -> str:
+    """An alert's expression without its thresholds."""
+    return _THRESHOLD.sub("", _MULTIPLE.sub("-", alert))
+
+
+async def ask(prometheus: Prometheus, window: str) -> list[Found]:
+    """Every query of every panel, and every rule.
+
+    Raises httpx.HTTPError where there is no Prometheus, VisavisError where a rule cannot be
+    evaluated.
+    """
     found = []
-    for board, panel, legend, expression in targets():
+    for asked in (*targets(), *await rules(prometheus)):
         why = ""
         try:
-            values = prometheus.values(expression.replace("$__rate_interval", window))
+            values = await prometheus.values(asked.expression.replace("$__rate_interval", window))
         except httpx.HTTPStatusError as error:
             values, why = [], f"? {error.response.json().get('error', error)}"
         numbers = sum(not math.isnan(value) for value in values)
         if not numbers and not why:
-            why = _why(prometheus, expression, window)
-        found.append(Found(board, panel, legend, len(values), numbers, why))
+            why = await _why(prometheus, asked.expression, window)
+        found.append(Found(asked, len(values), numbers, why))
     return found
 
 
-def _why(prometheus: Prometheus, expression: str, window: str) -> str:
+async def _why(prometheus: Prometheus, expression: str, window: str) -> str:
     """Why a query has nothing to show; "?" first where that is not known."""
     names = sorted(series_in(expression))
     for name in names:
-        if not prometheus.values(f"count({name})"):
+        if not await prometheus.values(f"count({name})"):
             known = [why for start, why in _ABSENT.items() if name.startswith(start)]
             return known[0] if known else f"? there is no {name}"
+    if "offset" in expression:
+        return "judged once Prometheus has watched for twice the short window"
     if all(name.startswith("visavis:") for name in names):
         return "nothing of the kind in the window of the recorded ratio"
     counts = [name for name in names if name.endswith(("_bucket", "_count"))]
-    if counts and not any(sum(prometheus.values(f"increase({n}[{window}])")) for n in counts):
+    rises = [sum(await prometheus.values(f"increase({name}[{window}])")) for name in counts]
+    if counts and not any(rises):
         return f"nothing of the kind in the last {window}"
     return "? it has series and no value"
+
+
+def table(found: Sequence[Found]) -> str:
+    """Markdown."""
+    lines = [
+        "| dashboard | panel | query | series | with a value | if none, why |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in found:
+        asked = one.asked
+        shown = (asked.board, asked.panel, asked.legend, one.series, one.values, one.why)
+        lines.append(f"| {' | '.join(map(str, shown))} |")
+    lines.append("")
+    for board in sorted({one.asked.board for one in found}):
+        of_it = [one for one in found if one.asked.board == board]
+        with_data = sum(bool(one.values) for one in of_it)
+        lines.append(f"{board}: {with_data} of {len(of_it)} have data")
+    unknown = sum(not one.known for one in found)
+    lines.append(f"\n{unknown} have no data and no reason that is known.")
+    return "\n".join(lines) + "\n"
+
+
+# ------------------------------------------------------------ a stack of our own
+
+
+@contextlib.asynccontextmanager
+async def loaded(folder: Path, clips: Path, seconds: float) -> AsyncIterator[Prometheus]:
+    """A Prometheus that has watched a stack under load for so long; visitors still talk."""
+    async with contextlib.AsyncExitStack() as contexts:
+        stack = await contexts.enter_async_context(own_stack(folder, _SLOTS, {"gateway": 2}))
+        prometheus = await contexts.enter_async_context(own_prometheus(folder, stack.url))
+        for crowd in (_BY_WEBRTC, _TALKING):
+            await contexts.enter_async_context(visiting(stack.url, crowd, clips, folder))
+        client = await contexts.enter_async_context(GatewayClient(stack.url))
+        await asyncio.sleep(_WARM_UP_S)
+        knocking = asyncio.create_task(_knock(client))
+        try:
+            await asyncio.sleep(seconds)
+            yield prometheus
+        finally:
+            knocking.cancel()
+            await asyncio.gather(knocking, return_exceptions=True)
+
+
+async def _knock(client: GatewayClient) -> None:
+    """Now and then one comes who asks what is known, by text, if he is let in at once; and one who
+    connects and says nothing, until he is cut off."""
+    while True:
+        place = urlsplit(client.url)
+        _, silent = await asyncio.open_connection(place.hostname, place.port)
+        with contextlib.suppress(VisavisError):
+            async with client.session(language="en") as session:
+                await session.say(KNOWN_QUESTION)
+                await asyncio.sleep(_STAY_S)
+        await asyncio.sleep(_KNOCK_EVERY_S)
+        silent.close()
+
+
+async def drawn(prometheus: Prometheus, found: Sequence[Found], seconds: float) -> dict[str, str]:
+    """The dashboards' last seconds as SVG, by name."""
+    now_s = time.time()
+    view = View.of(now_s - seconds, now_s, _PICTURE_WINDOW)
+    visitors = _TALKING.visitors + _BY_WEBRTC.visitors
+    note = f"profile tiny on two cores, {visitors} visitors, rates over {_PICTURE_WINDOW}"
+    pictures = {}
+    for name, board in boards().items():
+        why = {one.asked.panel: one.why for one in found if one.asked.board == name}
+        pictures[name] = await draw_dashboard(prometheus, board, view, why, note)
+    return pictures
+
+
+async def _run(
+    options: argparse.Namespace, clips: Path | None
+) -> tuple[list[Found], dict[str, str]]:
+    async with contextlib.AsyncExitStack() as contexts:
+        if clips is None:
+            prometheus = await contexts.enter_async_context(asking(options.prometheus))
+        else:
+            folder = options.keep
+            if folder is None:
+                folder = Path(contexts.enter_context(tempfile.TemporaryDirectory()))
+            loading = loaded(folder, clips, options.seconds)
+            prometheus = await contexts.enter_async_context(loading)
+        found = await ask(prometheus, options.window or f"{options.seconds:.0f}s")
+        pictures = await drawn(prometheus, found, options.seconds) if options.pictures else {}
+    return found, pictures
 
 
 def main() -> int:
     """The table, and the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prometheus", default="http://127.0.0.1:9090")
-    parser.add_argument("--window", default="5m")
+    parser.add_argument("--prometheus", help="one that runs already")
+    parser.add_argument("--window", help="of rates, such as 5m; default: as long as the load")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of load, and on pictures")
+    parser.add_argument("--pictures", type=Path, help="folder for dashboard-NAME.png")
+    parser.add_argument("--keep", type=Path, help="folder for logs and series; default: none")
     options = parser.parse_args()
-    with httpx.Client(base_url=options.prometheus, timeout=10.0, trust_env=False) as http:
-        found = ask(Prometheus(http), options.window)
-    write = sys.stdout.write
-    write("| dashboard | panel | query | series | with a value | if none, why |\n")
-    write("|---|---|---|---|---|---|\n")
-    for one in found:
-        shown = (one.board, one.panel, one.legend, str(one.series), str(one.values), one.why)
-        write(f"| {' | '.join(shown)} |\n")
-    with_data = sum(bool(one.values) for one in found)
-    unknown = sum(not one.known for one in found)
-    write(f"\n{with_data} of {len(found)} queries have data; {unknown} have none and no reason.\n")
-    return 1 if unknown else 0
+    if options.keep is not None:
+        options.keep = options.keep.resolve()
+        options.keep.mkdir(parents=True, exist_ok=True)
+    clips = None
+    if options.prometheus is None:
+        clips = spoken_questions(Console(stderr=True))
+    found, pictures = asyncio.run(_run(options, clips))
+    sys.stdout.write(table(found))
+    for name, svg in pictures.items():
+        write_png(svg, options.pictures / f"dashboard-{name}.png")
+    return 0 if all(one.known for one in found) else 1
 
 
 if __name__ == "__main__":

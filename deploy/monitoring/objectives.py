@@ -17,10 +17,14 @@ RUNBOOKS = "docs/runbooks.md"
 _PAGE = ((14.4, "1h", "5m"), (6.0, "6h", "30m"))
 _TICKET = ((1.0, "3d", "6h"),)
 _WINDOWS = ("5m", "30m", "1h", "6h", "3d")
-# Fewer events in an hour say nothing about a share: one failed turn of three is no outage.
-_FEWEST = 20
+# Fewer events in a window say nothing about a share: one failed turn of three is no outage, and
+# two of twenty, of the two visitors whom one process' end has hit, are none either.
+_FEWEST, _FEWEST_BAD = 20, 5
+# Of pictures there are 25 in a second: a minute of them, and three seconds.
+_FEWEST_PICTURES, _FEWEST_BAD_PICTURES = 1500, 75
 # Processes that start with the Prometheus that watches them are not there at first. Once it has
 # watched for twice the short window, that window knows nothing of it.
+_STAGES_THERE = "visavis:stages_there:ratio"
 _WATCHED = {"5m": "10m", "30m": "1h", "6h": "12h"}
 
 
@@ -37,11 +41,30 @@ class Objective:
     """The share of events, or of time, that shall be good."""
     bad: str
     """PromQL of the share that was bad in $window."""
-    enough: str
-    """PromQL that has a value where $window, or the time $watched, is enough to judge by."""
+    events: str = ""
+    """PromQL of how many there were in $window, good and bad; "": it is a share of time."""
+    fewest: int = _FEWEST
+    """Events that are enough to judge by."""
+    fewest_bad: int = _FEWEST_BAD
+    """And those of them that have to be bad."""
+
+    def enough(self, window: str, watched: str) -> str:
+        """PromQL that has a value where a window, or the time watched, is enough to judge by."""
+        if not self.events:
+            return f"{_STAGES_THERE} offset {watched}"
+        events = self.events.replace("$window", window)
+        bad = f"visavis:{self.name}:ratio_rate{window} * ({events})"
+        return f"{events} >= {self.fewest} and {bad} >= {self.fewest_bad}"
 
 
 ASKED = 'origin!="welcome"'
+# What the face skipped because its time had passed never came to the gateway.
+_PICTURES_LOST = (
+    "sum($increase(gateway_dropped_pictures_total[$window]))"
+    ' + sum($increase(face_late_frames_total{mode="speaking"}[$window]))'
+)
+_PICTURES = f'sum($increase(gateway_pictures_total{{source="turn"}}[$window])) + {_PICTURES_LOST}'
+_PICTURES_BAD = f"sum($increase(gateway_late_pictures_total[$window])) + {_PICTURES_LOST}"
 _STAGES = "asr|llm|tts|face|gateway"
 
 OBJECTIVES = (
@@ -52,7 +75,7 @@ OBJECTIVES = (
         0.95,
         f'1 - sum(rate(voice_to_voice_seconds_bucket{{le="1.0",{ASKED}}}[$window]))'
         f" / sum(rate(voice_to_voice_seconds_count{{{ASKED}}}[$window]))",
-        f"sum(increase(voice_to_voice_seconds_count{{{ASKED}}}[$window])) >= {_FEWEST}",
+        f"sum(increase(voice_to_voice_seconds_count{{{ASKED}}}[$window]))",
     ),
     Objective(
         "turns_failed",
@@ -61,7 +84,7 @@ OBJECTIVES = (
         0.99,
         '(sum(rate(gateway_turns_total{outcome="failed"}[$window])) or vector(0))'
         ' / sum(rate(gateway_turns_total{outcome!="discarded"}[$window]))',
-        f'sum(increase(gateway_turns_total{{outcome!="discarded"}}[$window])) >= {_FEWEST}',
+        'sum(increase(gateway_turns_total{outcome!="discarded"}[$window]))',
     ),
     Objective(
         "visitors_refused",
@@ -72,26 +95,24 @@ OBJECTIVES = (
         " / ((sum(rate(gateway_refused_total[$window])) or vector(0))"
         " + sum(rate(gateway_sessions_begun_total[$window])))",
         "(sum(increase(gateway_refused_total[$window])) or vector(0))"
-        f" + sum(increase(gateway_sessions_begun_total[$window])) >= {_FEWEST}",
+        " + sum(increase(gateway_sessions_begun_total[$window]))",
     ),
     Objective(
         "pictures_late",
         "PicturesLate",
         "99 % of the pictures of an answer leave in time",
         0.99,
-        "(sum(rate(gateway_late_pictures_total[$window]))"
-        " + sum(rate(gateway_dropped_pictures_total[$window])))"
-        ' / (sum(rate(gateway_pictures_total{source="turn"}[$window]))'
-        " + sum(rate(gateway_dropped_pictures_total[$window])))",
-        f'sum(increase(gateway_pictures_total{{source="turn"}}[$window])) >= {_FEWEST}',
+        f"({_PICTURES_BAD}) / ({_PICTURES})".replace("$increase", "rate"),
+        _PICTURES.replace("$increase", "increase"),
+        _FEWEST_PICTURES,
+        _FEWEST_BAD_PICTURES,
     ),
     Objective(
         "stages_gone",
         "StagesGone",
         "for 99.9 % of the time every kind of process answers",
         0.999,
-        "1 - avg_over_time(visavis:stages_there:ratio[$window])",
-        "visavis:stages_there:ratio offset $watched",
+        f"1 - avg_over_time({_STAGES_THERE}[$window])",
     ),
 )
 
@@ -175,8 +196,7 @@ def _breaks(objective: Objective, burns: tuple[tuple[float, str, str], ...]) -> 
         parts = [
             f"visavis:{objective.name}:ratio_rate{window} > {bound}" for window in (long, short)
         ]
-        enough = objective.enough.replace("$window", long).replace("$watched", _WATCHED[short])
-        parts.append(enough)
+        parts.append(objective.enough(long, _WATCHED[short]))
         pairs.append(f"({' and '.join(parts)})")
     return "\n          or ".join(pairs)
 

@@ -81,6 +81,8 @@ class PictureLane:
 
     codec: VideoCodec
     dropped: int = 0
+    """Pictures that were wanted and never left; what an interruption makes void is not among
+    them."""
     late: int = 0
     needs_keyframe: bool = True
     missed: bool = False
@@ -122,7 +124,7 @@ class PictureLane:
             if not picture.live and picture.turn < epoch:
                 break
             kept.append(picture)
-        self._truncate(kept)
+        self._truncate(kept, void=True)
 
     def queue(self, picture: Picture) -> None:
         """Queue a picture, or drop it and all up to the next key frame.
@@ -138,7 +140,6 @@ class PictureLane:
             self.needs_keyframe = True
         if not current:
             # Void, or of a turn that was never opened here.
-            self.dropped += 1
             self.needs_keyframe = True
             return
         if self.needs_keyframe and not picture.keyframe:
@@ -229,10 +230,10 @@ class PictureLane:
         if keys and waiting[keys[-1]] is not head:
             self._truncate(waiting[keys[-1] :], suffix=True)
 
-    def _truncate(self, kept: list[Picture], *, suffix: bool = False) -> None:
+    def _truncate(self, kept: list[Picture], *, suffix: bool = False, void: bool = False) -> None:
         removed = len(self._waiting) - len(kept)
         if removed:
-            self.dropped += removed
+            self.dropped += 0 if void else removed
             # What follows a kept suffix still continues it.
             self.needs_keyframe = not (suffix and kept)
         self._waiting = deque(kept)

@@ -198,14 +198,16 @@ class FaceSession(StageWork):
     # What goes out
 
     async def _animate(self) -> None:
-        late = 0
+        late, late_live = 0, 0
         async with self._face as passes:
             async for pictures in passes:
                 for picture, took_s in pictures:
                     self._animator.took(took_s)
                     await self._show(picture)
-                metrics.face_late_frames.inc(self._animator.late - late)
-                late = self._animator.late
+                animator = self._animator
+                metrics.face_late_frames.labels("speaking").inc(animator.late - late)
+                metrics.face_late_frames.labels("live").inc(animator.late_live - late_live)
+                late, late_live = animator.late, animator.late_live
 
     async def _show(self, picture: Picture) -> None:
         frame = picture.frame

@@ -167,7 +167,7 @@ def test_a_late_loop_skips_idle_frames_instead_of_running_behind() -> None:
     second = animator.next_frame(0.5)
     assert first is not None and second is not None
     assert animator.next_frame(0.5) is None
-    assert animator.late == 11
+    assert animator.late_live == 11
     assert_smooth(np.stack([first.pose.vector(), second.pose.vector()]))
     assert animator.delay_s(0.5) == pytest.approx(0.02)
 

@@ -214,6 +214,16 @@ def test_late_pictures_before_a_key_frame_that_is_due_are_dropped() -> None:
     assert target.dropped_pictures == 2 and target.needs_keyframe() == []
 
 
+def test_what_an_interruption_makes_void_does_not_count_as_dropped() -> None:
+    target = answering(100)
+    for index in range(8):
+        target.push_picture(synced(1, index))
+    run(target, 2)
+    target.open_turn(2)
+    target.push_picture(synced(1, 8))
+    assert target.dropped_pictures == 0
+
+
 def test_pictures_in_time_are_not_dropped_for_a_key_frame() -> None:
     target = answering(10)
     for index in range(4):

@@ -90,6 +90,8 @@ HEALTHY: Mapping[str, str] = {
     'gateway_pictures_total{source="turn"}': growing(10000),
     "gateway_late_pictures_total": growing(10),
     "gateway_dropped_pictures_total": growing(0),
+    'face_late_frames_total{mode="speaking"}': growing(0),
+    'face_late_frames_total{mode="live"}': growing(5000),
     "gateway_voice_underruns_total": growing(0),
     'bus_received_chunks_total{kind="voice"}': growing(100000),
     'bus_lost_chunks_total{kind="voice"}': growing(0),
@@ -123,6 +125,7 @@ FACE, GATEWAY = JOB.format("face"), JOB.format("gateway")
 OBJECTIVES = ("AnswersSlow", "TurnsFail", "VisitorsRefused", "PicturesLate", "StagesGone")
 HOUR, DAYS = 60, 3 * 24 * 60
 NONE: tuple[str, ...] = ()
+SKIPPED = 'face_late_frames_total{mode="speaking"}'
 FAILED, LATE = 'gateway_turns_total{outcome="failed"}', "gateway_late_pictures_total"
 REFUSED = 'gateway_refused_total{service="asr"}'
 WORK = 'background_restarts_total{service="gateway",work="ticker"}'
@@ -136,6 +139,7 @@ FAULTS = (
     Fault("a third of pictures is late", {LATE: growing(3300)}, of("PicturesLate")),
     Fault("pictures are dropped", {"gateway_dropped_pictures_total": growing(3300)},
           of("PicturesLate")),
+    Fault("the face skips a third of its pictures", {SKIPPED: growing(3300)}, of("PicturesLate")),
     Fault("the face has gone from discovery", {}, ("StagesGone page",), gone=(FACE,)),
     Fault("the face hangs", {f"up{{{FACE}}}": level(0)}, ("StagesGone page", "ProcessDown ticket")),
     Fault(
@@ -182,6 +186,11 @@ FAULTS = (
            f"_x80 {n}+0x5" for n in range(4)}, ("ProcessesKeepEnding ticket",)),
     Fault("turns fail, of which there are three an hour",
           {'gateway_turns_total{outcome="finished"}': growing(0.05), FAILED: growing(0.05)}, NONE),
+    Fault("one process' end fails two of thirty turns",
+          {'gateway_turns_total{outcome="finished"}': growing(0.3), FAILED: "0+0x70 2+0x20"}, NONE),
+    Fault("one process' end loses a second of its pictures",
+          {'gateway_pictures_total{source="turn"}': growing(25), LATE: growing(0),
+           "gateway_dropped_pictures_total": "0+0x70 33+0x20"}, NONE),
     Fault("an eighth of turns fails for seven hours", {FAILED: growing(13)}, of("TurnsFail"),
           minutes=7 * HOUR),
 )  # fmt: skip

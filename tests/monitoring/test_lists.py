@@ -73,6 +73,16 @@ def test_the_dashboards_are_fresh() -> None:
     assert made == kept, "run `python -m deploy.monitoring.dashboards`"
 
 
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_panels_fill_their_rows(file: Path) -> None:
+    """None stands beyond the page's 24 columns, and none stands alone."""
+    places = [panel["gridPos"] for panel in json.loads(file.read_text("utf-8"))["panels"]]
+    widths: dict[int, int] = {}
+    for place in places:
+        widths[place["y"]] = widths.get(place["y"], 0) + place["w"]
+    assert set(widths.values()) == {24}
+
+
 def test_metrics_are_defined_only_where_the_catalogue_looks() -> None:
     def imports_metrics(file: Path) -> bool:
         return any(

@@ -223,8 +223,12 @@ face_lateness_seconds = Histogram(
 )
 face_frames = Counter("face_frames_total", "Frames made: live, speaking or loop.", ["mode"])
 face_late_frames = Counter(
-    "face_late_frames_total", "Frames skipped because their time had passed."
+    "face_late_frames_total",
+    "Frames skipped because their time had passed: live or speaking.",
+    ["mode"],
 )
+for _mode in ("live", "speaking"):  # what counts late pictures is there before the first
+    face_late_frames.labels(_mode)
 
 
 def exemplar() -> dict[str, str] | None:

@@ -72,14 +72,12 @@ _ROOM = Row(
             "In a second, by how.",
             "short",
             rates("gateway_queue_ended_total", "how"),
-            columns=12,
         ),
         Panel(
             "Wait as told, of the wait as it was",
             "1 is right, less is a promise that was not held.",
             "short",
             quantiles("gateway_queue_told_ratio"),
-            columns=12,
         ),
     ),
 )
@@ -90,9 +88,14 @@ _ADMISSION = Row(
         Panel(
             "Slack",
             "Share of the deadline that would be left with one session more; below 0 none is let "
-            "in where admission is predicted.",
+            "in where admission is predicted. What is below -100 % is shown as -100 %.",
             "percentunit",
-            level("admission_slack_ratio", "service", _STAGES, how="min"),
+            (
+                Query(
+                    f"clamp_min(min by (service) (admission_slack_ratio{{{_STAGES}}}), -1)",
+                    "{{service}}",
+                ),
+            ),
         ),
         Panel(
             "P95 of first units",

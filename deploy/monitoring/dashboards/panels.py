@@ -12,7 +12,11 @@ from typing import TypeVar
 
 from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement
+from grafana_foundation_sdk.models.common import (
+    GraphThresholdsStyleMode,
+    LegendDisplayMode,
+    LegendPlacement,
+)
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DataSourceRef,
@@ -45,7 +49,7 @@ class Panel:
     """Grafana's name of it: s, percentunit, short, bytes …"""
     queries: tuple[Query, ...]
     limit: float | None = None
-    """Lines: from where on they are shown in red; figures: from where on in green."""
+    """Lines: where a dashed red one is drawn; figures: from where on they are green."""
     figure: bool = False
     """The newest value as a number instead of lines over time."""
     columns: int = 8
@@ -149,6 +153,9 @@ def _lines(panel: Panel) -> timeseries.Panel:
         .placement(LegendPlacement.BOTTOM)
     )
     built = timeseries.Panel().legend(legend).line_width(1).fill_opacity(8).axis_soft_min(0)
+    if panel.limit is not None:  # else Grafana keeps thresholds of lines to itself
+        dashed = common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED)
+        built.thresholds_style(dashed)
     return _described(panel, built)
 
 

@@ -150,6 +150,7 @@ _TURNS = Row(
                 *rates("false_interruptions_total", "given"),
                 total("echo_suppressed_total", "echo"),
             ),
+            columns=6,
         ),
         Panel(
             "Refused",
@@ -157,12 +158,14 @@ _TURNS = Row(
             "short",
             # Prometheus keeps `service` for the process that was scraped.
             rates("gateway_refused_total", "exported_service"),
+            columns=6,
         ),
         Panel(
             "Sessions that ended",
             "In a second, by why. Failed ones are ours.",
             "short",
             rates("gateway_sessions_ended_total", "reason"),
+            columns=6,
         ),
         Panel(
             "Connections that were closed",
@@ -170,6 +173,7 @@ _TURNS = Row(
             "nothing, too many at once.",
             "short",
             rates("gateway_connections_refused_total", "reason"),
+            columns=6,
         ),
     ),
 )

@@ -136,7 +136,9 @@ class Animator:
         """
         self.fps = fps
         self.late = 0
-        """Frames skipped because their time had passed."""
+        """Frames of turns skipped because their time had passed."""
+        self.late_live = 0
+        """And of idle life."""
         self._lead_s, self._first_lead_s = lead_s, min(first_lead_s, lead_s)
         self._motion = motion or Motion(seed, fps)
         self._draws = np.random.default_rng(seed)
@@ -402,7 +404,7 @@ class Animator:
         self._stand_on(0)
         if behind > 0:
             # Too late for these. The motion waits with them, so that nothing jumps.
-            self.late += behind
+            self.late_live += behind
             self._live_due += behind
         due_s = self._live_due_s()
         self._live_due += 1
