@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from gateway.api.choices import (
     AnyLanguage,
     Change,
+    DrawnBy,
     Language,
     Name,
     Persona,
@@ -50,6 +51,12 @@ class SessionRequest(Body):
         "persona; a text, that one; false, nothing",
     )
 
+    drawn_by: DrawnBy = Field(
+        "server",
+        description="client: no pictures are sent, but what a client draws the face from, on the "
+        "WebSocket `…/face`. Holds for connections that do not say it themselves",
+    )
+
     queue: StrictBool = Field(
         False,
         description="Where there is no room: wait for it, with an answer 202, instead of 429",
@@ -88,6 +95,7 @@ class SessionInfo(BaseModel):
     persona: str
     speed: float
     style: str
+    drawn_by: DrawnBy
     state: Literal["idle", "listening", "thinking", "speaking"]
     welcome: str = Field(description="What is still to be said first; empty: nothing")
     viewers: int
@@ -128,11 +136,17 @@ class SessionList(BaseModel):
 
 
 class Offer(Body):
-    """A browser's SDP offer with all its candidates, one audio and one video section."""
+    """A browser's SDP offer with all its candidates, one audio and one video section.
+
+    Without the latter where the client draws the face.
+    """
 
     sdp: str = Field(min_length=1, max_length=200_000)
     type: Literal["offer"]
     role: Literal["speaker", "viewer"] = "viewer"
+    drawn_by: DrawnBy | None = Field(
+        None, description="Whether this connection takes pictures; absent: as the session says"
+    )
 
 
 class Answer(BaseModel):
@@ -208,6 +222,7 @@ class AvatarInfo(BaseModel):
     height: int
     builtin: bool = Field(description="Ships with the product; cannot be deleted")
     licence: str
+    head: bool = Field(description="A client can draw it itself: see head.glb")
 
 
 class AvatarList(BaseModel):

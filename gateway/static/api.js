@@ -237,8 +237,13 @@ export class Api {
     return this.socket(`v1/sessions/${id}/events`);
   }
 
-  mediaSocket(id, role) {
-    return this.socket(`v1/sessions/${id}/media`, { role });
+  mediaSocket(id, role, drawnBy) {
+    return this.socket(`v1/sessions/${id}/media`, { role, drawn_by: drawnBy });
+  }
+
+  /** Of what a face is drawn from on this device. */
+  faceSocket(id) {
+    return this.socket(`v1/sessions/${id}/face`);
   }
 
   // -- recording -----------------------------------------------------------
@@ -270,6 +275,11 @@ export class Api {
     const path = `v1/avatars/${encodeURIComponent(name)}/portrait.jpg`;
     if (!this.#secret(path)) return this.url(path).href;
     return URL.createObjectURL(await (await this.request("GET", path)).blob());
+  }
+
+  /** The avatar's head, a GLB, to be drawn on this device. */
+  async head(name) {
+    return (await this.request("GET", `v1/avatars/${encodeURIComponent(name)}/head.glb`)).arrayBuffer();
   }
 
   /**

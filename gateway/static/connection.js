@@ -6,10 +6,12 @@
  * Events: every event of the gateway under its type, and
  *   "connection" {status: "offline" | "connecting" | "live" | "reconnecting", transport}
  *   "place" {position, expected_wait_s} while the session has to be waited for
+ *   "face" {stream} what a face is drawn from on this device; null: nothing any more
  *   "notice" {key} something the visitor should know, a key of i18n.js
  */
 import { ApiError } from "./api.js";
 import { EventChannel } from "./events.js";
+import { FaceStream } from "./head/stream.js";
 import { Hush } from "./hush.js";
 import { text } from "./i18n.js";
 import { SocketMedia } from "./media_ws.js";
@@ -35,6 +37,8 @@ export class Connection extends EventTarget {
   #preference;
   #events = null;
   #media = null;
+  #drawnBy;
+  #face = null;
   #microphone = null;
   #abort = null;
   #status = "offline";
@@ -42,14 +46,16 @@ export class Connection extends EventTarget {
   #speaking = false;
 
   /**
-   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string, role?: string}} settings
+   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string, role?: string,
+   *   drawnBy?: "server" | "client"}} settings drawnBy: who draws the face;
    *   join: a session that there is, instead of a new one; role: "visitor" or "viewer" of it
    */
-  constructor(api, video, { preference, join = "", role = "visitor" }) {
+  constructor(api, video, { preference, join = "", role = "visitor", drawnBy = "server" }) {
     super();
     this.#api = api;
     this.#video = video;
     this.#preference = preference;
+    this.#drawnBy = drawnBy;
     this.#joined = join;
     this.#role = role === "viewer" ? "viewer" : "speaker";
     this.#hush = new Hush(video);
@@ -84,7 +90,15 @@ export class Connection extends EventTarget {
     this.#media = await this.#openMedia(signal);
     this.#media.addEventListener("lost", () => this.#restore());
     await this.#media.setMicrophone(this.#microphone);
+    if (this.#drawnBy === "client") await this.#openFace(signal);
     this.#become("live");
+  }
+
+  async #openFace(signal) {
+    this.#face = new FaceStream(this.#media.clock());
+    await this.#face.open(this.#api.faceSocket(this.sessionId), signal);
+    this.#face.addEventListener("lost", () => this.#restore());
+    this.#tell("face", { stream: this.#face });
   }
 
   async #ensureSession(signal) {
@@ -197,7 +211,7 @@ export class Connection extends EventTarget {
   async #openMedia(signal) {
     if (this.#preference !== "websocket" && window.RTCPeerConnection) {
       try {
-        const media = new WebRtcMedia(await this.#api.iceServers(this.sessionId, signal));
+        const media = new WebRtcMedia(await this.#api.iceServers(this.sessionId, signal), this.#drawnBy);
         await media.connect(this.#video, this.#signalling(signal), this.#role, signal);
         return media;
       } catch (error) {
@@ -207,9 +221,9 @@ export class Connection extends EventTarget {
         this.#tell("notice", { key: "notice.fallback" });
       }
     }
-    const media = new SocketMedia();
+    const media = new SocketMedia(this.#drawnBy);
     media.addEventListener("problem", ({ detail }) => this.#tell("error", detail));
-    await media.connect(this.#video, this.#api.mediaSocket(this.sessionId, this.#role), signal);
+    await media.connect(this.#video, this.#api.mediaSocket(this.sessionId, this.#role, this.#drawnBy), signal);
     return media;
   }
 
@@ -264,6 +278,13 @@ export class Connection extends EventTarget {
     void this.#restore();
   }
 
+  /** Who draws the face from now on: "server" or "client". Takes effect by connecting again. */
+  draw(by) {
+    if (by === this.#drawnBy) return;
+    this.#drawnBy = by;
+    void this.#restore();
+  }
+
   voiceLevel() {
     return this.#media?.voiceLevel() ?? 0;
   }
@@ -282,7 +303,9 @@ export class Connection extends EventTarget {
     this.#speaking = false;
     this.#events?.close();
     this.#media?.close();
-    this.#events = this.#media = null;
+    if (this.#face) this.#tell("face", { stream: null });
+    this.#face?.close();
+    this.#events = this.#media = this.#face = null;
   }
 
   #become(status) {

@@ -1,6 +1,6 @@
 /**
  * Puts the page together. The address may say: language, voice, avatar,
- * transport=websocket|webrtc, autostart=1 (no start screen), mic=1 (with
+ * transport=websocket|webrtc, drawnBy=server|client (of the face), autostart=1 (no start screen), mic=1 (with
  * microphone), session=<id> (a conversation that there is: to look on, or to
  * talk where its fragment, #token=…, is a visitor's).
  */
@@ -9,6 +9,7 @@ import { AvatarPicker, titleOf } from "./avatars.js";
 import { Captions } from "./captions.js";
 import { Connection } from "./connection.js";
 import { AvatarCreator } from "./creator.js";
+import { HeadView } from "./head/view.js";
 import { speak, text } from "./i18n.js";
 import { LatencyStrip } from "./latency.js";
 import { Preferences } from "./preferences.js";
@@ -54,6 +55,13 @@ class Page {
   avatars = new AvatarPicker(byId("avatars"), this.api, {
     onChoose: (name) => this.choose({ avatar: name }),
     onNew: () => this.creator.open(),
+  });
+  head = new HeadView(byId("stage").querySelector(".frame"), byId("drawing"), {
+    api: this.api,
+    preferences: this.preferences,
+    avatar: () => this.choice().avatar,
+    onDrawnBy: (by) => this.drawnBy(by),
+    onFault: (message) => this.toasts.error(message),
   });
   queue = new QueuePanel(byId("queue"), () => this.leave());
   creator = new AvatarCreator(byId("creator"), this.api, (name) => this.created(name));
@@ -134,6 +142,13 @@ class Page {
     const [[name, value]] = Object.entries(change);
     this.preferences.set(name, value);
     await Promise.all([this.showChoices(), this.update(change)]);
+    if (change.avatar) await this.head.avatarChanged();
+  }
+
+  /** @param {"server" | "client"} by who draws the face from now on */
+  async drawnBy(by) {
+    await this.update({ drawn_by: by });
+    this.connection?.draw(by);
   }
 
   async update(change) {
@@ -173,7 +188,9 @@ class Page {
   async start(withMicrophone) {
     if (document.body.dataset.phase !== "start") return;
     document.body.dataset.phase = "starting";
+    const drawnBy = await this.head.prepare();
     const connection = new Connection(this.api, this.stage.video, {
+      drawnBy,
       preference: this.preferences.get("transport"),
       join: query.get("session") ?? "",
       role: this.role,
@@ -181,7 +198,8 @@ class Page {
     this.follow(connection);
     this.starting = connection;
     try {
-      await connection.start({ ...filled(this.choice()), welcome: this.preferences.get("welcome") });
+      const welcome = this.preferences.get("welcome");
+      await connection.start({ ...filled(this.choice()), welcome, drawn_by: drawnBy });
     } catch (error) {
       document.body.dataset.phase = "start";
       if (this.starting) this.report(error); // else the visitor has left the line
@@ -219,6 +237,7 @@ class Page {
     });
     on("warning", ({ message }) => this.toasts.show(message));
     on("notice", ({ key }) => this.toasts.show(text(key)));
+    on("face", ({ stream }) => this.head.follow(stream));
     on("session", ({ id }) => (document.body.dataset.session = id));
   }
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.avatar.heads import Heads
 from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
@@ -170,5 +171,8 @@ class LoudnessNetwork(Engine):
         pass
 
 
-def fake_studio(settings: FaceSettings, gallery: FakeGallery | None = None) -> Studio:
-    return Studio(settings, gallery or FakeGallery(), FakeEncoder, lips=LoudnessNetwork())
+def fake_studio(
+    settings: FaceSettings, gallery: FakeGallery | None = None, heads: Heads | None = None
+) -> Studio:
+    lips = LoudnessNetwork()
+    return Studio(settings, gallery or FakeGallery(), FakeEncoder, lips=lips, heads=heads)

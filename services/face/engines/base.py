@@ -22,6 +22,8 @@ class AvatarInfo:
     size: int
     builtin: bool
     licence: str
+    head: bool = False
+    """Clients can draw it themselves; the studio says so."""
 
 
 Keep = Callable[[], AvatarInfo]
