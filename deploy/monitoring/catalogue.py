@@ -78,7 +78,7 @@ LABELS: Mapping[str, str] = {
     "language": "codes of languages that a voice is loaded for",
     "direction": "read, written",
     "state": "running, waiting, queued",
-    "mode": "live, speaking, loop",
+    "mode": "live, speaking, loop, blendshapes",
     "face_late_frames{mode}": "live, speaking",
     "figure": "measured, predicted, alone",
     "transport": "webrtc, websocket",

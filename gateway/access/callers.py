@@ -14,7 +14,7 @@ SOCKET = "WEBSOCKET"
 
 _SESSIONS = "/v1/sessions"
 _SESSION = re.compile(r"/v1/sessions/([^/]+)(/.*)?", re.DOTALL)
-_CATALOGUE = re.compile(r"/v1/(voices|avatars|avatars/[^/]+/portrait\.jpg)")
+_CATALOGUE = re.compile(r"/v1/(voices|avatars|avatars/[^/]+/(portrait\.jpg|head\.glb))")
 _VIEWERS_OWN = re.compile(r"/(token|webrtc|webrtc/[^/]+)")
 _READING = ("GET", "HEAD")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
@@ -42,6 +42,9 @@ Speed: TypeAlias = Annotated[float, Field(ge=0.5, le=2.0, strict=True)]
 StyleName: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_known_style)]
 """How something is said; empty: nothing in particular."""
 
+DrawnBy: TypeAlias = Literal["server", "client"]
+"""Who draws the face: the server sends pictures, or what a client draws it from."""
+
 TypedText: TypeAlias = Annotated[
     str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(_readable)
 ]
@@ -64,3 +67,4 @@ class Change(BaseModel):
     avatar: Name | None = None
     speed: Speed | None = None
     style: StyleName | None = None
+    drawn_by: DrawnBy | None = None

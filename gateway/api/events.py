@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from gateway.api.choices import Change, StyleName, TypedText
+from gateway.api.choices import Change, DrawnBy, StyleName, TypedText
 from visavis.serving.errors import InvalidInputError
 
 MAX_MESSAGE_CHARACTERS = 64_000
@@ -40,6 +40,7 @@ class SessionEvent(Event):
     avatar: str = Field(description="Empty: the default avatar")
     speed: float = 1.0
     style: str = Field(default="", description="How answers are said, for example happy")
+    drawn_by: DrawnBy = "server"
 
 
 class PlaceEvent(Event):

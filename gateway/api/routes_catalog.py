@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -216,6 +216,29 @@ async def consent(name: str, gateway: TheGateway) -> ConsentInfo:
     a licence instead.
     """
     return ConsentInfo(**asdict(await gateway.catalog.consent(name)))
+
+
+@router.get(
+    "/avatars/{name}/head.glb",
+    response_class=Response,
+    responses={
+        200: {"content": {"model/gltf-binary": {}}},
+        304: {"description": "It is the one of `If-None-Match`"},
+        **responses(404, 503),
+    },
+)
+async def head(
+    name: str, gateway: TheGateway, if_none_match: Annotated[str, Header()] = ""
+) -> Response:
+    """The avatar as a head that clients draw themselves: glTF with the 52 blendshapes.
+
+    404 where it has none: a photograph is drawn by the server alone.
+    """
+    found = await gateway.catalog.head(name, if_none_match.removeprefix("W/").strip('"')[:64])
+    kept = {"Cache-Control": "max-age=60", "ETag": f'"{found.sha256}"'}
+    if not found.glb:
+        return Response(status_code=304, headers=kept)
+    return Response(found.glb, media_type="model/gltf-binary", headers=kept)
 
 
 @router.delete("/avatars/{name}", status_code=204, responses=responses(404, 409, 422, 503))

@@ -22,7 +22,8 @@ async def connect(session: TheSession, body: Offer, caller: TheCaller) -> Answer
     """Answer a browser's offer (no trickle: all candidates are in it).
 
     Any number of viewers may connect, one speaker: a second one gets 409. H.264 is
-    preferred, VP8 understood; sound is Opus.
+    preferred, VP8 understood; sound is Opus. With `"drawn_by": "client"` there are no
+    pictures: what to draw comes over the WebSocket `…/face`.
     """
     if caller.role is Role.VIEWER and body.role != "viewer":
         raise ForbiddenError("role: a viewer has no microphone")
@@ -38,6 +39,7 @@ async def connect(session: TheSession, body: Offer, caller: TheCaller) -> Answer
             on_mic=session.push_mic,
             on_gone=session.release_microphone,
             peer_id=peer_id,
+            pictures=session.drawn_by(body.drawn_by) == "server",
         )
     except BaseException:
         session.release_microphone(peer_id)

@@ -48,6 +48,7 @@ def info_of(session: Session) -> SessionInfo:
         persona=session.persona,
         speed=options.speed,
         style=options.style,
+        drawn_by=session.drawn_by(),
         state=session.state,
         welcome=session.answering.welcome.text,
         viewers=session.audience.present,
@@ -93,7 +94,7 @@ async def create(
     sessions than it may: 429 `over_limit`. A session that nobody is connected to
     ends by itself after a while.
     """
-    options = Options(body.language, body.voice, body.avatar, body.speed, body.style)
+    options = Options(body.language, body.voice, body.avatar, body.speed, body.style, body.drawn_by)
     await gateway.catalog.check_voice(body.voice)
     persona = gateway.settings.persona if body.persona is None else body.persona
     welcome = body.welcome if isinstance(body.welcome, str) else ""

@@ -10,6 +10,7 @@ from gateway.api.choices import (
     MAX_HISTORY,
     AnyLanguage,
     Change,
+    DrawnBy,
     Language,
     Name,
     Persona,
@@ -65,6 +66,12 @@ class SessionRequest(Body):
         "on from there",
     )
 
+    drawn_by: DrawnBy = Field(
+        "server",
+        description="client: no pictures are sent, but what a client draws the face from, on the "
+        "WebSocket `…/face`. Holds for connections that do not say it themselves",
+    )
+
     queue: StrictBool = Field(
         False,
         description="Where there is no room: wait for it, with an answer 202, instead of 429",
@@ -103,6 +110,7 @@ class SessionInfo(BaseModel):
     persona: str
     speed: float
     style: str
+    drawn_by: DrawnBy
     state: Literal["idle", "listening", "thinking", "speaking"]
     welcome: str = Field(description="What is still to be said first; empty: nothing")
     viewers: int
@@ -143,11 +151,17 @@ class SessionList(BaseModel):
 
 
 class Offer(Body):
-    """A browser's SDP offer with all its candidates, one audio and one video section."""
+    """A browser's SDP offer with all its candidates, one audio and one video section.
+
+    Without the latter where the client draws the face.
+    """
 
     sdp: str = Field(min_length=1, max_length=200_000)
     type: Literal["offer"]
     role: Literal["speaker", "viewer"] = "viewer"
+    drawn_by: DrawnBy | None = Field(
+        None, description="Whether this connection takes pictures; absent: as the session says"
+    )
 
 
 class Answer(BaseModel):
@@ -223,6 +237,7 @@ class AvatarInfo(BaseModel):
     height: int
     builtin: bool = Field(description="Ships with the product; cannot be deleted")
     licence: str
+    head: bool = Field(description="A client can draw it itself: see head.glb")
 
 
 class ConsentInfo(BaseModel):

@@ -1,4 +1,6 @@
-"""The two WebSockets of a session: events, and media for where WebRTC cannot connect."""
+"""The WebSockets of a session: events, media for where WebRTC cannot connect, and the face as
+blendshapes for who draws it himself.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from gateway.access.callers import Role
 from gateway.api.access import SUBPROTOCOL
+from gateway.api.choices import DrawnBy
 from gateway.api.events import (
     ErrorEvent,
     InterruptCommand,
@@ -107,11 +110,14 @@ async def place(socket: WebSocket, session_id: str) -> None:
 
 
 @router.websocket("/v1/sessions/{session_id}/media")
-async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> None:
+async def media(
+    socket: WebSocket, session_id: str, role: str = "viewer", drawn_by: str = ""
+) -> None:
     """Fragmented mp4 to the client; microphone from a speaker, s16le mono 16 kHz.
 
     Text messages from the server are error events. A client that does not keep up loses
-    fragments up to the next key frame.
+    fragments up to the next key frame. drawn_by: client, the mp4 is of sound alone; server; else
+    as the session says.
     """
     gateway = gateway_of(socket)
     session = await _session(socket, gateway, session_id)
@@ -123,11 +129,12 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
             raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor 'viewer'")
         if role == "speaker" and caller_of(socket).role is Role.VIEWER:
             raise ForbiddenError("role: a viewer has no microphone")
+        pictures = session.drawn_by(_drawn_by(drawn_by)) == "server"
         with gateway.sessions.in_use(session.id):
             await session.wake()
             if role == "speaker":
                 await session.take_microphone(holder)
-            viewer = session.broadcast.join()
+            viewer = session.broadcast.join(pictures=pictures)
     except VisavisError as error:
         session.release_microphone(holder)
         await _refuse(socket, error)
@@ -154,6 +161,53 @@ async def media(socket: WebSocket, session_id: str, role: str = "viewer") -> Non
         session.broadcast.leave(viewer)
         session.release_microphone(holder)
         session.touch()
+
+
+@router.websocket("/v1/sessions/{session_id}/face")
+async def face(socket: WebSocket, session_id: str) -> None:
+    """What a client draws the face from: binary messages of one or more records of 68 bytes.
+
+    A record is the media time in milliseconds (32 bits, little-endian) and the pose, as
+    VideoCodec.BLENDSHAPES of media.proto says. Media time is that of the mp4 of `…/media`; over
+    WebRTC what leaves together belongs together. A record takes the place of all of its time or
+    later.
+    """
+    gateway = gateway_of(socket)
+    session = await _session(socket, gateway, session_id)
+    if session is None:
+        return
+    try:
+        with gateway.sessions.in_use(session.id):
+            await session.wake()
+            viewer = session.blendshapes.join()
+    except VisavisError as error:
+        await _refuse(socket, error)
+        return
+
+    async def send() -> None:
+        async for message in viewer:
+            await socket.send_bytes(message)
+        await _close(socket, session)
+
+    async def receive() -> None:
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass
+
+    try:
+        await _accept(socket)
+        await _first_of(send(), receive())
+    finally:
+        session.blendshapes.leave(viewer)
+        session.touch()
+
+
+def _drawn_by(given: str) -> DrawnBy | None:
+    match given:
+        case "":
+            return None
+        case "server" | "client":
+            return given
+    raise InvalidInputError(f"drawn_by: {given[:20]!r} is neither 'server' nor 'client'")
 
 
 async def obey(session: Session, gateway: Gateway, text: str | None) -> ServerEvent | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from gateway.playout.playout import Tick
@@ -72,15 +72,20 @@ class Seats:
 class Audience:
     """Hands what leaves to all sinks of one session, and knows which codecs they need.
 
-    `add` them. on_codecs: called when those codecs have changed.
+    `add` them. on_codecs: called when those codecs have changed. codecs: before anybody has come,
+    those that most viewers take, who need not wait for an encoder then.
     """
 
-    def __init__(self, max_viewers: int, on_codecs: Callable[[set[VideoCodec]], None]) -> None:
+    def __init__(
+        self,
+        max_viewers: int,
+        on_codecs: Callable[[set[VideoCodec]], None],
+        codecs: Iterable[VideoCodec] = (VideoCodec.H264,),
+    ) -> None:
         self.seats = Seats(max_viewers)
         self._on_codecs = on_codecs
         self._sinks: list[Sink] = []
-        # Before anybody has come: most viewers take it, and need not wait for an encoder then.
-        self._codecs = {VideoCodec.H264}
+        self._codecs = set(codecs)
         self._closed = False
 
     @property

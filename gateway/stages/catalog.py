@@ -59,6 +59,15 @@ class Avatar:
     height: int
     builtin: bool
     licence: str
+    head: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A head that clients draw themselves. glb: empty where it is the one that is known."""
+
+    glb: bytes
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +136,12 @@ class Catalog:
             told.likeness, told.agreed_to, told.stated_by, told.stated_via, told.stated_at
         )
 
+    async def head(self, name: str, known_sha256: str = "") -> Head:
+        """What clients draw of an avatar. Raises UnknownNameError, also where it has none."""
+        request = face_pb2.GetAvatarHeadRequest(name=name, known_sha256=known_sha256)
+        answer: face_pb2.AvatarHead = await self._call("face", "GetAvatarHead", request)
+        return Head(answer.glb, answer.sha256)
+
     async def create_avatar(self, name: str, image: bytes, consent: Consent | None) -> Avatar:
         """Raises InvalidInputError with the reason why a picture will not do, or what has to be
         stated with it; AlreadyExistsError, AtCapacityError.
@@ -186,7 +201,9 @@ class Catalog:
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:
-    return Avatar(avatar.name, avatar.width, avatar.height, avatar.builtin, avatar.licence)
+    return Avatar(
+        avatar.name, avatar.width, avatar.height, avatar.builtin, avatar.licence, avatar.head
+    )
 
 
 def _known(what: str, name: str, names: Sequence[str]) -> None:

@@ -95,6 +95,8 @@ class StageLease:
         self._config = config
         self._listener = listener
         self._background = background
+        self.light = False
+        """The stage is asked for next to nothing: its session comes to it without a slot."""
         self.settled = asyncio.Event()
         """Clear while two replicas have the session: no turn may begin before it is set."""
         self.settled.set()
@@ -191,7 +193,7 @@ class StageLease:
         self._owed, self._restarting, self._leaving = None, False, False
         self._admitted = False
         if self._replica is not None and self._ready.is_set():
-            self._registry.returned(self._replica)
+            self._registry.returned(self._replica, light=self.light)
         self._ready.clear()
         if self._call is not None:
             self._call.cancel()
@@ -218,10 +220,12 @@ class StageLease:
                 prefer=self._served_by,
                 avoid=frozenset(avoid),
                 admitted=self._admitted,
+                light=self.light,
             )
             if between_turns:
                 if not self._listener.may_move(self.service):
-                    self._registry.returned(replica)  # a turn has begun while it was chosen
+                    # A turn has begun while it was chosen.
+                    self._registry.returned(replica, light=self.light)
                     await self._between_turns()
                     continue
                 self.settled.clear()
@@ -257,7 +261,7 @@ class StageLease:
             raise reason from None
         except BaseException as error:
             self._failed(call, "refused")
-            self._registry.returned(replica)
+            self._registry.returned(replica, light=self.light)
             if isinstance(error, asyncio.CancelledError) and not _cancelled():
                 # The registry has closed the connection, to a replica that it found no more.
                 raise StageLostError(f"{self.service}: its replica has gone") from None
@@ -276,7 +280,7 @@ class StageLease:
         elif isinstance(reason, AtCapacityError):
             self._registry.refused(replica)
         else:
-            self._registry.returned(replica)
+            self._registry.returned(replica, light=self.light)
 
     async def _run(self) -> None:
         while True:
@@ -377,7 +381,7 @@ class StageLease:
                     await asyncio.sleep(_LOOK_S)
             except BaseException:
                 call.cancel()
-                self._registry.returned(replica)
+                self._registry.returned(replica, light=self.light)
                 raise
             metrics.stage_attach.labels(self.service, "moved").inc()
             log.info("%s: %s takes over", self.service, replica.instance)

@@ -140,17 +140,18 @@ class Registry:
         prefer: str = "",
         avoid: frozenset[str] = frozenset(),
         admitted: bool = False,
+        light: bool = False,
     ) -> Replica:
         """The instance `prefer` if it has a free slot, else the least loaded replica that has one.
 
         Instances in `avoid` come last of all. admitted: any slot will do, also one that nobody new
-        would get. Raises AtCapacityError where there is none, StageLostError where no replica
-        answers.
+        would get. light: it needs none. Raises AtCapacityError where there is none, StageLostError
+        where no replica answers.
         """
-        candidates = self._candidates(service, admitted)
+        candidates = self._candidates(service, admitted, light)
         if not candidates:
             await self.refresh()
-            candidates = self._candidates(service, admitted)
+            candidates = self._candidates(service, admitted, light)
         if not candidates:
             absent = self._absent(service)
             if absent:
@@ -163,20 +164,21 @@ class Registry:
             # Others have chosen, too, since these were last asked.
             if prefer not in [state.replica.instance for state in candidates]:
                 await self._look_again(candidates)
-                candidates = self._candidates(service, admitted) or candidates
+                candidates = self._candidates(service, admitted, light) or candidates
 
         def order(state: ReplicaState) -> tuple[bool, bool, int]:
             instance = state.replica.instance
             return instance in avoid, instance != prefer, -state.free_slots
 
         best = min(candidates, key=order)
-        self._count_slots(best, -1)
+        if not light:
+            self._count_slots(best, -1)
         return best.replica
 
-    def returned(self, replica: Replica) -> None:
-        """A lease on this replica was given back."""
+    def returned(self, replica: Replica, *, light: bool = False) -> None:
+        """A lease on this replica was given back. light: it had no slot."""
         state = self._states.get(replica.instance)
-        if state is not None and state.healthy:
+        if state is not None and state.healthy and not light:
             self._count_slots(state, +1)
 
     def refused(self, replica: Replica) -> None:
@@ -295,9 +297,11 @@ class Registry:
         ends = all(state.replica.draining for state in answering)
         return "its replica is about to end" if ends else ""
 
-    def _candidates(self, service: str, admitted: bool) -> list[ReplicaState]:
+    def _candidates(self, service: str, admitted: bool, light: bool) -> list[ReplicaState]:
         """Those that may take a session."""
         known = [state for state in self.replicas(service) if not state.replica.draining]
+        if light:
+            return [state for state in known if state.healthy]
         return [s for s in known if (s.spare_slots if admitted else s.free_slots) > 0]
 
     async def _look_again(self, states: Sequence[ReplicaState]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from gateway.api.choices import DrawnBy
 from gateway.stages.registry import SERVICES, ReplicaState
 from visavis.serving.admission.prediction import ANSWER_FACTOR
 from visavis.serving.errors import AtCapacityError
@@ -43,15 +44,18 @@ class Shortage:
     """By the replicas themselves; False: by counting the sessions that we brought them."""
 
 
-def shortage(replicas: Callable[[str], Iterable[ReplicaState]]) -> Shortage | None:
+def shortage(
+    replicas: Callable[[str], Iterable[ReplicaState]], *, drawn_by: DrawnBy = "server"
+) -> Shortage | None:
     """What keeps a session out, as far as replicas have told; None: nothing is known that would.
 
-    replicas: those of a service. Each stage by itself has to have room, and from a question to its
-    answer the three together may take `ANSWER_FACTOR` times what they take alone.
+    replicas: those of a service. Where the client draws the face, that needs no room. Each stage by
+    itself has to have room, and from a question to its answer the three together may take
+    `ANSWER_FACTOR` times what they take alone.
     """
     for service in SERVICES:
         known = _taking(replicas(service))
-        if not known:
+        if not known or (service == "face" and drawn_by == "client"):
             continue  # that is no want of room
         if max(state.free_slots for state in known) <= 0:
             why = next((s.capacity.refusal for s in known if s.capacity.refusal), "")

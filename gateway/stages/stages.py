@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gateway import metrics
+from gateway.api.choices import DrawnBy
 from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
 from gateway.playout.idle import IdleOrder
@@ -44,6 +45,13 @@ class Options:
     avatar: str = ""
     speed: float = 1.0
     style: str = ""
+    drawn_by: DrawnBy = "server"
+
+    @property
+    def codecs(self) -> tuple[VideoCodec, ...]:
+        """What most who come will take: it need not be waited for then."""
+        by_client = self.drawn_by == "client"
+        return (VideoCodec.BLENDSHAPES if by_client else VideoCodec.H264,)
 
     def event(self, session: str) -> SessionEvent:
         """As listeners of `session` are told."""
@@ -70,7 +78,7 @@ class Stages:
         self.attached = False
         """Whether the session wants its stages; one of them may be coming back just now."""
         self._face_stale = False
-        self._codecs: tuple[VideoCodec, ...] = (VideoCodec.H264,)
+        self._codecs = options.codecs
         configs = {
             "asr": self._asr_config,
             "llm": self._llm_config,
@@ -80,6 +88,7 @@ class Stages:
         self._leases = {
             s: StageLease(s, registry, configs[s], listener, background) for s in SERVICES
         }
+        self._weigh_face()
 
     @property
     def instances(self) -> dict[str, str | None]:
@@ -146,13 +155,14 @@ class Stages:
     async def update(self, options: Options) -> None:
         """Tell asr and tts, each as soon as it is there; the face is changed by `refresh_face`."""
         before, self._options = self._options, options
+        self._weigh_face()
         if not self.attached:
             return  # attaching tells them
         self._face_stale = self._face_stale or options.avatar != before.avatar
         news: dict[str, Any] = {}
         if options.language != before.language:
             news["asr"] = asr_pb2.AsrAttachRequest(language=options.language)
-        if replace(options, avatar=before.avatar) != before:
+        if replace(options, avatar=before.avatar, drawn_by=before.drawn_by) != before:
             news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
         await asyncio.gather(*(self._leases[name].tell(news[name]) for name in news))
 
@@ -172,6 +182,7 @@ class Stages:
     async def set_codecs(self, codecs: Iterable[VideoCodec]) -> None:
         """What the face is to encode, told as soon as it is there."""
         self._codecs = tuple(codecs)
+        self._weigh_face()
         if not self.attached:
             return  # attaching tells it
         request = face_pb2.SetCodecs(codecs=[_codec(c) for c in self._codecs])
@@ -183,6 +194,11 @@ class Stages:
             return  # the face that comes back begins with live pictures
         idle = face_pb2.SetIdle(live=order.live, motion_frame=order.frame)
         await self._leases["face"].send(face_pb2.FaceAttachRequest(idle=idle))
+
+    def _weigh_face(self) -> None:
+        """Where every viewer draws it himself, the face is asked for next to nothing."""
+        codecs = self._codecs or self._options.codecs
+        self._leases["face"].light = not any(codec.drawn for codec in codecs)
 
     def _request(self, messages: Iterable[Message]) -> llm_pb2.GenerateRequest:
         return llm_pb2.GenerateRequest(
@@ -216,9 +232,8 @@ class Stages:
         return tts_pb2.TtsAttachRequest(config=config)
 
     def _face_config(self, admitted: bool) -> face_pb2.FaceAttachRequest:
-        face = face_pb2.FaceConfig(
-            avatar=self._options.avatar, codecs=[_codec(c) for c in self._codecs]
-        )
+        codecs = self._codecs or self._options.codecs  # of none the face would make one
+        face = face_pb2.FaceConfig(avatar=self._options.avatar, codecs=[_codec(c) for c in codecs])
         config = face_pb2.FaceAttachConfig(session=self._session, face=face, admitted=admitted)
         return face_pb2.FaceAttachRequest(config=config)
 

@@ -268,8 +268,13 @@ export class Api {
     return this.socket(`v1/sessions/${id}/events`);
   }
 
-  mediaSocket(id, role) {
-    return this.socket(`v1/sessions/${id}/media`, { role });
+  mediaSocket(id, role, drawnBy) {
+    return this.socket(`v1/sessions/${id}/media`, { role, drawn_by: drawnBy });
+  }
+
+  /** Of what a face is drawn from on this device. */
+  faceSocket(id) {
+    return this.socket(`v1/sessions/${id}/face`);
   }
 
   // -- recording -----------------------------------------------------------
@@ -324,6 +329,11 @@ export class Api {
 
   deleteAvatar(name) {
     return this.json("DELETE", `v1/avatars/${encodeURIComponent(name)}`);
+  }
+
+  /** The avatar's head, a GLB, to be drawn on this device. */
+  async head(name) {
+    return (await this.request("GET", `v1/avatars/${encodeURIComponent(name)}/head.glb`)).arrayBuffer();
   }
 
   /**

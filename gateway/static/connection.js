@@ -8,10 +8,12 @@
  *   "entered" {id, renewed} whenever a session is joined; renewed: it knows of the last one what
  *     `history` tells, and no more
  *   "place" {position, expected_wait_s} while the session has to be waited for
+ *   "face" {stream} what a face is drawn from on this device; null: nothing any more
  *   "notice" {key} something the visitor should know, a key of i18n.js
  */
 import { ApiError } from "./api.js";
 import { EventChannel } from "./events.js";
+import { FaceStream } from "./head/stream.js";
 import { Hush } from "./hush.js";
 import { text } from "./i18n.js";
 import { SocketMedia } from "./media_ws.js";
@@ -41,6 +43,8 @@ export class Connection extends EventTarget {
   #preference;
   #events = null;
   #media = null;
+  #drawnBy;
+  #face = null;
   #microphone = null;
   #abort = null;
   #status = "offline";
@@ -52,16 +56,22 @@ export class Connection extends EventTarget {
   #history;
 
   /**
-   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string, role?: string, resume?: string, history?: () => object[]}} settings
+   * @param {{preference: "auto" | "webrtc" | "websocket", join?: string, role?: string, resume?: string,
+   *   history?: () => object[], drawnBy?: "server" | "client"}} settings
    *   join: a session that there is, instead of a new one; role: "visitor" or "viewer" of it;
    *   resume: the page's own from before, if it is still there; history(): what was said so far,
-   *   for a session that takes the place of one
+   *   for a session that takes the place of one; drawnBy: who draws the face
    */
-  constructor(api, video, { preference, join = "", role = "visitor", resume = "", history = () => [] }) {
+  constructor(
+    api,
+    video,
+    { preference, join = "", role = "visitor", resume = "", history = () => [], drawnBy = "server" },
+  ) {
     super();
     this.#api = api;
     this.#video = video;
     this.#preference = preference;
+    this.#drawnBy = drawnBy;
     this.#joined = join;
     this.sessionId = resume || null;
     this.#known = Boolean(resume);
@@ -72,6 +82,11 @@ export class Connection extends EventTarget {
 
   get status() {
     return this.#status;
+  }
+
+  /** Who draws the face: "server" or "client". */
+  get drawnBy() {
+    return this.#drawnBy;
   }
 
   get transport() {
@@ -117,7 +132,15 @@ export class Connection extends EventTarget {
     this.#media = await this.#openMedia(signal);
     this.#media.addEventListener("lost", () => this.#restore());
     await this.#media.setMicrophone(this.#microphone);
+    if (this.#drawnBy === "client") await this.#openFace(signal);
     this.#become("live");
+  }
+
+  async #openFace(signal) {
+    this.#face = new FaceStream(this.#media.clock());
+    await this.#face.open(this.#api.faceSocket(this.sessionId), signal);
+    this.#face.addEventListener("lost", () => this.#restore());
+    this.#tell("face", { stream: this.#face });
   }
 
   async #ensureSession(signal) {
@@ -234,7 +257,7 @@ export class Connection extends EventTarget {
   async #openMedia(signal) {
     if (this.#preference !== "websocket" && window.RTCPeerConnection) {
       try {
-        const media = new WebRtcMedia(await this.#api.iceServers(this.sessionId, signal));
+        const media = new WebRtcMedia(await this.#api.iceServers(this.sessionId, signal), this.#drawnBy);
         await media.connect(this.#video, this.#signalling(signal), this.#role, signal);
         return media;
       } catch (error) {
@@ -244,9 +267,9 @@ export class Connection extends EventTarget {
         this.#tell("notice", { key: "notice.fallback" });
       }
     }
-    const media = new SocketMedia();
+    const media = new SocketMedia(this.#drawnBy);
     media.addEventListener("problem", ({ detail }) => this.#tell("error", detail));
-    await media.connect(this.#video, this.#api.mediaSocket(this.sessionId, this.#role), signal);
+    await media.connect(this.#video, this.#api.mediaSocket(this.sessionId, this.#role, this.#drawnBy), signal);
     return media;
   }
 
@@ -323,6 +346,13 @@ export class Connection extends EventTarget {
     void this.#restore();
   }
 
+  /** Who draws the face from now on: "server" or "client". Takes effect by connecting again. */
+  draw(by) {
+    if (by === this.#drawnBy) return;
+    this.#drawnBy = by;
+    void this.#restore();
+  }
+
   voiceLevel() {
     return this.#media?.voiceLevel() ?? 0;
   }
@@ -346,7 +376,9 @@ export class Connection extends EventTarget {
     this.#speaking = false;
     this.#events?.close();
     this.#media?.close();
-    this.#events = this.#media = null;
+    if (this.#face) this.#tell("face", { stream: null });
+    this.#face?.close();
+    this.#events = this.#media = this.#face = null;
   }
 
   #become(status) {

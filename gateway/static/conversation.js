@@ -23,6 +23,7 @@ export class Conversation {
   /**
    * @param {object} parts api, stage, captions, latency, queue, recording, talk, toasts,
    *   settings(): {preference, join, role} of Connection, wish(): what a session is to be,
+   *   prepareFace(): who draws the face, face(stream): what it is then drawn from,
    *   report(error), begun(withMicrophone) after one has come to life
    */
   constructor(parts) {
@@ -49,11 +50,12 @@ export class Conversation {
   async start(withMicrophone, resume = this.#last) {
     if (this.#phase !== "start") return;
     this.#phase = "starting";
-    const settings = this.settings();
+    const settings = { ...this.settings(), drawnBy: await this.prepareFace() };
     const history = () => this.captions.history();
     const connection = new Connection(this.api, this.stage.video, { ...settings, resume, history });
     this.#follow(connection);
-    const begun = await this.#begin(connection, () => connection.start(this.wish()));
+    const wish = { ...this.wish(), drawn_by: settings.drawnBy };
+    const begun = await this.#begin(connection, () => connection.start(wish));
     if (begun) await this.begun(withMicrophone && settings.role !== "viewer");
   }
 
@@ -83,7 +85,8 @@ export class Conversation {
     this.latency.clear();
     forget();
     this.stage.state("idle");
-    if (await this.#begin(connection, () => connection.renew(this.wish()))) {
+    const wish = { ...this.wish(), drawn_by: connection.drawnBy };
+    if (await this.#begin(connection, () => connection.renew(wish))) {
       this.toasts.show(text("conversation.renewed"));
     } else {
       this.connection = null;
@@ -152,6 +155,7 @@ export class Conversation {
     });
     on("warning", ({ message }) => this.toasts.show(message));
     on("notice", ({ key }) => this.toasts.show(text(key)));
+    on("face", ({ stream }) => this.face(stream));
     on("session", ({ id }) => (document.body.dataset.session = id));
   }
 

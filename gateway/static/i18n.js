@@ -6,6 +6,11 @@ const TEXTS = { en: ENGLISH, zh: CHINESE };
 
 let current = "en";
 
+/** Adds the texts of a part of the page that is loaded by itself. */
+export function learn(texts) {
+  for (const [language, more] of Object.entries(texts)) Object.assign(TEXTS[language], more);
+}
+
 /** The text named by key, in the language chosen; the fallback where there is none. */
 export function text(key, fallback = key) {
   return TEXTS[current][key] ?? fallback;

@@ -34,6 +34,15 @@ class BrowserSound {
   }
 }
 
+function receiverOf(pc, kind) {
+  return pc.getReceivers().find(({ track }) => track.kind === kind);
+}
+
+/** The sound of a connection: the page's own or, where that is null, the browser's. */
+export function soundOf(pc, own) {
+  return own ?? new BrowserSound(receiverOf(pc, "audio"));
+}
+
 export class InStep {
   #sound;
   #picture;
@@ -44,9 +53,8 @@ export class InStep {
    * @param {{heldMs: () => Promise<number | null>} | null} sound null: the browser plays it
    */
   constructor(pc, sound = null) {
-    const receiver = (kind) => pc.getReceivers().find(({ track }) => track.kind === kind);
-    this.#sound = sound ?? new BrowserSound(receiver("audio"));
-    this.#picture = receiver("video");
+    this.#sound = soundOf(pc, sound);
+    this.#picture = receiverOf(pc, "video");
   }
 
   start() {

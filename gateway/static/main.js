@@ -1,6 +1,6 @@
 /**
  * Puts the page together. The address may say: language, voice, avatar,
- * transport=websocket|webrtc, autostart=1 (no start screen), mic=1 (with
+ * transport=websocket|webrtc, drawnBy=server|client (of the face), autostart=1 (no start screen), mic=1 (with
  * microphone), session=<id> (a conversation that there is: to look on, or to
  * talk where its fragment, #token=…, is a visitor's).
  */
@@ -9,6 +9,7 @@ import { addressOf, AvatarPicker, nameFault, OwnAvatar, titleOf } from "./avatar
 import { Captions } from "./captions.js";
 import { Conversation } from "./conversation.js";
 import { AvatarCreator } from "./creator.js";
+import { HeadView } from "./head/view.js";
 import { label, speak, text } from "./i18n.js";
 import { LatencyStrip } from "./latency.js";
 import { download, fileName, transcriptOf } from "./memory.js";
@@ -61,6 +62,13 @@ class Page {
     onChoose: (name) => this.choose({ avatar: name }),
     onNew: () => this.creator.open(),
   });
+  head = new HeadView(byId("stage").querySelector(".frame"), byId("drawing"), {
+    api: this.api,
+    preferences: this.preferences,
+    avatar: () => this.choice().avatar,
+    onDrawnBy: (by) => this.drawnBy(by),
+    onFault: (message) => this.toasts.error(message),
+  });
   ownAvatar = new OwnAvatar(byId("own-avatar"), {
     onRename: (name, typed) => this.renameAvatar(name, typed),
     onDelete: (name) => this.removeAvatar(name),
@@ -76,6 +84,8 @@ class Page {
     }),
     wish: () => this.wish(),
     begun: (withMicrophone) => this.begun(withMicrophone),
+    prepareFace: () => this.head.prepare(),
+    face: (stream) => this.head.follow(stream),
     report: (error) => this.report(error),
   });
 
@@ -186,6 +196,13 @@ class Page {
     const [[name, value]] = Object.entries(change);
     this.preferences.set(name, value);
     await Promise.all([this.showChoices(), this.conversation.update(change)]);
+    if (change.avatar) await this.head.avatarChanged();
+  }
+
+  /** @param {"server" | "client"} by who draws the face from now on */
+  async drawnBy(by) {
+    await this.conversation.update({ drawn_by: by });
+    this.conversation.connection?.draw(by);
   }
 
   async created(name) {

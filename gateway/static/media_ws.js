@@ -3,7 +3,12 @@
  * in and plays through Media Source Extensions, 16 kHz PCM goes out.
  */
 
-const MIME = 'video/mp4; codecs="avc1.42E01F, mp4a.40.2"';
+import { PlayedClock } from "./head/clock.js";
+
+const MIMES = {
+  server: 'video/mp4; codecs="avc1.42E01F, mp4a.40.2"',
+  client: 'audio/mp4; codecs="mp4a.40.2"',
+};
 const FIRST_PICTURE_LIMIT_MS = 8000;
 /**
  * Further behind the newest picture than this, playback jumps; a little behind, it hurries until it
@@ -28,12 +33,19 @@ export class SocketMedia extends EventTarget {
   #queue = [];
   #microphone = null;
   #closed = false;
+  #mime;
+
+  /** @param {"server" | "client"} drawnBy client: no pictures come */
+  constructor(drawnBy = "server") {
+    super();
+    this.#mime = MIMES[drawnBy];
+  }
 
   /** @param {{url: URL, protocols: string[]}} where */
   async connect(video, { url, protocols }, signal) {
     // iPhones have ManagedMediaSource only, and only with remote playback off.
     const Source = window.ManagedMediaSource ?? window.MediaSource;
-    if (!Source?.isTypeSupported(MIME)) throw new Error("this browser cannot play H.264 streams");
+    if (!Source?.isTypeSupported(this.#mime)) throw new Error("this browser cannot play H.264 streams");
     this.#video = video;
     this.#source = new Source();
     video.disableRemotePlayback = true;
@@ -41,7 +53,7 @@ export class SocketMedia extends EventTarget {
     video.src = URL.createObjectURL(this.#source);
     await this.#opened(signal);
     URL.revokeObjectURL(video.src);
-    this.#buffer = this.#source.addSourceBuffer(MIME);
+    this.#buffer = this.#source.addSourceBuffer(this.#mime);
     this.#buffer.addEventListener("updateend", () => this.#append());
     this.#socket = new WebSocket(url, protocols);
     this.#socket.binaryType = "arraybuffer";
@@ -136,6 +148,11 @@ export class SocketMedia extends EventTarget {
   #sendPcm(pcm) {
     if (this.#socket.readyState !== WebSocket.OPEN) return;
     if (this.#socket.bufferedAmount < UPLINK_LIMIT_BYTES) this.#socket.send(pcm);
+  }
+
+  /** What a face that is drawn here has to be in step with. */
+  clock() {
+    return new PlayedClock(this.#video);
   }
 
   /** The stream's loudness is not known here without rerouting its sound. */

@@ -20,11 +20,16 @@ const DEFAULTS = {
   captions: true,
   welcome: true,
   latency: true,
+  drawnBy: "server",
+  headView: "portrait",
+  headBackground: "soft",
+  headFile: "avatar",
 };
 
 const FROM_ADDRESS = {
   language: ["en", "zh"],
   transport: ["auto", "webrtc", "websocket"],
+  drawnBy: ["server", "client"],
 };
 
 export class Preferences {

@@ -4,7 +4,8 @@
  * can be switched on and off later without a second negotiation.
  */
 
-import { InStep } from "./in_step.js";
+import { ArrivalClock } from "./head/clock.js";
+import { InStep, soundOf } from "./in_step.js";
 import { visibleLevel } from "./level.js";
 import { LiveSound } from "./live_sound.js";
 
@@ -71,10 +72,15 @@ export class WebRtcMedia extends EventTarget {
   /** Null: the browser plays it. */
   #sound = null;
   #leave = () => {};
+  #drawnBy;
 
-  /** @param {RTCIceServer[]} iceServers */
-  constructor(iceServers) {
+  /**
+   * @param {RTCIceServer[]} iceServers
+   * @param {"server" | "client"} drawnBy client: no pictures come
+   */
+  constructor(iceServers, drawnBy = "server") {
     super();
+    this.#drawnBy = drawnBy;
     this.#pc = new RTCPeerConnection({ iceServers });
   }
 
@@ -90,7 +96,7 @@ export class WebRtcMedia extends EventTarget {
       await this.#pc.setLocalDescription(await this.#pc.createOffer());
       await gathered(this.#pc);
       const { sdp, type } = this.#pc.localDescription;
-      const answer = await exchange({ sdp, type, role });
+      const answer = await exchange({ sdp, type, role, drawn_by: this.#drawnBy });
       this.#leave = () => leave(answer.peer_id);
       await this.#pc.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
       video.removeAttribute("src");
@@ -103,8 +109,15 @@ export class WebRtcMedia extends EventTarget {
       throw error;
     }
     this.#pc.addEventListener("connectionstatechange", () => this.#watch());
+    if (this.#drawnBy === "client") return;
     this.#inStep = new InStep(this.#pc, this.#sound);
     this.#inStep.start();
+  }
+
+  /** What a face that is drawn here has to be in step with. */
+  clock() {
+    const sound = soundOf(this.#pc, this.#sound);
+    return new ArrivalClock(() => sound.heldMs());
   }
 
   #addTransceivers(role, video) {
@@ -113,7 +126,7 @@ export class WebRtcMedia extends EventTarget {
     this.#microphone = sender;
     // Packets pass by a transform that is not set in the same task.
     this.#sound?.play(receiver, video, () => this.#fallBack());
-    preferH264(this.#pc.addTransceiver("video", { direction: "recvonly" }));
+    if (this.#drawnBy === "server") preferH264(this.#pc.addTransceiver("video", { direction: "recvonly" }));
     this.#pc.addEventListener("track", ({ track }) => this.#stream.addTrack(track));
   }
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gateway import metrics
 from gateway.answers.answering import Answering
 from gateway.answers.cache import AnswerCache, Speaker
+from gateway.api.choices import DrawnBy
 from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
@@ -27,6 +28,7 @@ from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
+from gateway.playout.sinks.blendshapes import Blendshapes
 from gateway.playout.sinks.broadcast import Broadcast
 from gateway.playout.sinks.recording import Recordings
 from gateway.playout.sinks.webrtc import Peers
@@ -86,7 +88,7 @@ class Session:
         self.persona = persona
         self.microphone = Microphone()
         self._mic_bundle = MicBundle()
-        self.audience = Audience(settings.max_viewers, self._codecs_changed)
+        self.audience = Audience(settings.max_viewers, self._codecs_changed, options.codecs)
         self._add_sinks(settings)
         self._clock = MonotonicClock()
         self._conversation = Conversation(
@@ -96,7 +98,7 @@ class Session:
         )
         self.records = Records(self._conversation.turns)
         self._playout = Playout()
-        self._playout.set_codecs({VideoCodec.H264})
+        self._playout.set_codecs(set(options.codecs))
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
         self._hub = EventHub()
@@ -134,11 +136,12 @@ class Session:
         ice = settings.ice
         self.peers = Peers(lambda: ice.of(self.id, time.time()), seats, missed, changed)
         self.broadcast = Broadcast(seats, missed, changed)
+        self.blendshapes = Blendshapes(settings.max_viewers, changed)
         folder, limit_s = settings.recording_dir, settings.recording_limit_s
         self.recordings = Recordings(
             self.id, folder, limit_s, missed, changed, self._recording_failed
         )
-        for sink in (self.peers, self.broadcast, self.recordings):
+        for sink in (self.peers, self.broadcast, self.blendshapes, self.recordings):
             self.audience.add(sink)
 
     def _listening(self, bus: Bus) -> BusFeed:
@@ -266,6 +269,10 @@ class Session:
     def failed(self) -> bool:
         """A fault of ours has left it unusable."""
         return self._background.failed.is_set()
+
+    def drawn_by(self, wanted: DrawnBy | None = None) -> DrawnBy:
+        """Who draws the face of a connection that wants this; None: what the session says."""
+        return wanted or self.options.drawn_by
 
     @property
     def rests(self) -> bool:

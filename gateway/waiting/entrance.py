@@ -190,7 +190,7 @@ class Entrance:
             self._forget(now_s)
             self._keep_awake()
             head = self._line.head
-            if head is not None and now_s >= self._not_before_s and self._short() is None:
+            if head is not None and now_s >= self._not_before_s and self._short(head.wish) is None:
                 await self._admit(head)
             await asyncio.sleep(LOOK_S)
 
@@ -236,7 +236,7 @@ class Entrance:
             return await self._create(wish)
 
     async def _create(self, wish: Wish) -> Session:
-        await self._refuse_where_full()
+        await self._refuse_where_full(wish)
         try:
             session = await self._sessions.create(
                 wish.options, wish.persona, wish.welcome, wish.owner
@@ -247,21 +247,21 @@ class Entrance:
         self._let_in_at_s = self._clock.now()
         return session
 
-    async def _refuse_where_full(self) -> None:
+    async def _refuse_where_full(self, wish: Wish) -> None:
         """Raises NoRoomError: others wait, or a stage is known to have no room."""
         if self._line.head is not None:
             raise self._explained("queue", f"{len(self._line)} visitors wait already")
-        short = self._short()
+        short = self._short(wish)
         if short is not None and not short.told:
             await self._registry.refresh()
-            short = self._short()
+            short = self._short(wish)
         if short is not None:
             raise self._explained(short.service, f"{short.service}: {short.why}")
 
-    def _short(self) -> Shortage | None:
+    def _short(self, wish: Wish) -> Shortage | None:
         if self._sessions.free <= 0:
             return Shortage("gateway", self._sessions.limit_reached)
-        return shortage(self._registry.replicas)
+        return shortage(self._registry.replicas, drawn_by=wish.options.drawn_by)
 
     def _explained(self, service: str, why: str) -> NoRoomError:
         """What a visitor is told who is not let in."""

@@ -226,7 +226,7 @@ class Face:
     # What the drawing asks
 
     def begin(self, job: Job[Face]) -> bool:
-        """Whether a job can be drawn now; else it is given back or has failed."""
+        """Whether a lane is to draw a job now; else it is given back, is done, or has failed."""
         if self._seat is None:
             return False
         picture = self._begun.get(job)
@@ -239,7 +239,11 @@ class Face:
         if not picture.prepared:
             self._unprepared.append(job)
             self._news.set()
-        return picture.prepared
+        elif not picture.drawn:
+            # No work for a lane, and nobody is to wait for one.
+            self.make(job)
+            self.drawn(job)
+        return picture.prepared and picture.drawn
 
     def make(self, job: Job[Face]) -> None:
         """On a lane's thread."""

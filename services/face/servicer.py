@@ -160,7 +160,9 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         first = await read_config(requests, "Attach")
         options = read_options(first.config.face)
         config = first.config
-        with self.leases.attach(config.session, admitted=config.admitted) as stage:
+        with self.leases.attach(
+            config.session, admitted=config.admitted, light=_light(options.codecs)
+        ) as stage:
             pictures = await self._pictures(options, repeats=not options.seeded)
             session = FaceSession(
                 stage,
@@ -172,6 +174,10 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             )
 
             async def on_request(request: face_pb2.FaceAttachRequest) -> None:
+                if request.WhichOneof("request") == "codecs":
+                    codecs = read_codecs(request.codecs.codecs)
+                    if codecs:
+                        self.leases.slots.weigh(config.session, light=_light(codecs))
                 _steer(session, request)
 
             try:
@@ -202,6 +208,13 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self, request: face_pb2.GetAvatarPortraitRequest, context: _Context
     ) -> face_pb2.AvatarPortrait:
         return face_pb2.AvatarPortrait(jpeg=await self._studio.portrait(request.name))
+
+    async def GetAvatarHead(
+        self, request: face_pb2.GetAvatarHeadRequest, context: _Context
+    ) -> face_pb2.AvatarHead:
+        head = await self._studio.head(request.name)
+        known = head.sha256 == request.known_sha256
+        return face_pb2.AvatarHead(glb=b"" if known else head.glb, sha256=head.sha256)
 
     async def CreateAvatar(
         self, request: face_pb2.CreateAvatarRequest, context: _Context
@@ -291,6 +304,11 @@ def read_consent(request: face_pb2.CreateAvatarRequest) -> Consent | None:
         stated_via=told.stated_via or "gRPC",
         stated_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _light(codecs: Sequence[VideoCodec]) -> bool:
+    """Whether nothing is drawn for a session, whose viewers do it themselves."""
+    return bool(codecs) and not any(codec.drawn for codec in codecs)
 
 
 def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
@@ -404,4 +422,5 @@ def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
         builtin=avatar.builtin,
         licence=avatar.licence,
         consent=told,
+        head=avatar.head,
     )

@@ -211,8 +211,11 @@ class FaceSession(StageWork):
 
     async def _show(self, picture: Picture) -> None:
         frame = picture.frame
-        metrics.face_frame_seconds.observe(picture.times.seconds, metrics.exemplar())
-        metrics.face_frames.labels("live" if frame.live else "speaking").inc()
+        if picture.drawn:
+            metrics.face_frame_seconds.observe(picture.times.seconds, metrics.exemplar())
+            metrics.face_frames.labels("live" if frame.live else "speaking").inc()
+        else:
+            metrics.face_frames.labels("blendshapes").inc()
         chunks = self._pictures.chunks(picture, partial(self._place, picture))
         try:
             for kind, chunk in chunks:

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.consent import NOT_STATED, Consent
+from services.face.avatar.heads import HeadFile, Heads
 from services.face.avatar.making.decoding import Decoder
 from services.face.avatar.packing import LARGEST_BYTES
 from services.face.draw.animator import Frame
@@ -23,7 +25,7 @@ from services.face.draw.loop import loop_digest, loop_frames, loop_motion
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
 from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState
-from services.face.engines.choice import open_face_engine
+from services.face.engines.choice import default_avatar_dir, open_face_engine
 from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
 from services.face.lips.turn_lips import Hearing
 from services.face.settings import FaceSettings
@@ -56,10 +58,12 @@ class Studio:
         *,
         lips: Engine | None = None,
         bus: Bus | None = None,
+        heads: Heads | None = None,
     ) -> None:
-        """`lips`: the network that hears them; None: the product's own. `bus`: by which replicas
-        share avatars.
+        """`lips`: the network that hears them; `heads`: what clients draw themselves; None: the
+        product's own. `bus`: by which replicas share avatars.
         """
+        self._heads = heads or Heads(settings.avatar_dir or default_avatar_dir())
         self._settings = settings
         self._engine = engine
         self._open_encoder = open_encoder
@@ -185,12 +189,27 @@ class Studio:
 
     async def avatars(self) -> Sequence[AvatarInfo]:
         await self._sync(look=True)
-        return await self._gallery_lane.run(self._engine.avatars)
+        return await self._gallery_lane.run(self._listed)
 
     async def portrait(self, name: str) -> bytes:
         """JPEG. Raises UnknownNameError."""
         await self._sync()
         return await self._gallery_lane.run(self._engine.portrait, name)
+
+    async def head(self, name: str) -> HeadFile:
+        """What clients draw themselves of an avatar ("": the default one).
+
+        Raises UnknownNameError, also where it has none.
+        """
+        known = await self.avatars()
+        found = next((avatar for avatar in known if avatar.name == name), None)
+        if not name and known:
+            found = known[0]
+        if found is None:
+            raise UnknownNameError(
+                f"avatar: there is no {name[:64]!r}; there are {[avatar.name for avatar in known]}"
+            )
+        return await self._gallery_lane.run(self._heads.read, found)
 
     async def create(self, name: str, image: bytes, consent: Consent | None) -> AvatarInfo:
         """Raises InvalidInputError with the reason why a picture will not do, or what has to be
@@ -246,13 +265,18 @@ class Studio:
         if self._shared is not None:
             await self._shared.sync(look=look)
 
+    def _listed(self) -> Sequence[AvatarInfo]:
+        """Blocks."""
+        known = self._engine.avatars()
+        return [replace(avatar, head=self._heads.of(avatar) is not None) for avatar in known]
+
     def _loop_of(self, painter: Painter, fps: int) -> str:
         return loop_digest(painter.look, fps, self._settings.bitrate_kbps)
 
     def _warm(self, draw: Draw, size: int) -> None:
         """The first picture compiles the rasteriser and opens the codecs' libraries."""
         picture = draw()
-        for codec in VideoCodec:
+        for codec in filter(attrgetter("drawn"), VideoCodec):
             encoder = self._open_encoder(codec, size, 25)
             encoder.encode(picture, keyframe=True)
             encoder.close()

@@ -28,6 +28,8 @@ _FLAGS = (
 )
 
 
+WEBGL = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
+"""Has a browser without a graphics card draw in three dimensions all the same."""
 HEARD = Path(__file__).with_name("heard.js").read_text("utf-8")
 NO_CHROMIUM = "no Chromium: `make browser` installs it (needs root)"
 

@@ -58,6 +58,19 @@ async () => {
   };
   video.requestVideoFrameCallback(look);
 
+  // A head that is drawn here: its jaw has fallen with the pose that is white. What is drawn now is
+  // seen with the screen's next picture.
+  const SCREEN_MS = 1000 / 60;
+  const JAW_OPEN = 24;
+  const FALLEN = 0.84;
+  let fallen = false;
+  document.querySelector("#head")?.addEventListener("drawn", ({ detail: pose }) => {
+    const now = pose[JAW_OPEN] > FALLEN;
+    if (now && !fallen && noted.running) noted.flashes.push(performance.now() + SCREEN_MS);
+    fallen = now;
+    noted.pictures += 1;
+  });
+
   noted.stop = async () => {
     noted.running = false;
     const output_ms = 1000 * (context.baseLatency + (context.outputLatency ?? 0));

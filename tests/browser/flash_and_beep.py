@@ -10,7 +10,8 @@ last of the way is the browser's own word, of how far the speaker is away.
 Measure with more of them, on a quiet machine: `python -m tests.browser.flash_and_beep 200`. It
 tells as well how long after it has left the gateway the sound is heard. With `--stall 0.4` the
 gateway stands still for so many seconds in the middle: how late is the sound then, and how long?
-With `--browsers-own` the browser plays the sound of WebRTC, as it does where the page cannot.
+With `--browsers-own` the browser plays the sound of WebRTC, as it does where the page cannot. With
+`--drawn-here` the page draws a head itself, whose jaw falls where else pictures are white.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from numpy.typing import NDArray
 from playwright.async_api import Browser, Page
 
 from gateway.playout.pacing import RATE_HZ
-from tests.browser.conftest import NO_CHROMIUM, chromium, find_chromium, fresh_page
+from tests.browser.block_head import block_head
+from tests.browser.conftest import NO_CHROMIUM, WEBGL, chromium, find_chromium, fresh_page
 from tests.gateway.conftest import Rig
 from tests.gateway.doubles import FPS, VOICE_RATE_HZ, Doubles, FaceDouble, TtsDouble
-from tests.gateway.media import PictureEncoder, tone
+from tests.gateway.media import PictureEncoder, PoseEncoder, encoder_of, tone
+from visavis.v1 import face_pb2
 from visavis.wire.bus import Subscription
 from visavis.wire.media import PcmChunk, Place, VideoChunk, VideoCodec
 from visavis.wire.subjects import Kind
@@ -92,9 +95,8 @@ class SignalFace(FaceDouble):
     """From this picture on all are held up for so many seconds, and come at once then."""
 
     async def work(self, session: str, listening: asyncio.Event) -> None:
-        self._codecs[session] = [VideoCodec.H264]
-        self._keyframe[session] = True
-        encoders: dict[VideoCodec, PictureEncoder] = {}
+        self._begin(session)
+        encoders: dict[VideoCodec, PictureEncoder | PoseEncoder] = {}
         seq = 0
         async with self.bus.subscribe(session, Kind.VOICE, limit=256) as voices:
             listening.set()
@@ -120,18 +122,25 @@ class SignalFace(FaceDouble):
                 await asyncio.sleep(_LEAD_S)
 
     async def _flash(
-        self, session: str, encoders: dict[VideoCodec, PictureEncoder], seq: int, place: Place
+        self,
+        session: str,
+        encoders: dict[VideoCodec, PictureEncoder | PoseEncoder],
+        seq: int,
+        place: Place,
     ) -> None:
         wanted, self._keyframe[session] = self._keyframe[session], False
         for codec in self._codecs[session]:
             # As the face does it: a page that forgets old pictures forgets up to a key frame.
             keyframe = wanted or codec not in encoders or seq % _KEYFRAME_FRAMES == 0
-            encoder = encoders.setdefault(codec, PictureEncoder(codec))
+            encoder = encoders.setdefault(codec, encoder_of(codec))
             brightness = _WHITE if place.turn and is_white(place.pts) else _BLACK
             payload, key = encoder.encode(brightness, keyframe=keyframe)
             size, live = encoder.size, place.turn == 0
             video = VideoChunk(place, live, codec, key, size, size, FPS, payload)
             await self.bus.publish(Kind.VIDEO, video)
+
+    async def GetAvatarHead(self, request: Any, context: Any) -> Any:
+        return face_pb2.AvatarHead(glb=block_head(), sha256="block")
 
 
 async def _next(voices: Subscription) -> PcmChunk | None:
@@ -200,12 +209,15 @@ def pair(flashes: Sequence[float], beeps: Sequence[float], reach_ms: float) -> t
     return tuple(skew for skew in nearest if abs(skew) <= reach_ms)
 
 
-async def measure(page: Page, rig: Rig, transport: str, flashes: int) -> Skews:
+async def measure(
+    page: Page, rig: Rig, transport: str, flashes: int, *, drawn_by: str = "server"
+) -> Skews:
     """Have the signal played in the product's own page."""
     rig.doubles.script.voice_s = frames_of(flashes) / FPS
-    await page.goto(f"{rig.running.url}/?transport={transport}")
+    await page.goto(f"{rig.running.url}/?transport={transport}&drawnBy={drawn_by}")
     await page.click("#start-type")
-    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    shown = "[data-video=playing]" if drawn_by == "server" else "[data-drawn=client]"
+    await page.wait_for_selector(f"body[data-connection=live]{shown}")
     assert await page.get_attribute("body", "data-transport") == transport
     await page.evaluate(PROBE)
     # As for a visitor, who looks before they speak: buffers settle, and WebRTC's reports, by which
@@ -230,7 +242,12 @@ async def measure(page: Page, rig: Rig, transport: str, flashes: int) -> Skews:
 
 
 async def measure_all(
-    browser: Browser, rig: Rig, flashes: int, *, browsers_own: bool = False
+    browser: Browser,
+    rig: Rig,
+    flashes: int,
+    *,
+    browsers_own: bool = False,
+    drawn_by: str = "server",
 ) -> list[Skews]:
     """Over WebRTC and over the WebSocket, one after the other, the page moving as it does.
 
@@ -241,7 +258,7 @@ async def measure_all(
         async with fresh_page(browser, reduced_motion="no-preference") as page:
             if browsers_own:
                 await page.add_init_script("delete window.RTCRtpScriptTransform")
-            measured.append(await measure(page, rig, transport, flashes))
+            measured.append(await measure(page, rig, transport, flashes, drawn_by=drawn_by))
     return measured
 
 
@@ -314,7 +331,7 @@ async def watch(rig: SignalRig, departures: list[Departure], stall_s: float) -> 
                 departure.over_ms = 1000 * time.time()
 
 
-async def _main(flashes: int, stall_s: float, *, browsers_own: bool) -> None:
+async def _main(flashes: int, stall_s: float, *, browsers_own: bool, drawn_by: str) -> None:
     path = find_chromium() or sys.exit(NO_CHROMIUM)
     with tempfile.TemporaryDirectory() as folder:
         rig = SignalRig(Path(folder))
@@ -322,8 +339,11 @@ async def _main(flashes: int, stall_s: float, *, browsers_own: bool) -> None:
         departures: list[Departure] = []
         watching = asyncio.create_task(watch(rig, departures, stall_s))
         try:
-            async with chromium(path, "--autoplay-policy=no-user-gesture-required") as browser:
-                measured = await measure_all(browser, rig, flashes, browsers_own=browsers_own)
+            flags = ("--autoplay-policy=no-user-gesture-required", *WEBGL)
+            async with chromium(path, *flags) as browser:
+                measured = await measure_all(
+                    browser, rig, flashes, browsers_own=browsers_own, drawn_by=drawn_by
+                )
                 for skews, departure in zip(measured, departures, strict=True):
                     sys.stdout.write(f"{skews}\n  {departure.told(skews)}\n")
         finally:
@@ -343,9 +363,13 @@ def _asked() -> argparse.Namespace:
     parser.add_argument(
         "--browsers-own", action="store_true", help="the browser plays the sound, not the page"
     )
+    parser.add_argument(
+        "--drawn-here", action="store_true", help="the page draws a head, instead of pictures"
+    )
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     asked = _asked()
-    asyncio.run(_main(asked.flashes, asked.stall, browsers_own=asked.browsers_own))
+    by = "client" if asked.drawn_here else "server"
+    asyncio.run(_main(asked.flashes, asked.stall, browsers_own=asked.browsers_own, drawn_by=by))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.consent import Consent
+from services.face.avatar.heads import Heads
 from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
@@ -173,5 +174,8 @@ class LoudnessNetwork(Engine):
         pass
 
 
-def fake_studio(settings: FaceSettings, gallery: FakeGallery | None = None) -> Studio:
-    return Studio(settings, gallery or FakeGallery(), FakeEncoder, lips=LoudnessNetwork())
+def fake_studio(
+    settings: FaceSettings, gallery: FakeGallery | None = None, heads: Heads | None = None
+) -> Studio:
+    lips = LoudnessNetwork()
+    return Studio(settings, gallery or FakeGallery(), FakeEncoder, lips=lips, heads=heads)

@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
+from services.face.avatar.heads import Heads
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from tests.face.fake_studio import FakeGallery, fake_studio
@@ -22,16 +23,20 @@ from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, VideoChunk
 from visavis.wire.subjects import Kind
 
 Stub = face_pb2_grpc.FaceAnimationStub
-H264, VP8 = media_pb2.H264, media_pb2.VP8
+H264, VP8, BLENDSHAPES = media_pb2.H264, media_pb2.VP8, media_pb2.BLENDSHAPES
 VOICE_SOURCE = face_pb2.FaceConfig.SOURCE_VOICE
 
 
 @contextlib.asynccontextmanager
 async def serving(
-    bus: Bus | None = None, gallery: FakeGallery | None = None, **settings: Any
+    bus: Bus | None = None,
+    gallery: FakeGallery | None = None,
+    heads: Heads | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Stub]:
     chosen = FaceSettings(**settings)
-    service = FaceService(chosen, bus, "face-test", studio=fake_studio(chosen, gallery))
+    studio = fake_studio(chosen, gallery, heads)
+    service = FaceService(chosen, bus, "face-test", studio=studio)
     async with served(service, "visavis.v1.FaceAnimation") as channel:
         yield Stub(channel)
 

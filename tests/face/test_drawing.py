@@ -24,7 +24,7 @@ async def test_a_face_in_a_pass_that_is_cut_off_is_told_and_does_not_stand_still
 
     def begin(frame: object) -> Any:
         begun.set()
-        return SimpleNamespace(prepared=True)
+        return SimpleNamespace(prepared=True, drawn=True)
 
     pictures: Any = SimpleNamespace(waits=False, begin=begin, make=lambda picture: None)
     animator: Any = Due(clock.now())

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 
+from services.face.avatar.heads import Heads
+from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.settings import FaceSettings
 from tests.face.fake_studio import FakeGallery, FakePainter
 from tests.face.portraits import png_of_declared_size
 from tests.face.serving import (
+    BLENDSHAPES,
     H264,
     VOICE_SOURCE,
     VP8,
@@ -36,7 +40,14 @@ from tests.fakes import MetricGrowth
 from visavis.v1 import control_pb2, face_pb2
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
-from visavis.wire.media import BlendshapeChunk, PcmChunk, Place, TurnChunk, VideoCodec
+from visavis.wire.media import (
+    BLENDSHAPES_BYTES,
+    BlendshapeChunk,
+    PcmChunk,
+    Place,
+    TurnChunk,
+    VideoCodec,
+)
 from visavis.wire.subjects import Kind
 
 
@@ -437,3 +448,46 @@ async def test_what_is_animated_in_one_go_never_overtakes_those_who_watch() -> N
     due = [frame.due_s for frame in gallery.prepared if not frame.live]
     assert len(due) >= SENTENCE_FRAMES
     assert all(due_s is not None and due_s >= began_s for due_s in due[-SENTENCE_FRAMES:])
+
+
+async def test_who_draws_the_face_himself_gets_its_pose_and_takes_no_slot(bus: Bus) -> None:
+    drawn = MetricGrowth("face_frames_total", mode="live")
+    posed = MetricGrowth("face_frames_total", mode="blendshapes")
+    async with serving(bus, slots=1) as stub, bus.subscribe("here", Kind.VIDEO, limit=512) as video:
+        only = {"codecs": [BLENDSHAPES]}
+        async with attached(stub, "here", **only) as call, attached(stub, "there", **only):
+            await frames(video, lambda c: c.place.pts >= 2)
+            await say(bus, "here", 1, mel_chunks(SENTENCE))
+            spoken = [c for c in await play(bus, video) if not c.live]
+            assert [c.place.pts for c in spoken] == list(range(SENTENCE_FRAMES))
+            assert {(len(c.payload), c.keyframe) for c in spoken} == {(BLENDSHAPES_BYTES, True)}
+            jaw = [c.payload[ARKIT_NAMES.index("jawOpen")] for c in spoken]
+            assert jaw[0] == 0 and max(jaw) > 40
+            assert drawn.value == 0 and posed.value > SENTENCE_FRAMES
+            status = (await stub.GetStatus(control_pb2.GetStatusRequest())).service
+            assert (status.slots, status.free_slots) == (1, 1)
+            # Once it is to be drawn here, it takes one.
+            await call.write(face_pb2.FaceAttachRequest(codecs=face_pb2.SetCodecs(codecs=[H264])))
+            await frames(video, lambda c: c.codec == VideoCodec.H264)
+            status = (await stub.GetStatus(control_pb2.GetStatusRequest())).service
+            assert status.free_slots == 0
+
+
+async def test_a_head_is_given_once(bus: Bus, tmp_path: Path) -> None:
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada" / "head.glb").write_bytes(b"glTF of ada")
+    gallery = FakeGallery()
+    gallery.names["photo"] = False
+    async with serving(bus, gallery, heads=Heads(builtin=tmp_path)) as stub:
+        listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
+        assert {avatar.name: avatar.head for avatar in listed} == {
+            avatar.name: avatar.builtin for avatar in listed
+        }
+        ask = face_pb2.GetAvatarHeadRequest
+        head = await stub.GetAvatarHead(ask(name=listed[0].name))
+        assert head.glb == b"glTF of ada"
+        known = ask(name=listed[0].name, known_sha256=head.sha256)
+        assert (await stub.GetAvatarHead(known)).glb == b""
+        for name in ("photo", "nobody"):
+            error = await failing(stub.GetAvatarHead(ask(name=name)))
+            assert error.code() is grpc.StatusCode.NOT_FOUND

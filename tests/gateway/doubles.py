@@ -16,7 +16,7 @@ import grpc.aio
 import nats.micro
 import numpy as np
 
-from tests.gateway.media import PictureEncoder, tone
+from tests.gateway.media import PictureEncoder, PoseEncoder, encoder_of, tone
 from visavis.serving.lifetime.draining import Phase
 from visavis.serving.runtime import KEEPALIVE_ALLOWED
 from visavis.v1 import (
@@ -360,10 +360,15 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         if request.WhichOneof("request") == "codecs":
             self._codecs[session] = [VideoCodec(c) for c in request.codecs.codecs]
 
-    async def work(self, session: str, listening: asyncio.Event) -> None:
-        self._codecs[session] = [VideoCodec.H264]
+    def _begin(self, session: str) -> None:
+        configs = [first.config for first in self.seen.of("face", "config")]
+        config = next(c for c in reversed(configs) if c.session == session)
+        self._codecs[session] = [VideoCodec(c) for c in config.face.codecs]
         self._keyframe[session] = True
-        encoders: dict[VideoCodec, PictureEncoder] = {}
+
+    async def work(self, session: str, listening: asyncio.Event) -> None:
+        self._begin(session)
+        encoders: dict[VideoCodec, PictureEncoder | PoseEncoder] = {}
         seq, turn, produced, voice = 0, 0, 0, 0.0
 
         async def show(number: int, index: int, *, last: bool = False) -> None:
@@ -372,7 +377,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
             keyframe = wanted or (number > 0 and index == 0 and self.script.first_keyframe)
             for codec in self._codecs[session]:
                 fresh = codec not in encoders
-                encoder = encoders.setdefault(codec, PictureEncoder(codec))
+                encoder = encoders.setdefault(codec, encoder_of(codec))
                 payload, key = encoder.encode(min(200, 40 + 15 * index), keyframe=keyframe or fresh)
                 place = Place(session, number, seq, index, last)
                 seq += 1
@@ -426,7 +431,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         if not self.script.loop:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "it does not repeat")
         codec = VideoCodec(request.codec)
-        encoder, count = PictureEncoder(codec), 2 * FPS
+        encoder, count = encoder_of(codec), 2 * FPS
         digest = self.script.loop if self.script.lent_loop == "as told" else self.script.lent_loop
         size = encoder.size
         loop = face_pb2.IdleLoop(
@@ -449,6 +454,12 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         if request.name not in ("eve", *self.created):
             await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} is not known")
         return face_pb2.AvatarPortrait(jpeg=b"\xff\xd8jpeg")
+
+    async def GetAvatarHead(self, request: Any, context: Any) -> Any:
+        if request.name != "eve":
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} has no head")
+        known = request.known_sha256 == "digest of eve"
+        return face_pb2.AvatarHead(glb=b"" if known else b"glTF of eve", sha256="digest of eve")
 
     async def CreateAvatar(self, request: Any, context: Any) -> Any:
         if request.image.startswith(b"slow"):

@@ -11,7 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.playout.pictures import Picture
-from visavis.wire.media import VideoCodec
+from visavis.wire.media import BLENDSHAPES_BYTES, VideoCodec
+
+JAW_OPEN = 24
+"""Which of the 52 it is."""
 
 _ENCODERS = {
     VideoCodec.H264: (
@@ -77,6 +80,27 @@ class PictureEncoder:
             last,
             self.made,
         )
+
+
+class PoseEncoder:
+    """Poses whose jaw tells which one they are."""
+
+    size = 64
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def encode(self, opened: int = 128, *, keyframe: bool = False) -> tuple[bytes, bool]:
+        """One pose; opened: of 255."""
+        self.made += 1
+        pose = bytearray(BLENDSHAPES_BYTES)
+        pose[JAW_OPEN] = opened
+        return bytes(pose), True
+
+
+def encoder_of(codec: VideoCodec) -> PictureEncoder | PoseEncoder:
+    """What makes a double's pictures, or what they would show."""
+    return PictureEncoder(codec) if codec.drawn else PoseEncoder()
 
 
 def tone(samples: int, *, rate_hz: int = 48_000, frequency_hz: float = 440.0) -> NDArray[np.int16]:

@@ -53,7 +53,12 @@ FILE = f"""
     sessions_per_minute = 2
 """
 OPEN = {"/", "/docs", "/openapi.json", "/healthz", "/livez", "/readyz", "/docs/x", "/static/x"}
-CATALOGUE = {"/v1/voices", "/v1/avatars", "/v1/avatars/{name}/portrait.jpg"}
+CATALOGUE = {
+    "/v1/voices",
+    "/v1/avatars",
+    "/v1/avatars/{name}/portrait.jpg",
+    "/v1/avatars/{name}/head.glb",
+}
 SESSIONS, OF_A_SESSION = "/v1/sessions", "/v1/sessions/{session_id}"
 LOOKING_ON = {f"{OF_A_SESSION}{path}" for path in ("/token", "/webrtc", "/webrtc/{peer_id}")}
 BODIES: dict[str, Any] = {
@@ -211,7 +216,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/recording.mp4",
         "/turns/{turn}/timeline",
     }
-    for socket in ("events", "media"):
+    for socket in ("events", "media", "face"):
         assert statuses[SOCKET, f"{OF_A_SESSION}/{socket}"] == 101
     assert await knock(gateway, last, session, secret) == 204
     assert await knock(gateway, ("GET", OF_A_SESSION), session, secret) == 404

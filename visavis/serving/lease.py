@@ -80,51 +80,76 @@ class CallLimit:
             self.running -= 1
 
 
+LIGHT_FOR_A_SLOT = 8
+"""Sessions that ask next to nothing of a service and stand in the room of one that does."""
+
+
 class SlotTable:
-    """Sessions attached to one service, at most `slots` at once."""
+    """Sessions attached to one service, at most `slots` at once that ask something of it.
+
+    A light one takes no slot: there may be LIGHT_FOR_A_SLOT times as many of them.
+    """
 
     def __init__(
         self, slots: int, on_change: Callable[[int], None] = lambda sessions: None
     ) -> None:
-        """on_change: told how many are attached, whenever that has changed."""
+        """on_change: told how many hold a slot, whenever that has changed."""
         self.slots = slots
         self.left = asyncio.Event()
         """Set whenever a session has left."""
         self._on_change = on_change
         self._sessions: set[str] = set()
+        self._light: set[str] = set()
         metrics.slots.set(slots)
 
     @property
     def free(self) -> int:
-        return self.slots - len(self._sessions)
+        return max(0, self.slots - len(self._sessions) + len(self._light))
+
+    @property
+    def held(self) -> int:
+        """Sessions that are attached, light ones among them."""
+        return len(self._sessions)
 
     def __contains__(self, session: str) -> bool:
         return session in self._sessions
 
     @contextlib.contextmanager
-    def hold(self, session: str) -> Iterator[None]:
+    def hold(self, session: str, *, light: bool = False) -> Iterator[None]:
         """A slot for as long as the context lasts; log lines inside carry the session.
 
-        Raises InvalidInputError, AlreadyExistsError or AtCapacityError.
+        light: it takes none. Raises InvalidInputError, AlreadyExistsError or AtCapacityError.
         """
         check_session(session)
         if session in self._sessions:
             raise AlreadyExistsError(f"session {session} is attached to this service already")
-        if not self.free:
+        if light and len(self._light) >= LIGHT_FOR_A_SLOT * self.slots:
+            raise AtCapacityError(
+                f"{len(self._light)} light sessions are attached, the most allowed"
+            )
+        if not light and not self.free:
             raise AtCapacityError(f"all {self.slots} slots are taken")
         self._sessions.add(session)
-        self._changed()
+        self.weigh(session, light=light)
         try:
             with log_context(session=session):
                 yield
         finally:
             self._sessions.discard(session)
+            self._light.discard(session)
             self._changed()
             self.left.set()
 
+    def weigh(self, session: str, *, light: bool) -> None:
+        """An attached session asks next to nothing from now on, or more again: nobody is sent away
+        for that, so that for a while there may be more than there are slots.
+        """
+        (self._light.add if light else self._light.discard)(session)
+        self._changed()
+
     def _changed(self) -> None:
         metrics.attached_sessions.set(len(self._sessions))
-        self._on_change(len(self._sessions))
+        self._on_change(len(self._sessions) - len(self._light))
 
 
 class EventStream:

@@ -221,7 +221,11 @@ face_lateness_seconds = Histogram(
     "How late a frame's drawing began, after it was to be shown; 0 for those in time.",
     buckets=(0, *_FAST_S),
 )
-face_frames = Counter("face_frames_total", "Frames made: live, speaking or loop.", ["mode"])
+face_frames = Counter(
+    "face_frames_total",
+    "Frames made: live, speaking or loop; blendshapes: not drawn, as viewers do it themselves.",
+    ["mode"],
+)
 face_late_frames = Counter(
     "face_late_frames_total",
     "Frames skipped because their time had passed: live or speaking.",

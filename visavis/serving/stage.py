@@ -349,10 +349,13 @@ class Leases:
         self._draining = asyncio.Event()
 
     @contextlib.contextmanager
-    def attach(self, session: str, *, admitted: bool = False) -> Iterator[Stage[Any]]:
+    def attach(
+        self, session: str, *, admitted: bool = False, light: bool = False
+    ) -> Iterator[Stage[Any]]:
         """A slot and the stage of `session` in it, if deadlines hold with it.
 
-        admitted: it was let in before and only comes back; a slot is all that it needs. Raises
+        admitted: it was let in before and only comes back; a slot is all that it needs. light: it
+        asks so little that it is not weighed and takes no slot, until `slots.weigh`. Raises
         BusError without a bus, InvalidInputError, AlreadyExistsError, AtCapacityError or
         DrainingError.
         """
@@ -360,10 +363,11 @@ class Leases:
         if self._draining.is_set():
             raise DrainingError(f"{self._instance} is about to end; ask another replica")
         # Nothing is awaited between the question and the slot: no two get the same place.
-        if not admitted and session not in self.slots and (why := self.admission.refusal()):
+        weighed = not admitted and not light and session not in self.slots
+        if weighed and (why := self.admission.refusal()):
             metrics.admission_refusals.inc()
             raise AtCapacityError(why)
-        with self.slots.hold(session):
+        with self.slots.hold(session, light=light):
             yield Stage(session, bus, self._instance, self._draining)
 
     def drain(self) -> None:
@@ -374,7 +378,7 @@ class Leases:
     @property
     def held(self) -> int:
         """Sessions that have not left."""
-        return self.slots.slots - self.slots.free
+        return self.slots.held
 
     def capacity(self) -> Capacity:
         """What there is to give now: nothing in a replica that is about to end."""

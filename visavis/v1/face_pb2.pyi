@@ -148,20 +148,22 @@ class ListAvatarsResponse(_message.Message):
     def __init__(self, avatars: _Optional[_Iterable[_Union[Avatar, _Mapping]]] = ...) -> None: ...
 
 class Avatar(_message.Message):
-    __slots__ = ("name", "width", "height", "builtin", "licence", "consent")
+    __slots__ = ("name", "width", "height", "builtin", "licence", "consent", "head")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
     BUILTIN_FIELD_NUMBER: _ClassVar[int]
     LICENCE_FIELD_NUMBER: _ClassVar[int]
     CONSENT_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
     name: str
     width: int
     height: int
     builtin: bool
     licence: str
     consent: Consent
-    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ...) -> None: ...
+    head: bool
+    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., head: _Optional[bool] = ...) -> None: ...
 
 class Consent(_message.Message):
     __slots__ = ("likeness", "agreed_to", "stated_by", "stated_via", "stated_at")
@@ -188,6 +190,22 @@ class AvatarPortrait(_message.Message):
     JPEG_FIELD_NUMBER: _ClassVar[int]
     jpeg: bytes
     def __init__(self, jpeg: _Optional[bytes] = ...) -> None: ...
+
+class GetAvatarHeadRequest(_message.Message):
+    __slots__ = ("name", "known_sha256")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_SHA256_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    known_sha256: str
+    def __init__(self, name: _Optional[str] = ..., known_sha256: _Optional[str] = ...) -> None: ...
+
+class AvatarHead(_message.Message):
+    __slots__ = ("glb", "sha256")
+    GLB_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    glb: bytes
+    sha256: str
+    def __init__(self, glb: _Optional[bytes] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class CreateAvatarRequest(_message.Message):
     __slots__ = ("name", "image", "consent")

@@ -60,6 +60,11 @@ class FaceAnimationStub:
                 request_serializer=visavis_dot_v1_dot_face__pb2.GetAvatarPortraitRequest.SerializeToString,
                 response_deserializer=visavis_dot_v1_dot_face__pb2.AvatarPortrait.FromString,
                 _registered_method=True)
+        self.GetAvatarHead = channel.unary_unary(
+                '/visavis.v1.FaceAnimation/GetAvatarHead',
+                request_serializer=visavis_dot_v1_dot_face__pb2.GetAvatarHeadRequest.SerializeToString,
+                response_deserializer=visavis_dot_v1_dot_face__pb2.AvatarHead.FromString,
+                _registered_method=True)
         self.CreateAvatar = channel.unary_unary(
                 '/visavis.v1.FaceAnimation/CreateAvatar',
                 request_serializer=visavis_dot_v1_dot_face__pb2.CreateAvatarRequest.SerializeToString,
@@ -124,6 +129,13 @@ class FaceAnimationServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetAvatarHead(self, request, context):
+        """The head that a client draws itself. NOT_FOUND: this avatar has none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateAvatar(self, request, context):
         """Makes an avatar from a portrait. INVALID_ARGUMENT tells why a picture
         will not do: no face, several faces, face too small, not an image; and
@@ -182,6 +194,11 @@ def add_FaceAnimationServicer_to_server(servicer, server):
                     servicer.GetAvatarPortrait,
                     request_deserializer=visavis_dot_v1_dot_face__pb2.GetAvatarPortraitRequest.FromString,
                     response_serializer=visavis_dot_v1_dot_face__pb2.AvatarPortrait.SerializeToString,
+            ),
+            'GetAvatarHead': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAvatarHead,
+                    request_deserializer=visavis_dot_v1_dot_face__pb2.GetAvatarHeadRequest.FromString,
+                    response_serializer=visavis_dot_v1_dot_face__pb2.AvatarHead.SerializeToString,
             ),
             'CreateAvatar': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAvatar,
@@ -339,6 +356,33 @@ class FaceAnimation:
             '/visavis.v1.FaceAnimation/GetAvatarPortrait',
             visavis_dot_v1_dot_face__pb2.GetAvatarPortraitRequest.SerializeToString,
             visavis_dot_v1_dot_face__pb2.AvatarPortrait.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAvatarHead(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/visavis.v1.FaceAnimation/GetAvatarHead',
+            visavis_dot_v1_dot_face__pb2.GetAvatarHeadRequest.SerializeToString,
+            visavis_dot_v1_dot_face__pb2.AvatarHead.FromString,
             options,
             channel_credentials,
             insecure,

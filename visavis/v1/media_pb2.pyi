@@ -12,9 +12,11 @@ class VideoCodec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VIDEO_CODEC_UNSPECIFIED: _ClassVar[VideoCodec]
     H264: _ClassVar[VideoCodec]
     VP8: _ClassVar[VideoCodec]
+    BLENDSHAPES: _ClassVar[VideoCodec]
 VIDEO_CODEC_UNSPECIFIED: VideoCodec
 H264: VideoCodec
 VP8: VideoCodec
+BLENDSHAPES: VideoCodec
 
 class ChunkHeader(_message.Message):
     __slots__ = ("session", "turn", "seq", "pts", "last", "stamps")

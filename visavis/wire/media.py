@@ -24,6 +24,8 @@ from visavis.wire.subjects import Kind, check_session
 MIN_SAMPLE_RATE_HZ = 8_000
 MAX_SAMPLE_RATE_HZ = 48_000
 BLENDSHAPE_COUNT = 52
+BLENDSHAPES_BYTES = 64
+"""Of a VideoChunk's payload as VideoCodec.BLENDSHAPES."""
 MAX_PTS = 2**36
 """Two weeks of samples at 48 kHz: what counts further is no media time."""
 
@@ -96,10 +98,17 @@ class TranscriptEvent(IntEnum):
 
 
 class VideoCodec(IntEnum):
-    """How a picture is encoded."""
+    """How a picture is encoded, or that it is not drawn at all."""
 
     H264 = 1
     VP8 = 2
+    BLENDSHAPES = 3
+    """What it would show, for who draws it himself."""
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it has pixels."""
+        return self is not VideoCodec.BLENDSHAPES
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,5 +5,6 @@
 `tracks`: packets on their way to one of them, and which sound belongs to which picture.
 `broadcast`: viewers on a WebSocket.
 `fmp4`: the fragments of mp4 that they get.
+`blendshapes`: those who draw the face themselves.
 `recording`: files.
 """

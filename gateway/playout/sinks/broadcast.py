@@ -13,7 +13,7 @@ from gateway import metrics
 from gateway.api.hub import Outbox
 from gateway.playout.audience import Seats
 from gateway.playout.playout import Tick
-from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment
+from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment, sound_init_segment
 from gateway.playout.sound import AacEncoder, AacPacket
 from visavis.wire.media import VideoCodec
 
@@ -26,8 +26,10 @@ _HELD_PACKETS = 2
 class Viewer(Outbox[bytes]):
     """One client's way out of the muxer. All that waits is lost when it does not keep up."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pictures: bool = True) -> None:
+        """pictures: False where it takes sound alone."""
         super().__init__(QUEUE_LIMIT)
+        self.pictures = pictures
         self.init_version = 0
         self.started = False
 
@@ -68,7 +70,7 @@ class Broadcast:
 
     @property
     def codecs(self) -> set[VideoCodec]:
-        return {VideoCodec.H264} if self._viewers else set()
+        return {VideoCodec.H264} if any(v.pictures for v in self._viewers) else set()
 
     @property
     def attended(self) -> bool:
@@ -78,13 +80,14 @@ class Broadcast:
     def watched(self) -> bool:
         return bool(self._viewers)
 
-    def join(self) -> Viewer:
+    def join(self, *, pictures: bool = True) -> Viewer:
         """Raises AtCapacityError, UnknownNameError once the session is over."""
         self._seats.take()
         metrics.viewers.labels("websocket").inc()
-        viewer = Viewer()
+        viewer = Viewer(pictures=pictures)
         self._viewers.add(viewer)
-        self._request_keyframe(VideoCodec.H264)
+        if pictures:
+            self._request_keyframe(VideoCodec.H264)
         self._changed()
         return viewer
 
@@ -144,6 +147,9 @@ class Broadcast:
         message = b"".join([fragment.payload for fragment in fragments])
         begins = any(fragment.keyframe and not fragment.sound for fragment in fragments)
         for viewer in self._viewers:
+            if not viewer.pictures:
+                self._send_sound(viewer, fragments)
+                continue
             if viewer.started and not begins:
                 delivered = viewer.queue(message)
             else:
@@ -151,6 +157,16 @@ class Broadcast:
             if not delivered:
                 metrics.viewer_drops.labels("websocket").inc()
                 self._request_keyframe(VideoCodec.H264)
+
+    def _send_sound(self, viewer: Viewer, fragments: list[Fragment]) -> None:
+        """What of a tick is for a viewer who draws the face himself."""
+        assert self._sound is not None
+        own = [fragment.payload for fragment in fragments if fragment.sound]
+        if own and not viewer.started:
+            own.insert(0, sound_init_segment(self._sound.config))
+            viewer.started = True
+        if not self._queue_all(viewer, own):
+            metrics.viewer_drops.labels("websocket").inc()
 
     def _send_beginning(self, viewer: Viewer, fragments: list[Fragment]) -> bool:
         """What of a tick is for a viewer who cannot have all of it, or not yet."""

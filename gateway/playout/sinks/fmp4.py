@@ -85,8 +85,20 @@ class Muxer:
 
 
 def init_segment(sets: ParameterSets, width: int, height: int, sound_config: bytes) -> bytes:
-    """ftyp and moov."""
-    video = box(
+    """ftyp and moov of pictures and sound."""
+    extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
+    tracks = _video_track(sets, width, height) + _sound_track(sound_config)
+    return ftyp() + box("moov", mvhd(), tracks, extends)
+
+
+def sound_init_segment(sound_config: bytes) -> bytes:
+    """ftyp and moov of sound alone."""
+    extends = box("mvex", trex(SOUND_TRACK))
+    return ftyp() + box("moov", mvhd(), _sound_track(sound_config), extends)
+
+
+def _video_track(sets: ParameterSets, width: int, height: int) -> bytes:
+    return box(
         "trak",
         tkhd(VIDEO_TRACK, volume=0, width=width, height=height),
         box(
@@ -101,7 +113,10 @@ def init_segment(sets: ParameterSets, width: int, height: int, sound_config: byt
             ),
         ),
     )
-    sound = box(
+
+
+def _sound_track(config: bytes) -> bytes:
+    return box(
         "trak",
         tkhd(SOUND_TRACK, volume=0x0100, width=0, height=0),
         box(
@@ -112,12 +127,10 @@ def init_segment(sets: ParameterSets, width: int, height: int, sound_config: byt
                 "minf",
                 full_box("smhd", 0, 0, bytes(4)),
                 dinf(),
-                stbl(mp4a(RATE_HZ, 1, sound_config)),
+                stbl(mp4a(RATE_HZ, 1, config)),
             ),
         ),
     )
-    extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
-    return ftyp() + box("moov", mvhd(), video, sound, extends)
 
 
 # ------------------------------------------------------------ H.264

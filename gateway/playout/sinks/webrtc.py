@@ -64,6 +64,7 @@ _MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 class Peer:
     """One browser that watches a session, and may speak in it, over WebRTC.
 
+    pictures: False where it draws the face itself and takes sound alone.
     on_mic: gets the speaker's sound, [N] int16 at 16 kHz.
     on_keyframe: the browser has lost the picture, or is new.
     on_closed: the connection is gone; called once.
@@ -78,10 +79,11 @@ class Peer:
         on_mic: Callable[[NDArray[np.int16]], None],
         on_keyframe: Callable[[VideoCodec], None],
         on_closed: Callable[[Peer], None],
+        pictures: bool = True,
     ) -> None:
         self.id = peer_id
         self.role = role
-        self.codec = VideoCodec.H264
+        self.codec: VideoCodec | None = VideoCodec.H264 if pictures else None
         self._on_mic = on_mic
         self._on_keyframe = on_keyframe
         self._on_closed = on_closed
@@ -112,8 +114,10 @@ class Peer:
         """SDP and type that answer a browser's offer. Raises InvalidInputError."""
         if kind != "offer":
             raise InvalidInputError(f"type: {kind[:20]!r} is not 'offer'")
-        if not re.search(r"^m=audio ", sdp, re.M) or not re.search(r"^m=video ", sdp, re.M):
-            raise InvalidInputError("sdp: the offer needs one audio and one video section")
+        kinds = ("audio", "video") if self.codec else ("audio",)
+        if not all(re.search(f"^m={kind} ", sdp, re.M) for kind in kinds):
+            needed = " and ".join(f"one {kind}" for kind in kinds)
+            raise InvalidInputError(f"sdp: the offer needs {needed} section")
         for line, most in _MOST_LINES.items():
             count = len(re.findall(f"^{line}", sdp, re.M))
             if count > most:
@@ -128,7 +132,8 @@ class Peer:
                 await self.close()
             raise InvalidInputError(f"sdp: not an offer that can be answered: {error}") from error
         local = self._pc.localDescription
-        self.codec = negotiated_codec(local.sdp)
+        if self.codec is not None:
+            self.codec = negotiated_codec(local.sdp)
         self._start(self._give_up())
         self._start(self._look_for_life())
         wanted = asking_for_short_packets(local.sdp) if self.role == "speaker" else local.sdp
@@ -180,7 +185,8 @@ class Peer:
     def _add_tracks(self) -> None:
         clock = MediaClock()
         self._sound = self._add_track("audio", RATE_HZ, clock, self._dropped)
-        self._pictures = self._add_track("video", VIDEO_HZ, clock, self._lost_picture)
+        if self.codec is not None:
+            self._pictures = self._add_track("video", VIDEO_HZ, clock, self._lost_picture)
         for transceiver in self._pc.getTransceivers():
             receives = self.role == "speaker" and transceiver.kind == "audio"
             transceiver.direction = "sendrecv" if receives else "sendonly"
@@ -206,7 +212,8 @@ class Peer:
         return PassTrack(kind, way, on_drop)
 
     def _lost_picture(self) -> None:
-        self._on_keyframe(self.codec)
+        if self.codec is not None:
+            self._on_keyframe(self.codec)
 
     def _dropped(self) -> None:
         metrics.viewer_drops.labels("webrtc").inc()
@@ -216,7 +223,7 @@ class Peer:
         if state == "connected":
             for way in {sender.transport for sender in self._pc.getSenders()}:
                 aiortc_private.take_in_at_once(way, self._fail)
-            self._on_keyframe(self.codec)
+            self._lost_picture()
         elif state in ("failed", "closed"):
             await self.close()
 
@@ -286,7 +293,7 @@ class Peers:
 
     @property
     def codecs(self) -> set[VideoCodec]:
-        return {peer.codec for peer in self._peers.values()}
+        return {peer.codec for peer in self._peers.values() if peer.codec is not None}
 
     @property
     def attended(self) -> bool:
@@ -308,8 +315,10 @@ class Peers:
         on_mic: Callable[[str, NDArray[np.int16]], None],
         on_gone: Callable[[str], None],
         peer_id: str,
+        pictures: bool = True,
     ) -> tuple[str, str]:
-        """Answer an offer; SDP and type. on_mic: gets [N] int16 at 16 kHz.
+        """Answer an offer; SDP and type. on_mic: gets [N] int16 at 16 kHz. pictures: else sound
+        alone.
 
         Raises InvalidInputError, AtCapacityError, UnknownNameError once the session is over.
         """
@@ -329,6 +338,7 @@ class Peers:
             on_mic=lambda pcm: on_mic(peer_id, pcm),
             on_keyframe=self._on_keyframe,
             on_closed=closed,
+            pictures=pictures,
         )
         try:
             answer = await peer.answer(sdp, kind)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,6 +75,18 @@ def arkit_weights(pose: FacePose) -> NDArray[np.float32]:
 def head_rotation(pose: FacePose) -> NDArray[np.float32]:
     """Yaw, pitch and roll in radians, signed as in FacePose: [3] float32."""
     return np.array([pose.yaw, pose.pitch, pose.roll], np.float32)
+
+
+def coded(pose: FacePose) -> bytes:
+    """As VideoCodec.BLENDSHAPES has it: 64 bytes."""
+    weights = np.rint(255 * arkit_weights(pose)).astype(np.uint8)
+    place = (pose.shift_x, pose.shift_y, pose.breath)
+    fine = np.clip(np.rint(_FINE * np.array([*head_rotation(pose), *place])), -32768, 32767)
+    return weights.tobytes() + _PLACE.pack(*fine.astype(int))
+
+
+_FINE = 10_000
+_PLACE = struct.Struct("<6h")
 
 
 def _both(name: str, value: float) -> dict[str, float]:

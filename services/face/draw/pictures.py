@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.draw.animator import Frame
-from services.face.draw.blendshapes import arkit_weights, head_rotation
+from services.face.draw.blendshapes import arkit_weights, coded, head_rotation
 from visavis.engine import EngineLane, Urgency
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import BlendshapeChunk, Place, Stamp, VideoChunk, VideoCodec
@@ -117,9 +117,14 @@ class Picture:
     times: DrawTimes = field(default_factory=DrawTimes.none)
 
     @property
+    def drawn(self) -> bool:
+        """Whether any stream shows pixels; else it is made in no time."""
+        return any(codec.drawn for codec in self.codecs)
+
+    @property
     def prepared(self) -> bool:
         """Whether everything is there that drawing it needs."""
-        return self.draw is not None or not self.codecs
+        return self.draw is not None or not self.drawn
 
 
 class PictureMaker:
@@ -192,7 +197,7 @@ class PictureMaker:
         keyframes = set(codecs) if frame.restart else self._keyframes & set(codecs)
         self._keyframes -= keyframes
         picture = Picture(frame, codecs, keyframes)
-        if codecs and not self._painter.waits:
+        if picture.drawn and not self._painter.waits:
             found = self._painter.prepare(frame)
             assert not isinstance(found, Awaitable), "a painter that does not wait"
             picture.draw = found
@@ -261,16 +266,22 @@ class PictureMaker:
         for gone in self._encoders.keys() - set(codecs):
             self._encoders.pop(gone).close()
         for codec in codecs:
-            if codec not in self._encoders:
+            if codec.drawn and codec not in self._encoders:
                 self._encoders[codec] = self._open_encoder(codec, size, self._fps)
-        assert picture.draw is not None, "not prepared"
-        drawn = picture.draw()
+        drawn = None
+        if picture.drawn:
+            assert picture.draw is not None, "not prepared"
+            drawn = picture.draw()
         painted = Stamp.now("face")
-        picture.encoded = [
-            self._encoders[codec].encode(drawn, keyframe=codec in picture.keyframes)
-            for codec in codecs
-        ]
+        picture.encoded = [self._encode(codec, picture, drawn) for codec in codecs]
         picture.times = DrawTimes(started, painted, Stamp.now("face"))
+
+    def _encode(
+        self, codec: VideoCodec, picture: Picture, drawn: NDArray[np.uint8] | None
+    ) -> Encoded:
+        if drawn is None or not codec.drawn:
+            return Encoded(coded(picture.frame.pose), keyframe=True)
+        return self._encoders[codec].encode(drawn, keyframe=codec in picture.keyframes)
 
     def _close(self) -> None:
         with self._at_work:

@@ -25,6 +25,8 @@ class AvatarInfo:
     licence: str
     consent: Consent | None = None
     """As it was stated with the photograph; None: it was not."""
+    head: bool = False
+    """Clients can draw it themselves; the studio says so."""
 
 
 Keep = Callable[[], AvatarInfo]

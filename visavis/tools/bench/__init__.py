@@ -18,4 +18,5 @@ The benchmarks, a command each; docs/benchmarks.md defines their figures:
 - `sync`: lips and voice in step
 - `quality`: words heard and spoken, lips that meet
 - `face`: what one face costs its processor
+- `drawing`: what a visitor costs who draws the face himself, beside one who does not
 """

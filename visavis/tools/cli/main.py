@@ -10,6 +10,7 @@ from rich.text import Text
 
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.barge_in import barge_in
+from visavis.tools.bench.drawing import drawing
 from visavis.tools.bench.face import face
 from visavis.tools.bench.latency import latency
 from visavis.tools.bench.load.command import load
@@ -46,6 +47,7 @@ bench_app.command()(turns)
 bench_app.command()(sync)
 bench_app.command()(quality)
 bench_app.command()(face)
+bench_app.command()(drawing)
 
 app = typer.Typer(
     name="visavis",

@@ -1,0 +1,229 @@
+/**
+ * A head out of a glTF file, moved by the 52 weights: whatever of its meshes has morph targets of
+ * these names. It turns from the neck up, so that what it wears stays where it is.
+ */
+import {
+  Euler, Group, MathUtils, Matrix3, Matrix4, Quaternion, Texture, Vector3,
+} from "../vendor/three/three.module.min.js";
+import { GLTFLoader } from "../vendor/three/GLTFLoader.js";
+import { ARKIT } from "./pose.js";
+
+const GLB = 0x46546c67;
+const JSON_CHUNK = 0x4e4f534a;
+const HEADER_BYTES = 12;
+const CHUNK_HEADER_BYTES = 8;
+/** Fewer would be no face that speaks. */
+const LEAST_SHAPES = 20;
+/** Distances on a head, in distances between its eyes. */
+const NECK = { below: 2.2, behind: 1.4, from: -1.4, to: 0.6, lean: 0.6 };
+export const PORTRAIT_SIDE = 7;
+const BREATH = 0.06;
+
+/** The file cannot be used; its message is for the visitor, a key of words.js. */
+export class UnfitFile extends Error {}
+
+/** @param {ArrayBuffer} bytes of a glTF 2.0 binary; @returns its JSON. Throws UnfitFile. */
+export function described(bytes) {
+  const view = new DataView(bytes);
+  const start = HEADER_BYTES + CHUNK_HEADER_BYTES;
+  if (bytes.byteLength < start || view.getUint32(0, true) !== GLB) throw new UnfitFile("head.unfit.file");
+  if (view.getUint32(HEADER_BYTES + 4, true) !== JSON_CHUNK) throw new UnfitFile("head.unfit.file");
+  try {
+    return JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, start, view.getUint32(HEADER_BYTES, true))));
+  } catch {
+    throw new UnfitFile("head.unfit.file");
+  }
+}
+
+/** Decodes pictures that are inside the file without an address, which the page's policy forbids. */
+class PicturesInside {
+  name = "VISAVIS_pictures_inside";
+  #decoded = new Map();
+
+  constructor(parser) {
+    this.parser = parser;
+    parser.loadImageSource = async (index) => {
+      if (!this.#decoded.has(index)) this.#decoded.set(index, this.#decode(index));
+      return (await this.#decoded.get(index)).clone();
+    };
+  }
+
+  async #decode(index) {
+    const { bufferView, mimeType } = this.parser.json.images[index];
+    if (bufferView === undefined) throw new UnfitFile("head.unfit.outside");
+    const blob = new Blob([await this.parser.getDependency("bufferView", bufferView)], { type: mimeType });
+    const texture = new Texture(await createImageBitmap(blob, { premultiplyAlpha: "none", colorSpaceConversion: "none" }));
+    texture.needsUpdate = true;
+    return texture;
+  }
+}
+
+/** @param {(loader: GLTFLoader) => void} prepare before it reads */
+export async function parsed(bytes, prepare = () => {}) {
+  const loader = new GLTFLoader();
+  loader.register((parser) => new PicturesInside(parser));
+  prepare(loader);
+  try {
+    return await loader.parseAsync(bytes, "");
+  } catch (error) {
+    if (error instanceof UnfitFile) throw error;
+    console.warn("visavis: the head cannot be read:", error);
+    throw new UnfitFile("head.unfit.file");
+  }
+}
+
+/** Of a mesh: for each weight of ours its morph target, or none. Some write Left as _L. */
+function targetsOf(mesh) {
+  const known = mesh.morphTargetDictionary ?? {};
+  const short = (name) => name.replace(/Left$/, "_L").replace(/Right$/, "_R");
+  return ARKIT.map((name) => known[name] ?? known[short(name)] ?? null);
+}
+
+/** Where a shape moves a mesh: the middle of what it moves. */
+function movedAt(mesh, target) {
+  const place = mesh.geometry.attributes.position;
+  const change = mesh.geometry.morphAttributes.position[target];
+  const [middle, point, moved] = [new Vector3(), new Vector3(), new Vector3()];
+  let total = 0;
+  for (let i = 0; i < place.count; i += 1) {
+    const weight = moved.fromBufferAttribute(change, i).lengthSq();
+    middle.addScaledVector(point.fromBufferAttribute(place, i), weight);
+    total += weight;
+  }
+  return { middle: middle.divideScalar(total || 1).applyMatrix4(mesh.matrixWorld), total };
+}
+
+/** Between the eyes, and how far they are apart: each is where its lid moves. */
+export function eyesOf(faces) {
+  const eye = (name) => {
+    const found = faces
+      .filter(({ targets }) => targets[ARKIT.indexOf(name)] !== null)
+      .map(({ mesh, targets }) => movedAt(mesh, targets[ARKIT.indexOf(name)]))
+      .sort((a, b) => b.total - a.total);
+    return found[0]?.middle ?? null;
+  };
+  const [left, right] = [eye("eyeBlinkLeft"), eye("eyeBlinkRight")];
+  if (!left || !right || left.distanceTo(right) < 1e-4) throw new UnfitFile("head.unfit.shapes");
+  return { middle: left.clone().add(right).multiplyScalar(0.5), apart: left.distanceTo(right) };
+}
+
+/** Turns what a material shows from the neck up, in the world: `turn` is shared by all of a head. */
+function bend(material, turn) {
+  material.onBeforeCompile = (shader) => {
+    Object.assign(shader.uniforms, turn);
+    shader.vertexShader = shader.vertexShader
+      .replace("#include <common>", `#include <common>
+        uniform mat3 headTurn; uniform vec3 neck; uniform vec3 neckUp; uniform vec2 neckSpan;
+        uniform vec3 headShift; uniform float breath;
+        float headShare() {
+          vec3 at = (modelMatrix * vec4(position, 1.0)).xyz;
+          return smoothstep(neckSpan.x, neckSpan.y, dot(at - neck, neckUp));
+        }`)
+      .replace("#include <defaultnormal_vertex>", `#include <defaultnormal_vertex>
+        mat3 seen = mat3(viewMatrix);
+        transformedNormal = mix(transformedNormal, seen * headTurn * transpose(seen) * transformedNormal, headShare());`)
+      .replace("#include <project_vertex>", `
+        float share = headShare();
+        vec3 at = (modelMatrix * vec4(transformed, 1.0)).xyz;
+        at = mix(at, headTurn * (at - neck) + neck, share) + share * headShift;
+        at.y += (1.0 - share) * breath;
+        vec4 mvPosition = viewMatrix * vec4(at, 1.0);
+        gl_Position = projectionMatrix * mvPosition;`);
+  };
+}
+
+/** Bones that turn the head of a figure that has them. */
+const BONES = /^(.*[:_])?(head|neck)$/i;
+
+export class ArkitHead {
+  object = new Group();
+  #faces;
+  #turn;
+  #eyes;
+  #bones = [];
+  #euler = new Euler(0, 0, 0, "YXZ");
+  #matrix = new Matrix4();
+  #part = new Quaternion();
+
+  /** @param gltf as GLTFLoader has it. Throws UnfitFile. */
+  constructor(gltf) {
+    this.object.add(gltf.scene);
+    gltf.scene.updateMatrixWorld(true);
+    const meshes = [];
+    gltf.scene.traverse((node) => {
+      if (node.isMesh) meshes.push(node);
+      if (node.isBone && BONES.test(node.name)) this.#bones.push({ bone: node, rest: node.quaternion.clone() });
+    });
+    this.#faces = meshes.filter((mesh) => mesh.morphTargetInfluences).map((mesh) => ({ mesh, targets: targetsOf(mesh) }));
+    const known = ARKIT.filter((_, i) => this.#faces.some(({ targets }) => targets[i] !== null));
+    if (known.length < LEAST_SHAPES || !known.includes("jawOpen")) throw new UnfitFile("head.unfit.shapes");
+    this.#eyes = eyesOf(this.#faces);
+    this.#turn = this.#neck();
+    for (const mesh of meshes) this.#dress(mesh);
+  }
+
+  get eyes() {
+    return this.#eyes;
+  }
+
+  #neck() {
+    const { middle, apart } = this.#eyes;
+    return {
+      headTurn: { value: new Matrix3() },
+      neck: { value: middle.clone().add(new Vector3(0, -NECK.below * apart, -NECK.behind * apart)) },
+      neckUp: { value: new Vector3(0, 1, NECK.lean).normalize() },
+      neckSpan: { value: [NECK.from * apart, NECK.to * apart] },
+      headShift: { value: new Vector3() },
+      breath: { value: 0 },
+    };
+  }
+
+  #dress(mesh) {
+    mesh.frustumCulled = false; // its box does not know how it is bent
+    for (const material of [mesh.material].flat()) {
+      // Hair hides what is behind it; lashes do not.
+      if (material.transparent) material.depthWrite = /hair/i.test(material.name);
+      if (!mesh.isSkinnedMesh) bend(material, this.#turn);
+    }
+  }
+
+  /** @param {Float32Array} pose [58], see pose.js */
+  show(pose) {
+    for (const { mesh, targets } of this.#faces) {
+      for (let i = 0; i < ARKIT.length; i += 1) {
+        if (targets[i] !== null) mesh.morphTargetInfluences[targets[i]] = pose[i];
+      }
+    }
+    const [yaw, pitch, roll, shiftX, shiftY, breath] = pose.subarray(ARKIT.length);
+    // In the picture a head that tilts clockwise turns the other way round than the axis says.
+    this.#matrix.makeRotationFromEuler(this.#euler.set(pitch, yaw, -roll));
+    for (const { bone, rest } of this.#bones) {
+      const share = 1 / this.#bones.length;
+      this.#part.setFromEuler(this.#euler.set(share * pitch, share * yaw, -share * roll));
+      bone.quaternion.copy(rest).multiply(this.#part);
+    }
+    this.#turn.headTurn.value.setFromMatrix4(this.#matrix);
+    const side = PORTRAIT_SIDE * this.#eyes.apart;
+    this.#turn.headShift.value.set(shiftX * side, -shiftY * side, 0);
+    this.#turn.breath.value = MathUtils.clamp(breath, 0, 1) * BREATH * this.#eyes.apart;
+  }
+
+  dispose() {
+    this.object.traverse((node) => {
+      node.geometry?.dispose();
+      for (const material of [node.material ?? []].flat()) {
+        for (const value of Object.values(material)) if (value?.isTexture) value.dispose();
+        material.dispose();
+      }
+    });
+  }
+}
+
+/** @param {ArrayBuffer} bytes a GLB with ARKit's shapes, or a VRM. Throws UnfitFile. */
+export async function headOf(bytes) {
+  const { extensionsUsed = [] } = described(bytes);
+  if (extensionsUsed.some((name) => name === "VRM" || name === "VRMC_vrm")) {
+    return (await import("./vrm.js")).vrmOf(bytes);
+  }
+  return new ArkitHead(await parsed(bytes));
+}

@@ -1,0 +1,170 @@
+/**
+ * The face drawn on this device: the canvas on the stage, which head it shows, and what to do where
+ * it cannot be drawn. All that draws is loaded when it is first wanted.
+ */
+import { DrawingChoices, told } from "./choices.js";
+import { keep, kept } from "./store.js";
+
+const LARGEST_BYTES = 100e6;
+
+export class HeadView {
+  #api;
+  #preferences;
+  #avatar;
+  #onDrawnBy;
+  #onFault;
+  #frame;
+  #scene = null;
+  #stream = null;
+  #wearing = "";
+  #backdrop = "";
+
+  /**
+   * @param {HTMLElement} frame of the stage, where the pictures are
+   * @param {HTMLElement} section of the settings, for the choices
+   * @param {{api: object, preferences: object, avatar: () => string,
+   *   onDrawnBy: (by: "server" | "client") => void, onFault: (message: string) => void}} page
+   *   avatar: its name; onDrawnBy: who draws from now on
+   */
+  constructor(frame, section, { api, preferences, avatar, onDrawnBy, onFault }) {
+    this.#frame = frame;
+    this.#api = api;
+    this.#preferences = preferences;
+    this.#avatar = avatar;
+    this.#onDrawnBy = onDrawnBy;
+    this.#onFault = onFault;
+    this.choices = new DrawingChoices(section, preferences, (name, _, file) => this.#changed(name, file));
+  }
+
+  /** Makes ready what the visitor wants; who draws then: "server" where this device cannot. */
+  async prepare() {
+    if (this.#preferences.get("drawnBy") !== "client") return "server";
+    try {
+      await this.#wear(this.#preferences.get("headFile") === "own" ? await kept("headFile") : null);
+      return "client";
+    } catch (error) {
+      this.#giveUp(error);
+      return "server";
+    }
+  }
+
+  /** Another avatar is worn: its head is drawn, or by the server where it has none. */
+  async avatarChanged() {
+    if (this.#scene && this.#preferences.get("headFile") !== "own") await this.#again();
+  }
+
+  /** @param {import("./stream.js").FaceStream | null} stream null: no pose comes any more */
+  follow(stream) {
+    this.#stream = stream;
+    if (!stream) {
+      this.#scene?.stop();
+      delete document.body.dataset.drawn;
+      return;
+    }
+    this.#scene?.run((at_ms) => this.#pose(at_ms));
+  }
+
+  #pose(at_ms) {
+    const pose = this.#stream?.pose(at_ms) ?? null;
+    if (pose) document.body.dataset.drawn = "client";
+    return pose;
+  }
+
+  async #changed(name, file) {
+    if (name === "headView") this.#scene?.view(this.#preferences.get(name));
+    else if (name === "headBackground") await this.#paintBackground(file);
+    else await this.#again(file);
+  }
+
+  /** Wears what is wanted now. file: just chosen; one that will not do is told, and not kept. */
+  async #again(file) {
+    if (this.#preferences.get("drawnBy") === "client") {
+      try {
+        await this.#wear(file ?? (this.#preferences.get("headFile") === "own" ? await kept("headFile") : null));
+        if (file) await keep("headFile", file);
+      } catch (error) {
+        if (!file) this.#giveUp(error);
+        else {
+          this.#preferences.set("headFile", "avatar");
+          this.choices.show();
+          this.#onFault(told(error));
+          return this.#again();
+        }
+      }
+    }
+    if (this.#preferences.get("drawnBy") === "client") return this.#onDrawnBy("client");
+    this.#end();
+    this.#onDrawnBy("server");
+  }
+
+  async #wear(file) {
+    const { canDraw, HeadScene } = await import("./scene.js");
+    if (!this.#scene && !canDraw()) throw new Error("head.no-webgl");
+    const name = file ? "" : this.#avatar();
+    if (file?.size > LARGEST_BYTES) throw new Error("head.unfit.large");
+    if (this.#scene && name && name === this.#wearing) return;
+    const [{ headOf }, bytes] = await Promise.all([import("./model.js"), file ? file.arrayBuffer() : this.#load(name)]);
+    const head = await headOf(bytes);
+    if (!this.#scene) this.#open(HeadScene);
+    this.#scene.wear(head);
+    this.#wearing = name;
+    if (this.#stream) this.follow(this.#stream);
+  }
+
+  #open(HeadScene) {
+    const canvas = document.createElement("canvas");
+    canvas.id = "head";
+    canvas.setAttribute("aria-hidden", "true"); // the portrait's name stands for it
+    this.#frame.querySelector("video").after(canvas);
+    try {
+      this.#scene = new HeadScene(canvas, () => this.#lost());
+    } catch {
+      canvas.remove();
+      throw new Error("head.no-webgl");
+    }
+    this.#scene.view(this.#preferences.get("headView"));
+    void this.#paintBackground();
+  }
+
+  async #load(name) {
+    try {
+      return await this.#api.head(name);
+    } catch (error) {
+      if (error.status === 404) throw new Error("head.none");
+      throw error;
+    }
+  }
+
+  #lost() {
+    this.#giveUp(new Error("head.lost"));
+    this.#end();
+    this.#onDrawnBy("server");
+  }
+
+  /** Says why, and leaves the drawing to the server. */
+  #giveUp(error) {
+    console.info("visavis: the face is not drawn here:", error);
+    this.#preferences.set("drawnBy", "server");
+    if (this.#preferences.get("headFile") === "own") this.#preferences.set("headFile", "avatar");
+    this.choices.show();
+    this.#onFault(told(error));
+  }
+
+  #end() {
+    this.follow(null);
+    this.#scene?.dispose();
+    this.#scene?.canvas.remove();
+    this.#scene = null;
+    this.#wearing = "";
+  }
+
+  async #paintBackground(file) {
+    const wanted = this.#preferences.get("headBackground");
+    document.body.dataset.backdrop = wanted;
+    if (file) await keep("headBackground", file);
+    const picture = wanted === "own" ? (file ?? (await kept("headBackground"))) : null;
+    if (this.#backdrop) URL.revokeObjectURL(this.#backdrop);
+    this.#backdrop = picture ? URL.createObjectURL(picture) : "";
+    this.#frame.style.setProperty("--backdrop", this.#backdrop ? `url("${this.#backdrop}")` : "none");
+  }
+}
