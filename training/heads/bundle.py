@@ -52,7 +52,7 @@ class Quality:
     strands: int
 
 
-FULL = Quality(portrait=768, samples=6, texture=1024, sky_samples=16, strands=34000)
+FULL = Quality(portrait=640, samples=6, texture=1024, sky_samples=16, strands=34000)
 PREVIEW = Quality(portrait=320, samples=8, texture=512, sky_samples=6, strands=12000)
 
 
@@ -85,7 +85,7 @@ def _glb(head: Head, guides: groom.Strands, actor: Actor, quality: Quality) -> b
     eye = textures.jpeg(eye_picture(head.person, 256, rng), 93)
     mouth = [textures.png(p) for p in (textures.teeth_picture(), textures.tongue_picture(rng))]
     hair = textures.png(cards.hair_picture(head, 512))
-    ribbons = 520 if head.person.hair.top > 0.1 else 900
+    ribbons = 620 if head.person.hair.top > 0.1 or head.person.hair.curl else 850
     parts: Sequence[Part] = (
         Part("head", head.skin(), skin, normals_move=True),
         Part("eyes", eyes, Material(eye, roughness=0.12)),
@@ -94,7 +94,7 @@ def _glb(head: Head, guides: groom.Strands, actor: Actor, quality: Quality) -> b
         Part("clothes", actor.cloth_mesh(), cloth),
         Part(
             "brows",
-            cards.brow_mesh(head, int(150 * head.person.brow)),
+            cards.brow_mesh(head, int(110 * head.person.brow)),
             _ribbon(cards.brow_picture(head), "BLEND"),
         ),
         Part("lashes", cards.lash_mesh(head), _ribbon(cards.lash_picture(head), "BLEND")),

@@ -32,7 +32,8 @@ def hair_mesh(head: Head, guides: Strands, count: int) -> Mesh:
     """`count` ribbons along guides; those that lie low are dense and dark, the upper ones loose."""
     rng = np.random.default_rng(head.person.seed + 1)
     strands = guides.points[rng.permutation(len(guides.points))[:count]]
-    strands = strands[:, ::2] if strands.shape[1] > 14 else strands
+    short = head.person.hair.top < 0.1 and not head.person.hair.curl
+    strands = strands[:, :: 3 if short else 2]
     # The lowest first, so that one can also draw them in this order without asking for depth.
     strands = strands[np.argsort(_height(head, strands)[:, strands.shape[1] // 2])]
     n, k, _ = strands.shape
@@ -45,7 +46,8 @@ def hair_mesh(head: Head, guides: Strands, count: int) -> Mesh:
     half = wide / 2 * (0.8 + 0.2 * smooth(t, 0, 0.25)) * (1 - 0.45 * smooth(t, 0.6, 1.0))
     rows = np.stack([strands - aside * half[..., None], strands + aside * half[..., None]], axis=2)
     # A ribbon is bent about its strand, so that its sides do not stand off the head.
-    rows -= outward[:, :, None] * (0.25 * half)[:, :, None, None]
+    bend = 0.22 * half * smooth(t, 0.1, 0.5)
+    rows += outward[:, :, None] * (0.0008 - bend)[:, :, None, None]
     kind = np.arange(n) * _COLUMNS // n
     flip = rng.random(n) < 0.5
     left, right = (kind + 0.02) / _COLUMNS, (kind + 0.98) / _COLUMNS
@@ -130,7 +132,7 @@ def brow_mesh(head: Head, count: int) -> Mesh:
         brow = brow_strands(head, side, count)
         strands = brow.points[:, ::2] if brow.points.shape[1] % 2 else brow.points[:, [0, 2, 5]]
         along = unit(strands[:, -1] - strands[:, 0])
-        aside = unit(np.cross(along, brow.normals))[:, None] * 0.00085
+        aside = unit(np.cross(along, brow.normals))[:, None] * 0.00070
         taper = np.array([1.0, 0.9, 0.45])[None, :, None]
         points.append(np.stack([strands - aside * taper, strands + aside * taper], axis=2))
         normals.append(np.broadcast_to(brow.normals[:, None, None], points[-1].shape))

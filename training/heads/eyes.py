@@ -127,7 +127,7 @@ def eye_picture(person: Person, size: int, rng: np.random.Generator) -> Image.Im
     iris = iris * (1 - 0.8 * smooth(out, 0.74, 1.0)[..., None])
     iris = iris * smooth(out, 0.34, 0.40)[..., None] + 0.002
     redder = np.array([0.12, 0.26, 0.28])
-    white = np.array([0.70, 0.67, 0.645]) * (1 - smooth(out, 1.2, 2.4)[..., None] * redder)
+    white = np.array([0.60, 0.575, 0.555]) * (1 - smooth(out, 1.2, 2.4)[..., None] * redder)
     edge = smooth(out, 0.93, 1.10)[..., None]
     eye = iris * (1 - edge) + white * edge
     eye *= (1 - 0.55 * smooth(y, 0.30, 1.25))[..., None]

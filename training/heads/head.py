@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_matrix, diags
 
 from training.heads.base_mesh import BaseMesh
 from training.heads.eyes import Eye, eye_of
@@ -56,7 +57,7 @@ class Head:
         """Whether a vertex belongs to an ear: no hair grows there."""
         self.by_ear = self._moved_by_ears(0.09, 0.05) | self._moved_by_ears(0.01, 0.07)
         self._choose_skin()
-        self.limit = limit_surface(len(self.ids), self.faces)
+        self.limit = self._seen_surface()
         self.points: Points = self.limit @ self.body[self.ids]
         """[V, 3] the skin as one sees it, of vertices `ids` of the base mesh."""
         self.normals = vertex_normals(self.points, self.faces)
@@ -70,6 +71,17 @@ class Head:
     def skin(self) -> Mesh:
         deltas = {name: self.limit @ unit[self.ids] for name, unit in self.units.items()}
         return Mesh(self.points, self.faces, self.uvs, self.normals, deltas=deltas)
+
+    def _seen_surface(self) -> csr_matrix:
+        """[V, V] from the vertices to the surface: smooth, but lips as full as the mesh has them,
+        since smoothed ones would no longer meet.
+        """
+        off = (self.body[self.ids] - self.marks.mouth - _vec(0, -0.006, -0.002)) / _vec(
+            0.044, 0.030, 0.011
+        )
+        full = np.clip(1.5 * np.exp(-((off**2).sum(axis=1) ** 2)), 0, 1)
+        smoothed = limit_surface(len(self.ids), self.faces)
+        return csr_matrix(diags(1 - full) @ smoothed + diags(full))
 
     def _moved_by_ears(self, least: float, aside: float) -> np.ndarray:
         moved = np.zeros(len(self.body))

@@ -81,7 +81,7 @@ class _Arch:
         if half[0, 0] > 1e-4:
             half = np.vstack([[0, half[0, 1] - 0.0004], half])
         # Narrower behind the eye teeth: wide, the molars come through the corners of the mouth.
-        half[:, 0] *= 1 - 0.16 * smooth(half[:, 0], 0.010, 0.024)
+        half[:, 0] *= 1 - 0.20 * smooth(half[:, 0], 0.008, 0.022)
         self._half = half
         self._along = np.r_[0, np.cumsum(np.linalg.norm(np.diff(half, axis=0), axis=1))]
         widths = np.array(_UPPER_WIDTHS if upper else _LOWER_WIDTHS) * 1e-3
@@ -106,7 +106,7 @@ class _Arch:
         inward = -sine, cosine
         drop = self.up * _DROPS[number] * 1e-3
         at = np.array(
-            [place[0] * side, place[1] + (0.003 if self.upper else 0.0058), self.edge + drop]
+            [place[0] * side, place[1] + (0.0048 if self.upper else 0.0074), self.edge + drop]
         )
         out = at + np.stack(
             [

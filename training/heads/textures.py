@@ -68,9 +68,9 @@ def draw_hairs(picture: Image.Image, head: Head, guides: groom.Strands) -> None:
     places = _TexturePlaces(head)
     rng = np.random.default_rng(head.person.seed + 6)
     shade = groom.shade_of(head.person.hair)
-    brows = [groom.brow_strands(head, side, int(330 * head.person.brow)) for side in "lr"]
+    brows = [groom.brow_strands(head, side, int(260 * head.person.brow)) for side in "lr"]
     brow_points = np.concatenate([brow.points[:, :4] for brow in brows])
-    _ink(picture, places(brow_points), shade * 0.55 + 0.002, 0.62, 1.3)
+    _ink(picture, places(brow_points), shade * 0.6 + 0.003, 0.5, 1.1)
     # Small hairs before the hairline, so that it does not begin at once.
     comb = groom.Comb(head)
     roots = comb.all(guides, 9000).points[:, :3]

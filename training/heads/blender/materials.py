@@ -74,7 +74,9 @@ def _skin_colour(n: Nodes, person: Person, at: Any, lip: Any) -> Any:
     lips = n.mix(n.ramp(creased, 0.35, 0.7), person.lips, _tinted(person.lips, (0.8, 0.8, 0.8)))
     colour = n.mix(n.times(lip, 0.85), colour, lips)
     # Below the hair the scalp is darker, so that gaps between strands do not glare.
-    under = tuple(0.45 * float(c) + 0.03 * k for c, k in zip(shade_of(person.hair), s, strict=True))
+    under = tuple(
+        0.30 * float(c) + 0.012 * k for c, k in zip(shade_of(person.hair), s, strict=True)
+    )
     colour = n.mix(n.times(n.attribute("scalp"), 0.88), colour, under)
     colour = n.mix(n.attribute("inside"), colour, (0.26, 0.055, 0.05))
     colour = n.mix(n.attribute("deep"), colour, (0.035, 0.008, 0.008))
