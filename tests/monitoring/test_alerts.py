@@ -184,6 +184,10 @@ FAULTS = (
     Fault("four faces began and ended",
           {f'process_start_time_seconds{{job="visavis",service="face",instance="{n}"}}':
            f"_x80 {n}+0x5" for n in range(4)}, ("ProcessesKeepEnding ticket",)),
+    Fault("four faces began and ended, and none is there now",
+          {f'process_start_time_seconds{{job="visavis",service="face",instance="{n}"}}':
+           f"_x80 {n}+0x5" for n in range(4)},
+          ("ProcessesKeepEnding ticket", "StagesGone page"), gone=(FACE,)),
     Fault("turns fail, of which there are three an hour",
           {'gateway_turns_total{outcome="finished"}': growing(0.05), FAILED: growing(0.05)}, NONE),
     Fault("one process' end fails two of thirty turns",

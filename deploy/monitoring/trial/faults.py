@@ -7,7 +7,7 @@ For each fault: a stack of profile `tiny` with two visitors, a Prometheus with o
 times shortened by --time-scale), a while in which all is well and nothing may fire, then the fault.
 Exit status 1: an alert that was to fire did not, or one that was not did, before the fault or
 after. In shortened windows a minute in which others want the machine's processor is twenty: the
-table tells how much of it they had.
+table tells how much of it they had, and which alerts told of that.
 
 Visitors ask what the answer book knows, so that a machine of two cores has room to spare, except
 where the fault is one of the language model.
@@ -21,7 +21,7 @@ import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,6 +78,8 @@ class Fault:
     """And none but these: what comes with it where it happens to hit more."""
     thinking: bool = False
     """The language model is asked."""
+    stretch: float = 1.0
+    """How much less its windows are shortened than those of others."""
     lasts_s: float = 80.0
 
 
@@ -99,9 +101,16 @@ class Outcome:
         return set(self.fault.fires) - self.after.keys()
 
     @property
+    def of_others(self) -> set[str]:
+        """What tells, rightly, that others had the processor: before the fault or after."""
+        busy = _STARVED if self.others_share > _BUSY_SHARE else frozenset()
+        return busy & (self.before.keys() | self.after.keys() - self.fault.fires - self.fault.may)
+
+    @property
     def wrong(self) -> set[str]:
-        """What the fault does not explain; what fired before it is not its doing."""
-        return self.after.keys() - self.fault.fires - self.fault.may - self.before.keys()
+        """What neither the fault nor others on the machine explain."""
+        after = self.after.keys() - self.fault.fires - self.fault.may
+        return (after | self.before.keys()) - self.of_others
 
 
 async def _nothing(site: Site) -> None:
@@ -112,6 +121,15 @@ def _both(*alerts: str) -> frozenset[str]:
     """Page and ticket: where Prometheus is younger than 3 days, a fast burn is both."""
     return frozenset(f"{alert} {severity}" for alert in alerts for severity in ("page", "ticket"))
 
+
+# What visitors of a machine notice that others use: where those have more than this share of its
+# processor, these alerts are right, and no fault of ours is needed.
+_BUSY_SHARE = 0.25
+_STARVED = _both("AnswersSlow", "PicturesLate") | {
+    "GatewayTicksLate ticket",
+    "PictureOutOfStep ticket",
+    "VoiceHasGaps ticket",
+}
 
 FAULTS = (
     Fault("healthy", "nothing", _nothing, frozenset(), lasts_s=120.0),
@@ -153,15 +171,18 @@ FAULTS = (
     ),
     Fault(
         "bus",
-        "nats-server is killed every 10 s",
-        lambda site: killed_now_and_then(site.stack, "nats", 10.0),
+        "nats-server is killed (SIGKILL) whenever it has worked for 5 s",
+        lambda site: killed_now_and_then(site.stack, "nats", 5.0),
         frozenset({"BusLosesChunks ticket"}),
     ),
     Fault(
         "asr",
-        "asr is killed every 10 s",
-        lambda site: killed_now_and_then(site.stack, "asr", 10.0),
-        frozenset({"ProcessesKeepEnding ticket"}),
+        "asr is killed (SIGKILL) whenever it has worked for 3 s",
+        lambda site: killed_now_and_then(site.stack, "asr", 3.0),
+        frozenset({"ProcessesKeepEnding ticket", "StagesGone page"}),
+        may=_both("TurnsFail"),
+        stretch=4.0,  # it does not start faster where windows are shorter
+        lasts_s=150.0,
     ),
 )
 
@@ -221,25 +242,24 @@ async def _watch(
 def table(outcomes: Sequence[Outcome]) -> str:
     """Markdown."""
     lines = [
-        "| fault | fired, after | did not | wrongly | before the fault | others on the machine |",
-        "|---|---|---|---|---|---|",
+        "| fault | fired, after | did not | wrongly | others had, and what that fired |",
+        "|---|---|---|---|---|",
     ]
     for outcome in outcomes:
         cells = (
             outcome.fault.told,
-            _times(outcome.after) or "nothing",
+            _times(outcome.after, outcome.of_others) or "nothing",
             ", ".join(sorted(outcome.missing)) or "–",
             ", ".join(sorted(outcome.wrong)) or "–",
-            ", ".join(sorted(outcome.before)) or "–",
-            f"{outcome.others_share:.0%}",
+            ", ".join((f"{outcome.others_share:.0%}", *sorted(outcome.of_others))),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _times(fired: Mapping[str, float]) -> str:
+def _times(fired: Mapping[str, float], but: Set[str]) -> str:
     ordered = sorted(fired.items(), key=lambda item: item[1])
-    return ", ".join(f"{alert} {at_s:.0f} s" for alert, at_s in ordered)
+    return ", ".join(f"{alert} {at_s:.0f} s" for alert, at_s in ordered if alert not in but)
 
 
 def main() -> int:
@@ -262,11 +282,12 @@ def main() -> int:
             if folder is None:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             folder.mkdir(parents=True, exist_ok=True)
-            trial = tried(fault, clips, folder.resolve(), options.healthy_s, options.time_scale)
+            scale = min(1.0, options.time_scale * fault.stretch)
+            trial = tried(fault, clips, folder.resolve(), options.healthy_s, scale)
             outcomes.append(asyncio.run(trial))
         console.print(table(outcomes[-1:]), soft_wrap=True)
     sys.stdout.write(table(outcomes) + "\n")
-    return 1 if any(o.missing or o.wrong or o.before for o in outcomes) else 0
+    return 1 if any(outcome.missing or outcome.wrong for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import psutil
 
 from deploy.monitoring.trial.crowd import Crowd, visiting
 from visavis.tools.client import GatewayClient, GatewayError
-from visavis.tools.stack.process import Child
+from visavis.tools.stack.process import Child, State
 from visavis.tools.stack.supervisor import Stack
 
 _LOOK_S = 0.1
@@ -31,11 +31,16 @@ async def killed(stack: Stack, name: str) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-async def killed_now_and_then(stack: Stack, name: str, every_s: float) -> None:
-    """SIGKILL; what takes its place works until the next."""
+async def killed_now_and_then(stack: Stack, name: str, works_s: float) -> None:
+    """SIGKILL; what takes its place works for so long before it is killed as well."""
+    child = _child(stack, name)
     while True:
-        _child(stack, name).kill()
-        await asyncio.sleep(every_s)
+        killed = child.pid
+        child.kill()
+        # Whoever keeps it at work tells nobody.
+        while child.pid == killed or child.state is not State.READY:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(works_s)
 
 
 async def frozen(stack: Stack, name: str) -> None:
