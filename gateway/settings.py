@@ -220,7 +220,7 @@ class GatewaySettings(Settings):
         64.0,
         ge=0,
         le=100_000,
-        description="Memory for the idle life of avatars, about 4 MB for each and codec; 0: the "
+        description="Memory for the idle life of avatars, about 8 MB for each and codec; 0: the "
         "face draws it anew for everybody",
     )
     upload_limit_mb: float = Field(20.0, gt=0, le=20, description="Largest photo")

@@ -1,7 +1,7 @@
 """How something is said: the names of the styles, and their tags in an answer's text.
 
 What a voice makes of a style stands in services/tts/prosody.py, what a face makes of it in
-services/face/draw/expressions.py.
+services/face/life/expressions.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,19 @@ from collections.abc import Iterator
 from visavis.serving.errors import InvalidInputError
 
 NEUTRAL = "neutral"
-STYLES = (NEUTRAL, "happy", "sad", "angry", "surprised", "calm", "excited", "whisper")
+STYLES = (
+    NEUTRAL,
+    "happy",
+    "sad",
+    "angry",
+    "surprised",
+    "afraid",
+    "disgusted",
+    "contemptuous",
+    "calm",
+    "excited",
+    "whisper",
+)
 _LONGEST_TAG = max(map(len, STYLES)) + 2
 _TAGS = {f"[{name}]": name for name in STYLES}
 

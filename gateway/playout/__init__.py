@@ -6,6 +6,7 @@
 `pictures`: encoded pictures of one codec, and when a key frame is due.
 `loops`: idle life as pictures in memory.
 `idle`: whether the face shows a session's idle life or its loop does.
+`attention`: whom the face attends to while it says nothing.
 `sound`: a voice at 48 kHz, quieter, remembered, encoded.
 `audience`: everybody that a tick goes to; `sinks` are the ways to them.
 """

@@ -49,6 +49,7 @@ class IdleLife:
         self._shown: dict[VideoCodec, int | None] = {}
         """Of each codec that the loop has or will have: the frame of it that left last."""
         self._leaving = False
+        self._kept_live = False
         self._seen = (0, 0)
         """Frame of the face's newest picture, and when it left."""
         self._settled = False
@@ -95,12 +96,14 @@ class IdleLife:
             for new in codecs - self._shown.keys():
                 self._shown[new] = None
             return
-        frame, seen_at = self._seen
-        seen = clock.frame(now) if clock.started else frame + (now - seen_at) // clock.frame_samples
-        self._orders.append(IdleOrder(True, seen))
-        self._leaving = clock.started
-        if not clock.started or not self._shown:
-            self._end()
+        self._leave(clock, now)
+
+    def keep_live(self, wanted: bool, now: int) -> None:
+        """Whether the face's own pictures are to be seen, not the loop: it attends to somebody."""
+        clock = self._clock
+        if wanted and clock is not None and not self._leaving:
+            self._leave(clock, now)
+        self._kept_live = wanted
 
     def restart(self) -> None:
         """Another face begins, anywhere in the motion: what the last one was told is void."""
@@ -171,7 +174,10 @@ class IdleLife:
             if unwanted and now - self._told_samples >= _TELL_AGAIN_SAMPLES:
                 self._tell_to_rest(0 if clock.started else clock.first, now)
             return
-        if not codecs or not idle or not self.digest or self.missing(codecs):
+        away = now - self._seen[1] >= SILENT_SAMPLES
+        if not codecs or not idle or (self._kept_live and not away):
+            return
+        if not self.digest or self.missing(codecs):
             return
         loop = self._loops[min(codecs)]
         frame_samples = loop.pictures[0].duration_samples
@@ -179,7 +185,7 @@ class IdleLife:
         if settled:
             first = loop.keyframe_from(frame + NOTICE_FRAMES)
             due = seen_at + (first - frame) * frame_samples
-        elif now - seen_at >= SILENT_SAMPLES:
+        elif away:
             first = loop.keyframe_from(frame + (now - seen_at) // frame_samples)
             due = now + TICK_SAMPLES
         else:
@@ -191,6 +197,15 @@ class IdleLife:
     def _tell_to_rest(self, frame: int, now: int) -> None:
         self._orders.append(IdleOrder(False, frame))
         self._told_samples = now
+
+    def _leave(self, clock: LoopClock, now: int) -> None:
+        """The face's own pictures are to follow the loop, which goes on until they come."""
+        frame, seen_at = self._seen
+        seen = clock.frame(now) if clock.started else frame + (now - seen_at) // clock.frame_samples
+        self._orders.append(IdleOrder(True, seen))
+        self._leaving = clock.started
+        if not clock.started or not self._shown:
+            self._end()
 
     def _end(self) -> None:
         self._clock, self._shown, self._leaving = None, {}, False

@@ -13,17 +13,19 @@ from dataclasses import dataclass
 
 from gateway.playout.pacing import TICK_SAMPLES
 from gateway.playout.pictures import Picture
+from visavis.wire.idle_order import segment_of
 from visavis.wire.media import VideoCodec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdleLoop:
-    """The pictures of one face's idle life in one codec; the first follows the last."""
+    """The pictures of one face's idle life in one codec; each segment can follow any other."""
 
     digest: str
     codec: VideoCodec
     pictures: tuple[Picture, ...]
-    """Picture k shows frames k, k + their number, … of the motion."""
+    segments: int = 1
+    """Parts of equal length, which are seen in the order of `segment_of`."""
 
     @property
     def size_bytes(self) -> int:
@@ -31,7 +33,9 @@ class IdleLoop:
 
     def at(self, frame: int) -> Picture:
         """What shows a frame of the motion."""
-        return self.pictures[frame % len(self.pictures)]
+        length = len(self.pictures) // self.segments
+        block, within = divmod(frame, length)
+        return self.pictures[segment_of(block, self.segments) * length + within]
 
     def keyframe_from(self, frame: int) -> int:
         """The first frame from this one on that is shown by a key frame."""

@@ -154,6 +154,8 @@ def _checked(record: face_pb2.IdleLoop, wanted: Wanted) -> face_pb2.IdleLoop:
     sides = (record.width, record.height)
     if not 1 <= record.fps <= MAX_FPS or not all(1 <= side <= MAX_SIDE_PIXELS for side in sides):
         raise InvalidInputError(f"it has {record.fps} pictures a second of {sides} pixels")
+    if record.pictures % max(1, record.segments):
+        raise InvalidInputError(f"{record.pictures} pictures are no {record.segments} segments")
     return record
 
 
@@ -179,7 +181,7 @@ def _loop_of(
         )
         for k, (payload, keyframe) in enumerate(zip(parts, keyframes, strict=True))
     )
-    return IdleLoop(wanted.digest, wanted.codec, pictures)
+    return IdleLoop(wanted.digest, wanted.codec, pictures, max(1, record.segments))
 
 
 class SessionLoops:

@@ -12,6 +12,7 @@ from gateway import metrics
 from gateway.api.choices import DrawnBy
 from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
+from gateway.playout.attention import Attention, AttentionOrder
 from gateway.playout.idle import IdleOrder
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
@@ -33,6 +34,11 @@ _ROLES = {
     "system": llm_pb2.Message.SYSTEM,
     "user": llm_pb2.Message.USER,
     "assistant": llm_pb2.Message.ASSISTANT,
+}
+_ATTENTION = {
+    Attention.NOBODY: face_pb2.SetAttention.NOBODY,
+    Attention.LISTENING: face_pb2.SetAttention.LISTENING,
+    Attention.THINKING: face_pb2.SetAttention.THINKING,
 }
 
 
@@ -194,6 +200,14 @@ class Stages:
             return  # the face that comes back begins with live pictures
         idle = face_pb2.SetIdle(live=order.live, motion_frame=order.frame)
         await self._leases["face"].send(face_pb2.FaceAttachRequest(idle=idle))
+
+    async def tell_attention(self, order: AttentionOrder) -> None:
+        """How the face is to look while it says nothing. Raises StageLostError."""
+        if not self.attached:
+            return
+        phase = _ATTENTION[order.attention]
+        attention = face_pb2.SetAttention(phase=phase, cue=order.cue)
+        await self._leases["face"].send(face_pb2.FaceAttachRequest(attention=attention))
 
     def _weigh_face(self) -> None:
         """Where every viewer draws it himself, the face is asked for next to nothing."""

@@ -24,6 +24,7 @@ from gateway.api.problems import code_of
 from gateway.background import Background
 from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
+from gateway.playout.attention import Attending, Attention
 from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import KeyframeThrottle, Picture
@@ -101,6 +102,7 @@ class Session:
         self._playout.set_codecs(set(options.codecs))
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
+        self._attending = Attending()
         self._hub = EventHub()
         self._stopwatch = Stopwatch(session_id, registry.clocks)
         ears = Ears()
@@ -353,7 +355,9 @@ class Session:
 
     def _on_transcript(self, chunk: media.TranscriptChunk) -> None:
         self._stopwatch.caused_by(self._feed.cause)
-        self._perform(self._incoming.transcript(chunk, self._clock.now()))
+        now = self._clock.now()
+        self._attending.heard(chunk.event, chunk.text, now)
+        self._perform(self._incoming.transcript(chunk, now))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
         self._perform(self._incoming.token(chunk, self._clock.now()))
@@ -399,6 +403,7 @@ class Session:
                 self._perform(self._conversation.finished(number, now))
         for codec in self._keyframes.refused.union(self._playout.needs_keyframe()):
             self.request_keyframe(codec)
+        self._attend(now)
         self._loops.tick()
         self._perform(self._interruption.tick(tick.pcm, self._conversation, now))
         self._ticks += 1
@@ -444,6 +449,14 @@ class Session:
             self._perform(self._conversation.greet(now))
         if text and (turn := self._conversation.turn) is not None:
             self.answering.greet(turn, text)
+
+    def _attend(self, now: float) -> None:
+        """Have the face listen or think, and be drawn for that."""
+        order = self._attending.review(self._conversation.state, now, watched=self._watched)
+        if order is not None:
+            live = order.attention is not Attention.NOBODY
+            self._playout.idle.keep_live(live, self._playout.now_samples)
+            self._background.run(self.stages.tell_attention(order))
 
     def _publish_clock(self) -> None:
         """Tell the stages how much of the turn has been heard."""

@@ -7,6 +7,6 @@
 - `schedule`: which pictures are made next.
 - `studio`: what is loaded once and serves every session.
 
-`lips/` say what the mouth does, `avatar/` is what a face is made of, `draw/` paints it, `engines/`
-are other ways to paint it.
+`lips/` say what the mouth does, `life/` what the rest of the face does, `avatar/` is what a face is
+made of, `draw/` paints it, `engines/` are other ways to paint it.
 """

@@ -18,10 +18,11 @@ import grpc.aio
 from services.face.avatar.consent import Consent
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
-from services.face.draw.loop import LOOP_S, loop_motion
+from services.face.draw.loop import LOOP_S, SEGMENTS, loop_motion
 from services.face.draw.pictures import Chunk, PictureMaker
 from services.face.drawing import Drawing
 from services.face.engines.base import AvatarInfo
+from services.face.life.gaze import Phase
 from services.face.lips.turn_lips import Hearing
 from services.face.session import FaceSession
 from services.face.settings import FaceSettings
@@ -46,6 +47,8 @@ _MAKINGS_AT_ONCE = 4
 """Uploads that are decoded side by side, each in a process of its own."""
 _ANIMATIONS_AT_ONCE = 4
 _LOOPS_AT_ONCE = 4
+_LIVES_FRAMES = 2**31
+"""Sessions begin anywhere in the lives that an avatar's segments make: years of them."""
 """They are drawn on one thread."""
 
 ASSUMED = Assumed(units_per_s=0.3 * FPS, unit_cost_s=0.005, cores=0.03)
@@ -256,7 +259,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     def _animator(self, options: FaceOptions, loop: str) -> Animator:
         """Of a session. Each is elsewhere in the loop: two faces do not blink in unison."""
         motion = loop_motion(loop, FPS) if loop else None
-        start = secrets.randbelow(motion.period_frames) if motion else 0
+        start = secrets.randbelow(_LIVES_FRAMES) if motion else 0
         lead_s = self._settings.lead_s
         return Animator(seed=options.seed, fps=FPS, lead_s=lead_s, start_frame=start, motion=motion)
 
@@ -311,6 +314,12 @@ def _light(codecs: Sequence[VideoCodec]) -> bool:
     return bool(codecs) and not any(codec.drawn for codec in codecs)
 
 
+_PHASES = {
+    face_pb2.SetAttention.LISTENING: Phase.LISTENING,
+    face_pb2.SetAttention.THINKING: Phase.THINKING,
+}
+
+
 def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
     match request.WhichOneof("request"):
         case "keyframe":
@@ -322,9 +331,11 @@ def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
             session.wake(request.idle.motion_frame)
         case "idle":
             session.rest(request.idle.motion_frame)
+        case "attention":
+            session.attend(_PHASES.get(request.attention.phase, Phase.IDLE), request.attention.cue)
         case _:
             raise OutOfOrderError(
-                "after the config only keyframe, codecs and idle may follow on Attach"
+                "after the config only keyframe, codecs, idle and attention may follow on Attach"
             )
 
 
@@ -404,6 +415,7 @@ async def _loop_responses(
                 height=chunk.height,
                 fps=chunk.fps,
                 pictures=LOOP_S * chunk.fps,
+                segments=SEGMENTS,
             )
             yield face_pb2.RenderLoopResponse(loop=loop)
         metrics.face_frames.labels("loop").inc()

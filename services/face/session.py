@@ -11,6 +11,7 @@ from typing import Any
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.pictures import DrawTimes, Picture, PictureMaker
 from services.face.drawing import Drawing
+from services.face.life.gaze import Phase
 from services.face.lips.lips import LipTrack
 from services.face.lips.turn_lips import Hearing
 from visavis.serving import metrics
@@ -138,6 +139,10 @@ class FaceSession(StageWork):
         """Viewers see this frame of the loop, and live pictures shall follow."""
         self._animator.wake(motion_frame, self._clock.now())
         self._face.changed()
+
+    def attend(self, phase: Phase, cue: bool) -> None:
+        """Whom it talks with speaks, or waits for an answer; cue: a phrase of his has ended."""
+        self._animator.attend(phase, cue=cue)
 
     # What comes in
 

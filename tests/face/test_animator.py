@@ -8,11 +8,13 @@ import pytest
 
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.loop import loop_frames
-from services.face.draw.motion import Motion
 from services.face.draw.pose import POSE_INDEX, FacePose
+from services.face.life.gaze import Phase
+from services.face.life.motion import Motion
 from services.face.lips.lips import DurationLips, SoundLips
 from services.face.lips.visemes import LIP_COEFFICIENTS
 from visavis.serving.errors import InvalidInputError
+from visavis.wire.idle_order import segment_of
 from visavis.wire.media import MelChunk, PhonemeSpan, Place
 
 RATE, HOP, FPS = 24_000, 300, 25
@@ -494,7 +496,7 @@ def test_stressed_sounds_move_head_and_brows() -> None:
 
 # ------------------------------------------------------------ life shown from memory
 
-LOOP = Motion(seed=3, fps=FPS, period_frames=30 * FPS)
+LOOP = Motion(seed=3, fps=FPS, segments=3, segment_frames=10 * FPS)
 
 
 def loop_viewer(start_frame: int = 5) -> Viewer:
@@ -505,8 +507,11 @@ def loop_viewer(start_frame: int = 5) -> Viewer:
 def test_a_face_at_rest_shows_the_loops_own_pictures() -> None:
     viewer = loop_viewer()
     viewer.run(2.0)
-    frames = list(loop_frames(LOOP))
-    assert all(f.at_rest and f.pose == frames[f.motion].pose for f in viewer.frames)
+    drawn, length = list(loop_frames(LOOP)), LOOP.segment_frames
+    for frame in viewer.frames:
+        block, within = divmod(frame.motion, length)
+        picture = segment_of(block, LOOP.segments) * length + within
+        assert frame.at_rest and frame.pose == drawn[picture].pose
     assert [f.motion for f in viewer.frames[:3]] == [5, 6, 7]
 
 
@@ -602,3 +607,84 @@ def test_a_turn_that_is_paused_before_it_came_waits() -> None:
     viewer.animator.played(1, 0.0, viewer.now_s)
     viewer.run(0.1)
     assert not viewer.frames[-1].live
+
+
+# ------------------------------------------------------------ attention
+
+
+def test_listening_thinking_and_speaking_are_joined_within_ordinary_motion() -> None:
+    viewer = loop_viewer()
+    viewer.run(2.0)
+    for k in range(3):
+        viewer.animator.attend(Phase.LISTENING, cue=k > 0)
+        viewer.run(2.2)
+    viewer.animator.attend(Phase.THINKING)
+    viewer.run(2.5)
+    viewer.animator.attend(Phase.IDLE)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(SENTENCE_S + 5.0)
+    assert_smooth(viewer.poses())
+    assert viewer.shown[-1].at_rest
+
+
+def test_a_listener_nods_and_only_while_it_listens() -> None:
+    def pitch(phase: Phase) -> np.ndarray:
+        viewer = loop_viewer()
+        for _ in range(6):
+            viewer.animator.attend(phase, cue=True)
+            viewer.run(3.0)
+        still = np.stack([LOOP.pose(f.motion) for f in viewer.shown])
+        return np.asarray((viewer.poses() - still)[:, POSE_INDEX["pitch"]])
+
+    assert pitch(Phase.LISTENING).max() > 0.03
+    assert np.abs(pitch(Phase.IDLE)).max() == 0.0
+
+
+def test_it_looks_aside_to_think_but_not_at_once() -> None:
+    viewer = loop_viewer()
+    viewer.animator.attend(Phase.THINKING)
+    viewer.run(5.0)
+    away = np.hypot(*viewer.poses()[:, [POSE_INDEX["gaze_x"], POSE_INDEX["gaze_y"]]].T)
+    assert away[: round(0.3 * FPS)].max() < 0.25 < away[FPS:].max()
+    assert not viewer.shown[-1].at_rest
+
+
+def test_an_interruption_goes_back_to_the_look_on_screen() -> None:
+    """What was made ahead and not seen is forgotten, where the eyes went to with it."""
+    animator = Animator(seed=1, fps=FPS)
+    first = animator.next_frame(0.0)
+    animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+    made = []
+    while (frame := animator.next_spoken(0.04)) is not None:
+        made.append(frame)
+    animator.advance(2, 0.08)
+    frame = animator.next_frame(0.08)
+    assert first is not None and frame is not None and len(made) >= 5
+    assert abs(frame.pose.gaze_x - first.pose.gaze_x) < 0.3
+
+
+def test_the_same_seed_listens_alike() -> None:
+    def heard(seed: int) -> np.ndarray:
+        viewer = Viewer(Animator(seed=seed))
+        viewer.animator.attend(Phase.LISTENING, cue=True)
+        viewer.run(4.0)
+        return viewer.poses()
+
+    np.testing.assert_array_equal(heard(4), heard(4))
+    assert not np.allclose(heard(4), heard(5))
+
+
+def test_a_style_opens_the_mouth_more_or_less_and_shuts_it_as_ever() -> None:
+    def lips(style: str, name: str) -> float:
+        animator = Animator(seed=1, fps=FPS)
+        animator.express(1, 0.0, style)
+        animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 0.0)
+        animator.played(1, 1.5, 0.0)
+        made = []
+        while (frame := animator.next_spoken(0.0)) is not None:
+            made.append(frame.pose.vector()[POSE_INDEX[name]])
+        return float(max(made))
+
+    assert lips("whisper", "jaw_open") < lips("", "jaw_open") < lips("excited", "jaw_open")
+    assert lips("whisper", "lips_closed") == lips("excited", "lips_closed") == 1.0

@@ -16,6 +16,7 @@ from services.face.draw.pose import FacePose
 from services.face.engines.tha3.characters import Character, CharacterStore, read_character
 from services.face.engines.tha3.engine import Tha3Engine
 from services.face.engines.tha3.network import NAMES, CharacterNetworks, character_pose
+from services.face.lips.visemes import LIP_COEFFICIENTS
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from services.face.studio import Studio, VideoStream
@@ -258,7 +259,7 @@ class _Known:
     known_s, end_s, sound = 6.0, 6.0, None
 
     def at(self, time_s: float) -> np.ndarray[Any, np.dtype[np.float32]]:
-        return np.zeros(6, np.float32)
+        return np.zeros(len(LIP_COEFFICIENTS), np.float32)
 
     def stresses(self, until_s: float) -> list[tuple[float, float]]:
         return []

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from services.face.draw.animator import Animator
-from services.face.draw.expressions import Expressions, express, offsets_of
+from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights
 from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
 from services.face.draw.renderer import Renderer
+from services.face.life.expressions import EMOTIONS, Expressions, express, offsets_of
 from services.face.lips.visemes import LIP_COEFFICIENTS
 from tests.face.portraits import astronaut, picture_of
 from tests.face.test_animator import FPS, SENTENCE, SENTENCE_S, lips_of, mel_chunks
@@ -57,6 +58,50 @@ def test_every_style_is_told_apart_by_the_face() -> None:
         assert np.abs(one - other).max() > 0.1
 
 
+def test_the_seven_emotions_are_facial_actions_that_no_other_has() -> None:
+    assert sorted(EMOTIONS) == [
+        "anger",
+        "contempt",
+        "disgust",
+        "fear",
+        "joy",
+        "sadness",
+        "surprise",
+    ]
+    weights = {name: arkit_weights(FacePose.from_vector(offsets_of(name))) for name in EMOTIONS}
+    for one, other in itertools.combinations(weights, 2):
+        assert np.abs(weights[one] - weights[other]).max() > 0.3, (one, other)
+    signs = {
+        "anger": "browDownLeft",
+        "contempt": "mouthDimpleRight",
+        "disgust": "noseSneerLeft",
+        "fear": "mouthStretchLeft",
+        "joy": "mouthSmileLeft",
+        "sadness": "mouthFrownLeft",
+        "surprise": "browOuterUpLeft",
+    }
+    for name, sign in signs.items():
+        place = ARKIT_NAMES.index(sign)
+        assert weights[name][place] == max(each[place] for each in weights.values()), sign
+    contempt = dict(zip(ARKIT_NAMES, weights["contempt"], strict=True))
+    assert contempt["mouthDimpleLeft"] == 0
+
+
+@pytest.mark.parametrize("name", list(EMOTIONS))
+def test_an_emotion_comes_stands_and_settles(name: str) -> None:
+    expressions = Expressions(FPS)
+    expressions.cue(1, 0.0, name)
+    shares, apex = [], offsets_of(name)
+    for frame in range(10 * FPS):
+        expressions.follow(1, frame / FPS)
+        shares.append(float(expressions.offsets @ apex / (apex @ apex)))
+    emotion = EMOTIONS[name]
+    assert shares[0] < 0.3 and max(shares) > 0.9
+    assert shares[-1] == pytest.approx(emotion.left, abs=0.03)
+    half = next(k for k, share in enumerate(shares) if share > 0.5) / FPS
+    assert half == pytest.approx(0.7 * emotion.onset_s, abs=0.06)
+
+
 def test_lids_close_by_a_share_of_what_is_open() -> None:
     pose = np.zeros(len(POSE_NAMES), np.float32)
     offsets = offsets_of("sad")
@@ -67,7 +112,7 @@ def test_lids_close_by_a_share_of_what_is_open() -> None:
 
 def test_an_expression_comes_within_half_a_second_and_without_a_jump() -> None:
     offsets = smiles((0.0, "happy"))
-    wanted = offsets_of("happy")[SMILE]
+    wanted = float(offsets_of("happy")[SMILE])
     assert offsets[FPS // 2] > 0.85 * wanted
     assert max(b - a for a, b in itertools.pairwise(offsets)) < 0.1
     assert offsets[0] > 0
@@ -132,3 +177,11 @@ def test_an_expression_is_seen_and_closes_the_lips_like_any_face(style: str) -> 
     assert changed.sum() > 300
     closed = picture(offsets, jaw_open=0.3, lips_closed=1.0)
     assert _dark_pixels(closed) <= _dark_pixels(picture(none, jaw_open=0.3, lips_closed=1.0)) + 40
+
+
+def test_contempt_is_on_one_side_of_a_photographs_mouth() -> None:
+    renderer = Renderer(default_avatar())
+    plain = renderer.places(FacePose())[:468]
+    moved = renderer.places(FacePose(dimple_right=0.9))[:468] - plain
+    right, left = (np.linalg.norm(moved[corner]) for corner in (61, 291))
+    assert right > 2.0 > 0.1 > left

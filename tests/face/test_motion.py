@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from services.face.draw.motion import BLINK_PROFILE, Accent, AccentKind, Motion
 from services.face.draw.pose import POSE_INDEX
+from services.face.life.accents import Accent, AccentKind
+from services.face.life.blinks import BLINK_S, lid_at
+from services.face.life.motion import Motion
 from services.face.lips.visemes import LIP_COEFFICIENTS
+from visavis.wire.idle_order import segment_of
 
 MINUTE = 25 * 60
 
@@ -37,15 +42,26 @@ def test_lips_are_left_to_the_speech(life: np.ndarray) -> None:
     assert not any(column(life, name).any() for name in LIP_COEFFICIENTS)
 
 
-def test_blinks_come_every_two_to_six_seconds_and_sometimes_twice(life: np.ndarray) -> None:
+def test_blinks_are_as_many_as_of_people_and_hardly_ever_double(life: np.ndarray) -> None:
     lids = column(life, "blink_left")
     starts = np.flatnonzero((lids[1:] > 0) & (lids[:-1] == 0)) + 1
     gaps = np.diff(starts) / 25
-    double = gaps < 0.5
-    assert 0 < double.sum() < len(gaps) / 2
-    assert np.all((gaps[~double] > 1.5) & (gaps[~double] < 6.1))
-    np.testing.assert_allclose(lids[starts[0] : starts[0] + 4], BLINK_PROFILE)
+    assert 13 < len(starts) / 3 < 21
+    assert (gaps < 1.0).sum() <= 3 and gaps.max() < 7.0
     np.testing.assert_array_equal(lids, column(life, "blink_right"))
+
+
+def test_a_lid_takes_at_least_three_frames_to_shut_and_longer_to_open(life: np.ndarray) -> None:
+    lids = column(life, "blink_left")
+    assert np.abs(np.diff(lids)).max() < 0.42
+    starts = np.flatnonzero((lids[1:] > 0) & (lids[:-1] == 0)) + 1
+    for start in starts[:-1]:
+        blink = lids[start : start + 14]
+        shut = int(blink.argmax())
+        assert blink[shut] > 0.97 and shut >= 3
+        after = blink[shut:]
+        assert int((after > 0).sum()) > shut
+    assert lid_at(0.0) == lid_at(BLINK_S) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -97,7 +113,7 @@ def test_accents_rise_and_fall_smoothly(kind: AccentKind, name: str) -> None:
     with_it = np.stack([motion.pose(f, accents=[accent]) for f in range(40)])
     without = np.stack([motion.pose(f) for f in range(40)])
     added = column(with_it - without, name)
-    assert added[:11] == pytest.approx(0) and added[30:] == pytest.approx(0)
+    assert added[:11] == pytest.approx(0) and added[31:] == pytest.approx(0)
     assert added.max() > 0.04
     assert np.abs(np.diff(added)).max() < 0.35 * added.max()
 
@@ -105,41 +121,69 @@ def test_accents_rise_and_fall_smoothly(kind: AccentKind, name: str) -> None:
 def test_a_blink_accent_shuts_the_eyes() -> None:
     motion = Motion(seed=2)
     poses = np.stack(
-        [motion.pose(f, accents=[Accent(AccentKind.BLINK, 3)]) for f in range(3, 3 + 4)]
+        [motion.pose(f, accents=[Accent(AccentKind.BLINK, 3)]) for f in range(3, 3 + 12)]
     )
     assert column(poses, "blink_left").max() == 1.0
 
 
-PERIOD = 30 * 25
+SEGMENTS, LENGTH = 4, 10 * 25
+PERIOD = SEGMENTS * LENGTH
 
 
 @pytest.fixture(scope="module")
-def loop() -> np.ndarray:
-    motion = Motion(seed=11, period_frames=PERIOD)
-    return np.stack([motion.pose(frame) for frame in range(2 * PERIOD)])
+def segmented() -> Motion:
+    return Motion(seed=11, segments=SEGMENTS, segment_frames=LENGTH)
 
 
-def test_life_that_repeats_is_the_same_to_the_bit(loop: np.ndarray) -> None:
-    np.testing.assert_array_equal(loop[:PERIOD], loop[PERIOD:])
-    assert not np.allclose(loop[:PERIOD], Motion(seed=12, period_frames=PERIOD).pose(0))
+@pytest.fixture(scope="module")
+def lived(segmented: Motion) -> np.ndarray:
+    return np.stack([segmented.pose(frame) for frame in range(6 * PERIOD)])
 
 
-def test_its_seam_moves_no_more_than_any_other_frame(loop: np.ndarray) -> None:
-    steps = np.abs(np.diff(loop, axis=0))
-    seam, others = steps[PERIOD - 1], np.delete(steps, PERIOD - 1, axis=0)
-    assert np.all(seam <= others.max(axis=0))
+def test_what_is_drawn_once_is_all_that_is_ever_seen(segmented: Motion, lived: np.ndarray) -> None:
+    drawn = np.stack([segmented.drawn_pose(index) for index in range(PERIOD)])
+    for block in range(6 * SEGMENTS):
+        segment = segment_of(block, SEGMENTS)
+        seen = lived[block * LENGTH : (block + 1) * LENGTH]
+        np.testing.assert_array_equal(seen, drawn[segment * LENGTH : (segment + 1) * LENGTH])
+
+
+def test_where_segments_meet_nothing_moves_faster_than_within(lived: np.ndarray) -> None:
+    steps, turns = np.abs(np.diff(lived, axis=0)), np.abs(np.diff(lived, n=2, axis=0))
+    joints = np.arange(LENGTH - 1, len(steps), LENGTH)
+    others = np.delete(steps, joints, axis=0)
+    assert np.all(steps[joints].max(axis=0) <= others.max(axis=0) + 1e-6)
     # Nor does the speed change there.
-    turns = np.abs(np.diff(loop, n=2, axis=0))
-    assert np.all(turns[PERIOD - 2 : PERIOD].max(axis=0) <= turns[: PERIOD - 2].max(axis=0))
+    at = np.concatenate([joints - 1, joints])
+    at = at[at < len(turns)]
+    inside = np.delete(turns, at, axis=0).max(axis=0)
+    smooth = [POSE_INDEX[name] for name in ("yaw", "pitch", "roll", "breath", "smile", "shift_x")]
+    assert np.all(turns[at].max(axis=0)[smooth] <= inside[smooth])
 
 
-def test_within_it_nothing_comes_again(loop: np.ndarray) -> None:
-    lids = column(loop, "blink_left")
-    starts = np.flatnonzero((lids[1:] > 0) & (lids[:-1] == 0)) + 1
-    gaps = np.diff(starts[starts < PERIOD + starts[0]])
-    single = gaps[gaps > 12]
-    assert len(single) >= 6 and np.ptp(single) > 20
-    yaw = column(loop, "yaw")[:PERIOD]
-    yaw = (yaw - yaw.mean()) / yaw.std()
-    echoes = [float(np.mean(yaw * np.roll(yaw, shift))) for shift in range(100, PERIOD - 100)]
-    assert max(echoes) < 0.8
+def test_no_minute_is_like_another() -> None:
+    orders = [tuple(segment_of(b, 6) for b in range(6 * m, 6 * m + 6)) for m in range(100)]
+    assert all(sorted(order) == list(range(6)) for order in orders)
+    assert len(set(orders)) > 85
+    whole = [segment for order in orders for segment in order]
+    assert all(one != other for one, other in pairwise(whole))
+
+
+def test_its_segments_differ(lived: np.ndarray) -> None:
+    yaw = column(lived, "yaw")[:PERIOD].reshape(SEGMENTS, LENGTH)
+    apart = [np.abs(a - b).max() for k, a in enumerate(yaw) for b in yaw[k + 1 :]]
+    assert min(apart) > 0.01
+    assert not np.allclose(lived[0], Motion(12, segments=4, segment_frames=LENGTH).pose(0))
+
+
+def test_two_visitors_of_one_avatar_do_not_blink_in_unison(segmented: Motion) -> None:
+    rng = np.random.default_rng(1)
+    starts = rng.integers(0, 2**31, 6)
+    lids = np.array(
+        [
+            column(np.stack([segmented.pose(int(s) + k) for k in range(MINUTE)]), "blink_left")
+            for s in starts
+        ]
+    )
+    alike = np.corrcoef(lids) - np.eye(len(starts))
+    assert alike.max() < 0.3

@@ -40,6 +40,7 @@ from tests.fakes import MetricGrowth
 from visavis.v1 import control_pb2, face_pb2
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
+from visavis.wire.idle_order import segment_of
 from visavis.wire.media import (
     BLENDSHAPES_BYTES,
     BlendshapeChunk,
@@ -189,12 +190,28 @@ async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
         record, *parts = await answers(stub.RenderLoop(request))
     assert [c.motion_frame for c in seen] == [seen[0].motion_frame + k for k in range(4)]
     assert all(c.at_rest and c.loop == record.loop.digest for c in seen)
-    assert (record.loop.pictures, record.loop.fps, record.loop.codec) == (750, 25, H264)
+    count = record.loop.pictures
+    assert (count, record.loop.fps, record.loop.codec) == (1500, 25, H264)
     pictures = [picture for part in parts for picture in part.pictures.pictures]
-    assert [k for k, picture in enumerate(pictures) if picture.keyframe] == list(range(0, 750, 25))
-    assert len(pictures) == 750
-    loop = [frame.pose for frame in gallery.prepared if frame.due_s is None][-750:]
-    assert all(loop[motion % 750] == pose for motion, pose in live.items())
+    keyframes = [k for k, picture in enumerate(pictures) if picture.keyframe]
+    assert keyframes == list(range(0, count, 25))
+    assert len(pictures) == count
+    loop = [frame.pose for frame in gallery.prepared if frame.due_s is None][-count:]
+    length = count // record.loop.segments
+    for motion, pose in live.items():
+        segment = segment_of(motion // length, record.loop.segments)
+        assert loop[segment * length + motion % length] == pose
+
+
+async def test_it_listens_while_it_is_told_to(bus: Bus) -> None:
+    async with serving(bus) as stub, bus.subscribe("heard", Kind.VIDEO) as video:
+        async with attached(stub, "heard", seed=0) as call:
+            await frames(video, lambda c: c.at_rest)
+            for phase in (face_pb2.SetAttention.LISTENING, face_pb2.SetAttention.NOBODY):
+                attention = face_pb2.SetAttention(phase=phase, cue=True)
+                await call.write(face_pb2.FaceAttachRequest(attention=attention))
+                heard = phase == face_pb2.SetAttention.LISTENING
+                await frames(video, lambda c, rests=not heard: c.at_rest is rests)
 
 
 async def test_an_engine_that_cannot_draw_ahead_has_no_loop(

@@ -50,16 +50,18 @@ class AnimateResponse(_message.Message):
     def __init__(self, video: _Optional[_Union[_media_pb2.VideoChunk, _Mapping]] = ..., face: _Optional[_Union[_media_pb2.BlendshapeChunk, _Mapping]] = ...) -> None: ...
 
 class FaceAttachRequest(_message.Message):
-    __slots__ = ("config", "keyframe", "codecs", "idle")
+    __slots__ = ("config", "keyframe", "codecs", "idle", "attention")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     KEYFRAME_FIELD_NUMBER: _ClassVar[int]
     CODECS_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
+    ATTENTION_FIELD_NUMBER: _ClassVar[int]
     config: FaceAttachConfig
     keyframe: KeyframeRequest
     codecs: SetCodecs
     idle: SetIdle
-    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ..., idle: _Optional[_Union[SetIdle, _Mapping]] = ...) -> None: ...
+    attention: SetAttention
+    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ..., idle: _Optional[_Union[SetIdle, _Mapping]] = ..., attention: _Optional[_Union[SetAttention, _Mapping]] = ...) -> None: ...
 
 class FaceAttachConfig(_message.Message):
     __slots__ = ("session", "face", "admitted")
@@ -91,6 +93,22 @@ class SetIdle(_message.Message):
     motion_frame: int
     def __init__(self, live: _Optional[bool] = ..., motion_frame: _Optional[int] = ...) -> None: ...
 
+class SetAttention(_message.Message):
+    __slots__ = ("phase", "cue")
+    class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NOBODY: _ClassVar[SetAttention.Phase]
+        LISTENING: _ClassVar[SetAttention.Phase]
+        THINKING: _ClassVar[SetAttention.Phase]
+    NOBODY: SetAttention.Phase
+    LISTENING: SetAttention.Phase
+    THINKING: SetAttention.Phase
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    CUE_FIELD_NUMBER: _ClassVar[int]
+    phase: SetAttention.Phase
+    cue: bool
+    def __init__(self, phase: _Optional[_Union[SetAttention.Phase, str]] = ..., cue: _Optional[bool] = ...) -> None: ...
+
 class RenderLoopRequest(_message.Message):
     __slots__ = ("avatar", "codec")
     AVATAR_FIELD_NUMBER: _ClassVar[int]
@@ -108,20 +126,22 @@ class RenderLoopResponse(_message.Message):
     def __init__(self, loop: _Optional[_Union[IdleLoop, _Mapping]] = ..., pictures: _Optional[_Union[LoopPictures, _Mapping]] = ...) -> None: ...
 
 class IdleLoop(_message.Message):
-    __slots__ = ("digest", "codec", "width", "height", "fps", "pictures")
+    __slots__ = ("digest", "codec", "width", "height", "fps", "pictures", "segments")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
     FPS_FIELD_NUMBER: _ClassVar[int]
     PICTURES_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     digest: str
     codec: _media_pb2.VideoCodec
     width: int
     height: int
     fps: int
     pictures: int
-    def __init__(self, digest: _Optional[str] = ..., codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., pictures: _Optional[int] = ...) -> None: ...
+    segments: int
+    def __init__(self, digest: _Optional[str] = ..., codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., pictures: _Optional[int] = ..., segments: _Optional[int] = ...) -> None: ...
 
 class LoopPictures(_message.Message):
     __slots__ = ("pictures",)

@@ -4,6 +4,7 @@
 `media`: the chunks, as plain values and as bytes.
 `fields`: how a dataclass's fields travel in its protobuf message.
 `clock`: the only place where the platform reads the time.
+`idle_order`: in which order the segments of idle life are seen.
 `permissions`: who may say and hear which of them.
 `bus`: typed, sequenced, bounded chunks over core NATS.
 `bucket`: what outlives them, by name, on the bus and on the disk of each process.

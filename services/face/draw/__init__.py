@@ -1,9 +1,7 @@
 """Poses, pictures of them, and the stream that they are sent as.
 
 - `animator`: the timeline of one face, which says what to draw next and when.
-- `motion`: blinks, gaze, sway and breath.
 - `loop`: idle life that repeats, so that it can be shown from memory.
-- `expressions`: what a style of speech does to a face beside its lips.
 - `pose`: one instant of a face.
 - `blendshapes`: a pose as ARKit's weights, for clients that draw themselves.
 - `pictures`: one session's pictures, painted and encoded.

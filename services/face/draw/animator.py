@@ -21,12 +21,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.expressions import Expressions, express, offsets_of
-from services.face.draw.motion import Accent, AccentKind, Motion
 from services.face.draw.pose import POSE_INDEX, FacePose
+from services.face.life.accents import Accent, AccentKind
+from services.face.life.attention import Attention, Bearing
+from services.face.life.expressions import Expressed, Expressions, express, offsets_of
+from services.face.life.gaze import Phase
+from services.face.life.motion import Motion
 from services.face.lips.lips import LipTrack
 from services.face.lips.sound_track import SoundTrack
-from services.face.lips.visemes import LIP_COEFFICIENTS
+from services.face.lips.visemes import JAW, LIP_COEFFICIENTS, PUCKER, WIDE
 from visavis.styles import NEUTRAL
 
 EASE_FRAMES = 3
@@ -36,6 +39,9 @@ _LIP_COLUMNS = [POSE_INDEX[name] for name in LIP_COEFFICIENTS]
 _SPEECH_RISE, _SPEECH_FALL = 0.12, 0.06
 """Share of the way to speaking and back to rest that the livelier motion goes in one frame."""
 _ACCENT_GAP_S = 0.8
+_BLINK_GAP_S = 1.0
+_LOOKS_BACK_S = 0.7
+"""Before the end of what is said the eyes are on who is to speak next."""
 _SLOW_FRAMES = 4
 """An engine is slow when so many frames in a row were: one that had to wait is no sign of it."""
 _STILL = 0.02
@@ -79,7 +85,8 @@ class _Shown:
     index: int
     motion: int
     speech: float
-    expression: NDArray[np.float32]
+    expression: Expressed
+    bearing: Bearing
     pose: NDArray[np.float32]
 
 
@@ -152,6 +159,8 @@ class Animator:
         self._early_clock: tuple[int, float, float, bool] | None = None
         self._restart = True
         self._expressions = Expressions(fps)
+        self._attention = Attention(seed, fps)
+        self._phase = Phase.IDLE
         self._frame = start_frame
         self._speech = 0.0
         self._ground = 0
@@ -220,6 +229,12 @@ class Animator:
     def express(self, turn: int, time_s: float, style: str) -> None:
         """From this time of the turn's voice on it is said in `style`."""
         self._expressions.cue(turn, time_s, style)
+
+    def attend(self, phase: Phase, *, cue: bool = False) -> None:
+        """What goes on while the face says nothing. cue: whom it listens to has ended a phrase."""
+        self._phase = Phase.IDLE if phase is Phase.SPEAKING else phase
+        if cue and phase is Phase.LISTENING and not self._resting:
+            self._accents += self._attention.answer_cue(self._frame)
 
     def abandon(self, turn: int) -> None:
         """Nothing more will come of a turn: the face rests once what was made has been shown."""
@@ -371,9 +386,11 @@ class Animator:
         self._note_accents(turn.lips, time_s)
         self._speech += _SPEECH_RISE * (1 - self._speech)
         self._expressions.follow(turn.number, time_s)
+        end_s = turn.lips.end_s
+        ending = end_s is not None and time_s > end_s - _LOOKS_BACK_S
+        self._attention.follow(self._frame, Phase.SPEAKING, ending=ending)
         pose = self._pose(turn.lips.at(time_s))
         index, turn.made = turn.made, turn.made + 1
-        end_s = turn.lips.end_s
         turn.ended = end_s is not None and turn.made >= self._frame_count(end_s)
         return self._shown(
             pose,
@@ -412,6 +429,7 @@ class Animator:
         if self._speech < _STILL:
             self._speech = 0.0
         self._expressions.rest()
+        self._attention.follow(self._frame, self._phase)
         pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
         index, self._live = self._live, self._live + 1
         return self._shown(pose, 0, index, live=True, last=False, due_s=due_s)
@@ -430,12 +448,14 @@ class Animator:
             frame, at_s = self._seen
             self._frame = frame + math.floor((now_s - at_s) * self.fps) + 1 + _LEAD_FRAMES
             self._speech = 0.0
-            self._expressions.offsets = offsets_of(NEUTRAL)
+            self._expressions.now = Expressed(offsets_of(NEUTRAL))
+            self._attention.now = Bearing()
         self._seen, self._rest_from, self._resting = None, None, False
 
     def _at_rest(self) -> bool:
         """Whether the pose of this frame is the motion's own."""
         moved = self._speech or self._eased < EASE_FRAMES or self._expressions.offsets.any()
+        moved = moved or not self._attention.at_rest
         return not moved and all(self._frame >= a.frame + a.frames for a in self._accents)
 
     # Poses
@@ -444,8 +464,14 @@ class Animator:
         # An accent that is over matters again where frames are forgotten.
         kept = self._history.maxlen or 0
         self._accents = [a for a in self._accents if self._frame < a.frame + a.frames + kept]
-        pose = self._motion.pose(self._frame, speech=self._speech, accents=self._accents)
-        pose = express(pose, self._expressions.offsets)
+        pose = self._motion.pose(
+            self._frame,
+            speech=self._speech,
+            accents=self._accents,
+            look=self._attention.now.look,
+        )
+        pose = express(self._attention.apply(pose), self._expressions.offsets)
+        lips = _articulated(lips, self._expressions.now.articulation)
         if self._ease_from is not None:
             self._ease, self._ease_from, self._eased = self._ease_from - lips, None, 0
         if self._eased < EASE_FRAMES:
@@ -466,8 +492,10 @@ class Animator:
         due_s: float,
         sound: SoundTrack | None = None,
     ) -> Frame:
-        expression, motion = self._expressions.offsets, self._frame
-        self._history.append(_Shown(turn, index, motion, self._speech, expression, pose))
+        motion, bearing = self._frame, self._attention.now
+        self._history.append(
+            _Shown(turn, index, motion, self._speech, self._expressions.now, bearing, pose)
+        )
         at_rest = live and self._at_rest()
         self._frame += 1
         restart, self._restart = self._restart, False
@@ -502,7 +530,8 @@ class Animator:
             self._frame = self._history.pop().motion
         self._speech = self._history[-1].speech if self._history else 0.0
         if self._history:
-            self._expressions.offsets = self._history[-1].expression
+            self._expressions.now = self._history[-1].expression
+            self._attention.now = self._history[-1].bearing
         self._accents = [a for a in self._accents if a.frame < self._frame]
         self._accent_free = min(self._accent_free, self._frame)
 
@@ -511,9 +540,32 @@ class Animator:
         for _, strength in lips.stresses(time_s):
             chance = float(self._draws.random())
             if strength == 0.0:
-                if chance < 0.55:
-                    self._accents.append(Accent(AccentKind.BLINK, self._frame))
+                if chance < 0.55 and not self._blinks_soon():
+                    self._accents.append(Accent(AccentKind.BLINK, self._frame, fps=self.fps))
             elif self._frame >= self._accent_free and chance < 0.25 + 0.5 * strength:
                 kind = AccentKind.NOD if self._draws.random() < 0.6 else AccentKind.BROW
-                self._accents.append(Accent(kind, self._frame, 0.4 + 0.6 * strength))
+                self._accents.append(Accent(kind, self._frame, 0.4 + 0.6 * strength, self.fps))
                 self._accent_free = self._frame + round(_ACCENT_GAP_S * self.fps)
+
+    def _blinks_soon(self) -> bool:
+        """One blink is not to follow another at once."""
+        gap = round(_BLINK_GAP_S * self.fps)
+        just = any(
+            a.kind is AccentKind.BLINK and self._frame < a.frame + a.frames + gap
+            for a in self._accents
+        )
+        return just or self._motion.blinks_within(self._frame - gap, 2 * _BLINK_GAP_S)
+
+
+def _articulated(lips: NDArray[np.float32], articulation: float) -> NDArray[np.float32]:
+    """Lips [len(LIP_COEFFICIENTS)] of somebody who opens his mouth so much wider: closures stay.
+
+    Jaw and lips are two ways to articulate more or less (Edwards, Landreth, Fiume and Singh,
+    "JALI", ACM Transactions on Graphics 35, 2016).
+    """
+    if articulation == 1.0:
+        return lips
+    out = lips.copy()
+    out[JAW] *= articulation
+    out[[WIDE, PUCKER]] *= 1 + 0.5 * (articulation - 1)
+    return out

@@ -97,50 +97,59 @@ def _mouth(pose: FacePose) -> dict[str, float]:
     jaw, closed, bite = pose.jaw_open, pose.lips_closed, pose.lower_lip_under_teeth
     # ARKit's pucker is a kiss and its funnel an open round mouth: the jaw decides between them.
     funnel = pose.pucker * min(1.0, jaw / 0.4)
+    parted, wide = 1 - closed, pose.mouth_wide
     weights = {
         "jawOpen": jaw,
         # mouthClose moves the lips together against jawOpen: it must not exceed it.
         "mouthClose": jaw * closed,
         "mouthFunnel": 0.8 * funnel,
         "mouthPucker": pose.pucker - 0.5 * funnel,
-        "mouthRollLower": 0.75 * bite + 0.3 * closed,
-        "mouthRollUpper": 0.25 * closed,
+        # The lower lip goes in under the upper teeth, which the upper lip bares.
+        "mouthRollLower": 0.75 * bite + 0.3 * closed + 0.3 * pose.lips_tight,
+        "mouthRollUpper": 0.25 * closed + 0.3 * pose.lips_tight,
+        "mouthShrugLower": pose.chin_raise,
         "mouthShrugUpper": 0.2 * bite,
-        "tongueOut": 0.1 * pose.tongue_up,
+        "tongueOut": (0.05 * pose.tongue_up + 0.3 * pose.tongue_out) * parted,
     }
-    weights |= _both("mouthPress", 0.45 * closed)
-    weights |= _both("mouthStretch", 0.5 * pose.mouth_wide)
-    weights |= _both("mouthDimple", 0.2 * pose.mouth_wide)
-    weights |= _both("mouthSmile", max(0.0, pose.smile) + 0.25 * pose.mouth_wide)
+    lower = 0.35 * jaw + 0.2 * wide + pose.lower_lip_down
+    upper = 0.2 * jaw + 0.1 * wide + 0.35 * bite + 0.9 * pose.upper_lip_raise
+    weights |= _both("mouthPress", 0.45 * closed + 0.5 * pose.lips_tight * parted)
+    weights |= _both("mouthStretch", 0.5 * wide + 0.9 * pose.mouth_stretch)
     weights |= _both("mouthFrown", max(0.0, -pose.smile))
-    parted, wide = 1 - closed, pose.mouth_wide
-    weights |= _both("mouthLowerDown", (0.35 * jaw + 0.2 * wide) * parted * (1 - bite))
-    weights |= _both("mouthUpperUp", (0.2 * jaw + 0.1 * wide + 0.25 * bite) * parted)
-    weights |= _both("cheekSquint", 0.4 * max(0.0, pose.smile))
+    weights |= _both("mouthLowerDown", lower * parted * (1 - bite))
+    weights |= _both("mouthUpperUp", (upper + 0.25 * pose.nose_wrinkle) * parted)
+    weights |= _both("cheekSquint", 0.4 * max(0.0, pose.smile) + pose.cheek_raise)
+    weights |= _both("noseSneer", pose.nose_wrinkle)
+    for side, dimple in (("Left", pose.dimple_left), ("Right", pose.dimple_right)):
+        smile = max(0.0, pose.smile) + 0.25 * wide + 0.35 * dimple
+        weights |= {f"mouthDimple{side}": 0.2 * wide + dimple, f"mouthSmile{side}": smile}
     return weights
 
 
 def _eyes(pose: FacePose) -> dict[str, float]:
-    # The picture's right is the person's left.
-    to_left, to_right = max(0.0, pose.gaze_x), max(0.0, -pose.gaze_x)
+    # The picture's right is the person's left. Each eye turns in to see what is near.
+    apart = 0.08 * pose.gaze_far
+    left, right = pose.gaze_x + apart, pose.gaze_x - apart
     return {
         "eyeBlinkLeft": pose.blink_left,
         "eyeBlinkRight": pose.blink_right,
-        "eyeLookOutLeft": 0.6 * to_left,
-        "eyeLookInRight": 0.6 * to_left,
-        "eyeLookOutRight": 0.6 * to_right,
-        "eyeLookInLeft": 0.6 * to_right,
+        "eyeLookOutLeft": 0.6 * max(0.0, left),
+        "eyeLookInLeft": 0.6 * max(0.0, -left),
+        "eyeLookInRight": 0.6 * max(0.0, right),
+        "eyeLookOutRight": 0.6 * max(0.0, -right),
         **_both("eyeLookDown", 0.6 * max(0.0, pose.gaze_y)),
         **_both("eyeLookUp", 0.6 * max(0.0, -pose.gaze_y)),
-        **_both("eyeSquint", 0.3 * max(0.0, pose.smile)),
-        **_both("eyeWide", 0.3 * max(0.0, pose.brow_raise)),
+        **_both(
+            "eyeSquint", 0.2 * max(0.0, pose.smile) + 0.8 * pose.lids_tight + 0.3 * pose.cheek_raise
+        ),
+        **_both("eyeWide", 0.15 * max(0.0, pose.brow_raise) + 0.8 * pose.lids_wide),
     }
 
 
 def _brows(pose: FacePose) -> dict[str, float]:
     raised, lowered = max(0.0, pose.brow_raise), max(0.0, -pose.brow_raise)
     return {
-        "browInnerUp": 0.8 * raised,
+        "browInnerUp": 0.8 * raised + 0.9 * pose.inner_brow_raise,
         **_both("browOuterUp", 0.7 * raised),
         **_both("browDown", lowered + 0.7 * pose.brow_frown),
     }

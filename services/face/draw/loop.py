@@ -11,12 +11,13 @@ import hashlib
 from collections.abc import Iterator
 
 from services.face.draw.animator import Frame
-from services.face.draw.motion import Motion
 from services.face.draw.pose import FacePose
+from services.face.life.motion import Motion
 
-LOOP_S = 30
-"""Long enough that nobody sees it come again: seven or eight blinks, as many breaths."""
-_VERSION = 1
+SEGMENTS, SEGMENT_S = 6, 10
+"""Any can follow any other: a minute is all of them, and each minute has another order."""
+LOOP_S = SEGMENTS * SEGMENT_S
+_VERSION = 2
 """Of the motion and of the pictures: another one makes other loops."""
 
 
@@ -33,11 +34,11 @@ def loop_digest(look: str, fps: int, bitrate_kbps: int) -> str:
 
 def loop_motion(digest: str, fps: int) -> Motion:
     """The motion of the loop of that digest; each has its own."""
-    return Motion(int(digest, 16), fps, period_frames=LOOP_S * fps)
+    return Motion(int(digest, 16), fps, segments=SEGMENTS, segment_frames=SEGMENT_S * fps)
 
 
 def loop_frames(motion: Motion) -> Iterator[Frame]:
-    """The whole loop; the first frame of each second is to stand on its own."""
-    for index in range(motion.period_frames):
-        pose = FacePose.from_vector(motion.pose(index))
+    """All segments, one after the other; the first frame of each second is to stand on its own."""
+    for index in range(motion.segments * motion.segment_frames):
+        pose = FacePose.from_vector(motion.drawn_pose(index))
         yield Frame(0, index, True, False, index % motion.fps == 0, pose, None, None, index, True)

@@ -56,6 +56,35 @@ class FacePose:
     """Head carried down, in picture heights; up to 0.02."""
     breath: float = 0.0
     """0 breathed out .. 1 breathed in: shoulders rise by about two pixels."""
+    # Facial actions (FACS) that a drawn head has, and a bent photograph has not, all 0..1.
+    tongue_out: float = 0.0
+    """Tip of the tongue between the teeth ("th")."""
+    inner_brow_raise: float = 0.0
+    """AU 1 alone: the inner ends of the brows go up."""
+    lids_wide: float = 0.0
+    """AU 5, the upper lids rise above where they rest."""
+    lids_tight: float = 0.0
+    """AU 7, the lids narrow without shutting."""
+    cheek_raise: float = 0.0
+    """AU 6, as in a smile that is meant."""
+    nose_wrinkle: float = 0.0
+    """AU 9."""
+    upper_lip_raise: float = 0.0
+    """AU 10."""
+    lower_lip_down: float = 0.0
+    """AU 16."""
+    chin_raise: float = 0.0
+    """AU 17, the chin pushes the lower lip up."""
+    mouth_stretch: float = 0.0
+    """AU 20, corners drawn straight aside."""
+    lips_tight: float = 0.0
+    """AU 23, lips narrowed while they may be parted."""
+    dimple_left: float = 0.0
+    """AU 14 of one side, the corner drawn in; with a little smile of that side."""
+    dimple_right: float = 0.0
+    """As the left."""
+    gaze_far: float = 0.0
+    """0: both eyes turn in to a viewer at arm's length; 1: they look into the distance."""
 
     def vector(self) -> NDArray[np.float32]:
         """The coefficients in the order of `POSE_NAMES`: [len(POSE_NAMES)] float32."""

@@ -40,6 +40,7 @@ from services.face.draw.raster import (
     opening_table,
     paint_box,
     paint_texels,
+    smooth_step,
     texel_pairs,
 )
 
@@ -60,6 +61,10 @@ _LOW, _HIGH = np.array([_LIMITS.get(name, (0.0, 1.0)) for name in POSE_NAMES]).T
 _SHAPE_COLUMNS = np.array([POSE_INDEX[name] for name in SHAPES])
 _JAW, _PUCKER, _TONGUE = (POSE_INDEX[name] for name in ("jaw_open", "pucker", "tongue_up"))
 _CLOSED = POSE_INDEX["lips_closed"]
+_DIMPLE_LEFT, _DIMPLE_RIGHT = POSE_INDEX["dimple_left"], POSE_INDEX["dimple_right"]
+_SMILE = SHAPES.index("smile")
+_CORNER = 0.7
+"""Of a whole smile's way."""
 _GAZE_X, _GAZE_Y = POSE_INDEX["gaze_x"], POSE_INDEX["gaze_y"]
 _BLINK_LEFT, _BLINK_RIGHT = POSE_INDEX["blink_left"], POSE_INDEX["blink_right"]
 _UPPER_LIP = np.array(topology.UPPER_LIP_ROWS, np.int32)
@@ -299,6 +304,7 @@ def _place_with(built_in: int) -> _Place:
         for k in range(len(scratch.weights)):
             scratch.weights[k] = p[_SHAPE_COLUMNS[k]]
         add_shapes(scene.rest, scene.shapes, scratch.weights, places)
+        _draw_in_corners(places, scene, p[_DIMPLE_LEFT], p[_DIMPLE_RIGHT])
         if p[_CLOSED] > 0:
             shut_lips(places, p[_CLOSED], _UPPER_LIP, _LOWER_LIP)
             for k in range(len(scene.lip_strip)):
@@ -346,6 +352,20 @@ def _draw_with(built_in: int) -> _Draw:
 
 _place = _place_with(_BUILT_IN)
 _draw = _draw_with(_BUILT_IN)
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+def _draw_in_corners(places, scene, left, right):  # type: ignore[no-untyped-def]
+    """One corner of the mouth by itself: half of a smile."""
+    if left <= 0 and right <= 0:
+        return
+    smile, middle, across = scene.shapes[_SMILE], scene.mouth_middle, scene.to_local[0]
+    for k in range(len(places)):
+        u = across[0] * (places[k, 0] - middle[0]) + across[1] * (places[k, 1] - middle[1])
+        side = smooth_step(0.5 + u / 0.2)
+        share = _CORNER * (left * side + right * (1 - side))
+        for axis in range(2):
+            places[k, axis] += share * smile[k, axis]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, inline="always")

@@ -4,6 +4,7 @@
 - `lips`: lips over the time of one turn.
 - `phonemes`: the mouth shapes of every phoneme, ARPABET and pinyin.
 - `visemes`: phoneme spans to lip coefficients, with coarticulation.
+- `loudness`: how wide the jaw opens for what is said loud or softly.
 - `audio_to_face`: the network that reads lips off a voice, and its features.
 - `sound_track`: what an engine that draws from the voice hears of a turn.
 """

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.lips.audio_to_face import OUTPUT_RATE_HZ, output_times_s
+from services.face.lips.loudness import Loudness
 from services.face.lips.phonemes import SILENCE, VISEME_INDEX, phone
 from services.face.lips.sound_track import SoundTrack
 from services.face.lips.visemes import (
@@ -26,6 +27,8 @@ from visavis.wire.media import MelChunk
 
 _KEPT_S = 3.0
 """How much of the past is kept: it shapes the present, and after a pause it is said again."""
+_GAINS_KEPT_S = 20.0
+"""The voice is made at most ten seconds ahead."""
 _FRAMES_AHEAD = 8
 """Worked out together: it takes hardly longer than one does."""
 _PHRASE_END_S = 0.14
@@ -74,6 +77,11 @@ class DurationLips:
         self._shapes: list[MouthSegment] = []
         self._joined: list[MouthSegment] = []
         self._stresses: list[tuple[float, float]] = []
+        self._loudness: Loudness | None = None
+        self._gains = np.zeros(0, np.float32)
+        """How wide the jaw opens at each hop that was heard, from `_gains_s` on."""
+        self._gains_s = 0.0
+        self._hop_s = 1.0
         self._ahead: list[NDArray[np.float32]] = []
         """Lips from `_ahead_s` on, a frame apart, until more is heard."""
         self._ahead_s = 0.0
@@ -93,6 +101,7 @@ class DurationLips:
         hops = chunk.place.pts + len(chunk.mel)
         self._heard_s = max(self._heard_s, hops * chunk.hop_samples / rate)
         self._note_stresses(chunk)
+        self._note_loudness(chunk)
         self._shapes = sorted(self._shapes + fresh, key=lambda shape: shape.start_s)
         self._joined = close_gaps(self._shapes)
         self._ahead = []
@@ -114,6 +123,7 @@ class DurationLips:
         if abs(place - index) > 1e-6 or not 0 <= index < len(self._ahead):
             times_s = time_s + self._frame_s * np.arange(_FRAMES_AHEAD)
             lips = lip_coefficients(self._joined, times_s, frame_s=self._frame_s)
+            lips[:, JAW] *= self._gain_at(times_s)
             self._ahead, self._ahead_s, index = list(lips), time_s, 0
         return self._ahead[index]
 
@@ -121,6 +131,26 @@ class DurationLips:
         due = [stress for stress in self._stresses if stress[0] <= until_s]
         self._stresses = self._stresses[len(due) :]
         return due
+
+    def _note_loudness(self, chunk: MelChunk) -> None:
+        self._hop_s = chunk.hop_samples / chunk.sample_rate_hz
+        if not len(chunk.mel):
+            return
+        if self._loudness is None:
+            self._loudness = Loudness(self._hop_s)
+            self._gains_s = chunk.place.pts * self._hop_s
+        spare = len(self._gains) - round(_GAINS_KEPT_S / self._hop_s)
+        if spare > 0:
+            self._gains, self._gains_s = self._gains[spare:], self._gains_s + spare * self._hop_s
+        lost = chunk.place.pts - round(self._gains_s / self._hop_s) - len(self._gains)
+        fresh = self._loudness.gains(chunk.mel.mean(axis=1))
+        self._gains = np.concatenate([self._gains, np.ones(max(0, lost), np.float32), fresh])
+
+    def _gain_at(self, times_s: NDArray[np.floating]) -> NDArray[np.float32]:
+        if not len(self._gains):
+            return np.ones(len(times_s), np.float32)
+        index = np.floor((times_s - self._gains_s) / self._hop_s).astype(int)
+        return np.asarray(self._gains[np.clip(index, 0, len(self._gains) - 1)])
 
     def _note_stresses(self, chunk: MelChunk) -> None:
         loudness = chunk.mel.mean(axis=1) if chunk.mel.size else np.zeros(0, np.float32)

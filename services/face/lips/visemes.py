@@ -26,8 +26,9 @@ LIP_COEFFICIENTS = (
     "lips_closed",
     "lower_lip_under_teeth",
     "tongue_up",
+    "tongue_out",
 )
-JAW, WIDE, PUCKER, CLOSED, BITE, TONGUE = range(len(LIP_COEFFICIENTS))
+JAW, WIDE, PUCKER, CLOSED, BITE, TONGUE, TONGUE_OUT = range(len(LIP_COEFFICIENTS))
 
 ANTICIPATION_S = 0.12
 """A frame is final once the phonemes up to this long after it are known."""
@@ -36,24 +37,24 @@ SHORT_PAUSE_S = 0.09
 
 _NEUTRAL = len(VISEMES)
 _TARGETS = np.array(
-    # jaw  wide  pucker closed bite tongue
+    # jaw  wide  pucker closed bite tongue and its tip out
     [
-        (0.00, 0.00, 0.00, 0.0, 0.0, 0.0),  # sil
-        (0.02, 0.00, 0.05, 1.0, 0.0, 0.0),  # PP
-        (0.07, 0.10, 0.00, 0.0, 1.0, 0.0),  # FF
-        (0.15, 0.12, 0.00, 0.0, 0.0, 1.0),  # TH
-        (0.13, 0.18, 0.00, 0.0, 0.0, 0.8),  # DD
-        (0.18, 0.10, 0.00, 0.0, 0.0, 0.0),  # kk
-        (0.13, 0.00, 0.55, 0.0, 0.0, 0.2),  # CH
-        (0.07, 0.42, 0.00, 0.0, 0.0, 0.3),  # SS
-        (0.15, 0.15, 0.00, 0.0, 0.0, 0.9),  # nn
-        (0.15, 0.00, 0.45, 0.0, 0.0, 0.2),  # RR
-        (0.50, 0.14, 0.00, 0.0, 0.0, 0.0),  # aa
-        (0.32, 0.38, 0.00, 0.0, 0.0, 0.0),  # E
-        (0.17, 0.58, 0.00, 0.0, 0.0, 0.1),  # I
-        (0.38, 0.00, 0.58, 0.0, 0.0, 0.0),  # O
-        (0.16, 0.00, 0.88, 0.0, 0.0, 0.0),  # U
-        (0.00, 0.00, 0.00, 0.0, 0.0, 0.0),  # what stands before the first and after the last span
+        (0.00, 0.00, 0.00, 0.0, 0.0, 0.0, 0.0),  # sil
+        (0.02, 0.00, 0.05, 1.0, 0.0, 0.0, 0.0),  # PP
+        (0.07, 0.10, 0.00, 0.0, 1.0, 0.0, 0.0),  # FF
+        (0.15, 0.12, 0.00, 0.0, 0.0, 1.0, 1.0),  # TH
+        (0.13, 0.18, 0.00, 0.0, 0.0, 0.8, 0.0),  # DD
+        (0.18, 0.10, 0.00, 0.0, 0.0, 0.0, 0.0),  # kk
+        (0.13, 0.00, 0.55, 0.0, 0.0, 0.2, 0.0),  # CH
+        (0.07, 0.42, 0.00, 0.0, 0.0, 0.3, 0.0),  # SS
+        (0.15, 0.15, 0.00, 0.0, 0.0, 0.9, 0.0),  # nn
+        (0.15, 0.00, 0.45, 0.0, 0.0, 0.2, 0.0),  # RR
+        (0.50, 0.14, 0.00, 0.0, 0.0, 0.0, 0.0),  # aa
+        (0.32, 0.38, 0.00, 0.0, 0.0, 0.0, 0.0),  # E
+        (0.17, 0.58, 0.00, 0.0, 0.0, 0.1, 0.0),  # I
+        (0.38, 0.00, 0.58, 0.0, 0.0, 0.0, 0.0),  # O
+        (0.16, 0.00, 0.88, 0.0, 0.0, 0.0, 0.0),  # U
+        (0.00, 0.00, 0.00, 0.0, 0.0, 0.0, 0.0),  # before the first and after the last span
     ],
     np.float32,
 )
@@ -188,8 +189,9 @@ def lip_coefficients(
     held = np.array([(s.viseme, s.start_s, s.end_s, s.strength) for s in near], np.float64)
     distance = np.maximum(held[None, :, 1] - times[:, None], times[:, None] - held[None, :, 2])
     out[:, : PUCKER + 1] = _blend(held, distance)
-    tongue = _TARGETS[held[:, 0].astype(int), TONGUE]
-    out[:, TONGUE] = _bumps(distance, tongue, np.zeros(len(near)))
+    for column in (TONGUE, TONGUE_OUT):
+        peak = _TARGETS[held[:, 0].astype(int), column].astype(np.float64)
+        out[:, column] = _bumps(distance, peak, np.zeros(len(near)))
     # Shorter than a frame, a closure could fall between two: it is held for one at least.
     hold = np.maximum(0.0, frame_s - (held[:, 2] - held[:, 1])) / 2
     for column, viseme in ((CLOSED, "PP"), (BITE, "FF")):

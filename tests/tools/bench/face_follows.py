@@ -1,0 +1,293 @@
+"""Whether a drawn face does what it is told: python -m tests.tools.bench.face_follows
+
+Held-out sentences are said by the product's voices, drawn by an engine, and measured again in the
+pictures by MediaPipe's landmark networks, which know nothing of what was meant. Printed are the
+correlation of what is seen with what was commanded, how many of the closures of p, b and m are seen
+shut, and how far the points of the face move from frame to frame where idling, listening, thinking
+and speaking meet, beside how far they do within them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import services.face
+from services.face.avatar import topology
+from services.face.avatar.avatar import load_avatar
+from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker
+from services.face.avatar.making.tflite import TfliteModel
+from services.face.draw.animator import Animator, Frame
+from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights
+from services.face.draw.pose import FacePose
+from services.face.draw.renderer import Renderer
+from services.face.life.gaze import Phase
+from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
+from services.face.lips.lips import DurationLips, LipTrack, SoundLips
+from services.tts.sound import SAMPLE_RATE_HZ as RATE_HZ
+from services.tts.synthesizer import SpeechPiece
+from services.tts.voices.opening import open_synthesizer
+from training.audio_to_face.sentences import HELD_OUT
+from visavis.bundles.store import bundle_path
+from visavis.engine import open_engine
+from visavis.tools.bench.figures.lips import BILABIALS
+from visavis.tools.bench.quality import SENTENCES
+from visavis.wire.media import MelChunk, PhonemeSpan, Place
+
+FPS = 25
+_AVATAR = Path(services.face.__file__).parent / "avatars" / "default"
+_IDLE_S = 60
+_HOP_SAMPLES = 300
+_SHUT_SHARE = 0.15
+"""Of the way from shut lips to the widest opening: what is seen below it counts as shut."""
+_SEEN_LATE_S = 0.04
+"""A closure is looked for this far around its span: a frame."""
+
+Draw = Callable[[FacePose], NDArray[np.uint8]]
+"""RGB [size, size, 3] of a pose."""
+Places = Callable[[FacePose], NDArray[np.float64]]
+_MEASURES = ("opening", "width", "blink")
+
+
+@dataclass
+class Said:
+    """One sentence: the poses of its frames, and where its phonemes lie."""
+
+    poses: list[FacePose]
+    spans: list[PhonemeSpan]
+
+
+@dataclass
+class Seen:
+    """What was commanded and what was seen, frame by frame: [N, 3] opening, width, blink."""
+
+    commanded: list[NDArray[np.float64]] = field(default_factory=list)
+    seen: list[NDArray[np.float64]] = field(default_factory=list)
+
+    def correlations(self) -> dict[str, float]:
+        """Pearson's, of each measure over all frames."""
+        told, found = np.array(self.commanded), np.array(self.seen)
+        return {
+            name: float(np.corrcoef(told[:, k], found[:, k])[0, 1])
+            for k, name in enumerate(_MEASURES)
+        }
+
+
+class FaceTape:
+    """Measures mouth and eyes in pictures of a face, in distances between the eyes."""
+
+    def __init__(self, bundle: Path) -> None:
+        self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
+        self._landmarker = FaceLandmarker(
+            TfliteModel(bundle / "face_landmark.tflite"),
+            TfliteModel(bundle / "iris_landmark.tflite"),
+        )
+
+    def measure(self, rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Opening and width of the mouth, and how far the lids are from open (negative height)."""
+        faces = self._detector.detect(rgb)
+        found = self._landmarker.measure(rgb, faces[0]) if faces else None
+        if found is None:
+            raise SystemExit("no face is found in a picture that was drawn")
+        return measured(found.points[:, :2].astype(np.float64))
+
+
+def measured(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[opening, width, blink] of landmarks [468, 2], as `FaceTape.measure` gives them."""
+    right, left = points[topology.RIGHT_EYE_OUTER], points[topology.LEFT_EYE_OUTER]
+    unit = np.linalg.norm(left - right)
+    across = (left - right) / unit
+    down = np.array([-across[1], across[0]])
+
+    def gap(upper: Sequence[int], lower: Sequence[int]) -> float:
+        between = points[list(lower)] - points[list(upper)]
+        return float((between @ down)[3:-3].mean() / unit)
+
+    opening = gap(topology.UPPER_INNER_LIP, topology.LOWER_INNER_LIP)
+    corners = points[topology.LEFT_MOUTH_CORNER] - points[topology.RIGHT_MOUTH_CORNER]
+    lids = gap(topology.RIGHT_UPPER_LID, topology.RIGHT_LOWER_LID)
+    lids += gap(topology.LEFT_UPPER_LID, topology.LEFT_LOWER_LID)
+    return np.array([opening, float(corners @ across / unit), -lids / 2])
+
+
+def commanded(pose: FacePose) -> NDArray[np.float64]:
+    """[opening, width, blink] that the ARKit weights of a pose ask of any head."""
+    told = dict(zip(ARKIT_NAMES, arkit_weights(pose).tolist(), strict=True))
+
+    def both(name: str) -> float:
+        return 0.5 * float(told[f"{name}Left"] + told[f"{name}Right"])
+
+    opening = told["jawOpen"] - told["mouthClose"]
+    opening += 0.25 * (both("mouthLowerDown") + both("mouthUpperUp"))
+    width = 0.8 * both("mouthStretch") + 0.5 * both("mouthSmile")
+    width -= told["mouthPucker"] + 0.6 * told["mouthFunnel"] + 0.1 * told["jawOpen"]
+    return np.array([opening, width, both("eyeBlink")])
+
+
+def lips_of(pieces: Sequence[SpeechPiece], network: AudioToFace | None) -> LipTrack:
+    """network: hears the lips; None: they come from the durations."""
+    if network is None:
+        durations = DurationLips(1 / FPS)
+        for seq, piece in enumerate(pieces):
+            place = Place("", 1, seq, piece.pts_samples // _HOP_SAMPLES)
+            durations.add(MelChunk(place, RATE_HZ, _HOP_SAMPLES, piece.mel, piece.phonemes))
+        durations.finish()
+        return durations
+    heard, stream = SoundLips(1 / FPS), AudioToFaceStream(network, RATE_HZ)
+    pcm = np.concatenate([piece.voice for piece in pieces])
+    heard.add(stream.hear(pcm, last=True), end_s=len(pcm) / RATE_HZ)
+    return heard
+
+
+def said(pieces: Sequence[SpeechPiece], network: AudioToFace | None) -> Said:
+    """A sentence as a face of seed 1 says it."""
+    animator = Animator(seed=1, fps=FPS, lead_s=1e9, first_lead_s=1e9)
+    animator.speak_turn(1, lips_of(pieces, network), 0.0)
+    poses = []
+    while (frame := animator.next_spoken(0.0)) is not None:
+        poses.append(frame.pose)
+    return Said(poses, [span for piece in pieces for span in piece.phonemes])
+
+
+def idle() -> list[FacePose]:
+    animator, poses = Animator(seed=2, fps=FPS), list[FacePose]()
+    for k in range(_IDLE_S * FPS):
+        frame = animator.next_frame((k + 0.01) / FPS)
+        if frame is not None:
+            poses.append(frame.pose)
+    return poses
+
+
+def follow(
+    poses: Sequence[FacePose], draw: Draw, tape: FaceTape, into: Seen
+) -> NDArray[np.float64]:
+    """Draws and measures; the openings that were seen, [N]."""
+    found = [tape.measure(draw(pose)) for pose in poses]
+    into.commanded += [commanded(pose) for pose in poses]
+    into.seen += found
+    return np.array(found)[:, 0]
+
+
+def closures(one: Said) -> Iterator[slice]:
+    """Frames around each p, b and m."""
+    for span in one.spans:
+        if span.symbol in BILABIALS:
+            start_s = span.start_samples / RATE_HZ - _SEEN_LATE_S
+            end_s = (span.start_samples + span.duration_samples) / RATE_HZ + _SEEN_LATE_S
+            first = max(0, int(np.ceil(start_s * FPS)))
+            yield slice(first, max(first + 1, int(end_s * FPS) + 1))
+
+
+def figures(
+    spoken: Sequence[Said], resting: Sequence[FacePose], draw: Draw, tape: FaceTape
+) -> dict[str, float]:
+    """Correlations, and the share of closures that are seen."""
+    seen = Seen()
+    shut = float(tape.measure(draw(FacePose()))[0])
+    openings = [follow(one.poses, draw, tape, seen) for one in spoken]
+    widest = float(np.percentile(np.concatenate(openings), 98))
+    limit = shut + _SHUT_SHARE * (widest - shut)
+    lows = [
+        float(opening[frames].min())
+        for one, opening in zip(spoken, openings, strict=True)
+        for frames in closures(one)
+    ]
+    follow(resting, draw, tape, seen)
+    met = float(np.mean(np.array(lows) <= limit)) if lows else float("nan")
+    return {
+        **seen.correlations(),
+        "frames": len(seen.seen),
+        "closures": len(lows),
+        "closures_seen": met,
+    }
+
+
+def talk(lips: LipTrack, seed: int) -> tuple[list[FacePose], list[int]]:
+    """Frames of a face that idles, listens, thinks, speaks and idles, and where each begins."""
+    animator = Animator(seed=seed, fps=FPS, lead_s=0.04, first_lead_s=0.04)
+    frames: list[Frame] = []
+    begins: list[int] = []
+    now_s = 100.0
+    spoken_s = lips.end_s or 0.0
+    for phase, seconds in (
+        (Phase.IDLE, 3.0),
+        (Phase.LISTENING, 6.0),
+        (Phase.THINKING, 3.5),
+        (Phase.SPEAKING, spoken_s),
+        (Phase.IDLE, 4.0),
+    ):
+        begins.append(len(frames))
+        animator.attend(phase)
+        began_s = now_s
+        if phase is Phase.SPEAKING:
+            animator.speak_turn(1, lips, now_s)
+        while now_s < began_s + seconds:
+            now_s += 1 / FPS
+            if phase is Phase.SPEAKING:
+                animator.played(1, now_s - began_s, now_s)
+            if phase is Phase.LISTENING and len(frames) % 50 == 0:
+                animator.attend(phase, cue=True)
+            while (frame := animator.next_frame(now_s)) is not None:
+                frames.append(frame)
+    return [frame.pose for frame in frames], begins[1:]
+
+
+def joins(tracks: Sequence[LipTrack], places: Places) -> dict[str, float]:
+    """Largest mean movement of a face's points from frame to frame, in thousandths of the distance
+    of the eyes: in the frames at joins, and in all others.
+    """
+    at_joins, within = [], []
+    for seed, lips in enumerate(tracks):
+        poses, begins = talk(lips, seed)
+        points = np.array([places(pose) for pose in poses])
+        unit = np.linalg.norm(
+            points[0, topology.LEFT_EYE_OUTER] - points[0, topology.RIGHT_EYE_OUTER]
+        )
+        steps = 1000 * np.linalg.norm(np.diff(points, axis=0), axis=2).mean(axis=1) / unit
+        near = {begin + k for begin in begins for k in (-1, 0, 1)}
+        at_joins += [step for k, step in enumerate(steps) if k in near]
+        within += [step for k, step in enumerate(steps) if k not in near]
+    return {"at_joins": max(at_joins), "within": max(within)}
+
+
+def places_of(folder: Path) -> Places:
+    """Where an avatar of a photograph has its landmarks, [468, 2] pixels, in a pose."""
+    renderer = Renderer(load_avatar(folder))
+    return lambda pose: renderer.places(pose)[:468]
+
+
+def painter(folder: Path) -> Draw:
+    """Draws an avatar of a photograph."""
+    renderer = Renderer(load_avatar(folder))
+    return lambda pose: renderer.draw(pose)[..., :3].copy()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--avatar", type=Path, default=_AVATAR, help="folder of an avatar")
+    parser.add_argument("--every", type=int, default=4, help="take every so many sentences")
+    options = parser.parse_args()
+    texts = [(language, text) for language in HELD_OUT for text in HELD_OUT[language]]
+    texts = [*SENTENCES, *texts[:: options.every]]
+    engine = open_engine(WEIGHTS)
+    engine.load()
+    tape, draw = FaceTape(bundle_path("face-landmarks", None)), painter(options.avatar)
+    with open_synthesizer() as synthesizer:
+        voices = [list(synthesizer.speak(text, language=language)) for language, text in texts]
+    resting = idle()
+    for source, network in (("durations", None), ("sound", AudioToFace(engine))):
+        spoken = [said(pieces, network) for pieces in voices]
+        found = figures(spoken, resting, draw, tape)
+        found |= joins([lips_of(pieces, network) for pieces in voices], places_of(options.avatar))
+        shown = {name: round(value, 3) for name, value in found.items()}
+        print(json.dumps({"lips": source, "sentences": len(texts), **shown}))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
