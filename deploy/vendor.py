@@ -68,8 +68,8 @@ _FROM = re.compile(r"""(\bfrom\s*|\bimport\s*)(["'])([^"'\n]+)\2""")
 
 def changed() -> list[str]:
     """Files that are not what they were pinned as, or are not there."""
-    pinned = dict(reversed(line.split(maxsplit=1)) for line in DIGESTS.read_text().splitlines())
-    return [name for name, digest in pinned.items() if _digest_of(VENDOR / name) != digest]
+    pinned = [line.split(maxsplit=1) for line in DIGESTS.read_text().splitlines()]
+    return [name for digest, name in pinned if _digest_of(VENDOR / name) != digest]
 
 
 def fetch() -> None:

@@ -180,7 +180,7 @@ def test_an_expression_is_seen_and_closes_the_lips_like_any_face(style: str) -> 
 
 
 def test_contempt_is_on_one_side_of_a_photographs_mouth() -> None:
-    renderer = Renderer(default_avatar())
+    renderer = Renderer(astronaut())
     plain = renderer.places(FacePose())[:468]
     moved = renderer.places(FacePose(dimple_right=0.9))[:468] - plain
     right, left = (np.linalg.norm(moved[corner]) for corner in (61, 291))

@@ -101,10 +101,12 @@ class Outcome:
         return set(self.fault.fires) - self.after.keys()
 
     @property
-    def of_others(self) -> set[str]:
+    def of_others(self) -> frozenset[str]:
         """What tells, rightly, that others had the processor: before the fault or after."""
         busy = _STARVED if self.others_share > _BUSY_SHARE else frozenset()
-        return busy & (self.before.keys() | self.after.keys() - self.fault.fires - self.fault.may)
+        return busy & frozenset(
+            self.before.keys() | self.after.keys() - self.fault.fires - self.fault.may
+        )
 
     @property
     def wrong(self) -> set[str]:
