@@ -54,6 +54,7 @@ async def test_chooses_avatar_and_voice(page: Page, stub: StubGateway) -> None:
         "voice": "hibari",
         "avatar": "eileen",
         "welcome": True,
+        "drawn_by": "server",
         "queue": True,
     }
     await page.click("#settings-open")
