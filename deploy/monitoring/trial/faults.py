@@ -103,8 +103,10 @@ class Outcome:
     @property
     def of_others(self) -> set[str]:
         """What tells, rightly, that others had the processor: before the fault or after."""
-        busy = _STARVED if self.others_share > _BUSY_SHARE else frozenset()
-        return busy & (self.before.keys() | self.after.keys() - self.fault.fires - self.fault.may)
+        if self.others_share <= _BUSY_SHARE:
+            return set()
+        after = self.after.keys() - self.fault.fires - self.fault.may
+        return (after | self.before.keys()) & _STARVED
 
     @property
     def wrong(self) -> set[str]:
