@@ -166,10 +166,11 @@ FAULTS = (
     ),
     Fault(
         "answers",
-        "the language model is stopped for 90 of each 100 ms",
-        lambda site: slowed_down(site.stack, "llm", 0.1),
+        "the language model is stopped for 80 of each 100 ms",
+        lambda site: slowed_down(site.stack, "llm", 0.2),
         _both("AnswersSlow"),
         thinking=True,
+        lasts_s=150.0,  # slow answers are few, and 20 are wanted
     ),
     Fault(
         "bus",
