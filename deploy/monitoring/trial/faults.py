@@ -103,10 +103,10 @@ class Outcome:
     @property
     def of_others(self) -> frozenset[str]:
         """What tells, rightly, that others had the processor: before the fault or after."""
-        busy = _STARVED if self.others_share > _BUSY_SHARE else frozenset()
-        return busy & frozenset(
-            self.before.keys() | self.after.keys() - self.fault.fires - self.fault.may
-        )
+        if self.others_share <= _BUSY_SHARE:
+            return frozenset()
+        after = self.after.keys() - self.fault.fires - self.fault.may
+        return (after | self.before.keys()) & _STARVED
 
     @property
     def wrong(self) -> set[str]:
@@ -166,10 +166,11 @@ FAULTS = (
     ),
     Fault(
         "answers",
-        "the language model is stopped for 90 of each 100 ms",
-        lambda site: slowed_down(site.stack, "llm", 0.1),
+        "the language model is stopped for 80 of each 100 ms",
+        lambda site: slowed_down(site.stack, "llm", 0.2),
         _both("AnswersSlow"),
         thinking=True,
+        lasts_s=150.0,  # slow answers are few, and 20 are wanted
     ),
     Fault(
         "bus",
