@@ -95,7 +95,7 @@ class Page {
     this.settings.render();
     this.display();
     this.listen();
-    byId("latency").open = matchMedia("(min-aspect-ratio: 1/1)").matches; // a phone has no room to spare
+    this.foldLatency();
     this.stage.animate(
       () => this.talk.level(),
       () => this.conversation.connection?.voiceLevel() ?? 0,
@@ -240,6 +240,7 @@ class Page {
   }
 
   async changed(name, value) {
+    if (name === "captions") this.foldLatency();
     if (name === "transport") this.conversation.connection?.prefer(value);
     if (name.startsWith("microphone")) await this.talk.reopen();
     if (name === "style" || name === "speed") await this.conversation.update({ [name]: value });
@@ -250,6 +251,11 @@ class Page {
       await Promise.all([this.showChoices(), this.conversation.update({ language, voice })]);
     }
     this.display();
+  }
+
+  /** Beside the captions there is room for it; under the face, on a phone too, it would take the face's. */
+  foldLatency() {
+    byId("latency").open = matchMedia("(min-aspect-ratio: 1/1)").matches && this.preferences.get("captions");
   }
 
   display() {

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 from playwright.async_api import FilePayload, Page, expect
 
+from services.face.avatar import topology
+from services.face.avatar.making.decoding import check_picture
+from services.face.avatar.making.landmarks import Landmarks
+from services.face.avatar.making.portrait import check_face, check_room
+from services.face.avatar.store import check_new
 from tests.browser.driving import open_page, start
 from tests.browser.stub_gateway import StubGateway
 from tests.browser.stub_media import drawn_face, jpeg
+from visavis.serving.errors import VisavisError
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -138,6 +146,39 @@ async def test_a_refused_photo_shows_the_servers_reason(page: Page, stub: StubGa
     await page.fill("#avatar-new-name", "张三")
     await page.click("#creator-submit")
     await expect(page.locator("#creator-fault")).to_contain_text("不能有“张”")
+
+
+def refusals() -> list[str]:
+    """What the services themselves say of photos and names that will not do."""
+    points = np.zeros((468, 3), np.float32)
+    points[list(topology.FACE_OVAL), :2] = [[0, 0], [40, 40]] * (len(topology.FACE_OVAL) // 2)
+    turned = points.copy()
+    turned[topology.LEFT_EAR, 2], turned[topology.CHIN, 1] = 90, 120
+    calls: list[Callable[[], object]] = [
+        lambda: check_room(points, 40, 40),
+        lambda: check_face(Landmarks(points, np.zeros((2, 3), np.float32), 1), 400, 400),
+        lambda: check_face(Landmarks(turned, np.zeros((2, 3), np.float32), 1), 400, 400),
+        lambda: check_new("me", ["me"], 0, 9),
+        lambda: check_new("me", [], 9, 9),
+        lambda: check_picture(b"hello"),
+    ]
+    said = []
+    for call in calls:
+        with pytest.raises(VisavisError) as refused:
+            call()
+        said.append(str(refused.value))
+    return said
+
+
+async def test_what_the_services_refuse_is_said_in_the_pages_words(
+    page: Page, stub: StubGateway
+) -> None:
+    await open_page(page, stub, "?language=zh")
+    script = """async (said) => {
+      const { inPlainWords } = await import("/static/refusals.js");
+      return said.map(inPlainWords).filter((words) => !/[\u4e00-\u9fff]/.test(words));
+    }"""
+    assert await page.evaluate(script, refusals()) == []
 
 
 async def test_says_how_it_is_to_be_said_and_by_whom(page: Page, stub: StubGateway) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.making.decoding import (
@@ -193,6 +194,27 @@ def test_crop_keeps_the_face_in_the_middle_and_inside_the_picture() -> None:
     assert square.shape == (512, 512, 3)
     assert abs(columns.mean() - 255.5) < 2
     assert 190 < rows.mean() < 256 and rows.min() > 60, "head room above, shoulders below"
+
+
+def test_a_tight_photo_is_refused_and_a_snug_one_is_not_streaked(studio: PortraitStudio) -> None:
+    points = studio.take(portrait()).landmarks.points
+    outline = points[list(topology.FACE_OVAL), :2]
+    (left, top), (right, bottom) = outline.min(axis=0), outline.max(axis=0)
+    face = bottom - top
+
+    def cut(room: float) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+        low = np.maximum(0, np.array([left, top]) - room * face).astype(int)
+        high = (np.array([right, bottom]) + room * face).astype(int)
+        moved = points.copy()
+        moved[:, :2] -= low
+        return np.ascontiguousarray(portrait()[low[1] : high[1], low[0] : high[0]]), moved
+
+    with pytest.raises(InvalidInputError, match="ends too close to the face"):
+        studio.take(cut(0.05)[0])
+    picture, moved = cut(0.28)
+    picture[0, ::2], picture[0, 1::2] = 0, 255  # an edge that would be smeared into columns
+    square = crop_head(picture, moved, 512).astype(float)
+    assert np.abs(np.diff(square[3], axis=0)).max() < 30
 
 
 def test_missing_weights_are_named(tmp_path: Path) -> None:
