@@ -20,7 +20,7 @@ def main() -> None:
     make.add_argument("--out", type=Path, required=True)
     make.add_argument("--data", type=Path, required=True, help="what `fetch` unpacked")
     make.add_argument("--preview", action="store_true", help="small and quick")
-    make.add_argument("--no-portrait", action="store_true", help="the GLB alone")
+    make.add_argument("--only", choices=("glb", "pictures"), help="that alone")
     sheet = commands.add_parser("sheet", help="draw a bundle's GLB in many poses")
     sheet.add_argument("bundle", type=Path)
     sheet.add_argument("picture", type=Path)
@@ -49,8 +49,10 @@ def _make(given: argparse.Namespace) -> None:
     from training.heads.bundle import FULL, PREVIEW, make
 
     quality = PREVIEW if given.preview else FULL
-    if given.no_portrait:
+    if given.only == "glb":
         quality = replace(quality, portrait=0)
+    elif given.only == "pictures":
+        quality = replace(quality, texture=0)
     make(BaseMesh(given.data), read_person(given.people, given.name), given.out, quality)
 
 

@@ -45,9 +45,10 @@ class Quality:
     """How much work goes into a bundle."""
 
     portrait: int
-    """Pixels of its side."""
+    """Pixels of its side; 0: no pictures."""
     samples: int
     texture: int
+    """Pixels of the skin's side; 0: no GLB."""
     sky_samples: int
     strands: int
 
@@ -65,8 +66,9 @@ def make(base: BaseMesh, person: Person, out: Path, quality: Quality) -> None:
     actor = Actor(head, guides, quality.strands)
     studio.light_and_camera(WALL)
     log.info("built after %.0f s", time.monotonic() - begun)
-    (out / "head.glb").write_bytes(_glb(head, guides, actor, quality))
-    log.info("head.glb after %.0f s", time.monotonic() - begun)
+    if quality.texture:
+        (out / "head.glb").write_bytes(_glb(head, guides, actor, quality))
+        log.info("head.glb after %.0f s", time.monotonic() - begun)
     (out / "head.toml").write_text(_about(head), encoding="utf-8")
     if quality.portrait:
         studio.take_background(out / "background.png", quality.portrait)

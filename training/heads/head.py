@@ -53,7 +53,7 @@ class Head:
         self.eyes: dict[str, Eye] = {
             side: eye_of(self.body[base.groups[f"helper-{side}-eye"]]) for side in "lr"
         }
-        self.ear = self._moved_by_ears(0.22, 0.05)
+        self.ear = self._moved_by_ears(0.15, 0.05)
         """Whether a vertex belongs to an ear: no hair grows there."""
         self.by_ear = self._moved_by_ears(0.09, 0.05) | self._moved_by_ears(0.01, 0.07)
         self._choose_skin()
@@ -268,7 +268,7 @@ class _Zones:
             for vertex, corner in zip(face.vertices, face.uvs, strict=True):
                 x, y = self._head.base.uv[corner]
                 out[vertex] &= bool(0.74 < x < 0.94 and y < 0.15)
-        return out[self._head.ids].astype(float)
+        return np.asarray(out[self._head.ids].astype(float))
 
     def _nostrils(self) -> Floats:
         """The mesh is shallow there, and light that scatters through it would make them glow."""
@@ -280,7 +280,7 @@ class _Zones:
 
     def _face(self) -> Floats:
         front = self._at[:, 1] < self._marks.mouth[1] + 0.03
-        return (front & (self._at[:, 2] > self._marks.chin)).astype(float)
+        return np.asarray((front & (self._at[:, 2] > self._marks.chin)).astype(float))
 
     def _lines(self) -> Floats:
         """Where age writes: forehead, outer corners of the eyes, beside the mouth."""

@@ -128,14 +128,14 @@ class Actor:
     def _hair(self, guides: groom.Strands, count: int) -> None:
         head, rng = self.head, self.head.rng
         shade = groom.shade_of(head.person.hair)
-        look = materials.hair(tuple(np.clip(shade * 1.25, 0, 1)), "hair")
-        dark = materials.hair(tuple(shade * 0.5), "lash")
+        look = materials.hair(tuple(np.clip(shade * 0.85, 0, 1)), "hair")
+        dark = materials.hair(tuple(shade * 0.25), "lash")
         combed = groom.Comb(head).all(guides, count)
         thin = 0.00003 if head.person.hair.top < 0.06 else 0.00007
         curve_object("hair", combed.points, (0.00010, thin), look)
         for side in "lr":
-            brow = groom.brow_strands(head, side, int(560 * head.person.brow))
-            curve_object(f"brow.{side}", brow.points, (0.00005, 0.00001), dark)
+            brow = groom.brow_strands(head, side, int(760 * head.person.brow))
+            curve_object(f"brow.{side}", brow.points, (0.00007, 0.000015), dark)
             for row, number, length in (("1", 80, 0.45), ("2", 150, 0.75)):
                 grid = head.body[lash_strip(head, side, row)]
                 length *= head.person.lashes
