@@ -106,7 +106,7 @@ class Outcome:
         if self.others_share <= _BUSY_SHARE:
             return frozenset()
         after = self.after.keys() - self.fault.fires - self.fault.may
-        return (after | self.before.keys()) & _STARVED
+        return _STARVED & (after | self.before.keys())
 
     @property
     def wrong(self) -> set[str]:
