@@ -209,11 +209,15 @@ def pair(flashes: Sequence[float], beeps: Sequence[float], reach_ms: float) -> t
     return tuple(skew for skew in nearest if abs(skew) <= reach_ms)
 
 
+_NO_GREETING = """localStorage.setItem("visavis.preferences", JSON.stringify({ welcome: false }))"""
+
+
 async def measure(
     page: Page, rig: Rig, transport: str, flashes: int, *, drawn_by: str = "server"
 ) -> Skews:
     """Have the signal played in the product's own page."""
     rig.doubles.script.voice_s = frames_of(flashes) / FPS
+    await page.add_init_script(_NO_GREETING)
     await page.goto(f"{rig.running.url}/?transport={transport}&drawnBy={drawn_by}")
     await page.click("#start-type")
     shown = "[data-video=playing]" if drawn_by == "server" else "[data-drawn=client]"
