@@ -129,18 +129,21 @@ export class Connection extends EventTarget {
     await this.#ensureSession(signal);
     this.#events = this.#openEvents();
     await this.#events.open(this.#api.eventsSocket(this.sessionId), signal);
+    if (this.#drawnBy === "client") await this.#openFace(signal); // before it is seen that somebody listens
     this.#media = await this.#openMedia(signal);
     this.#media.addEventListener("lost", () => this.#restore());
     await this.#media.setMicrophone(this.#microphone);
-    if (this.#drawnBy === "client") await this.#openFace(signal);
+    if (this.#face) {
+      this.#face.follow(this.#media.clock());
+      this.#tell("face", { stream: this.#face });
+    }
     this.#become("live");
   }
 
   async #openFace(signal) {
-    this.#face = new FaceStream(this.#media.clock());
+    this.#face = new FaceStream();
     await this.#face.open(this.#api.faceSocket(this.sessionId), signal);
     this.#face.addEventListener("lost", () => this.#restore());
-    this.#tell("face", { stream: this.#face });
   }
 
   async #ensureSession(signal) {

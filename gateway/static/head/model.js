@@ -18,6 +18,7 @@ const LEAST_SHAPES = 20;
 const NECK = { below: 2.2, behind: 1.4, from: -1.4, to: 0.6, lean: 0.6 };
 export const PORTRAIT_SIDE = 7;
 const BREATH = 0.06;
+const MATT = 0.9;
 
 /** The file cannot be used; its message is for the visitor, a key of words.js. */
 export class UnfitFile extends Error {}
@@ -183,6 +184,9 @@ export class ArkitHead {
     for (const material of [mesh.material].flat()) {
       // Hair hides what is behind it; lashes do not.
       if (material.transparent) material.depthWrite = /hair/i.test(material.name);
+      material.alphaToCoverage = material.alphaTest > 0; // strands end softly
+      // A single highlight on flat ribbons looks like a helmet.
+      if (/hair|brow|lash/i.test(material.name)) material.roughness = Math.max(MATT, material.roughness ?? 1);
       if (!mesh.isSkinnedMesh) bend(material, this.#turn);
     }
   }

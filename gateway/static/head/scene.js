@@ -13,18 +13,20 @@ const VIEWS = {
 const FIELD_OF_VIEW = 15;
 const TURN_LIMIT = { x: 0.7, y: 0.35 };
 const ZOOM_LIMIT = { least: 0.6, most: 1.6 };
-/** Colour, strength, and from where: a key, a fill and a rim, as in a portrait studio. */
+/** Colour, strength, and from where: a key, a fill, one from below and two rims, as in a studio. */
 const LIGHTS = [
-  [0xfff1e2, 2.0, [-0.75, 0.7, 1.3]],
-  [0xe6efff, 0.7, [1.1, 0.1, 1.1]],
-  [0xffffff, 1.2, [0.9, 0.7, -0.9]],
+  [0xfff6eb, 1.9, [-0.45, 0.47, 0.76]],
+  [0xebf5ff, 0.65, [0.71, 0.05, 0.71]],
+  [0xfff2e6, 0.4, [0, -0.7, 0.72]],
+  [0xfff7ed, 0.7, [0.59, 0.47, -0.65]],
+  [0xedf5ff, 0.6, [-0.62, 0.36, -0.69]],
 ];
 const EXPOSURE = 0.85;
 const MOST_PIXELS = 2;
 const LEAST_PIXELS = 0.5;
 /** A device that shows fewer pictures gets coarser ones. */
 const SLOW_MS = 45;
-const JUDGED = 24;
+const JUDGED = 12;
 
 /** Whether this browser can draw a head at all. */
 export function canDraw() {

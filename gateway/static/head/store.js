@@ -25,19 +25,21 @@ async function ask(mode, act) {
   }
 }
 
-/** @returns {Promise<File | null>} */
+/** @returns {Promise<Blob | null>} */
 export async function kept(name) {
   try {
-    return (await ask("readonly", (files) => files.get(name))) ?? null;
+    const found = await ask("readonly", (files) => files.get(name));
+    return found ? new Blob([found.bytes], { type: found.type }) : null;
   } catch {
     return null; // a private window may have no store: then nothing is kept
   }
 }
 
-/** @param {File | null} file null: forget it */
+/** As plain bytes: not every browser keeps a file itself in a private window. */
 export async function keep(name, file) {
   try {
-    await ask("readwrite", (files) => (file ? files.put(file, name) : files.delete(name)));
+    const content = { type: file.type, bytes: await file.arrayBuffer() };
+    await ask("readwrite", (files) => files.put(content, name));
   } catch (error) {
     console.warn("visavis: the file is not kept in this browser:", error);
   }

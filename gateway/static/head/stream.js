@@ -6,11 +6,10 @@ const OPEN_LIMIT_MS = 6000;
 export class FaceStream extends EventTarget {
   #socket = null;
   #timeline = new Timeline();
-  #clock;
+  #clock = null;
 
-  /** @param {{now: Function, arrived: Function, stop: Function}} clock see clock.js */
-  constructor(clock) {
-    super();
+  /** @param {{now: Function, arrived: Function, stop: Function}} clock of what is heard, see clock.js */
+  follow(clock) {
     this.#clock = clock;
   }
 
@@ -43,19 +42,19 @@ export class FaceStream extends EventTarget {
     const at_ms = performance.now();
     for (const record of read(message)) {
       this.#timeline.push(record);
-      this.#clock.arrived(record.time_ms, at_ms);
+      this.#clock?.arrived(record.time_ms, at_ms);
     }
   }
 
   /** The pose that goes with what is heard now, [58] float; null: none has come yet. */
   pose(at_ms) {
-    return this.#timeline.empty ? null : this.#timeline.at(this.#clock.now(at_ms));
+    return this.#timeline.empty || !this.#clock ? null : this.#timeline.at(this.#clock.now(at_ms));
   }
 
   close() {
     const socket = this.#socket;
     this.#socket = null;
-    this.#clock.stop();
+    this.#clock?.stop();
     socket?.close();
   }
 }

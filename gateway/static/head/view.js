@@ -6,6 +6,7 @@ import { DrawingChoices, told } from "./choices.js";
 import { keep, kept } from "./store.js";
 
 const LARGEST_BYTES = 100e6;
+const SOFT_PIXELS = 8;
 
 export class HeadView {
   #api;
@@ -50,7 +51,9 @@ export class HeadView {
 
   /** Another avatar is worn: its head is drawn, or by the server where it has none. */
   async avatarChanged() {
-    if (this.#scene && this.#preferences.get("headFile") !== "own") await this.#again();
+    if (!this.#scene) return;
+    void this.#paintBackground();
+    if (this.#preferences.get("headFile") !== "own") await this.#again();
   }
 
   /** @param {import("./stream.js").FaceStream | null} stream null: no pose comes any more */
@@ -158,13 +161,24 @@ export class HeadView {
     this.#wearing = "";
   }
 
+  /** The portrait's colours: a handful of pixels, stretched, is a blur for free. */
+  #softened() {
+    const portrait = this.#frame.querySelector("img");
+    if (!portrait.naturalWidth) return "";
+    const canvas = Object.assign(document.createElement("canvas"), { width: SOFT_PIXELS, height: SOFT_PIXELS });
+    const brush = canvas.getContext("2d");
+    brush.filter = "brightness(0.7)";
+    brush.drawImage(portrait, 0, 0, SOFT_PIXELS, SOFT_PIXELS);
+    return canvas.toDataURL();
+  }
+
   async #paintBackground(file) {
     const wanted = this.#preferences.get("headBackground");
     document.body.dataset.backdrop = wanted;
     if (file) await keep("headBackground", file);
     const picture = wanted === "own" ? (file ?? (await kept("headBackground"))) : null;
-    if (this.#backdrop) URL.revokeObjectURL(this.#backdrop);
-    this.#backdrop = picture ? URL.createObjectURL(picture) : "";
+    URL.revokeObjectURL(this.#backdrop);
+    this.#backdrop = picture ? URL.createObjectURL(picture) : this.#softened();
     this.#frame.style.setProperty("--backdrop", this.#backdrop ? `url("${this.#backdrop}")` : "none");
   }
 }

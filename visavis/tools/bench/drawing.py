@@ -141,7 +141,7 @@ def drawing(
 
     async def watch(client: GatewayClient, steps: Steps) -> dict[str, float]:
         services = [(s["address"], s["service"]) for s in bench.services]
-        run = DrawingBench(client, find_named_processes(bench.url, services))
+        run = DrawingBench(client, find_named_processes(client.url, services))
         counts: dict[str, float] = {}
         for drawn_by in ("server", "client"):
             for state, costs in (await run.run(drawn_by, visitors, seconds)).items():
