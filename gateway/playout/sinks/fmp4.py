@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.sound import AacPacket
+from visavis.synthetic import SYNTHETIC
 
 VIDEO_TRACK = 1
 SOUND_TRACK = 2
@@ -85,7 +86,7 @@ class Muxer:
 
 
 def init_segment(sets: ParameterSets, width: int, height: int, sound_config: bytes) -> bytes:
-    """ftyp and moov."""
+    """ftyp and moov, which says that all of it is synthetic."""
     video = box(
         "trak",
         tkhd(VIDEO_TRACK, volume=0, width=width, height=height),
@@ -117,7 +118,7 @@ def init_segment(sets: ParameterSets, width: int, height: int, sound_config: byt
         ),
     )
     extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
-    return ftyp() + box("moov", mvhd(), video, sound, extends)
+    return ftyp() + box("moov", mvhd(), video, sound, extends, udta(SYNTHETIC))
 
 
 # ------------------------------------------------------------ H.264
@@ -167,7 +168,7 @@ def length_prefixed(units: list[bytes], known: ParameterSets | None) -> bytes:
 def box(kind: str, *content: bytes) -> bytes:
     """A box: size, four-letter type, content."""
     body = b"".join(content)
-    return struct.pack(">I4s", 8 + len(body), kind.encode()) + body
+    return struct.pack(">I4s", 8 + len(body), kind.encode("latin-1")) + body
 
 
 def full_box(kind: str, version: int, flags: int, *content: bytes) -> bytes:
@@ -203,6 +204,13 @@ def tkhd(track_id: int, *, volume: int, width: int, height: int) -> bytes:
         _MATRIX,
         struct.pack(">II", width << 16, height << 16),
     )
+
+
+def udta(comment: str) -> bytes:
+    """User data: a comment, as iTunes and FFmpeg write it."""
+    # 1: the text is UTF-8.
+    data = box("data", struct.pack(">II", 1, 0), comment.encode())
+    return box("udta", full_box("meta", 0, 0, hdlr("mdir", ""), box("ilst", box("\xa9cmt", data))))
 
 
 def mdhd(time_scale: int) -> bytes:
