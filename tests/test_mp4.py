@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.full_disk import limited_files
-from visavis.mp4 import SYNTHETIC, Mp4Writer
+from visavis.mp4 import Mp4Writer
 from visavis.serving.errors import InvalidInputError
+from visavis.synthetic import SYNTHETIC
 from visavis.tools.bench.visitor.clips import read_mono
 
 FPS = 25

@@ -7,6 +7,7 @@
 `tools`: the command line, benchmarks, the one-machine stack.
 `styles`: how something is said, and its tags in an answer's text.
 `mel`: mel scales and their triangles, for every network that listens in mel bands.
+`synthetic`: what files and streams say of themselves.
 `mp4`: a video file of pictures that are already encoded and sound.
 `whole_file`: files that are there whole or not at all.
 """

@@ -20,10 +20,10 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
+from visavis.synthetic import SYNTHETIC
+
 VIDEO_HZ = 90_000
 """Clock of the pictures' times."""
-SYNTHETIC = "Synthetic: face and voice were made by a computer. trainedAlgorithmicMedia"
-"""What every file says of itself; the last word is IPTC's, for programs (Digital Source Type)."""
 _FRAGMENT_US = 500_000
 """What a disk that fills up may cost, besides what does not fit."""
 _OPTIONS = {"movflags": "hybrid_fragmented+delay_moov", "frag_duration": str(_FRAGMENT_US)}

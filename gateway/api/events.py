@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from gateway.api.choices import Change, DrawnBy, StyleName, TypedText
 from visavis.serving.errors import InvalidInputError
+from visavis.synthetic import SOURCE_TYPE, SourceType
 
 MAX_MESSAGE_CHARACTERS = 64_000
 MAX_SOCKET_MESSAGE_BYTES = 256 * 1024
@@ -41,6 +42,9 @@ class SessionEvent(Event):
     speed: float = 1.0
     style: str = Field(default="", description="How answers are said, for example happy")
     drawn_by: DrawnBy = "server"
+    digital_source_type: SourceType = Field(
+        default=SOURCE_TYPE, description="Of sound and pictures, as IPTC calls what is synthetic"
+    )
 
 
 class PlaceEvent(Event):
@@ -158,11 +162,14 @@ class ErrorEvent(Event):
 
 
 class WarningEvent(Event):
-    """Something that was asked for cannot be done; the turn goes on without it."""
+    """Something that was asked for cannot be done; the turn, or the session, goes on without it."""
 
     type: Literal["warning"] = "warning"
     turn: int
-    code: str = Field(description="unsupported: the voice cannot do all of a style")
+    code: str = Field(
+        description="unsupported: the voice cannot do all of a style; avatar_deleted: the face "
+        "that was worn is there no more"
+    )
     message: str
 
 

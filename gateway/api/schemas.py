@@ -22,6 +22,7 @@ from gateway.api.choices import (
 from gateway.playout.sinks.ice import IceServer
 from gateway.playout.sinks.recording import Phase, Scope
 from visavis.styles import STYLES
+from visavis.synthetic import SOURCE_TYPE, SourceType
 
 
 class Body(BaseModel):
@@ -116,6 +117,10 @@ class SessionInfo(BaseModel):
     viewers: int
     stages: dict[str, str | None] = Field(
         description="Replica that serves each stage; null while it is being replaced"
+    )
+    digital_source_type: SourceType = Field(
+        default=SOURCE_TYPE,
+        description="Of its sound and pictures, as IPTC calls what is synthetic",
     )
 
 

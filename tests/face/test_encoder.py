@@ -8,10 +8,12 @@ import av
 import cv2
 import numpy as np
 import pytest
+from av.sidedata.sidedata import Type
 from numpy.typing import NDArray
 
 from services.face.draw.encoder import Codec, EncodedFrame, VideoEncoder
 from visavis.serving.errors import InvalidInputError
+from visavis.synthetic import MARK_UUID, SYNTHETIC
 
 FPS = 25
 
@@ -45,6 +47,21 @@ def test_every_picture_comes_back(codec: Codec) -> None:
     assert len(decoded) == len(pictures)
     quality = [cv2.PSNR(was, now) for was, now in zip(pictures, decoded, strict=True)]
     assert min(quality) > 28
+
+
+def test_key_frames_of_h264_say_that_they_are_synthetic() -> None:
+    with closing(VideoEncoder("h264", 64, 64, FPS)) as encoder:
+        frames = [encoder.encode(p, force_keyframe=k == 7) for k, p in enumerate(_pictures(10))]
+    decoder = av.CodecContext.create("h264", "r")
+    assert isinstance(decoder, av.VideoCodecContext)
+    said: dict[int, list[bytes]] = {}
+    for k, made in enumerate(frames):
+        for frame in [*decoder.decode(av.Packet(made.payload)), *decoder.decode(None)][:1]:
+            found = [bytes(data) for data in frame.side_data if data.type == Type.SEI_UNREGISTERED]
+            said[k] = [data[16:] for data in found if data[:16] == MARK_UUID.bytes]
+        decoder.flush_buffers()
+    expected = f"visavis. {SYNTHETIC}".encode()
+    assert said[0] == said[7] == [expected]
 
 
 @pytest.mark.parametrize("codec", ["h264", "vp8"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment, parameter_sets, split_units
 from gateway.playout.sound import AacEncoder
 from tests.gateway.media import PictureEncoder, film, tone
+from visavis.synthetic import MARK_UUID, SYNTHETIC, marked
 
 FRAMES = 50
 
@@ -58,6 +60,16 @@ def test_every_picture_decodes_at_its_own_time() -> None:
             frames[-1].to_ndarray(format="gray").mean()
             > frames[0].to_ndarray(format="gray").mean() + 100
         )
+
+
+def test_the_stream_says_that_it_is_synthetic() -> None:
+    with film(movie(regular(3))) as container:
+        assert container.metadata["comment"] == SYNTHETIC
+    muxer, encoder = Muxer(), PictureEncoder()
+    made = encoder.picture()
+    muxer.picture(ReleasedPicture(replace(made, payload=marked(made.payload)), 0))
+    fragment = muxer.picture(ReleasedPicture(encoder.picture(), 3600))
+    assert fragment is not None and MARK_UUID.bytes + b"visavis" in fragment.payload
 
 
 def test_sound_is_where_it_was_put() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.sound import AacPacket
+from visavis.synthetic import SYNTHETIC
 
 VIDEO_TRACK = 1
 SOUND_TRACK = 2
@@ -85,16 +86,16 @@ class Muxer:
 
 
 def init_segment(sets: ParameterSets, width: int, height: int, sound_config: bytes) -> bytes:
-    """ftyp and moov of pictures and sound."""
+    """ftyp and moov of pictures and sound, which says that all of it is synthetic."""
     extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
     tracks = _video_track(sets, width, height) + _sound_track(sound_config)
-    return ftyp() + box("moov", mvhd(), tracks, extends)
+    return ftyp() + box("moov", mvhd(), tracks, extends, udta(SYNTHETIC))
 
 
 def sound_init_segment(sound_config: bytes) -> bytes:
-    """ftyp and moov of sound alone."""
+    """ftyp and moov of sound alone, which is synthetic as well."""
     extends = box("mvex", trex(SOUND_TRACK))
-    return ftyp() + box("moov", mvhd(), _sound_track(sound_config), extends)
+    return ftyp() + box("moov", mvhd(), _sound_track(sound_config), extends, udta(SYNTHETIC))
 
 
 def _video_track(sets: ParameterSets, width: int, height: int) -> bytes:
@@ -180,7 +181,7 @@ def length_prefixed(units: list[bytes], known: ParameterSets | None) -> bytes:
 def box(kind: str, *content: bytes) -> bytes:
     """A box: size, four-letter type, content."""
     body = b"".join(content)
-    return struct.pack(">I4s", 8 + len(body), kind.encode()) + body
+    return struct.pack(">I4s", 8 + len(body), kind.encode("latin-1")) + body
 
 
 def full_box(kind: str, version: int, flags: int, *content: bytes) -> bytes:
@@ -216,6 +217,13 @@ def tkhd(track_id: int, *, volume: int, width: int, height: int) -> bytes:
         _MATRIX,
         struct.pack(">II", width << 16, height << 16),
     )
+
+
+def udta(comment: str) -> bytes:
+    """User data: a comment, as iTunes and FFmpeg write it."""
+    # 1: the text is UTF-8.
+    data = box("data", struct.pack(">II", 1, 0), comment.encode())
+    return box("udta", full_box("meta", 0, 0, hdlr("mdir", ""), box("ilst", box("\xa9cmt", data))))
 
 
 def mdhd(time_scale: int) -> bytes:

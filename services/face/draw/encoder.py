@@ -13,6 +13,7 @@ from av.video.frame import PictureType
 from numpy.typing import NDArray
 
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.synthetic import marked
 
 Codec = Literal["h264", "vp8"]
 _KEYFRAME_SECONDS = 2.0
@@ -47,7 +48,7 @@ class EncodedFrame:
     """One encoded picture."""
 
     payload: bytes
-    """H.264: Annex B, parameter sets before a key frame. VP8: one frame."""
+    """H.264: Annex B, before a key frame parameter sets, and the mark. VP8: one frame."""
     keyframe: bool
 
 
@@ -84,7 +85,7 @@ class VideoEncoder:
             context.open()
         except (av.FFmpegError, ValueError) as error:
             raise EngineLoadError(f"video encoder {name} does not start: {error}") from error
-        self._context = context
+        self._codec, self._context = codec, context
         self._height, self._width = height, width
         self._count = 0
         # One frame for all pictures: an encoder without delay keeps none of them.
@@ -116,7 +117,10 @@ class VideoEncoder:
             raise EngineError(f"video encoder failed: {error}") from error
         if len(packets) != 1:
             raise EngineError(f"video encoder gave {len(packets)} packets for one picture")
-        return EncodedFrame(bytes(packets[0]), bool(packets[0].is_keyframe))
+        payload, keyframe = bytes(packets[0]), bool(packets[0].is_keyframe)
+        if keyframe and self._codec == "h264":
+            payload = marked(payload)
+        return EncodedFrame(payload, keyframe)
 
     def _fill(self, picture: NDArray[np.uint8]) -> None:
         if picture.shape[2] == 3:
