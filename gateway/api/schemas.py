@@ -208,6 +208,7 @@ class AvatarInfo(BaseModel):
     height: int
     builtin: bool = Field(description="Ships with the product; cannot be deleted")
     licence: str
+    engine: str = Field("", description="What draws it: warp, wav2lip, tha3 or head")
 
 
 class AvatarList(BaseModel):

@@ -52,13 +52,14 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class Avatar:
-    """One face, `width` x `height` pixels. builtin: it ships with the product."""
+    """One face, `width` x `height` pixels. builtin: it ships with the product. engine: draws it."""
 
     name: str
     width: int
     height: int
     builtin: bool
     licence: str
+    engine: str
 
 
 class Catalog:
@@ -153,7 +154,8 @@ class Catalog:
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:
-    return Avatar(avatar.name, avatar.width, avatar.height, avatar.builtin, avatar.licence)
+    name, width, height, builtin = avatar.name, avatar.width, avatar.height, avatar.builtin
+    return Avatar(name, width, height, builtin, avatar.licence, avatar.engine)
 
 
 def _known(what: str, name: str, names: Sequence[str]) -> None:

@@ -380,4 +380,5 @@ def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
         height=avatar.size,
         builtin=avatar.builtin,
         licence=avatar.licence,
+        engine=avatar.engine,
     )

@@ -148,18 +148,20 @@ class ListAvatarsResponse(_message.Message):
     def __init__(self, avatars: _Optional[_Iterable[_Union[Avatar, _Mapping]]] = ...) -> None: ...
 
 class Avatar(_message.Message):
-    __slots__ = ("name", "width", "height", "builtin", "licence")
+    __slots__ = ("name", "width", "height", "builtin", "licence", "engine")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
     BUILTIN_FIELD_NUMBER: _ClassVar[int]
     LICENCE_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     name: str
     width: int
     height: int
     builtin: bool
     licence: str
-    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ...) -> None: ...
+    engine: str
+    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class GetAvatarPortraitRequest(_message.Message):
     __slots__ = ("name",)

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.avatar import jpeg
-from services.face.avatar.making.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
-from services.face.engines.base import AvatarInfo, Keep, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload, decoded
 from services.face.engines.tha3.characters import (
     UPLOADED_LICENCE,
     Character,
@@ -91,6 +91,7 @@ class Tha3Painter:
 class Tha3Engine:
     """The engine that poses drawn characters, which photographs cannot be."""
 
+    name = "tha3"
     needs_voice = False
     reading = Reading.AS_IS
 
@@ -152,8 +153,8 @@ class Tha3Engine:
     def check_new(self, name: str) -> None:
         self._store.check_new(name)
 
-    def make(self, name: str, picture: Pixels) -> Keep:
-        made = Character(name, UPLOADED_LICENCE, False, read_character(picture))
+    def make(self, name: str, upload: Upload) -> Keep:
+        made = Character(name, UPLOADED_LICENCE, False, read_character(decoded(upload)))
         return partial(self._store.keep, made, _portrait(made))
 
     def delete(self, name: str) -> None:

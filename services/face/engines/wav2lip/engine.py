@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar, person_texture
-from services.face.avatar.making.decoding import Pixels
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.draw.pose import FacePose
 from services.face.draw.raster import texel_pairs
 from services.face.draw.renderer import Renderer
-from services.face.engines.base import AvatarInfo, Keep, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import MelEar
@@ -96,6 +95,7 @@ class Wav2LipPainter:
 class Wav2LipEngine:
     """The engine that has a network paint the mouths of the photo warp's avatars."""
 
+    name = "wav2lip"
     needs_voice = True
     reading = WarpEngine.reading
 
@@ -146,8 +146,8 @@ class Wav2LipEngine:
     def check_new(self, name: str) -> None:
         self._avatars.check_new(name)
 
-    def make(self, name: str, picture: Pixels) -> Keep:
-        return self._avatars.make(name, picture)
+    def make(self, name: str, upload: Upload) -> Keep:
+        return self._avatars.make(name, upload)
 
     def delete(self, name: str) -> None:
         self._avatars.delete(name)
