@@ -4,5 +4,6 @@
 - `audio_to_face`: mouth shapes from sound
 - `turn_taking`: when a visitor has finished
 - `calibration`: real inputs for INT8 plans
+- `heads`: heads that are nobody's, out of numbers (an environment of its own, with Blender)
 - `wav2lip`, `tha3`: what the published code computes, to hold our graphs against
 """

@@ -1,4 +1,4 @@
-"""Pictures for tests, made of the shipped avatar's own portrait, and avatars made of them once."""
+"""Pictures for tests, made of a photograph (astronaut/), and avatars made of them once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ DEFAULT_FOLDER = Path(services.face.__file__).parent / "avatars" / "default"
 
 
 @cache
-def default_avatar() -> Avatar:
-    return load_avatar(DEFAULT_FOLDER)
+def astronaut() -> Avatar:
+    """Made of a photograph: what users bring, and harder to draw than the shipped rendered face."""
+    return load_avatar(Path(__file__).parent / "astronaut")
 
 
 def picture_of(renderer: Renderer, pose: FacePose) -> NDArray[np.uint8]:
@@ -31,7 +32,7 @@ def picture_of(renderer: Renderer, pose: FacePose) -> NDArray[np.uint8]:
 
 def portrait() -> NDArray[np.uint8]:
     """RGB [512, 512, 3] of a face from the front."""
-    return default_avatar().portrait
+    return astronaut().portrait
 
 
 def encoded(rgb: NDArray[np.uint8], suffix: str = ".png") -> bytes:

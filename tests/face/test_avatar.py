@@ -15,7 +15,7 @@ from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
-from tests.face.portraits import DEFAULT_FOLDER, default_avatar, picture_of, portrait
+from tests.face.portraits import DEFAULT_FOLDER, astronaut, picture_of, portrait
 from tests.full_disk import limited_files
 from visavis.serving.errors import (
     AlreadyExistsError,
@@ -38,25 +38,25 @@ def store(tmp_path: Path) -> AvatarStore:
 def saved_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("avatar") / "saved"
     folder.mkdir()
-    save_avatar(default_avatar(), folder)
+    save_avatar(astronaut(), folder)
     return folder
 
 
 @pytest.fixture
 def saved(saved_once: Path, tmp_path: Path) -> Path:
-    """A folder of the default avatar, written by `save_avatar`, to do with as one likes."""
+    """A folder of an avatar, written by `save_avatar`, to do with as one likes."""
     return Path(shutil.copytree(saved_once, tmp_path / "saved"))
 
 
 def test_default_avatar_ships_small_and_with_its_origin() -> None:
     assert sum(file.stat().st_size for file in DEFAULT_FOLDER.iterdir()) < 1_500_000
-    avatar = default_avatar()
-    assert "Public domain" in avatar.licence and "NASA" in avatar.source_note
+    avatar = load_avatar(DEFAULT_FOLDER)
+    assert avatar.licence == "CC0-1.0" and "MakeHuman" in avatar.source_note
     assert avatar.size == 512
 
 
 def test_person_over_background_is_the_portrait() -> None:
-    avatar = default_avatar()
+    avatar = astronaut()
     texture = avatar.texture.reshape(512, 2, 512, 2, 4).mean(axis=(1, 3))
     composed = texture[..., :3] + (1 - texture[..., 3:] / 255) * avatar.background
     assert np.abs(composed - avatar.portrait).mean() < 2.0
@@ -65,7 +65,7 @@ def test_person_over_background_is_the_portrait() -> None:
 def test_saved_avatar_draws_the_same(saved: Path) -> None:
     pose = FacePose(jaw_open=0.5, yaw=0.1, blink_left=0.5)
     again = picture_of(Renderer(load_avatar(saved)), pose).astype(int)
-    assert np.abs(again - picture_of(Renderer(default_avatar()), pose)).max() <= 1
+    assert np.abs(again - picture_of(Renderer(astronaut()), pose)).max() <= 1
 
 
 def test_a_folder_without_a_thumbnail_gets_one(saved: Path) -> None:
@@ -135,5 +135,5 @@ def test_a_folder_that_cannot_be_written_is_told_and_left_clean(tmp_path: Path) 
         limited_files(100_000),
         pytest.raises(AtCapacityError, match="not be kept: File too large"),
     ):
-        store.keep(replace(default_avatar(), name="big"))
+        store.keep(replace(astronaut(), name="big"))
     assert store.names() == [DEFAULT_AVATAR] and list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
+from services.face.avatar.avatar import load_avatar
 from services.face.draw.animator import Frame
 from services.face.draw.pose import FacePose
 from services.face.engines.wav2lip.engine import PhotographedAvatar, PhotographRenderer
@@ -23,7 +24,7 @@ from services.face.engines.wav2lip.mel import SILENCE, MelEar, MelTrack, silent_
 from services.face.engines.wav2lip.network import AHEAD_FRAMES, MouthNetwork, Mouths
 from services.face.lips.sound_track import SoundTrack
 from tests.face.fake_mouths import Arrays, FakeWav2Lip, loaded, pass_through
-from tests.face.portraits import default_avatar, picture_of
+from tests.face.portraits import DEFAULT_FOLDER, astronaut, picture_of
 from tests.rows import KnownCurve
 from visavis.engine import EngineLane
 from visavis.serving.errors import EngineError, EngineLoadError
@@ -98,7 +99,7 @@ def test_a_long_turn_keeps_only_what_may_still_be_wanted() -> None:
 
 @cache
 def photographed() -> PhotographedAvatar:
-    return PhotographedAvatar.of(default_avatar())
+    return PhotographedAvatar.of(astronaut())
 
 
 @cache
@@ -111,8 +112,8 @@ def test_the_crop_is_the_face_and_its_lower_half_is_hidden() -> None:
     assert seen.shape == (6, 96, 96) and seen.dtype == np.float32
     assert (seen[:3, 48:] == 0).all() and (seen[:3, :48] == seen[3:, :48]).all()
     # The mean colour is that of the portrait around the nose, blue first.
-    x, y = default_avatar().mesh.source[1].astype(int)
-    skin = default_avatar().portrait[y - 20 : y + 20, x - 20 : x + 20].mean(axis=(0, 1)) / 255
+    x, y = astronaut().mesh.source[1].astype(int)
+    skin = astronaut().portrait[y - 20 : y + 20, x - 20 : x + 20].mean(axis=(0, 1)) / 255
     np.testing.assert_allclose(seen[3:, 40:56, 40:56].mean(axis=(1, 2)), skin[::-1], atol=0.08)
 
 
@@ -145,8 +146,8 @@ def test_a_mark_of_the_network_stands_where_it_drew_it() -> None:
     changed = (green[..., 1] - green[..., 0] > 120) & (green[..., 1] - green[..., 2] > 120)
     rows, columns = np.nonzero(changed)
     # The same place in the portrait, by the outline of the face in the head's own axes.
-    axes = default_avatar().frame.axes
-    outline = default_avatar().mesh.source[list(topology.FACE_OVAL)] @ axes
+    axes = astronaut().frame.axes
+    outline = astronaut().mesh.source[list(topology.FACE_OVAL)] @ axes
     (left, top), (right, chin) = outline.min(axis=0), outline.max(axis=0)
     width, height = right - left, chin - top
     middle = axes @ (left + width / 2, top + (0.1 + 0.95 * 74 / 96) * height)
@@ -160,14 +161,14 @@ def test_nothing_is_painted_above_the_middle_of_the_face_or_beside_the_person() 
     before = picture_of(renderer, FacePose()).astype(int)
     renderer.paint(crop().window, crop().paste(noise))
     changed = np.abs(picture_of(renderer, FacePose()) - before).max(axis=2) > 2
-    nose = int(default_avatar().mesh.source[1, 1])
+    nose = int(astronaut().mesh.source[1, 1])
     assert not changed[: nose - 8].any() and changed[nose + 30 :].any()
-    assert not changed[default_avatar().matte < 128].any()
+    assert not changed[astronaut().matte < 128].any()
 
 
 def test_at_rest_the_picture_is_the_photograph_with_its_open_smile() -> None:
     picture = picture_of(PhotographRenderer(photographed()), FacePose()).astype(int)
-    difference = np.abs(picture - default_avatar().portrait)
+    difference = np.abs(picture - astronaut().portrait)
     assert difference.mean() < 0.5 and np.percentile(difference, 99) <= 6
 
 
@@ -229,7 +230,7 @@ async def brightness(mouths: Mouths, frame: Frame) -> float:
 
 async def test_a_network_that_passes_the_face_through_gives_the_photograph(tmp_path: Path) -> None:
     """At every angle, idle and speaking, to the last bit."""
-    untouched = PhotographRenderer(photographed())
+    untouched = PhotographRenderer(PhotographedAvatar.of(load_avatar(DEFAULT_FOLDER)))
     sound = Known(100)
     async with loaded(FakeWav2Lip(pass_through), tmp_path) as engine:
         painter = engine.painter("")

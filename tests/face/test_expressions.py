@@ -12,7 +12,7 @@ from services.face.draw.expressions import Expressions, express, offsets_of
 from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
 from services.face.draw.renderer import Renderer
 from services.face.lips.visemes import LIP_COEFFICIENTS
-from tests.face.portraits import default_avatar, picture_of
+from tests.face.portraits import astronaut, picture_of
 from tests.face.test_animator import FPS, SENTENCE, SENTENCE_S, lips_of, mel_chunks
 from tests.face.test_renderer import _dark_pixels
 from visavis.styles import STYLES
@@ -120,7 +120,7 @@ def test_cues_of_older_turns_are_void() -> None:
 
 @pytest.mark.parametrize("style", [s for s in STYLES if s != "neutral"])
 def test_an_expression_is_seen_and_closes_the_lips_like_any_face(style: str) -> None:
-    renderer = Renderer(default_avatar())
+    renderer = Renderer(astronaut())
 
     def picture(offsets: np.ndarray, **lips: float) -> np.ndarray:  # type: ignore[type-arg]
         return picture_of(

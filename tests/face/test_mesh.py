@@ -12,7 +12,7 @@ from services.face.avatar import topology
 from services.face.avatar.hidden import continue_behind, fill_hidden
 from services.face.avatar.mesh import build_mesh, head_frame, triangulate
 from services.face.avatar.shapes import SHAPES, closed_mouth, interpolate
-from tests.face.portraits import default_avatar
+from tests.face.portraits import astronaut
 
 
 def _areas(points: NDArray[np.floating], triangles: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -53,7 +53,7 @@ def test_interpolation_meets_its_points_and_keeps_planes() -> None:
 
 
 def test_mesh_covers_the_picture_except_mouth_and_eyes() -> None:
-    avatar = default_avatar()
+    avatar = astronaut()
     mesh = avatar.mesh
     low, high = mesh.source.min(axis=0), mesh.source.max(axis=0)
     assert (low < 0).all() and (high > avatar.size - 1).all()
@@ -63,7 +63,7 @@ def test_mesh_covers_the_picture_except_mouth_and_eyes() -> None:
 
 def _landmarks() -> NDArray[np.float64]:
     """[468, 3] of the shipped avatar."""
-    mesh = default_avatar().mesh
+    mesh = astronaut().mesh
     return np.column_stack([mesh.source[:468], -mesh.depth[:468]])
 
 
@@ -91,7 +91,7 @@ def test_closing_the_mouth_brings_the_lips_together() -> None:
 
 
 def test_frame_turns_with_the_face() -> None:
-    points = default_avatar().mesh.source[:468]
+    points = astronaut().mesh.source[:468]
     turn = np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
     upright, turned = head_frame(points), head_frame(points @ turn.T)
     assert turned.local(points @ turn.T) == pytest.approx(upright.local(points), abs=1e-9)
@@ -99,11 +99,11 @@ def test_frame_turns_with_the_face() -> None:
 
 
 def _shape(name: str) -> NDArray[np.float32]:
-    return np.asarray(default_avatar().shapes[SHAPES.index(name)])
+    return np.asarray(astronaut().shapes[SHAPES.index(name)])
 
 
 def test_lips_touch_at_rest() -> None:
-    rest = default_avatar().rest
+    rest = astronaut().rest
     upper, lower = rest[list(topology.UPPER_INNER_LIP)], rest[list(topology.LOWER_INNER_LIP)]
     assert np.abs(upper - lower).max() < 0.01
 
@@ -128,7 +128,7 @@ def test_brows_rise_less_than_the_skin_above_them_and_leave_the_hair() -> None:
 
 
 def test_no_shape_moves_what_is_far_from_the_face() -> None:
-    avatar = default_avatar()
+    avatar = astronaut()
     assert np.abs(avatar.shapes[:, avatar.mesh.still]).max() == 0
 
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
 from services.face.draw.renderer import Renderer
-from tests.face.portraits import default_avatar, picture_of
+from tests.face.portraits import astronaut, picture_of
 
 
 @pytest.fixture(scope="module")
 def renderer() -> Renderer:
-    return Renderer(default_avatar())
+    return Renderer(astronaut())
 
 
 def _around(points: NDArray[np.floating], margin: int) -> tuple[slice, slice]:
@@ -28,7 +28,7 @@ def _around(points: NDArray[np.floating], margin: int) -> tuple[slice, slice]:
 
 
 def _mouth() -> tuple[slice, slice]:
-    rest = default_avatar().rest
+    rest = astronaut().rest
     rows, columns = _around(rest[list(topology.UPPER_INNER_LIP)], 4)
     return slice(rows.start, rows.stop + 45), columns
 
@@ -50,7 +50,7 @@ def test_same_pose_same_bytes(renderer: Renderer) -> None:
     first = picture_of(renderer, pose)
     picture_of(renderer, FacePose(jaw_open=1.0))
     assert (picture_of(renderer, pose) == first).all()
-    assert (picture_of(Renderer(default_avatar()), pose) == first).all()
+    assert (picture_of(Renderer(astronaut()), pose) == first).all()
     assert first.shape == (512, 512, 3) and first.dtype == np.uint8
 
 
@@ -78,7 +78,7 @@ def test_pictures_do_not_share_memory(renderer: Renderer) -> None:
 
 def test_renderers_of_one_avatar_work_at_once() -> None:
     poses = [FacePose(jaw_open=0.1 * k, yaw=0.02 * k) for k in range(6)]
-    expected = [picture_of(Renderer(default_avatar()), pose) for pose in poses]
+    expected = [picture_of(Renderer(astronaut()), pose) for pose in poses]
     wrong: list[int] = []
 
     def draw(own: Renderer, which: int) -> None:
@@ -87,8 +87,7 @@ def test_renderers_of_one_avatar_work_at_once() -> None:
                 wrong.append(which)
 
     threads = [
-        threading.Thread(target=draw, args=(Renderer(default_avatar()), k))
-        for k in range(len(poses))
+        threading.Thread(target=draw, args=(Renderer(astronaut()), k)) for k in range(len(poses))
     ]
     for thread in threads:
         thread.start()
@@ -98,7 +97,7 @@ def test_renderers_of_one_avatar_work_at_once() -> None:
 
 
 def test_face_at_rest_is_the_photograph_outside_the_mouth(renderer: Renderer) -> None:
-    avatar = default_avatar()
+    avatar = astronaut()
     eyes = int(avatar.iris[0, 1]) + 8
     difference = np.abs(picture_of(renderer, FacePose()).astype(int) - avatar.portrait)[:eyes]
     assert difference.mean() < 0.3
@@ -135,7 +134,7 @@ def test_tongue_lightens_the_open_mouth(renderer: Renderer) -> None:
 
 def _eye(left: bool) -> tuple[slice, slice]:
     lids = topology.LEFT_UPPER_LID if left else topology.RIGHT_UPPER_LID
-    return _around(default_avatar().rest[list(lids)], 4)
+    return _around(astronaut().rest[list(lids)], 4)
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -148,7 +147,7 @@ def test_each_eye_blinks_alone(renderer: Renderer, left: bool) -> None:
 
 
 def test_shut_eye_hides_the_iris(renderer: Renderer) -> None:
-    x, y, _ = default_avatar().iris[0]
+    x, y, _ = astronaut().iris[0]
     middle = (slice(int(y) - 2, int(y) + 3), slice(int(x) - 2, int(x) + 3))
     opened = picture_of(renderer, FacePose())[middle].mean()
     shut = picture_of(renderer, FacePose(blink_right=1.0))[middle].mean()
@@ -167,7 +166,7 @@ def test_iris_follows_the_gaze(renderer: Renderer, side: float) -> None:
 
 
 def test_background_stands_still(renderer: Renderer) -> None:
-    avatar = default_avatar()
+    avatar = astronaut()
     poses = (
         FacePose(yaw=0.2, roll=0.1),
         FacePose(yaw=-0.2, pitch=0.15, jaw_open=0.7),

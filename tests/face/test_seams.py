@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.renderer import Renderer
-from tests.face.portraits import default_avatar, picture_of
+from tests.face.portraits import astronaut, picture_of
 from tests.face.test_animator import SENTENCE, Viewer, lips_of, mel_chunks
 
 
 def changes(frames: list[Frame]) -> NDArray[np.float64]:
     """Mean change of a pixel from each picture to the next, in grey levels."""
-    renderer = Renderer(default_avatar())
+    renderer = Renderer(astronaut())
     pictures = [picture_of(renderer, frame.pose).astype(np.int16) for frame in frames]
     return np.array([np.abs(b - a).mean() for a, b in pairwise(pictures)])
 
