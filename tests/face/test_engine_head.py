@@ -163,6 +163,8 @@ async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
             a.name: a for a in (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
         }
         assert listed["balls"].engine == "head" and listed["default"].engine == "warp"
+        shipped = listed["default-head"]
+        assert shipped.engine == "head" and shipped.builtin and shipped.licence == "CC0-1.0"
         asked = face_pb2.GetAvatarPortraitRequest(name="balls")
         assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
         assert await _refused(stub, "balls", packed) is grpc.StatusCode.ALREADY_EXISTS

@@ -12,15 +12,17 @@ from services.face.engines.base import AvatarInfo, FaceEngine, Keep, NetworkStat
 from services.face.engines.head.bundle import ABOUT
 from services.face.engines.head.engine import HeadEngine
 from services.face.lips.sound_track import Ear
-from visavis.serving.errors import UnknownNameError
+from visavis.serving.errors import AlreadyExistsError, UnknownNameError
 from visavis.wire.bucket import Shelf
+
+_HEAD = "-head"
 
 
 class WithHeads:
     """The engine that the settings name, and that of heads beside it, as one.
 
-    An avatar belongs to the one that keeps it. A head that ships under the name of a picture is
-    what the picture was taken of: the picture is drawn, which takes less.
+    An avatar belongs to the one that keeps it. A head that has the name of a picture, as what the
+    default one was taken of, goes by that name with "-head" after it.
     """
 
     def __init__(self, pictures: FaceEngine, heads: HeadEngine, default: str) -> None:
@@ -54,40 +56,53 @@ class WithHeads:
 
     def avatars(self) -> Sequence[AvatarInfo]:
         """The default one first, then those that ship with the product."""
-        pictures = [replace(avatar, engine=self.name) for avatar in self._pictures.avatars()]
-        names = {avatar.name for avatar in pictures}
-        heads = [replace(head, engine=self._heads.name) for head in self._heads.avatars()]
-        found = pictures + [head for head in heads if head.name not in names]
+        found = [replace(avatar, engine=self.name) for avatar in self._pictures.avatars()]
+        names = {avatar.name for avatar in found}
+        for head in self._heads.avatars():
+            shown = head.name + _HEAD if head.name in names else head.name
+            if shown not in names:
+                found.append(replace(head, name=shown, engine=self._heads.name))
         default = self._default or next((avatar.name for avatar in found), "")
         return sorted(found, key=lambda avatar: (avatar.name != default, not avatar.builtin))
 
     def portrait(self, name: str) -> bytes:
+        engine, name = self._of(name)
         with self._all_named():
-            return self._of(name).portrait(name)
+            return engine.portrait(name)
 
     def painter(self, name: str) -> Painter:
-        name = name or self._default
+        engine, name = self._of(name or self._default)
         with self._all_named():
-            return self._of(name).painter(name)
+            return engine.painter(name)
 
     def check_new(self, name: str) -> None:
         self._pictures.check_new(name)
         self._heads.check_new(name)
+        if name in self._names(self):
+            raise AlreadyExistsError(f"there is already an avatar {name!r}")
 
     def make(self, name: str, upload: Upload) -> Keep:
         packed = isinstance(upload, bytes) and is_packed(upload)
         return (self._heads if packed else self._pictures).make(name, upload)
 
     def delete(self, name: str) -> None:
+        engine, name = self._of(name)
         with self._all_named():
-            self._of(name).delete(name)
+            engine.delete(name)
 
-    def _of(self, name: str) -> FaceEngine:
-        """Whose avatar it is, if it is anybody's."""
-        if self._heads.has(name):
-            if name not in [avatar.name for avatar in self._pictures.avatars()]:
-                return self._heads
-        return self._pictures
+    def _of(self, name: str) -> tuple[FaceEngine, str]:
+        """Whose avatar it is, if it is anybody's, and what it is called there."""
+        own = name.removesuffix(_HEAD)
+        if self._heads.has(name) or self._heads.has(own):
+            pictures = self._names(self._pictures)
+            if self._heads.has(name) and name not in pictures:
+                return self._heads, name
+            if own != name and own in pictures and name not in pictures:
+                return self._heads, own
+        return self._pictures, name
+
+    def _names(self, engine: FaceEngine) -> set[str]:
+        return {avatar.name for avatar in engine.avatars()}
 
     @contextlib.contextmanager
     def _all_named(self) -> Iterator[None]:
@@ -95,8 +110,8 @@ class WithHeads:
         try:
             yield
         except UnknownNameError as error:
-            heads = [avatar.name for avatar in self._heads.avatars()]
-            raise UnknownNameError(", ".join([str(error), *heads])) from error
+            told = [avatar.name for avatar in self.avatars() if avatar.engine == self._heads.name]
+            raise UnknownNameError(", ".join([str(error), *told])) from error
 
 
 def _shelf(pictures: FaceEngine, heads: HeadEngine) -> Shelf:
