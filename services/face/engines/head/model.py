@@ -21,15 +21,11 @@ from services.face.engines.head.light import (
     shine_table,
     tint,
 )
+from services.face.engines.head.textures import on_screen, textures_of
 from visavis.serving.errors import InvalidInputError
 
 _CATCHLIGHTS = 2
 """Lamps that eyes mirror: the strongest before the head."""
-_LEVEL_BIAS = -0.3
-"""Of coarser textures: a little too sharp looks better than blurred."""
-_MOST_TILES = 4
-_SHARPNESS = 1.4
-"""Of the edges of what is cut out: so much steeper than in its texture."""
 _INSIDE = ("teeth", "tooth", "gum", "tongue")
 _KINDS = (
     "lash", "brow", "cloth", "eye", "hair", "teeth", "tooth", "gum", "tongue", "skin", "head",
@@ -115,15 +111,18 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
     eyes = _eyes(parts, first)
     neck, follows = _neck(bundle, parts, eyes)
     camera = _camera(bundle.about.framing, size)
-    normals, shapes = _moving(parts, first)
+    centre = rest.astype(np.float64).mean(axis=0)
+    upright = [_upright(part, centre) for part in parts]
+    normals, shapes = np.concatenate(upright), _shapes(parts, first, upright)
     light, looks = _lit(bundle.about.light, parts)
-    places, texels, texture_of, texels_of = _textures(
-        parts, tint(bundle.about.light), rest, triangles, parts_of, camera
-    )
+    textures = textures_of(parts, tint(bundle.about.light), on_screen(rest, camera))
     return Model(
         rest=rest,
         normals=normals,
-        **shapes,
+        target_ends=shapes.ends,
+        moved=shapes.moved,
+        deltas=shapes.deltas,
+        normal_deltas=shapes.normal_deltas,
         follows=follows,
         inside=np.concatenate([np.full(len(p.positions), kind_of(p) in _INSIDE) for p in parts]),
         gain=_gains(bundle.about.light, parts, normals, light[0]),
@@ -134,12 +133,12 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         skin=sum(len(part.triangles) for part in parts if _is_skin(part)),
         opaque=sum(len(part.triangles) for part in parts if not part.blends),
         two_sided=np.array([part.two_sided for part in parts])[parts_of],
-        source=places,
-        texture_of=texture_of,
+        source=textures.places,
+        texture_of=textures.about,
         part_of=parts_of.astype(np.int32),
-        texels_of=texels_of,
-        texels=texels,
-        pairs=texel_pairs(texels.view(np.uint8).reshape(1, -1, 4)),
+        texels_of=textures.ends,
+        texels=textures.texels,
+        pairs=texel_pairs(textures.texels.view(np.uint8).reshape(1, -1, 4)),
         edges=_edges(parts, first),
         eyes=eyes,
         lamps=_catchlights(bundle.about.light, camera[:9].reshape(3, 3)),
@@ -182,7 +181,8 @@ def _camera(framing: Framing, size: int) -> NDArray[np.float64]:
 
 def _eyes(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.float64]:
     """The balls of each side, the person's right one first."""
-    found, triangle = [], 0
+    found: list[tuple[float, ...]] = []
+    triangle = 0
     for part, at in zip(parts, first, strict=False):
         if kind_of(part) == "eye" and not part.blends:
             for side in (part.positions[:, 0] < 0, part.positions[:, 0] >= 0):
@@ -225,25 +225,36 @@ def _neck(
     return neck, np.where(stays, 0, rise * rise * (3 - 2 * rise)).astype(np.float32)
 
 
-def _moving(
-    parts: Sequence[Part], first: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], dict[str, NDArray[np.generic]]]:
-    """Normals at rest, and what each shape adds to places and normals."""
-    centre = np.concatenate([part.positions for part in parts]).mean(axis=0)
+class _Shapes(NamedTuple):
+    ends: NDArray[np.int32]
+    moved: NDArray[np.int32]
+    deltas: NDArray[np.float32]
+    normal_deltas: NDArray[np.float32]
+
+
+def _upright(part: Part, centre: NDArray[np.float64]) -> NDArray[np.float32]:
+    """[N, 3] normals at rest."""
+    if not part.blends:
+        return _normals(part.positions, part.triangles, _welded(part))
+    if part.normals is not None:
+        return part.normals
+    # Cards of hair look anywhere: they are lit as the head that they lie on.
+    away = part.positions - centre
+    length = np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-6)
+    return np.asarray(away / length, np.float32)
+
+
+def _shapes(
+    parts: Sequence[Part], first: NDArray[np.int64], upright: Sequence[NDArray[np.float32]]
+) -> _Shapes:
+    """What each shape adds to places and normals."""
     seams = [_welded(part) for part in parts]
-    normals = []
-    for part, seam in zip(parts, seams, strict=True):
-        if part.blends and part.normals is not None:
-            normals.append(part.normals)
-        elif part.blends:
-            # Cards of hair look anywhere: they are lit as the head that they lie on.
-            away = part.positions - centre
-            normals.append(away / np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-6))
-        else:
-            normals.append(_normals(part.positions, part.triangles, seam))
-    ends, moved, deltas, turned = [0], [], [], []
+    ends: list[int] = [0]
+    moved: list[NDArray[np.int64]] = []
+    deltas: list[NDArray[np.float32]] = []
+    turned: list[NDArray[np.float32]] = []
     for name in ARKIT_NAMES:
-        for part, at, seam, upright in zip(parts, first, seams, normals, strict=False):
+        for part, at, seam, normals in zip(parts, first, seams, upright, strict=False):
             target = part.targets.get(name)
             if target is None:
                 continue
@@ -253,20 +264,19 @@ def _moving(
             if not part.blends:
                 places = part.positions.copy()
                 places[target.vertices] += target.deltas
+                # All triangles of whatever moves, and so its whole normal.
                 whole = np.zeros(len(places), bool)
                 whole[target.vertices] = True
                 near = part.triangles[whole[part.triangles].any(axis=1)]
-                # All triangles of whatever moves, and so its whole normal.
-                change = _normals(places, near, seam)[target.vertices]
-                change -= upright[target.vertices]
+                change = _normals(places, near, seam)[target.vertices] - normals[target.vertices]
             turned.append(change)
         ends.append(sum(map(len, moved)))
-    return np.concatenate(normals).astype(np.float32), {
-        "target_ends": np.array(ends, np.int32),
-        "moved": np.concatenate(moved).astype(np.int32),
-        "deltas": np.concatenate(deltas).astype(np.float32),
-        "normal_deltas": np.concatenate(turned).astype(np.float32),
-    }
+    return _Shapes(
+        np.array(ends, np.int32),
+        np.concatenate(moved).astype(np.int32),
+        np.concatenate(deltas).astype(np.float32),
+        np.concatenate(turned).astype(np.float32),
+    )
 
 
 def _welded(part: Part) -> NDArray[np.int64]:
@@ -337,99 +347,12 @@ def _catchlights(light: Light, axes: NDArray[np.float64]) -> NDArray[np.float64]
     return np.array(found, np.float64).reshape(-1, 5)
 
 
-def _textures(
-    parts: Sequence[Part],
-    tinted: NDArray[np.float64],
-    rest: NDArray[np.float32],
-    triangles: NDArray[np.int64],
-    parts_of: NDArray[np.int64],
-    camera: NDArray[np.float64],
-) -> tuple[NDArray[np.float32], NDArray[np.uint32], NDArray[np.int32], NDArray[np.int64]]:
-    """Places, texels, of each triangle the level of detail that a picture shows, and where the
-    texels of each part are.
-    """
-    seen = rest - camera[9:12]
-    depth = np.maximum(seen @ camera[6:9], 0.05)
-    on_screen = (
-        np.stack([seen @ camera[0:3] / depth, seen @ camera[3:6] / depth], axis=1) * camera[12]
-    )
-    pixels = np.maximum(_areas(on_screen, triangles), 1e-4)
-    places, texels, ends, length = [], [], [], 0
-    about = np.zeros((len(triangles), 3), np.int32)
-    for index, part in enumerate(parts):
-        where, picture = _within(part, tinted)
-        begun = length
-        places.append(where)
-        mine = parts_of == index
-        height, width = picture.shape[:2]
-        covered = _areas(where * np.array([width, height], np.float32), part.triangles)
-        wanted = 0.5 * np.log2(np.maximum(covered, 1e-4) / pixels[mine]) + _LEVEL_BIAS
-        levels = [_sharpened(level, part.cut) for level in _levels(picture)]
-        level = np.clip(np.rint(wanted), 0, len(levels) - 1).astype(int)
-        firsts = []
-        for finer in levels:
-            firsts.append((length, finer.shape[1], finer.shape[0]))
-            texels.append(finer.reshape(-1, 4))
-            length += finer.shape[0] * finer.shape[1]
-        about[mine] = np.array(firsts)[level]
-        ends.append((begun, length))
-    whole = np.ascontiguousarray(np.concatenate(texels)).view(np.uint32).reshape(-1)
-    return np.concatenate(places).astype(np.float32), whole, about, np.array(ends)
-
-
-def _areas(points: NDArray[np.floating], triangles: NDArray[np.integer]) -> NDArray[np.floating]:
-    a, b, c = (points[triangles[:, k]] for k in range(3))
-    ab, ac = b - a, c - a
-    return np.asarray(np.abs(ab[:, 0] * ac[:, 1] - ab[:, 1] * ac[:, 0]) / 2)
-
-
-def _within(
-    part: Part, tinted: NDArray[np.float64]
-) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Places within 0..1, of the texture as often as they go over it; colours times alpha."""
-    picture = part.texture.copy()
-    picture[..., :3] = np.minimum(np.rint(picture[..., :3] * tinted), 255)
-    if min(picture.shape[:2]) < 4:
-        # What is drawn is mixed of two texels each way.
-        picture = np.repeat(np.repeat(picture, 4, axis=0), 4, axis=1)
-    if part.blends:
-        alpha = picture[..., 3:].astype(np.float32) / 255
-        picture[..., :3] = np.rint(picture[..., :3] * alpha)
-    else:
-        picture[..., 3] = 255
-    low = np.floor(part.places.min(axis=0) + 1e-4)
-    tiles = np.ceil(part.places.max(axis=0) - low - 1e-4).clip(1, _MOST_TILES).astype(int)
-    tiled = np.tile(picture, (tiles[1], tiles[0], 1))
-    return ((part.places - low) / tiles).astype(np.float32), tiled
-
-
-def _levels(picture: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-    levels = [picture]
-    while min(levels[-1].shape[:2]) >= 8:
-        height, width = levels[-1].shape[:2]
-        half = cv2.resize(levels[-1], (width // 2, height // 2), interpolation=cv2.INTER_AREA)
-        levels.append(np.asarray(half, np.uint8))
-    return levels
-
-
-def _sharpened(picture: NDArray[np.uint8], cut: float | None) -> NDArray[np.uint8]:
-    """With alpha that falls off at the cut as it does over a pixel or two: edges stay smooth, and
-    what is within hides what is behind.
-    """
-    if cut is None:
-        return picture
-    alpha = picture[..., 3:].astype(np.float32) / 255
-    sharp = np.clip((alpha - cut) * _SHARPNESS + 0.5, 0, 1)
-    colours = picture[..., :3] * (sharp / np.maximum(alpha, 1 / 255))
-    whole = np.concatenate([np.minimum(colours, 255 * sharp), 255 * sharp], axis=2)
-    return np.rint(whole).astype(np.uint8)
-
-
 def _edges(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.int32]:
     """Each edge once, with the triangles on both sides; those without a second one only where the
     part hides what is behind: cards of hair end in clear texels.
     """
-    found, triangle = [], 0
+    found: list[NDArray[np.int64]] = []
+    triangle = 0
     for part, at in zip(parts, first, strict=False):
         ends = part.triangles[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
         whole = np.sort(_welded(part)[ends], axis=1)
