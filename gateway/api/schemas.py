@@ -243,6 +243,7 @@ class AvatarInfo(BaseModel):
     builtin: bool = Field(description="Ships with the product; cannot be deleted")
     licence: str
     head: bool = Field(description="A client can draw it itself: see head.glb")
+    engine: str = Field("", description="What draws it: warp, wav2lip, tha3 or head")
 
 
 class ConsentInfo(BaseModel):

@@ -52,7 +52,7 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class Avatar:
-    """One face, `width` x `height` pixels. builtin: it ships with the product."""
+    """One face, `width` x `height` pixels. builtin: it ships with the product. engine: draws it."""
 
     name: str
     width: int
@@ -60,6 +60,7 @@ class Avatar:
     builtin: bool
     licence: str
     head: bool
+    engine: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +202,8 @@ class Catalog:
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:
-    return Avatar(
-        avatar.name, avatar.width, avatar.height, avatar.builtin, avatar.licence, avatar.head
-    )
+    name, width, height, builtin = avatar.name, avatar.width, avatar.height, avatar.builtin
+    return Avatar(name, width, height, builtin, avatar.licence, avatar.head, avatar.engine)
 
 
 def _known(what: str, name: str, names: Sequence[str]) -> None:

@@ -435,4 +435,5 @@ def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
         licence=avatar.licence,
         consent=told,
         head=avatar.head,
+        engine=avatar.engine,
     )

@@ -35,8 +35,11 @@ class FaceSettings(EngineSettings):
     max_avatars: int = Field(
         100, ge=1, le=10_000, description="Most avatars made by users that are kept"
     )
+    head_size: Literal[256, 512, 768, 1024] = Field(
+        512, description="Width and height of the pictures of heads, pixels"
+    )
     decode_limit_s: float = Field(
-        10.0, ge=1, le=60, description="Longest work that decoding a photo may be, seconds"
+        10.0, ge=1, le=60, description="Longest work that reading a photo or a head may be, seconds"
     )
     lanes: int = Field(2, ge=1, le=64, description="Threads that draw and encode for all sessions")
     lead_s: float = Field(

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from services.face.avatar.consent import NOT_STATED, Consent
 from services.face.avatar.heads import HeadFile, Heads
 from services.face.avatar.making.decoding import Decoder
-from services.face.avatar.packing import LARGEST_BYTES
+from services.face.avatar.packing import LARGEST_BYTES, is_packed
 from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.loop import loop_digest, loop_frames, loop_motion
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
 from services.face.draw.pose import FacePose
-from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState
+from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState, Upload
 from services.face.engines.choice import default_avatar_dir, open_face_engine
 from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
 from services.face.lips.turn_lips import Hearing
@@ -212,15 +212,19 @@ class Studio:
         return await self._gallery_lane.run(self._heads.read, found)
 
     async def create(self, name: str, image: bytes, consent: Consent | None) -> AvatarInfo:
-        """Raises InvalidInputError with the reason why a picture will not do, or what has to be
-        stated with it, AlreadyExistsError, AtCapacityError. Cancelled, it keeps nothing.
+        """Of a picture, or of a head bundle in one archive.
+
+        Raises InvalidInputError with the reason why it will not do, or what has to be stated with
+        it, AlreadyExistsError, AtCapacityError. Cancelled, it keeps nothing.
         """
         await self._sync(look=True)
         await self._gallery_lane.run(self._engine.check_new, name)
-        if consent is None and self._engine.of_people:
-            raise InvalidInputError(NOT_STATED)
-        picture = await self._decoder.decode(image, self._engine.reading)
-        keep = await self._maker_lane.run(self._engine.make, name, picture, consent)
+        upload: Upload = image
+        if not is_packed(image):
+            if consent is None and self._engine.of_people:
+                raise InvalidInputError(NOT_STATED)
+            upload = await self._decoder.decode(image, self._engine.reading)
+        keep = await self._maker_lane.run(self._engine.make, name, upload, consent)
         made = await self._gallery_lane.run(keep)
         if self._shared is not None:
             await self._shared.share(name)

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from services.face.avatar.consent import Consent
 from services.face.avatar.heads import Heads
-from services.face.avatar.making.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
 from services.face.draw.pose import FacePose
-from services.face.engines.base import AvatarInfo, Keep, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.lips.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES, N_MELS
 from services.face.lips.phonemes import VISEMES
 from services.face.lips.sound_track import Ear
@@ -86,6 +86,7 @@ class FakeEncoder:
 class FakeGallery:
     """An engine that draws next to nothing."""
 
+    name = "fake"
     needs_voice = False
     reading = Reading.COLOUR
     of_people = True
@@ -128,7 +129,7 @@ class FakeGallery:
         if name in self.names:
             raise AlreadyExistsError(f"name: {name} is taken")
 
-    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
+    def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
         def keep() -> AvatarInfo:
             self.names[name] = False
             return replace(self._info(name), consent=consent)

@@ -111,8 +111,9 @@ async def test_any_number_of_avatars_is_listed_from_their_records(tmp_path: Path
         portrait_ = await stub.GetAvatarPortrait(asked)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.GetAvatarPortrait(face_pb2.GetAvatarPortraitRequest(name="nobody"))
-    assert [a.name for a in answer.avatars] == ["default", *names]
-    assert {(a.width, a.builtin) for a in answer.avatars[1:]} == {(512, False)}
+    photos = [avatar for avatar in answer.avatars if avatar.engine == "warp"]
+    assert [avatar.name for avatar in photos] == ["default", *names]
+    assert {(avatar.width, avatar.builtin) for avatar in photos[1:]} == {(512, False)}
     assert answer.ByteSize() < 10_000
     assert portrait_.jpeg == (DEFAULT_FOLDER / "portrait.jpg").read_bytes()
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
@@ -148,7 +149,7 @@ async def test_a_slow_upload_holds_up_nobody_and_ends_with_its_client(
         slow.cancel()
         await until(lambda: not decoder.is_running())
         listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
-    assert [a.name for a in listed] == ["default", "good"]
+    assert [a.name for a in listed if a.engine == "warp"] == ["default", "good"]
 
 
 def decoders() -> psutil.Process | None:

@@ -34,7 +34,7 @@ def made(folder: Path, name: str) -> None:
 
 async def names(stub: Stub) -> list[str]:
     listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
-    return [avatar.name for avatar in listed.avatars]
+    return [avatar.name for avatar in listed.avatars if avatar.engine == "warp"]
 
 
 async def test_what_one_replica_has_all_have_whatever_becomes_of_its_disk(
@@ -93,7 +93,8 @@ async def test_of_two_that_met_under_one_name_the_shared_one_is_worn_and_the_oth
     about.write_text(about.read_text().replace("licence = ", 'licence = "theirs" # '))
     async with serving(ours, bus=keeping_bus), serving(theirs, bus=keeping_bus) as other:
         listed = (await other.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
-    assert [avatar.licence == "theirs" for avatar in listed] == [False, False]
+    assert "ann" in [avatar.name for avatar in listed]
+    assert "theirs" not in [avatar.licence for avatar in listed]
     [kept] = theirs.glob(".replaced-*-ann")  # nobody else runs on this loop
     assert "theirs" in (kept / "avatar.toml").read_text()
 

@@ -31,7 +31,10 @@ from services.face.avatar.making.decoding import Decoder as PictureDecoder
 from services.face.avatar.making.decoding import Reading, check_picture
 from services.face.avatar.packing import pack, unpacked
 from services.face.avatar.store import DEFAULT_AVATAR
+from services.face.engines.head.bundle import read_bundle
+from services.face.engines.head.model import model_of
 from tests.bundles.gguf.small_gguf import small_model
+from tests.face.made_head import bundle_files
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.inputs import as_json, broken, told_wrongly
 from tests.gateway.media import PictureEncoder, tone
@@ -237,6 +240,18 @@ def _avatar(given: tuple[str, bytes]) -> None:
 _AVATAR_INPUTS = st.sampled_from(_AVATAR_FILES).flatmap(
     lambda name: st.tuples(st.just(name), broken([(SHIPPED_AVATAR / name).read_bytes()]))
 )
+
+
+_HEAD = bundle_files()
+_HEAD_INPUTS = st.sampled_from(("head.toml", "head.glb", "portrait.png")).flatmap(
+    lambda name: st.tuples(st.just(name), broken([_HEAD[name]], _TOML_WORDS))
+)
+
+
+def _head(given: tuple[str, bytes]) -> None:
+    """One file of a bundle is another one."""
+    name, content = given
+    model_of(read_bundle({**_HEAD, name: content}), 256)
 
 
 def _packed() -> bytes:
@@ -451,6 +466,14 @@ def _disk_decoders() -> tuple[Decoder, ...]:
             "the avatar folder; the object store that replicas share",
             _AVATAR_INPUTS,
             _avatar,
+            (InvalidInputError,),
+            share=0.2,
+        ),
+        Decoder(
+            "head-bundle",
+            "a visitor's upload, in a process of its own; the object store that replicas share",
+            _HEAD_INPUTS,
+            _head,
             (InvalidInputError,),
             share=0.2,
         ),

@@ -168,7 +168,7 @@ class ListAvatarsResponse(_message.Message):
     def __init__(self, avatars: _Optional[_Iterable[_Union[Avatar, _Mapping]]] = ...) -> None: ...
 
 class Avatar(_message.Message):
-    __slots__ = ("name", "width", "height", "builtin", "licence", "consent", "head")
+    __slots__ = ("name", "width", "height", "builtin", "licence", "consent", "head", "engine")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +176,7 @@ class Avatar(_message.Message):
     LICENCE_FIELD_NUMBER: _ClassVar[int]
     CONSENT_FIELD_NUMBER: _ClassVar[int]
     HEAD_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     name: str
     width: int
     height: int
@@ -183,7 +184,8 @@ class Avatar(_message.Message):
     licence: str
     consent: Consent
     head: bool
-    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., head: _Optional[bool] = ...) -> None: ...
+    engine: str
+    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., head: _Optional[bool] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Consent(_message.Message):
     __slots__ = ("likeness", "agreed_to", "stated_by", "stated_via", "stated_at")

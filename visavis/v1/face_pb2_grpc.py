@@ -137,9 +137,10 @@ class FaceAnimationServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateAvatar(self, request, context):
-        """Makes an avatar from a portrait. INVALID_ARGUMENT tells why a picture
-        will not do: no face, several faces, face too small, not an image; and
-        that the consent of the person in a photograph has not been stated.
+        """Makes an avatar from a portrait, or of a head bundle. INVALID_ARGUMENT tells why a
+        picture will not do: no face, several faces, face too small, not an image; that the
+        consent of the person in a photograph has not been stated; or what is wrong with a
+        bundle.
         RESOURCE_EXHAUSTED: as many as are allowed are there, or being made.
         Cancelled, it stops at once and keeps nothing.
         """

@@ -39,13 +39,32 @@ def pack(files: Mapping[str, Path]) -> bytes:
     return packed.getvalue()
 
 
+def is_packed(content: bytes) -> bool:
+    """Whether it is an archive, by its first bytes."""
+    return content.startswith(b"PK\x03\x04")
+
+
 def unpacked(packed: bytes, allowed: Collection[str]) -> dict[str, bytes]:
     """Content by name. Raises ValueError where it is not what `pack` made of such files."""
+    if strange := [name for name in packed_names(packed) if name not in allowed]:
+        raise ValueError(f"a packed avatar has files of other names: {strange[:3]}")
+    return read_packed(packed, allowed)
+
+
+def packed_names(packed: bytes) -> list[str]:
+    """Of the files in an archive. Raises ValueError where it is none."""
     try:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            entries = archive.infolist()
-            if strange := [e.filename for e in entries if e.filename not in allowed]:
-                raise ValueError(f"a packed avatar has files of other names: {strange[:3]}")
+            return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+    except _DAMAGE as error:
+        raise ValueError(f"a packed avatar is damaged: {error}") from None
+
+
+def read_packed(packed: bytes, wanted: Collection[str]) -> dict[str, bytes]:
+    """Content by name of those of an archive's files that are wanted. Raises ValueError."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            entries = [e for e in archive.infolist() if e.filename in wanted]
             if sum(entry.file_size for entry in entries) > LARGEST_BYTES:
                 raise ValueError(f"a packed avatar has more than {LARGEST_BYTES} bytes")
             return {entry.filename: archive.read(entry) for entry in entries}

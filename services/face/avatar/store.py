@@ -8,11 +8,13 @@ import re
 import shutil
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +48,7 @@ _BUILTIN_FOLDER = Path(__file__).parents[1] / "avatars"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHARED = ".shared"
 """File of an avatar's folder: its digest in the bucket that all replicas share."""
+KeptT = TypeVar("KeptT")
 _KEPT_LOADED = 16
 """Loaded avatars kept for the next session; each takes about 8 MB."""
 
@@ -80,40 +83,52 @@ def not_kept(name: str, error: OSError) -> AtCapacityError | AlreadyExistsError:
     return AtCapacityError(f"avatar {name!r} could not be kept: {error.strerror or error}")
 
 
-class AvatarStore:
-    """Keeps avatars by name, a folder each. Thread-safe, but for `make`.
+class FolderStore(ABC, Generic[KeptT]):
+    """Keeps avatars of one kind by name, a folder each. Thread-safe.
 
-    It is a shelf: those of users can be kept alike with those of other replicas.
+    It is a shelf: those of users can be kept alike with those of other replicas. Stores of several
+    kinds may share a folder: a kind's avatars are those that have its record.
     """
 
     bucket = AVATARS
 
-    def __init__(
-        self, folder: Path, open_studio: Callable[[], PortraitStudio], *, most: int = 100
-    ) -> None:
-        """`folder`: of at most `most` uploaded avatars, made when first needed. `open_studio`:
-        called at the first upload.
+    def __init__(self, folder: Path, builtin: Path, files: Sequence[str], *, most: int) -> None:
+        """`folder`: of at most `most` uploaded avatars of all kinds, made when first needed.
+        `builtin`: those that ship with the product. `files`: all that an avatar's folder holds, the
+        record first.
         """
         self._folder = folder
-        self._open_studio = open_studio
+        self._builtin = builtin
+        self._files = tuple(files)
         self._most = most
-        self._studio: PortraitStudio | None = None
         self._changing = threading.Lock()
         self._loading = threading.Lock()
-        self._loaded: OrderedDict[str, tuple[FileVersion | None, Avatar]] = OrderedDict()
+        self._loaded: OrderedDict[str, tuple[FileVersion | None, KeptT]] = OrderedDict()
         """Another process may put another avatar in the folder."""
+
+    @abstractmethod
+    def _read(self, folder: Path) -> KeptT:
+        """The avatar of a folder. Raises InvalidInputError for a damaged one."""
+
+    @abstractmethod
+    def _info(self, name: str, folder: Path) -> AvatarInfo:
+        """What is known of it without loading it. Raises as `_read` does."""
+
+    @abstractmethod
+    def _portrait(self, folder: Path) -> bytes:
+        """JPEG. Raises as `_read` does."""
 
     def names(self) -> list[str]:
         """Every avatar, the shipped ones first."""
-        builtin = _avatars_in(_BUILTIN_FOLDER)
-        return builtin + [name for name in _avatars_in(self._folder) if name not in builtin]
+        builtin = self._in(self._builtin)
+        return builtin + [name for name in self._in(self._folder) if name not in builtin]
 
     def infos(self) -> list[AvatarInfo]:
         """What is known of each avatar without loading it, in the order of `names`."""
         found = []
         for name in self.names():
             try:
-                found.append(self._info(name))
+                found.append(self._info(name, self._folder_of(name)))
             except UnknownNameError:
                 continue  # deleted meanwhile
             except InvalidInputError as error:
@@ -122,23 +137,25 @@ class AvatarStore:
 
     def portrait(self, name: str) -> bytes:
         """JPEG. UnknownNameError lists what exists."""
-        return read_portrait(self._folder_of(name))
+        return self._portrait(self._folder_of(name))
 
     def is_builtin(self, name: str) -> bool:
         """Whether it ships with the product, and so cannot be deleted."""
-        return _is_avatar(_BUILTIN_FOLDER, name)
+        return self._is_there(self._builtin, name)
 
-    def load(self, name: str = "") -> Avatar:
-        """The avatar of that name, "" for the default. UnknownNameError lists what exists."""
-        name = name or DEFAULT_AVATAR
+    def has(self, name: str) -> bool:
+        """Whether there is one of that name."""
+        return any(self._is_there(folder, name) for folder in (self._builtin, self._folder))
+
+    def load(self, name: str) -> KeptT:
+        """The avatar of that name. UnknownNameError lists what exists."""
         with self._loading:
             folder = self._folder_of(name)
-            record = file_version(folder / "avatar.toml")
+            record = file_version(folder / self._files[0])
             known, avatar = self._loaded.get(name, (None, None))
             if avatar is None or known != record:
-                avatar = load_avatar(folder)
                 # Worked out here, under the lock, not twice by two sessions that start together.
-                _ = avatar.texture
+                avatar = self._read(folder)
                 self._loaded[name] = record, avatar
             self._loaded.move_to_end(name)
             while len(self._loaded) > _KEPT_LOADED:
@@ -146,10 +163,111 @@ class AvatarStore:
             return avatar
 
     def check_new(self, name: str) -> None:
-        """Raises InvalidInputError, AlreadyExistsError, AtCapacityError where `make` would be in
-        vain.
+        """Raises InvalidInputError, AlreadyExistsError, AtCapacityError where making one would be
+        in vain.
         """
-        check_new(name, self.names(), len(_avatars_in(self._folder)), self._most)
+        check_new(name, self.names(), len(_folders_in(self._folder)), self._most)
+
+    def delete(self, name: str) -> None:
+        """Forgets an uploaded avatar; sessions that wear it keep it. InvalidInputError for a
+        shipped one.
+        """
+        if self.is_builtin(name):
+            raise InvalidInputError(f"avatar {name!r} ships with the product and stays")
+        with self._changing:
+            folder = self._folder_of(name)
+            with self._loading:
+                self._loaded.pop(name, None)
+            shutil.rmtree(folder)
+
+    # As a shelf
+
+    def kept(self) -> dict[str, str]:
+        return {
+            name: shared_digest(self._folder / name / _SHARED) for name in self._in(self._folder)
+        }
+
+    def pack(self, name: str) -> bytes:
+        return pack({file: self._folder / name / file for file in self._files})
+
+    def take(self, name: str, packed: bytes, digest: str) -> None:
+        files = unpacked(packed, self._files)
+        if not is_name(name) or self.is_builtin(name):
+            raise ValueError(f"{name!r} is no name for an avatar of a user")
+
+        def write(folder: Path) -> None:
+            write_files(folder, files)
+            (folder / _SHARED).write_text(digest)
+
+        with self._changing:
+            self._replace(name, write)
+
+    def note(self, name: str, digest: str) -> None:
+        (self._folder / name / _SHARED).write_text(digest)
+
+    def drop(self, name: str) -> None:
+        with self._changing:
+            if self._is_there(self._folder, name):
+                shutil.rmtree(self._folder / name)
+
+    def _add(self, name: str, write: Callable[[Path], None]) -> None:
+        """A new one, whose files `write` writes into a folder. Raises as `check_new` does, and
+        AtCapacityError where it cannot be written.
+        """
+        with self._changing:
+            self.check_new(name)
+            try:
+                self._place(name, write)
+            except OSError as error:
+                raise not_kept(name, error) from error
+
+    def _replace(self, name: str, write: Callable[[Path], None]) -> None:
+        """Two replicas on one disk may do it at once: the other one has done it then."""
+        there = self._folder / name
+        if there.exists():
+            if shared_digest(there / _SHARED):
+                shutil.rmtree(there)
+            else:
+                log.warning("avatar %r is another one than the replicas share", name)
+                set_aside(there)
+        self._place(name, write)
+
+    def _place(self, name: str, write: Callable[[Path], None]) -> None:
+        """Written aside and moved in place, so that nobody ever sees half an avatar."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=self._folder) as aside:
+            made = Path(aside) / name
+            made.mkdir()
+            write(made)
+            made.rename(self._folder / name)
+
+    def _folder_of(self, name: str) -> Path:
+        for folder in (self._builtin, self._folder):
+            if self._is_there(folder, name):
+                return folder / name
+        raise UnknownNameError(f"no avatar {name!r}; there are: {', '.join(self.names())}")
+
+    def _in(self, folder: Path) -> list[str]:
+        return [name for name in _folders_in(folder) if self._is_there(folder, name)]
+
+    def _is_there(self, folder: Path, name: str) -> bool:
+        return is_name(name) and (folder / name / self._files[0]).is_file()
+
+
+class AvatarStore(FolderStore[Avatar]):
+    """Keeps avatars that were made of photographs, and makes them; that one at a time."""
+
+    def __init__(
+        self, folder: Path, open_studio: Callable[[], PortraitStudio], *, most: int = 100
+    ) -> None:
+        """`folder`, `most`: see `FolderStore`. `open_studio`: called at the first upload."""
+        super().__init__(folder, _BUILTIN_FOLDER, FILES, most=most)
+        self._open_studio = open_studio
+        self._studio: PortraitStudio | None = None
+
+    def load(self, name: str = "") -> Avatar:
+        """The avatar of that name, "" for the default. UnknownNameError lists what exists."""
+        return super().load(name or DEFAULT_AVATAR)
 
     def make(self, name: str, picture: NDArray[np.uint8], consent: Consent | None = None) -> Avatar:
         """An avatar of a picture, RGB [H, W, 3] uint8, that is kept nowhere yet. One at a time.
@@ -171,90 +289,28 @@ class AvatarStore:
         """Adds one that was made here. Raises as `check_new` does, and AtCapacityError where it
         cannot be written.
         """
-        with self._changing:
-            self.check_new(avatar.name)
-            try:
-                self._write(avatar)
-            except OSError as error:
-                raise not_kept(avatar.name, error) from error
+        at_rest = picture_at_rest(avatar)
+        self._add(avatar.name, lambda folder: save_avatar(avatar, folder, at_rest))
         return AvatarInfo(avatar.name, avatar.size, False, avatar.licence, avatar.consent)
 
-    def delete(self, name: str) -> None:
-        """Forgets an uploaded avatar; sessions that wear it keep it. InvalidInputError for a
-        shipped one.
-        """
-        if self.is_builtin(name):
-            raise InvalidInputError(f"avatar {name!r} ships with the product and stays")
-        with self._changing:
-            folder = self._folder_of(name)
-            with self._loading:
-                self._loaded.pop(name, None)
-            shutil.rmtree(folder)
+    def _read(self, folder: Path) -> Avatar:
+        avatar = load_avatar(folder)
+        _ = avatar.texture
+        return avatar
 
-    # As a shelf
-
-    def kept(self) -> dict[str, str]:
-        names = _avatars_in(self._folder)
-        return {name: shared_digest(self._folder / name / _SHARED) for name in names}
-
-    def pack(self, name: str) -> bytes:
-        return pack({file: self._folder / name / file for file in FILES})
-
-    def take(self, name: str, packed: bytes, digest: str) -> None:
-        files = unpacked(packed, FILES)
-        if not is_name(name) or self.is_builtin(name):
-            raise ValueError(f"{name!r} is no name for an avatar of a user")
-
-        def write(folder: Path) -> None:
-            for file, content in files.items():
-                (folder / file).write_bytes(content)
-            (folder / _SHARED).write_text(digest)
-
-        with self._changing:
-            self._replace(name, write)
-
-    def note(self, name: str, digest: str) -> None:
-        (self._folder / name / _SHARED).write_text(digest)
-
-    def drop(self, name: str) -> None:
-        with self._changing:
-            if _is_avatar(self._folder, name):
-                shutil.rmtree(self._folder / name)
-
-    def _write(self, avatar: Avatar) -> None:
-        at_rest = picture_at_rest(avatar)
-        self._place(avatar.name, lambda folder: save_avatar(avatar, folder, at_rest))
-
-    def _replace(self, name: str, write: Callable[[Path], None]) -> None:
-        """Two replicas on one disk may do it at once: the other one has done it then."""
-        there = self._folder / name
-        if _is_avatar(self._folder, name):
-            if shared_digest(there / _SHARED):
-                shutil.rmtree(there)
-            else:
-                log.warning("avatar %r is another one than the replicas share", name)
-                set_aside(there)
-        self._place(name, write)
-
-    def _place(self, name: str, write: Callable[[Path], None]) -> None:
-        """Written aside and moved in place, so that nobody ever sees half an avatar."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=self._folder) as aside:
-            made = Path(aside) / name
-            made.mkdir()
-            write(made)
-            made.rename(self._folder / name)
-
-    def _info(self, name: str) -> AvatarInfo:
-        about = read_about(self._folder_of(name))
+    def _info(self, name: str, folder: Path) -> AvatarInfo:
+        about = read_about(folder)
         builtin = self.is_builtin(name)
         return AvatarInfo(name, about.size, builtin, about.licence, about.consent)
 
-    def _folder_of(self, name: str) -> Path:
-        for folder in (_BUILTIN_FOLDER, self._folder):
-            if _is_avatar(folder, name):
-                return folder / name
-        raise UnknownNameError(f"no avatar {name!r}; there are: {', '.join(self.names())}")
+    def _portrait(self, folder: Path) -> bytes:
+        return read_portrait(folder)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Files by name into a folder. Raises OSError."""
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
 
 
 def shared_digest(note: Path) -> str:
@@ -265,11 +321,7 @@ def shared_digest(note: Path) -> str:
         return ""
 
 
-def _avatars_in(folder: Path) -> list[str]:
+def _folders_in(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
-    return sorted(entry.name for entry in folder.iterdir() if _is_avatar(folder, entry.name))
-
-
-def _is_avatar(folder: Path, name: str) -> bool:
-    return is_name(name) and (folder / name / "avatar.toml").is_file()
+    return sorted(entry.name for entry in folder.iterdir() if is_name(entry.name))

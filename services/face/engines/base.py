@@ -11,7 +11,7 @@ from services.face.avatar.making.decoding import Pixels, Reading
 from services.face.draw.pictures import Painter
 from services.face.lips.sound_track import Ear
 from visavis.engine import Engine, EngineState
-from visavis.serving.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError, InvalidInputError
 from visavis.wire.bucket import Shelf
 
 
@@ -27,6 +27,8 @@ class AvatarInfo:
     """As it was stated with the photograph; None: it was not."""
     head: bool = False
     """Clients can draw it themselves; the studio says so."""
+    engine: str = ""
+    """What draws it."""
 
 
 Keep = Callable[[], AvatarInfo]
@@ -41,6 +43,10 @@ class NetworkState:
     state: EngineState
 
 
+Upload = Pixels | bytes
+"""A picture, decoded as the engine reads them, or the files of a head in one archive."""
+
+
 class FaceEngine(Protocol):
     """What draws the faces of a whole service: its avatars, and painters of them.
 
@@ -48,6 +54,8 @@ class FaceEngine(Protocol):
     rest on the event loop.
     """
 
+    name: str
+    """As settings and records of avatars call it."""
     reading: Reading
     """What it wants of a picture that an avatar is made of."""
     of_people: bool
@@ -99,14 +107,21 @@ class FaceEngine(Protocol):
         """
         ...
 
-    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
+    def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
         """An avatar, and what keeps it: until that is called, nobody sees it. One at a time.
 
-        InvalidInputError tells why a picture will not do.
+        InvalidInputError tells why an upload will not do.
         """
         ...
 
     def delete(self, name: str) -> None: ...
+
+
+def decoded(upload: Upload) -> Pixels:
+    """The picture that an avatar is to be made of. Raises InvalidInputError for an archive."""
+    if isinstance(upload, bytes):
+        raise InvalidInputError("this face is drawn from a picture: JPEG, PNG and WebP are read")
+    return upload
 
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -9,6 +9,9 @@ from pathlib import Path
 from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.store import AvatarStore
 from services.face.engines.base import FaceEngine
+from services.face.engines.beside import WithHeads
+from services.face.engines.head.engine import HeadEngine
+from services.face.engines.head.store import HeadStore
 from services.face.engines.warp import WarpEngine
 from services.face.settings import FaceSettings
 from visavis.bundles.store import bundle_path, load_manifest
@@ -19,10 +22,22 @@ _TASKS = {"wav2lip": "face_mouth", "tha3": "face_character"}
 
 
 def open_face_engine(settings: FaceSettings) -> FaceEngine:
-    """Nothing is loaded yet. SettingsError for a bundle that does not fit the engine.
+    """The engine that the settings name, and heads beside it. Nothing is loaded yet.
+
+    SettingsError for a bundle that does not fit the engine.
 
     ModelStoreError for one that is not here.
     """
+    heads = HeadStore(
+        settings.avatar_dir or default_avatar_dir(),
+        size=settings.head_size,
+        most=settings.max_avatars,
+    )
+    beside = HeadEngine(heads, settings.decode_limit_s)
+    return WithHeads(_engine_of_pictures(settings), beside, settings.avatar)
+
+
+def _engine_of_pictures(settings: FaceSettings) -> FaceEngine:
     if settings.engine == "warp":
         if settings.engine_bundle:
             raise SettingsError(

@@ -9,12 +9,12 @@ import numpy as np
 
 from services.face.avatar.avatar import Avatar
 from services.face.avatar.consent import Consent
-from services.face.avatar.making.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Reading
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.draw.renderer import Renderer
-from services.face.engines.base import AvatarInfo, Keep, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload, decoded
 from services.face.lips.sound_track import Ear
 from visavis.wire.bucket import Shelf
 
@@ -42,6 +42,7 @@ class WarpPainter:
 class WarpEngine:
     """The engine that bends photographs: avatars of a store, "" the one that the service wears."""
 
+    name = "warp"
     needs_voice = False
     reading = Reading.COLOUR
     of_people = True
@@ -80,8 +81,8 @@ class WarpEngine:
     def check_new(self, name: str) -> None:
         self._store.check_new(name)
 
-    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
-        rgb = np.ascontiguousarray(picture[..., ::-1], np.uint8)
+    def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
+        rgb = np.ascontiguousarray(decoded(upload)[..., ::-1], np.uint8)
         return partial(self._store.keep, self._store.make(name, rgb, consent))
 
     def delete(self, name: str) -> None:

@@ -1,14 +1,17 @@
-"""What one picture costs the processor, step by step: python -m tests.tools.bench.picture_cost
+"""What one picture costs the processor: python -m tests.tools.bench.picture_cost [HEAD]
 
-The default avatar, drawn, converted and encoded on this thread, four pictures in a row every 30 ms
-as the service does it. Thread CPU time, which neighbours on the machine still stretch: compare two
-trees by turns (PYTHONPATH says which one is measured).
+The default avatar, or the head in the folder HEAD at 512 and 1024 pixels, drawn, converted and
+encoded on this thread, four pictures in a row every 30 ms as the service does it. Thread CPU time,
+which neighbours on the machine still stretch: compare two trees by turns (PYTHONPATH says which one
+is measured).
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,8 @@ from services.face.draw.animator import Animator
 from services.face.draw.encoder import VideoEncoder
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
+from services.face.engines.head.renderer import HeadRenderer
+from services.face.engines.head.store import HeadStore
 from services.face.lips.lips import DurationLips
 from visavis.tools.bench.face import mel_chunk
 
@@ -26,13 +31,30 @@ _FPS, _COUNT, _UNCOUNTED, _IN_A_ROW, _GAP_S = 25, 100, 10, 4, 0.03
 _AVATAR = Path(services.face.__file__).parent / "avatars" / "default"
 
 
-def main() -> None:
-    renderer = Renderer(load_avatar(_AVATAR))
+class _Renderer(Protocol):
+    @property
+    def size(self) -> int: ...
+
+    def draw(self, pose: FacePose) -> NDArray[np.uint8]: ...
+
+
+def main(head: Path | None) -> None:
+    if head is None:
+        _report(Renderer(load_avatar(_AVATAR)))
+        return
+    for size in (512, 1024):
+        store = HeadStore(head.parent, size=size, builtin=head.parent)
+        _report(HeadRenderer(store.load(head.name).model))
+
+
+def _report(renderer: _Renderer) -> None:
+    renderer.draw(FacePose())
     for name, poses in (("speaking", _speaking()), ("idle", _idle())):
         steps, kbits = _measured(renderer, poses)
         drawing, encoding = np.median(steps, axis=0)
         print(  # noqa: T201
-            f"{name}: drawing {drawing:.2f}, colours and H.264 {encoding:.2f}, "
+            f"{renderer.size} pixels, {name}: drawing {drawing:.2f}, "
+            f"colours and H.264 {encoding:.2f}, "
             f"sum of means {steps.mean(axis=0).sum():.2f} ms; {kbits:.0f} kbit/s"
         )
 
@@ -60,7 +82,7 @@ def _idle() -> list[FacePose]:
     return poses[:_COUNT]
 
 
-def _measured(renderer: Renderer, poses: list[FacePose]) -> tuple[NDArray[np.float64], float]:
+def _measured(renderer: _Renderer, poses: list[FacePose]) -> tuple[NDArray[np.float64], float]:
     """Drawing and encoding of each picture, [N, 2] ms, and what the stream takes, kbit/s."""
     encoder = VideoEncoder("h264", renderer.size, renderer.size, _FPS)
     steps, size = list[tuple[float, float]](), 0
@@ -77,4 +99,4 @@ def _measured(renderer: Renderer, poses: list[FacePose]) -> tuple[NDArray[np.flo
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None)

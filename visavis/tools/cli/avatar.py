@@ -1,9 +1,11 @@
-"""`visavis avatar`: make an avatar from one portrait, list and delete avatars."""
+"""`visavis avatar`: make an avatar from one portrait, add a head, list and delete avatars."""
 
 from __future__ import annotations
 
 import asyncio
 import getpass
+import io
+import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -25,7 +27,7 @@ T = TypeVar("T")
 avatar_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Make an avatar from one portrait; list and delete avatars.",
+    help="Make an avatar from one portrait, add a head; list and delete avatars.",
 )
 
 
@@ -71,15 +73,53 @@ def create(
     console.print(f"Avatar [bold]{avatar.name}[/bold] is ready ({avatar.width} x {avatar.height}).")
 
 
+@avatar_app.command()
+def add(
+    bundle: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BUNDLE", help="Head bundle: a folder, or a zip of it, with a head.toml."
+        ),
+    ],
+    name: Annotated[
+        str, typer.Option(help="Name of the avatar: letters, digits, - and _; default: the file's.")
+    ] = "",
+) -> None:
+    """Add the head of BUNDLE, which is drawn from triangles. A running stack sees it at once."""
+    try:
+        packed = _zipped(bundle) if bundle.is_dir() else bundle.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(f"{bundle}: cannot be read: {error.strerror}") from error
+    if not packed.startswith(b"PK"):
+        raise InvalidInputError(
+            f"{bundle}: neither a folder nor a zip; `visavis avatar create` takes a photo"
+        )
+    request = face_pb2.CreateAvatarRequest(name=name or bundle.stem, image=packed)
+    console = Console()
+    with console.status("Reading the head …"):
+        avatar = _call(lambda stub: stub.CreateAvatar(request))
+    console.print(f"Avatar [bold]{avatar.name}[/bold] is ready ({avatar.width} x {avatar.height}).")
+
+
+def _zipped(folder: Path) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file in sorted(folder.iterdir()):
+            if file.is_file():
+                archive.write(file, file.name)
+    return packed.getvalue()
+
+
 @avatar_app.command("list")
 def list_avatars() -> None:
     """List the avatars of this machine."""
     answer = _call(lambda stub: stub.ListAvatars(face_pb2.ListAvatarsRequest()))
-    table = Table("avatar", "size", "licence", "", "consent", box=None)
+    table = Table("avatar", "size", "drawn by", "licence", "", "consent", box=None)
     for avatar in answer.avatars:
         origin = "ships with visavis" if avatar.builtin else "yours"
         size = f"{avatar.width} x {avatar.height}"
-        table.add_row(avatar.name, size, avatar.licence, origin, _consent(avatar))
+        consent = _consent(avatar)
+        table.add_row(avatar.name, size, avatar.engine, avatar.licence, origin, consent)
     Console().print(table)
 
 

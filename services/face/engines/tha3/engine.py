@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from services.face.avatar.avatar import jpeg
 from services.face.avatar.consent import Consent
-from services.face.avatar.making.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
-from services.face.engines.base import AvatarInfo, Keep, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload, decoded
 from services.face.engines.tha3.characters import (
     UPLOADED_LICENCE,
     Character,
@@ -92,6 +92,7 @@ class Tha3Painter:
 class Tha3Engine:
     """The engine that poses drawn characters, which photographs cannot be."""
 
+    name = "tha3"
     needs_voice = False
     reading = Reading.AS_IS
     of_people = False
@@ -154,8 +155,8 @@ class Tha3Engine:
     def check_new(self, name: str) -> None:
         self._store.check_new(name)
 
-    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
-        rgba = read_character(picture)
+    def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
+        rgba = read_character(decoded(upload))
         made = Character(name, UPLOADED_LICENCE, False, rgba, consent)
         return partial(self._store.keep, made, _portrait(made))
 

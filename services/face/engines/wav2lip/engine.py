@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar, person_texture
 from services.face.avatar.consent import Consent
-from services.face.avatar.making.decoding import Pixels
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
 from services.face.draw.pose import FacePose
 from services.face.draw.raster import texel_pairs
 from services.face.draw.renderer import Renderer
-from services.face.engines.base import AvatarInfo, Keep, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import MelEar
@@ -97,6 +96,7 @@ class Wav2LipPainter:
 class Wav2LipEngine:
     """The engine that has a network paint the mouths of the photo warp's avatars."""
 
+    name = "wav2lip"
     needs_voice = True
     reading = WarpEngine.reading
     of_people = True
@@ -148,8 +148,8 @@ class Wav2LipEngine:
     def check_new(self, name: str) -> None:
         self._avatars.check_new(name)
 
-    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
-        return self._avatars.make(name, picture, consent)
+    def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
+        return self._avatars.make(name, upload, consent)
 
     def delete(self, name: str) -> None:
         self._avatars.delete(name)

@@ -1,0 +1,152 @@
+"""Heads beside whatever else the service draws: one list of avatars, each drawn by its engine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from services.face.avatar.consent import Consent
+from services.face.avatar.packing import is_packed, packed_names
+from services.face.draw.pictures import Painter
+from services.face.engines.base import AvatarInfo, FaceEngine, Keep, NetworkState, Upload
+from services.face.engines.head.bundle import ABOUT
+from services.face.engines.head.engine import HeadEngine
+from services.face.lips.sound_track import Ear
+from visavis.serving.errors import AlreadyExistsError, UnknownNameError
+from visavis.wire.bucket import Shelf
+
+_HEAD = "-head"
+
+
+class WithHeads:
+    """The engine that the settings name, and that of heads beside it, as one.
+
+    An avatar belongs to the one that keeps it. A head that has the name of a picture, as what the
+    default one was taken of, goes by that name with "-head" after it.
+    """
+
+    def __init__(self, pictures: FaceEngine, heads: HeadEngine, default: str) -> None:
+        """pictures: of photographs or characters; default: the avatar that "" means, "" for
+        theirs.
+        """
+        self._pictures, self._heads = pictures, heads
+        self._default = default
+        self.name = pictures.name
+        self.reading = pictures.reading
+        self.of_people = pictures.of_people
+        self.shelf = _shelf(pictures, heads)
+
+    @property
+    def states(self) -> Sequence[NetworkState]:
+        return self._pictures.states
+
+    def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:
+        return self._pictures.ear(sample_rate_hz, fps)
+
+    @property
+    def needs_voice(self) -> bool:
+        return self._pictures.needs_voice
+
+    async def load(self) -> None:
+        await self._heads.load()
+        await self._pictures.load()
+
+    async def close(self) -> None:
+        await self._heads.close()
+        await self._pictures.close()
+
+    def avatars(self) -> Sequence[AvatarInfo]:
+        """The default one first, then those that ship with the product."""
+        found = [replace(avatar, engine=self.name) for avatar in self._pictures.avatars()]
+        names = {avatar.name for avatar in found}
+        for head in self._heads.avatars():
+            shown = head.name + _HEAD if head.name in names else head.name
+            if shown not in names:
+                found.append(replace(head, name=shown, engine=self._heads.name))
+        default = self._default or next((avatar.name for avatar in found), "")
+        return sorted(found, key=lambda avatar: (avatar.name != default, not avatar.builtin))
+
+    def portrait(self, name: str) -> bytes:
+        engine, name = self._of(name)
+        with self._all_named():
+            return engine.portrait(name)
+
+    def painter(self, name: str) -> Painter:
+        engine, name = self._of(name or self._default)
+        with self._all_named():
+            return engine.painter(name)
+
+    def check_new(self, name: str) -> None:
+        self._pictures.check_new(name)
+        self._heads.check_new(name)
+        if name in self._names(self):
+            raise AlreadyExistsError(f"there is already an avatar {name!r}")
+
+    def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
+        packed = isinstance(upload, bytes) and is_packed(upload)
+        return (self._heads if packed else self._pictures).make(name, upload, consent)
+
+    def delete(self, name: str) -> None:
+        engine, name = self._of(name)
+        with self._all_named():
+            engine.delete(name)
+
+    def _of(self, name: str) -> tuple[FaceEngine, str]:
+        """Whose avatar it is, if it is anybody's, and what it is called there."""
+        own = name.removesuffix(_HEAD)
+        if self._heads.has(name) or self._heads.has(own):
+            pictures = self._names(self._pictures)
+            if self._heads.has(name) and name not in pictures:
+                return self._heads, name
+            if own != name and own in pictures and name not in pictures:
+                return self._heads, own
+        return self._pictures, name
+
+    def _names(self, engine: FaceEngine) -> set[str]:
+        return {avatar.name for avatar in engine.avatars()}
+
+    @contextlib.contextmanager
+    def _all_named(self) -> Iterator[None]:
+        """Whoever asks for an avatar that is not there is told of the heads as well."""
+        try:
+            yield
+        except UnknownNameError as error:
+            told = [avatar.name for avatar in self.avatars() if avatar.engine == self._heads.name]
+            raise UnknownNameError(", ".join([str(error), *told])) from error
+
+
+def _shelf(pictures: FaceEngine, heads: HeadEngine) -> Shelf:
+    """One for both, where both have the same bucket; else that of the heads is not shared."""
+    return _BothShelves(pictures.shelf, heads.shelf) if pictures.shelf else heads.shelf
+
+
+class _BothShelves:
+    """Two shelves as one, so that a name belongs to one avatar wherever it is."""
+
+    def __init__(self, pictures: Shelf, heads: Shelf) -> None:
+        self.bucket = pictures.bucket
+        self._pictures, self._heads = pictures, heads
+
+    def kept(self) -> dict[str, str]:
+        return {**self._pictures.kept(), **self._heads.kept()}
+
+    def pack(self, name: str) -> bytes:
+        return self._of(name).pack(name)
+
+    def take(self, name: str, packed: bytes, digest: str) -> None:
+        taker, other = self._pictures, self._heads
+        if ABOUT in packed_names(packed):
+            taker, other = other, taker
+        taker.take(name, packed, digest)
+        if name in other.kept():
+            other.drop(name)
+
+    def note(self, name: str, digest: str) -> None:
+        self._of(name).note(name, digest)
+
+    def drop(self, name: str) -> None:
+        self._of(name).drop(name)
+
+    def _of(self, name: str) -> Shelf:
+        return self._heads if name in self._heads.kept() else self._pictures

@@ -1,0 +1,84 @@
+"""A stranger's bundle is read in a process of its own first, which may take so much and no more.
+
+    python -m services.face.engines.head.checking SECONDS < bundle.zip
+
+Exit status 1: it will not do, and the one line on stdout says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import resource
+import subprocess
+import sys
+
+import cv2
+
+from services.face.engines.head.bundle import read_bundle, unpack_bundle
+from services.face.engines.head.model import model_of
+from visavis.serving.errors import InvalidInputError
+
+log = logging.getLogger(__name__)
+
+LARGEST_BYTES = 20_000_000
+_MEMORY_BYTES = 4 << 30
+_WALL_FACTOR = 4
+"""Of a busy machine: so much longer than its work may the process take."""
+_REFUSED = 1
+_SIZE = 256
+# What opens a stranger's bundle is told no password.
+_ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("VISAVIS_")}
+
+
+def check(packed: bytes, limit_s: float) -> None:
+    """Reads a bundle for at most `limit_s` seconds of a processor's time. Blocks.
+
+    Raises InvalidInputError, which says why it will not do.
+    """
+    if len(packed) > LARGEST_BYTES:
+        raise InvalidInputError(
+            f"the head bundle has {len(packed) / 1e6:.1f} MB, "
+            f"allowed are {LARGEST_BYTES / 1e6:.0f} MB"
+        )
+    limit = math.ceil(limit_s)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "services.face.engines.head.checking", str(limit)],
+            input=packed,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_WALL_FACTOR * limit,
+            env=_ENVIRON | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        status, said = -1, ""
+    else:
+        status, said = ended.returncode, ended.stdout.decode(errors="replace").strip()
+    if status == _REFUSED and said:
+        raise InvalidInputError(said)
+    if status:
+        log.warning("reading a head bundle ended with status %s", status)
+        raise InvalidInputError(
+            f"the head bundle takes more than {limit_s:g} s or too much memory to read"
+        )
+
+
+def main(limit_s: int) -> int:
+    """Ended by the kernel after `limit_s` of work, whatever its parent does."""
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    cv2.setNumThreads(1)
+    try:
+        model_of(read_bundle(unpack_bundle(sys.stdin.buffer.read())), _SIZE)
+    except InvalidInputError as error:
+        sys.stdout.write(f"{error}\n")
+        return _REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

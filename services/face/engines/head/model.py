@@ -1,0 +1,375 @@
+"""A head as compiled code reads it: one set of arrays, prepared once for pictures of one size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.draw.blendshapes import ARKIT_NAMES
+from services.face.draw.raster import texel_pairs
+from services.face.engines.head.bundle import Framing, HeadBundle, Light
+from services.face.engines.head.glb import Part
+from services.face.engines.head.light import (
+    GLOSSES,
+    LIGHT_SIDE,
+    light_table,
+    shine_table,
+    tint,
+)
+from services.face.engines.head.textures import on_screen, textures_of
+from visavis.serving.errors import InvalidInputError
+
+_CATCHLIGHTS = 2
+"""Lamps that eyes mirror: the strongest before the head."""
+_INSIDE = ("teeth", "tooth", "gum", "tongue")
+_KINDS = (
+    "lash", "brow", "cloth", "eye", "hair", "teeth", "tooth", "gum", "tongue", "skin", "head",
+)  # fmt: skip
+
+
+class Model(NamedTuple):
+    """What is drawn of a head. N vertices, M triangles of which the first `opaque` hide what is
+    behind them; metres.
+    """
+
+    rest: NDArray[np.float32]
+    normals: NDArray[np.float32]
+    """[N, 3] unit vectors."""
+    target_ends: NDArray[np.int32]
+    """[53] where the entries of each shape begin, in the order of ARKIT_NAMES:"""
+    moved: NDArray[np.int32]
+    """vertices,"""
+    deltas: NDArray[np.float32]
+    normal_deltas: NDArray[np.float32]
+    """and what is added to their places and normals."""
+    follows: NDArray[np.float32]
+    """[N] 1 for what turns with the head, 0 for what stays."""
+    inside: NDArray[np.bool_]
+    """[N] what light gets to as far as the mouth is open."""
+    gain: NDArray[np.float32]
+    """[N] what the light is multiplied by."""
+    light: NDArray[np.float32]
+    """[tables, LIGHT_SIDE, LIGHT_SIDE] by a normal's y and x: light of skin, light of all else,
+    no shine, and shines.
+    """
+    looks: NDArray[np.int32]
+    """[N, 2] which table its light is from, and which its shine."""
+    camera: NDArray[np.float64]
+    """Right, up and forward of the camera, its place, and pixels of a metre in a metre's
+    distance: [13].
+    """
+    triangles: NDArray[np.int32]
+    skin: int
+    """The first so many triangles are skin,"""
+    opaque: int
+    """so many hide what is behind them."""
+    two_sided: NDArray[np.bool_]
+    source: NDArray[np.float32]
+    """[N, 2] 0..1 in the texture."""
+    texture_of: NDArray[np.int32]
+    """[M, 3] first texel, width, height."""
+    part_of: NDArray[np.int32]
+    """[M] 0 for the skin; of those that hide what is behind first."""
+    texels_of: NDArray[np.int64]
+    """[parts, 2] first texel of each and the one behind."""
+    texels: NDArray[np.uint32]
+    """Bytes R, G, B, A of all textures; colours times alpha."""
+    pairs: NDArray[np.uint64]
+    """`texel_pairs` of them."""
+    edges: NDArray[np.int32]
+    """[E, 4] two vertices, and the triangles on both sides; -1: there is none."""
+    eyes: NDArray[np.float64]
+    """[eyes, 7] middle, radius, vertex of the pupil, first of its triangles and the one behind."""
+    lamps: NDArray[np.float64]
+    """[K, 5] where the ball of an eye mirrors it, from its middle in radii, right, up and forward
+    of the camera; how far the mirror image reaches in radii; strength 0..1.
+    """
+    background: NDArray[np.uint32]
+    """[size, size] bytes R, G, B, 0."""
+    neck: NDArray[np.float64]
+    """[3] what the head turns about."""
+    width: float
+    """Of what a picture shows, where the head is."""
+
+    def paired(self) -> Model:
+        """With the pairs of its own texels."""
+        return self._replace(pairs=texel_pairs(self.texels.view(np.uint8).reshape(1, -1, 4)))
+
+
+def model_of(bundle: HeadBundle, size: int) -> Model:
+    """The model for pictures of `size`². Raises InvalidInputError for a head that is none."""
+    parts = sorted(bundle.parts, key=lambda part: (part.blends, not _is_skin(part)))
+    first = np.cumsum([0, *(len(part.positions) for part in parts)])
+    triangles = np.concatenate([p.triangles + at for p, at in zip(parts, first, strict=False)])
+    rest = np.concatenate([part.positions for part in parts])
+    parts_of = np.repeat(np.arange(len(parts)), [len(part.triangles) for part in parts])
+    eyes = _eyes(parts, first)
+    neck, follows = _neck(bundle, parts, eyes)
+    camera = _camera(bundle.about.framing, size)
+    centre = rest.astype(np.float64).mean(axis=0)
+    upright = [_upright(part, centre) for part in parts]
+    normals, shapes = np.concatenate(upright), _shapes(parts, first, upright)
+    light, looks = _lit(bundle.about.light, parts)
+    textures = textures_of(parts, tint(bundle.about.light), on_screen(rest, camera))
+    return Model(
+        rest=rest,
+        normals=normals,
+        target_ends=shapes.ends,
+        moved=shapes.moved,
+        deltas=shapes.deltas,
+        normal_deltas=shapes.normal_deltas,
+        follows=follows,
+        inside=np.concatenate([np.full(len(p.positions), kind_of(p) in _INSIDE) for p in parts]),
+        gain=_gains(bundle.about.light, parts, normals, light[0]),
+        light=light,
+        looks=looks,
+        camera=camera,
+        triangles=np.ascontiguousarray(triangles, np.int32),
+        skin=sum(len(part.triangles) for part in parts if _is_skin(part)),
+        opaque=sum(len(part.triangles) for part in parts if not part.blends),
+        two_sided=np.array([part.two_sided for part in parts])[parts_of],
+        source=textures.places,
+        texture_of=textures.about,
+        part_of=parts_of.astype(np.int32),
+        texels_of=textures.ends,
+        texels=textures.texels,
+        pairs=texel_pairs(textures.texels.view(np.uint8).reshape(1, -1, 4)),
+        edges=_edges(parts, first),
+        eyes=eyes,
+        lamps=_catchlights(bundle.about.light, camera[:9].reshape(3, 3)),
+        background=_pixels(bundle.background, size),
+        neck=neck,
+        width=2 * math.dist(camera[9:12], neck) * size / 2 / camera[12],
+    )
+
+
+def kind_of(part: Part) -> str:
+    """What it is, by the first of its names that tells; "": something else."""
+    for name in part.names:
+        if found := next((kind for kind in _KINDS if kind in name.lower()), ""):
+            return "head" if found == "skin" else found
+    return ""
+
+
+def _is_skin(part: Part) -> bool:
+    return kind_of(part) == "head" and not part.blends
+
+
+def _pixels(picture: NDArray[np.uint8], size: int) -> NDArray[np.uint32]:
+    if len(picture) != size:
+        how = cv2.INTER_AREA if len(picture) > size else cv2.INTER_CUBIC
+        picture = np.asarray(cv2.resize(picture, (size, size), interpolation=how), np.uint8)
+    padded = np.pad(picture, ((0, 0), (0, 0), (0, 1)))
+    return np.ascontiguousarray(padded).view(np.uint32)[..., 0]
+
+
+def _camera(framing: Framing, size: int) -> NDArray[np.float64]:
+    position, target = np.array(framing.position), np.array(framing.target)
+    forward = (target - position) / np.linalg.norm(target - position)
+    right = np.cross(forward, (0.0, 1.0, 0.0))
+    if np.linalg.norm(right) < 1e-3:
+        raise InvalidInputError("head.toml: framing: the camera looks straight up or down")
+    right /= np.linalg.norm(right)
+    pixels = size / 2 / math.tan(framing.vertical_fov_rad / 2)
+    return np.concatenate([right, np.cross(right, forward), forward, position, [pixels]])
+
+
+def _eyes(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The balls of each side, the person's right one first."""
+    found: list[tuple[float, ...]] = []
+    triangle = 0
+    for part, at in zip(parts, first, strict=False):
+        if kind_of(part) == "eye" and not part.blends:
+            for side in (part.positions[:, 0] < 0, part.positions[:, 0] >= 0):
+                balls = np.flatnonzero(side)
+                if len(balls) < 8:
+                    continue
+                points = part.positions[balls].astype(np.float64)
+                # The ball that is nearest to all points: |p|² = 2 p·c + (r² - |c|²).
+                system = np.column_stack([2 * points, np.ones(len(points))])
+                x, y, z, rest = np.linalg.lstsq(system, (points**2).sum(axis=1), rcond=None)[0]
+                radius = math.sqrt(max(rest + x * x + y * y + z * z, 1e-8))
+                pupil = at + balls[points[:, 2].argmax()]
+                end = triangle + len(part.triangles)
+                found.append((x, y, z, radius, pupil, triangle, end))
+        triangle += len(part.triangles)
+    if len(found) < 2:
+        raise InvalidInputError("the GLB has no eyes: a part that is called so, with both balls")
+    return np.array(found)
+
+
+def _neck(
+    bundle: HeadBundle, parts: Sequence[Part], eyes: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """What the head turns about, and how much each vertex turns with it.
+
+    In proportion to a grown-up's face, whose chin is 115 mm below the eyes: it turns on the
+    uppermost vertebrae, behind the jaw, and the neck below twists.
+    """
+    eye = eyes[:2, :3].mean(axis=0)
+    mouth = [part.positions for part in parts if kind_of(part) in ("teeth", "tooth")]
+    below = eye[1] - np.concatenate(mouth)[:, 1].mean() if mouth else 0.062
+    unit = below / 0.062 if 0.02 < below < 0.2 else 1.0
+    neck = bundle.about.neck
+    if neck is None:
+        neck = eye + unit * np.array([0.0, -0.085, -0.08])
+    chin = eye[1] - 0.115 * unit
+    height = np.concatenate([part.positions[:, 1] for part in parts])
+    rise = np.clip((height - (chin - 0.055 * unit)) / (0.06 * unit), 0, 1)
+    stays = np.concatenate([np.full(len(p.positions), kind_of(p) == "cloth") for p in parts])
+    return neck, np.where(stays, 0, rise * rise * (3 - 2 * rise)).astype(np.float32)
+
+
+class _Shapes(NamedTuple):
+    ends: NDArray[np.int32]
+    moved: NDArray[np.int32]
+    deltas: NDArray[np.float32]
+    normal_deltas: NDArray[np.float32]
+
+
+def _upright(part: Part, centre: NDArray[np.float64]) -> NDArray[np.float32]:
+    """[N, 3] normals at rest."""
+    if not part.blends:
+        return _normals(part.positions, part.triangles, _welded(part))
+    if part.normals is not None:
+        return part.normals
+    # Cards of hair look anywhere: they are lit as the head that they lie on.
+    away = part.positions - centre
+    length = np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-6)
+    return np.asarray(away / length, np.float32)
+
+
+def _shapes(
+    parts: Sequence[Part], first: NDArray[np.int64], upright: Sequence[NDArray[np.float32]]
+) -> _Shapes:
+    """What each shape adds to places and normals."""
+    seams = [_welded(part) for part in parts]
+    ends: list[int] = [0]
+    moved: list[NDArray[np.int64]] = []
+    deltas: list[NDArray[np.float32]] = []
+    turned: list[NDArray[np.float32]] = []
+    for name in ARKIT_NAMES:
+        for part, at, seam, normals in zip(parts, first, seams, upright, strict=False):
+            target = part.targets.get(name)
+            if target is None:
+                continue
+            moved.append(target.vertices + at)
+            deltas.append(target.deltas)
+            change = np.zeros_like(target.deltas)
+            if not part.blends:
+                places = part.positions.copy()
+                places[target.vertices] += target.deltas
+                # All triangles of whatever moves, and so its whole normal.
+                whole = np.zeros(len(places), bool)
+                whole[target.vertices] = True
+                near = part.triangles[whole[part.triangles].any(axis=1)]
+                change = _normals(places, near, seam)[target.vertices] - normals[target.vertices]
+            turned.append(change)
+        ends.append(sum(map(len, moved)))
+    return _Shapes(
+        np.array(ends, np.int32),
+        np.concatenate(moved).astype(np.int32),
+        np.concatenate(deltas).astype(np.float32),
+        np.concatenate(turned).astype(np.float32),
+    )
+
+
+def _welded(part: Part) -> NDArray[np.int64]:
+    """[N] the same number for vertices at one place: those that a seam of the texture parts."""
+    keys = np.round(part.positions * 1e6).astype(np.int64)
+    return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _normals(
+    places: NDArray[np.float32], triangles: NDArray[np.int32], seam: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """[N, 3] of each vertex, from the triangles around it by their area."""
+    a, b, c = (places[triangles[:, k]] for k in range(3))
+    facing = np.cross(b - a, c - a)
+    corners = seam[triangles].ravel()
+    whole = np.stack(
+        [
+            np.bincount(corners, np.repeat(facing[:, axis], 3), minlength=int(seam.max()) + 1)
+            for axis in range(3)
+        ],
+        axis=1,
+    )[seam]
+    length = np.linalg.norm(whole, axis=1, keepdims=True)
+    return (whole / np.maximum(length, 1e-12)).astype(np.float32)
+
+
+def _lit(light: Light, parts: Sequence[Part]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Tables, and which of them each vertex has: that of light, and that of shine."""
+    glosses = list(dict.fromkeys(GLOSSES.values()))
+    tables = [light_table(light), light_table(light), np.zeros((LIGHT_SIDE, LIGHT_SIDE))]
+    tables += [shine_table(light, gloss) for gloss in glosses]
+    looks = []
+    for part in parts:
+        kind = kind_of(part)
+        shine = 2
+        if kind in GLOSSES and not (light.baked or part.unlit):
+            shine = 3 + glosses.index(GLOSSES[kind])
+        looks.append(np.tile((0 if kind == "head" else 1, shine), (len(part.positions), 1)))
+    return np.array(tables, np.float32), np.concatenate(looks).astype(np.int32)
+
+
+def _gains(
+    light: Light,
+    parts: Sequence[Part],
+    normals: NDArray[np.float32],
+    table: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Baked light is divided by what the table says of it at rest."""
+    scale = 0.5 * (LIGHT_SIDE - 1)
+    x, y = (normals[:, 0] + 1) * scale, (1 - normals[:, 1]) * scale
+    sample = cv2.remap(table, x[None], y[None], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    at_rest = 1 / np.maximum(sample[0], 0.05)
+    lit = np.concatenate([np.full(len(p.positions), light.baked or p.unlit) for p in parts])
+    return np.where(lit, at_rest, 1.0).astype(np.float32)
+
+
+def _catchlights(light: Light, axes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """axes: right, up and forward of the camera."""
+    seen = [(lamp, axes @ np.array(lamp.direction)) for lamp in light.lamps]
+    before = sorted((it for it in seen if it[1][2] < -0.2), key=lambda it: -it[0].strength)
+    found = []
+    for lamp, towards in before[:_CATCHLIGHTS]:
+        half = towards - (0.0, 0.0, 1.0)
+        half /= np.linalg.norm(half)
+        strength = 0.65 * (lamp.strength / max(before[0][0].strength, 1e-9)) ** 0.7
+        # A ball's mirror image of a lamp is half as large as the lamp.
+        found.append((*half, lamp.angle / 2, strength))
+    return np.array(found, np.float64).reshape(-1, 5)
+
+
+def _edges(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Each edge once, with the triangles on both sides; those without a second one only where the
+    part hides what is behind: cards of hair end in clear texels.
+    """
+    found: list[NDArray[np.int64]] = []
+    triangle = 0
+    for part, at in zip(parts, first, strict=False):
+        ends = part.triangles[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+        whole = np.sort(_welded(part)[ends], axis=1)
+        order = np.lexsort((whole[:, 1], whole[:, 0]))
+        same = (whole[order[1:]] == whole[order[:-1]]).all(axis=1)
+        starts = np.flatnonzero(np.concatenate([[True], ~same]))
+        paired = np.zeros(len(order) + 1, bool)
+        paired[:-1][1:] = same
+        one = order[starts]
+        has_two = paired[starts + 1]
+        two = np.where(has_two, order[np.minimum(starts + 1, len(order) - 1)], 0)
+        rows = np.column_stack(
+            [ends[one] + at, one // 3 + triangle, np.where(has_two, two // 3 + triangle, -1)]
+        )
+        if not part.blends:
+            found.append(rows)
+        elif not part.two_sided:
+            found.append(rows[has_two])
+        triangle += len(part.triangles)
+    return np.ascontiguousarray(np.concatenate([np.zeros((0, 4)), *found]), np.int32)

@@ -1,0 +1,119 @@
+"""The textures of a head as compiled code reads them: one list of texels for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.engines.head.glb import Part
+
+_LEVEL_BIAS = -0.3
+"""Of coarser textures: a little too sharp looks better than blurred."""
+_MOST_TILES = 4
+_SHARPNESS = 1.4
+"""Of the edges of what is cut out: so much steeper than in its texture."""
+
+
+class Textures(NamedTuple):
+    """All textures of a head, each in several levels of detail."""
+
+    places: NDArray[np.float32]
+    """[N, 2] of each vertex in its texture, 0..1."""
+    about: NDArray[np.int32]
+    """[M, 3] first texel, width and height of what each triangle shows."""
+    texels: NDArray[np.uint32]
+    """Bytes R, G, B, A; colours times alpha."""
+    ends: NDArray[np.int64]
+    """[parts, 2] first texel of each part and the one behind."""
+
+
+def on_screen(places: NDArray[np.float32], camera: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[N, 2] pixels from the picture's middle of [N, 3] metres. camera: that of a `Model`."""
+    seen = places - camera[9:12]
+    depth = np.maximum(seen @ camera[6:9], 0.05)
+    flat = np.stack([seen @ camera[0:3] / depth, seen @ camera[3:6] / depth], axis=1)
+    return np.asarray(flat * camera[12])
+
+
+def textures_of(
+    parts: Sequence[Part], tinted: NDArray[np.float64], pixels: NDArray[np.float64]
+) -> Textures:
+    """tinted: [3] what colours are multiplied by; pixels: [N, 2] where vertices are on the screen,
+    which tells how much detail is seen.
+    """
+    places: list[NDArray[np.float32]] = []
+    texels: list[NDArray[np.uint8]] = []
+    ends: list[tuple[int, int]] = []
+    about: list[NDArray[np.int32]] = []
+    length, vertex = 0, 0
+    for part in parts:
+        where, picture = _within(part, tinted)
+        begun, height, width = length, picture.shape[0], picture.shape[1]
+        covered = _areas(where * np.array([width, height], np.float32), part.triangles)
+        seen = _areas(pixels[vertex : vertex + len(where)], part.triangles)
+        wanted = np.log2(np.maximum(covered, 1e-4) / np.maximum(seen, 1e-4)) / 2 + _LEVEL_BIAS
+        levels = [_sharpened(level, part.cut) for level in _levels(picture)]
+        firsts = []
+        for finer in levels:
+            firsts.append((length, finer.shape[1], finer.shape[0]))
+            texels.append(finer.reshape(-1, 4))
+            length += finer.shape[0] * finer.shape[1]
+        level = np.clip(np.rint(wanted), 0, len(levels) - 1).astype(int)
+        about.append(np.array(firsts, np.int32)[level])
+        places.append(where)
+        ends.append((begun, length))
+        vertex += len(where)
+    whole = np.ascontiguousarray(np.concatenate(texels)).view(np.uint32).reshape(-1)
+    return Textures(np.concatenate(places), np.concatenate(about), whole, np.array(ends))
+
+
+def _areas(points: NDArray[np.floating], triangles: NDArray[np.integer]) -> NDArray[np.floating]:
+    a, b, c = (points[triangles[:, k]] for k in range(3))
+    ab, ac = b - a, c - a
+    return np.asarray(np.abs(ab[:, 0] * ac[:, 1] - ab[:, 1] * ac[:, 0]) / 2)
+
+
+def _within(
+    part: Part, tinted: NDArray[np.float64]
+) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Places within 0..1, of the texture as often as they go over it; colours times alpha."""
+    picture = part.texture.copy()
+    picture[..., :3] = np.minimum(np.rint(picture[..., :3] * tinted), 255)
+    if min(picture.shape[:2]) < 4:
+        # What is drawn is mixed of two texels each way.
+        picture = np.repeat(np.repeat(picture, 4, axis=0), 4, axis=1)
+    if part.blends:
+        alpha = picture[..., 3:].astype(np.float32) / 255
+        picture[..., :3] = np.rint(picture[..., :3] * alpha)
+    else:
+        picture[..., 3] = 255
+    low = np.floor(part.places.min(axis=0) + 1e-4)
+    tiles = np.ceil(part.places.max(axis=0) - low - 1e-4).clip(1, _MOST_TILES).astype(int)
+    tiled = np.tile(picture, (tiles[1], tiles[0], 1))
+    return ((part.places - low) / tiles).astype(np.float32), tiled
+
+
+def _levels(picture: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+    levels = [picture]
+    while min(levels[-1].shape[:2]) >= 8:
+        height, width = levels[-1].shape[:2]
+        half = cv2.resize(levels[-1], (width // 2, height // 2), interpolation=cv2.INTER_AREA)
+        levels.append(np.asarray(half, np.uint8))
+    return levels
+
+
+def _sharpened(picture: NDArray[np.uint8], cut: float | None) -> NDArray[np.uint8]:
+    """With alpha that falls off at the cut as it does over a pixel or two: edges stay smooth, and
+    what is within hides what is behind.
+    """
+    if cut is None:
+        return picture
+    alpha = picture[..., 3:].astype(np.float32) / 255
+    sharp = np.clip((alpha - cut) * _SHARPNESS + 0.5, 0, 1)
+    colours = picture[..., :3] * (sharp / np.maximum(alpha, 1 / 255))
+    whole = np.concatenate([np.minimum(colours, 255 * sharp), 255 * sharp], axis=2)
+    return np.rint(whole).astype(np.uint8)

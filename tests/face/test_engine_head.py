@@ -1,0 +1,186 @@
+"""Heads: what is drawn of a bundle, what is refused, and how they live beside photographs."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from pathlib import Path
+
+import cv2
+import grpc
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.face.draw.blendshapes import ARKIT_NAMES
+from services.face.draw.pose import FacePose
+from services.face.engines.head.bundle import read_bundle, unpack_bundle
+from services.face.engines.head.likeness import likened
+from services.face.engines.head.model import model_of
+from services.face.engines.head.renderer import HeadRenderer
+from tests.face import made_head
+from tests.face.made_head import bundle_files, made_glb, zipped
+from tests.face.test_servicer_studio import Stub, serving
+from visavis.serving.errors import InvalidInputError
+from visavis.v1 import face_pb2, media_pb2
+
+SIZE = 256
+RGB = NDArray[np.uint8]
+
+
+@cache
+def renderer(size: int = SIZE) -> HeadRenderer:
+    return HeadRenderer(model_of(read_bundle(bundle_files()), size))
+
+
+def picture(pose: FacePose, size: int = SIZE) -> RGB:
+    return renderer(size).draw(pose)[..., :3].copy()
+
+
+def near(colour: tuple[int, int, int], drawn: RGB, within: int = 40) -> NDArray[np.bool_]:
+    return np.asarray(np.abs(drawn.astype(int) - colour).max(axis=-1) < within)
+
+
+def middle(mask: NDArray[np.bool_]) -> tuple[float, float]:
+    y, x = np.nonzero(mask)
+    return float(x.mean()), float(y.mean())
+
+
+def test_behind_the_head_the_background_stays_as_it_is() -> None:
+    drawn = picture(FacePose(yaw=0.2, jaw_open=0.5))
+    behind = made_head.background(SIZE)
+    changed = (drawn != behind).any(axis=-1)
+    assert 0.1 < changed.mean() < 0.6
+    _, x = np.nonzero(changed[: SIZE * 3 // 4])
+    assert x.min() > SIZE // 5 and x.max() < SIZE * 4 // 5, "nothing is drawn beside the head"
+
+
+def test_same_pose_same_bytes() -> None:
+    pose = FacePose(jaw_open=0.4, yaw=0.1, pitch=-0.05, blink_left=0.3, gaze_x=0.4, smile=0.2)
+    first = picture(pose)
+    picture(FacePose(jaw_open=1.0))
+    assert (picture(pose) == first).all()
+    again = HeadRenderer(model_of(read_bundle(bundle_files()), SIZE))
+    assert (again.draw(pose)[..., :3] == first).all()
+
+
+def test_a_head_that_turns_shows_how_deep_it_is() -> None:
+    """Eyes, which are in front of the neck, go further than the hair above it; both to the side
+    that the pose says, and clothes stay.
+    """
+    at_rest, turned = picture(FacePose()), picture(FacePose(yaw=0.3))
+    eyes, hair = made_head.BALL, made_head.HAIR
+    eye_shift = middle(near(eyes, turned))[0] - middle(near(eyes, at_rest))[0]
+    hair_shift = middle(near(hair, turned))[0] - middle(near(hair, at_rest))[0]
+    assert eye_shift > 8 and hair_shift < 0.6 * eye_shift
+    left = picture(FacePose(yaw=-0.3))
+    assert middle(near(eyes, left))[0] < middle(near(eyes, at_rest))[0] - 8
+    below = slice(SIZE * 15 // 16, None)
+    assert (turned[below] == at_rest[below]).all(), "clothes do not turn"
+
+
+def test_nods_go_down_and_breath_lifts_the_shoulders() -> None:
+    at_rest, nodding = picture(FacePose()), picture(FacePose(pitch=0.2))
+    assert middle(near(made_head.BALL, nodding))[1] > middle(near(made_head.BALL, at_rest))[1] + 3
+    breathing = picture(FacePose(breath=1.0), 512)
+    cloth = (
+        near(made_head.CLOTH, breathing).sum()
+        - near(made_head.CLOTH, picture(FacePose(), 512)).sum()
+    )
+    assert cloth > 512, "shoulders rise by more than a line"
+
+
+def test_a_blink_closes_the_eye_that_blinks() -> None:
+    at_rest, shut = picture(FacePose()), picture(FacePose(blink_left=1.0))
+    white = near(made_head.BALL, at_rest)
+    assert white[:, : SIZE // 2].sum() > 30 and white[:, SIZE // 2 :].sum() > 30
+    still = near(made_head.BALL, shut)
+    # The picture's right is the person's left.
+    assert not still[:, SIZE // 2 :].any()
+    assert still[:, : SIZE // 2].sum() == white[:, : SIZE // 2].sum()
+
+
+def test_outlines_are_smooth() -> None:
+    """Drawn four times as large and made small again, edges are as they were drawn."""
+    fine = cv2.resize(picture(FacePose(), 1024), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+    difference = np.abs(picture(FacePose()).astype(int) - fine.astype(int)).max(axis=-1)
+    assert (difference > 60).mean() < 0.002
+
+
+def test_its_light_is_that_of_its_portrait() -> None:
+    model = model_of(read_bundle(bundle_files()), SIZE)
+    drawn = HeadRenderer(model).draw(FacePose())[..., :3].copy()
+    portrait = np.rint(drawn * (0.85, 0.7, 0.75)).astype(np.uint8)
+    alike = HeadRenderer(likened(model, portrait)).draw(FacePose())[..., :3]
+    skin = near(made_head.SKIN, drawn, 60) & (drawn != made_head.background(SIZE)).any(axis=-1)
+    assert np.abs(alike[skin].astype(int) - portrait[skin]).mean() < 6
+    assert np.abs(drawn[skin].astype(int) - portrait[skin]).mean() > 25
+
+
+def _glb_without(what: bytes, by: bytes) -> bytes:
+    whole = made_glb()
+    assert len(what) == len(by) and what in whole
+    return whole.replace(what, by)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"head.toml": b"name = "}, "head.toml is no TOML"),
+        ({"head.toml": b'name = "x"'}, "licence: nothing says"),
+        ({"head.toml": b'licence = "CC0-1.0"'}, "position: must be three numbers"),
+        ({"head.glb": b"glTF"}, "not a binary glTF 2.0"),
+        ({"head.glb": made_glb()[:-4000]}, "cut off|damaged|no picture"),
+        ({"head.glb": made_glb(names=ARKIT_NAMES[:5])}, "5 of the 52 ARKit shapes"),
+        ({"head.glb": made_glb(eyes="marbles")}, "no eyes"),
+        ({"head.glb": _glb_without(b'"indices": 1', b'"indices": 7')}, "damaged"),
+        ({"portrait.png": b"no picture"}, "portrait.png must be a square picture"),
+    ],
+)
+def test_a_bundle_that_will_not_do_is_refused_with_the_reason(
+    changes: dict[str, bytes], said: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        model_of(read_bundle(bundle_files(changes)), SIZE)
+
+
+def test_a_zip_may_hold_a_folder_and_must_hold_all_files() -> None:
+    files = bundle_files()
+    assert unpack_bundle(zipped(files, "ada/")) == files
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        unpack_bundle(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(InvalidInputError, match=r"lacks head\.glb, portrait\.png"):
+        lacking = {name: files[name] for name in ("head.toml", "background.png")}
+        read_bundle(unpack_bundle(zipped(lacking)))
+
+
+async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
+    async with serving(tmp_path) as stub:
+        packed = zipped(bundle_files())
+        made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="balls", image=packed))
+        assert (made.name, made.licence, made.builtin) == ("balls", "CC0-1.0", False)
+        listed = {
+            a.name: a for a in (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
+        }
+        assert listed["balls"].engine == "head" and listed["default"].engine == "warp"
+        shipped = listed["default-head"]
+        assert shipped.engine == "head" and shipped.builtin and shipped.licence == "CC0-1.0"
+        asked = face_pb2.GetAvatarPortraitRequest(name="balls")
+        assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
+        assert await _refused(stub, "balls", packed) is grpc.StatusCode.ALREADY_EXISTS
+        assert await _refused(stub, "default", packed) is grpc.StatusCode.ALREADY_EXISTS
+        bad = zipped(bundle_files({"head.glb": b"glTF" + struct.pack("<II", 2, 20)}))
+        assert await _refused(stub, "other", bad) is grpc.StatusCode.INVALID_ARGUMENT
+        loop = stub.RenderLoop(face_pb2.RenderLoopRequest(avatar="balls", codec=media_pb2.H264))
+        first = await loop.read()
+        assert first.loop.width == 512
+        loop.cancel()
+        await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="balls"))
+        left = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
+        assert "balls" not in {avatar.name for avatar in left}
+
+
+async def _refused(stub: Stub, name: str, packed: bytes) -> grpc.StatusCode:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name=name, image=packed))
+    return caught.value.code()
