@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.consent import Consent
-from services.face.avatar.making.decoding import Pixels, Reading
+from services.face.avatar.making.decoding import Reading
 from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.pictures import Draw, Encoded
-from services.face.engines.base import AvatarInfo, Keep, NetworkState
+from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.lips.sound_track import Ear
 from simulation.occupied import Device
 from visavis.engine import EngineState
@@ -97,6 +97,7 @@ _NOTHING = np.zeros((_SIZE, _SIZE, 3), np.uint8)
 class SimulatedFaces:
     """The engine of a simulated face service: one avatar, which nobody can change."""
 
+    name = "simulated"
     needs_voice = False
     reading = Reading.COLOUR
     of_people = False
@@ -132,7 +133,7 @@ class SimulatedFaces:
     def check_new(self, name: str) -> None:
         raise InvalidInputError("avatars cannot be made in a simulation")
 
-    def make(self, name: str, picture: Pixels, consent: Consent | None) -> Keep:
+    def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
         raise InvalidInputError("avatars cannot be made in a simulation")
 
     def delete(self, name: str) -> None:
