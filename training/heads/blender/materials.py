@@ -77,7 +77,7 @@ def _skin_colour(n: Nodes, person: Person, at: Any, lip: Any) -> Any:
     under = tuple(
         0.30 * float(c) + 0.012 * k for c, k in zip(shade_of(person.hair), s, strict=True)
     )
-    colour = n.mix(n.times(n.attribute("scalp"), 0.88), colour, under)
+    colour = n.mix(n.times(n.attribute("scalp"), 0.97), colour, under)
     colour = n.mix(n.attribute("inside"), colour, (0.26, 0.055, 0.05))
     colour = n.mix(n.attribute("deep"), colour, (0.035, 0.008, 0.008))
     return n.mix(n.attribute("nostril"), colour, _tinted(red, (0.22, 0.22, 0.22)))
