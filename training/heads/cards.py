@@ -100,7 +100,7 @@ def hair_picture(head: Head, size: int) -> Image.Image:
             start, end = rng.uniform(0.05, 0.95, 2)
             end = start * 0.7 + end * 0.3
             stop = rng.uniform(0.80, 1.0) if kind < 2 else rng.uniform(0.55, 1.0)
-            begin = 0.0 if kind < 2 else max(0.0, rng.normal(0.0, 0.06))
+            begin = rng.uniform(0.0, 0.10 if kind < 2 else 0.16)
             y = np.linspace(begin, stop, 24)
             wave = rng.uniform(0.01, 0.05) * np.sin(
                 y * rng.uniform(2, 5) * turns + rng.uniform(0, 6.3)

@@ -94,7 +94,9 @@ class Head:
         kept = np.zeros(len(self.body), bool)
         kept[self.base.groups["body"]] = True
         above = (self.body - self.marks.neck) @ self.marks.neck_normal
-        kept &= (above > -0.03) & (np.abs(self.body[:, 0]) < 0.10)
+        aside = self.body - self.marks.neck - above[:, None] * self.marks.neck_normal
+        wide = np.linalg.norm(aside, axis=1)
+        kept &= (above > -0.03) & (wide < 0.082 + 0.25 * np.maximum(above, 0))
         chosen = [f for f in self.base.faces if f.group == "body" and kept[list(f.vertices)].all()]
         self.ids = np.unique([vertex for face in chosen for vertex in face.vertices])
         new = {int(old): k for k, old in enumerate(self.ids)}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from training.heads.eyes import srgb
-from training.heads.geometry import unit
+from training.heads.geometry import smooth, unit
 
 Floats = NDArray[np.float64]
 _OVER = 3
@@ -196,8 +196,10 @@ def _drawn(
     for part in parts:
         points, normals = _posed(part, weights)
         if turn and part.name != "clothes":
-            points = (points - pivot) @ rotation.T + pivot
-            normals = normals @ rotation.T
+            # The neck twists: what is below its pivot stays.
+            share = smooth(points[:, 1], pivot[1] - 0.03, pivot[1] + 0.03)[:, None]
+            points += share * ((points - pivot) @ rotation.T + pivot - points)
+            normals += share * (normals @ rotation.T - normals)
         _draw(part, points, unit(normals), about, side, depth, colour)
     return np.asarray(colour.reshape(size, _OVER, size, _OVER, 3).mean(axis=(1, 3)))
 

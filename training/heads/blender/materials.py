@@ -26,7 +26,7 @@ def skin(person: Person, lips_mask: Path) -> Any:
     creases = n.noise(n.scaled(at, (1.0, 0.35, 0.35)), 560, 2)
     height = n.plus(height, n.times(n.times(lip, creases), 1.6))
     if person.wrinkles:
-        height = n.plus(height, n.times(_lines(n, at), -6.0 * person.wrinkles))
+        height = n.plus(height, n.times(_lines(n, at), -1.6 * person.wrinkles))
     rough = n.plus(n.times(n.noise(at, 90, 3), 0.16), 0.40)
     for zone, less in ((n.attribute("oily"), 0.07), (lip, 0.10), (n.attribute("inside"), 0.2)):
         rough = n.maths("SUBTRACT", rough, n.times(zone, less))
@@ -60,7 +60,7 @@ def _skin_colour(n: Nodes, person: Person, at: Any, lip: Any) -> Any:
         spots = n.times(n.times(spots, n.attribute("freckle")), person.freckles)
         colour = n.mix(spots, colour, _tinted(s, (0.62, 0.42, 0.34)))
     if person.wrinkles:
-        colour = n.mix(n.times(_lines(n, at), 0.5 * person.wrinkles), colour, red)
+        colour = n.mix(n.times(_lines(n, at), 0.35 * person.wrinkles), colour, red)
         spots = n.times(n.ramp(n.noise(at, 120, 1.0), 0.66, 0.74), 0.35 * person.wrinkles)
         colour = n.mix(spots, colour, _tinted(s, (0.72, 0.56, 0.48)))
     if person.beard:
@@ -77,7 +77,7 @@ def _skin_colour(n: Nodes, person: Person, at: Any, lip: Any) -> Any:
     under = tuple(
         0.30 * float(c) + 0.012 * k for c, k in zip(shade_of(person.hair), s, strict=True)
     )
-    colour = n.mix(n.times(n.attribute("scalp"), 0.88), colour, under)
+    colour = n.mix(n.times(n.attribute("scalp"), 0.97), colour, under)
     colour = n.mix(n.attribute("inside"), colour, (0.26, 0.055, 0.05))
     colour = n.mix(n.attribute("deep"), colour, (0.035, 0.008, 0.008))
     return n.mix(n.attribute("nostril"), colour, _tinted(red, (0.22, 0.22, 0.22)))
@@ -85,9 +85,9 @@ def _skin_colour(n: Nodes, person: Person, at: Any, lip: Any) -> Any:
 
 def _lines(n: Nodes, at: Any) -> Any:
     """Furrows across the forehead and about the eyes."""
-    warped = n.noise(n.scaled(at, (0.25, 0.25, 1.0)), 105, 2, 0.5)
+    warped = n.noise(n.scaled(at, (0.22, 0.22, 1.0)), 70, 1, 0.4)
     furrow = n.maths("ABSOLUTE", n.maths("SUBTRACT", warped, 0.5))
-    return n.times(n.ramp(furrow, 0.03, 0.0), n.attribute("lines"))
+    return n.times(n.ramp(furrow, 0.07, 0.0), n.attribute("lines"))
 
 
 def _tinted(colour: Colour, by: Colour) -> Colour:
