@@ -353,8 +353,11 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         face_pb2_grpc.add_FaceAnimationServicer_to_server(self, server)
 
     async def request(self, session: str, request: Any) -> None:
+        if request.WhichOneof("request") == "attention":
+            return
         if request.WhichOneof("request") == "idle":
             self._resting[session] = not request.idle.live
+            self._keyframe[session] = self._keyframe[session] or request.idle.live
             return
         self._keyframe[session] = True
         if request.WhichOneof("request") == "codecs":

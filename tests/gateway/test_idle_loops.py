@@ -12,7 +12,10 @@ import pytest
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
+from tests.gateway.test_speech import Visitor
 from visavis.tools.client import GatewayClient
+from visavis.v1 import face_pb2
+from visavis.wire.media import TranscriptEvent
 
 SETTINGS = {"idle_release_s": 0.3}
 
@@ -91,3 +94,27 @@ async def test_a_loop_of_another_face_is_not_shown(client: GatewayClient, double
         drawn = live.value
         await until(lambda: live.value >= drawn + 30)
     assert looped.value == 0 and doubles.seen.loops == [""]
+
+
+async def test_a_face_that_is_shown_from_memory_is_drawn_while_it_listens(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.loop = "456789abcdef0123"
+    looped = MetricGrowth("gateway_pictures_total", source="loop")
+    live = MetricGrowth("gateway_pictures_total", source="live")
+    async with client.session() as session, watching(client, session.id):
+        await until(lambda: looped.value >= 3)
+        visitor, drawn = Visitor(doubles, session), live.value
+        await visitor.does(TranscriptEvent.SPEECH_STARTED)
+        await until(lambda: live.value >= drawn + 5)
+        await visitor.does(TranscriptEvent.PARTIAL, "when I was young I had no")
+        await until(lambda: len(doubles.seen.of("face", "attention")) == 2)
+        await visitor.does(TranscriptEvent.DISCARDED)
+        played = looped.value
+        await until(lambda: looped.value >= played + 5)
+        told = [order.attention for order in doubles.seen.of("face", "attention")]
+        listening, nobody = face_pb2.SetAttention.LISTENING, face_pb2.SetAttention.NOBODY
+        assert [one.phase for one in told] == [listening, listening, nobody]
+        assert [one.cue for one in told] == [False, True, False]
+        drawn_for = [order.idle.live for order in doubles.seen.of("face", "idle")]
+        assert drawn_for.count(True) == 1 and not drawn_for[-1]
