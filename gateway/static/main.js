@@ -217,7 +217,10 @@ class Page {
       this.toasts.error(message);
       if (code === "recording_failed") this.recording.ended();
     });
-    on("warning", ({ message }) => this.toasts.show(message));
+    on("warning", ({ code, message }) => {
+      this.toasts.show(message);
+      if (code === "avatar_deleted") void this.loadChoices();
+    });
     on("notice", ({ key }) => this.toasts.show(text(key)));
     on("session", ({ id }) => (document.body.dataset.session = id));
   }

@@ -6,4 +6,5 @@
 `broadcast`: viewers on a WebSocket.
 `fmp4`: the fragments of mp4 that they get.
 `recording`: files.
+`recording_folders`: where these lie, and what of them a gateway that was killed has left.
 """

@@ -29,7 +29,15 @@ from services.face.avatar.avatar import (
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.maker import make_avatar
 from services.face.avatar.making.portrait import PortraitStudio
-from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
+from services.face.avatar.packing import (
+    Deleted,
+    FileVersion,
+    file_version,
+    forget_aside,
+    pack,
+    set_aside,
+    unpacked,
+)
 from services.face.engines.base import AvatarInfo
 from visavis.serving.errors import (
     AlreadyExistsError,
@@ -95,6 +103,7 @@ class AvatarStore:
         called at the first upload.
         """
         self._folder = folder
+        self._deleted = Deleted(folder)
         self._open_studio = open_studio
         self._most = most
         self._studio: PortraitStudio | None = None
@@ -102,6 +111,8 @@ class AvatarStore:
         self._loading = threading.Lock()
         self._loaded: OrderedDict[str, tuple[FileVersion | None, Avatar]] = OrderedDict()
         """Another process may put another avatar in the folder."""
+        self.on_gone: Callable[[str], None] = lambda name: None
+        """Told, on any thread, of an avatar that is deleted: nobody is to keep anything of it."""
 
     def names(self) -> list[str]:
         """Every avatar, the shipped ones first."""
@@ -180,16 +191,16 @@ class AvatarStore:
         return AvatarInfo(avatar.name, avatar.size, False, avatar.licence, avatar.consent)
 
     def delete(self, name: str) -> None:
-        """Forgets an uploaded avatar; sessions that wear it keep it. InvalidInputError for a
-        shipped one.
+        """Forgets an uploaded avatar, and all that was set aside of its name.
+
+        Raises InvalidInputError for a shipped one, UnknownNameError.
         """
         if self.is_builtin(name):
             raise InvalidInputError(f"avatar {name!r} ships with the product and stays")
         with self._changing:
             folder = self._folder_of(name)
-            with self._loading:
-                self._loaded.pop(name, None)
-            shutil.rmtree(folder)
+            self._deleted.note(name, shared_digest(folder / _SHARED))
+            self._remove(name)
 
     # As a shelf
 
@@ -218,8 +229,21 @@ class AvatarStore:
 
     def drop(self, name: str) -> None:
         with self._changing:
-            if _is_avatar(self._folder, name):
-                shutil.rmtree(self._folder / name)
+            self._remove(name)
+
+    def deleted(self) -> dict[str, str]:
+        return self._deleted.all()
+
+    def settle(self, name: str) -> None:
+        self._deleted.settle(name)
+
+    def _remove(self, name: str) -> None:
+        with self._loading:
+            self._loaded.pop(name, None)
+        if _is_avatar(self._folder, name):
+            shutil.rmtree(self._folder / name)
+        forget_aside(self._folder / name)
+        self.on_gone(name)
 
     def _write(self, avatar: Avatar) -> None:
         self._place(avatar.name, partial(save_avatar, avatar))
