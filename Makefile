@@ -9,10 +9,11 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Whatever the environment says: dozens of processes import the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test browser gpu-test check audit fuzz protos lock clean help
+.PHONY: install run test browser gpu-test check audit fuzz protos lock clean help
 
 help:
 	@echo "make run    set everything up, pull the weights, start the avatar"
+	@echo "make install  set everything up, start nothing"
 	@echo "make test   set everything up, run every check and test"
 	@echo "make test ARGS=tests/asr  these tests only"
 	@echo "make browser  install Chromium for the browser tests (apt, needs root)"
@@ -22,6 +23,8 @@ help:
 	@echo "make fuzz   odd inputs for every decoder, for a minute: make fuzz ARGS=\"--seconds 600\""
 	@echo "make protos regenerate visavis/v1 from protos/"
 	@echo "make lock   resolve the locked requirements anew"
+
+install: $(VENV)/.run
 
 run: $(VENV)/.run
 	@$(BIN)/visavis up $(ARGS)

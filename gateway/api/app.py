@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -35,6 +36,7 @@ from gateway.edge.tls import Tls
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
+from gateway.playout.sinks.recording_folders import forget_left_behind
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
@@ -138,6 +140,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         routes_operation,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
+    app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
     _add_pages(app, settings)
     return app
@@ -154,6 +157,7 @@ async def _running(
         heartbeat = Heartbeat()
         heartbeat.start()
         ending.push_async_callback(heartbeat.stop)
+        await asyncio.to_thread(forget_left_behind, settings.recording_dir)
         bus = await connect_bus(settings, instance)
         ending.push_async_callback(bus.close)
         registry = Registry(bus, settings.access())

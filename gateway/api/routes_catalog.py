@@ -205,7 +205,8 @@ async def _left(request: Request) -> None:
 async def portrait(name: str, gateway: TheGateway) -> Response:
     """The avatar's neutral face."""
     image = await gateway.catalog.portrait(name)
-    return Response(image, media_type="image/jpeg", headers={"Cache-Control": "max-age=60"})
+    # No browser is to keep a face that may be deleted meanwhile.
+    return Response(image, media_type="image/jpeg", headers={"Cache-Control": "no-store"})
 
 
 @router.get("/avatars/{name}/consent", responses=responses(404, 503))
@@ -243,8 +244,15 @@ async def head(
 
 @router.delete("/avatars/{name}", status_code=204, responses=responses(404, 409, 422, 503))
 async def delete_avatar(name: str, gateway: TheGateway) -> Response:
-    """Delete an avatar that was made here; sessions that show it keep it."""
+    """Delete an avatar that was made here, everywhere.
+
+    When this returns, none of it is on any replica's disk, in what they share, or in a gateway's
+    memory. Sessions that wear it are told by a `warning` (`avatar_deleted`) and a `session` event,
+    and wear the default one from the next turn on.
+    """
     await gateway.catalog.delete_avatar(name)
+    gateway.sessions.avatar_deleted(name)
+    await gateway.peers.tell_others({"avatar_deleted": name})
     return Response(status_code=204)
 
 

@@ -16,6 +16,8 @@ from gateway.api.state import TheGateway
 from gateway.stages.registry import ReplicaState
 
 router = APIRouter(tags=["operation"])
+health = APIRouter(tags=["operation"])
+"""Open to whoever asks: no key is wanted."""
 
 _NOT_NOW: dict[int | str, dict[str, Any]] = {503: {"model": Health}}
 
@@ -81,7 +83,7 @@ async def metrics(request: Request) -> Response:
     return Response(encode(REGISTRY), headers={"content-type": content_type})
 
 
-@router.get("/healthz", responses=_NOT_NOW)
+@health.get("/healthz", responses=_NOT_NOW)
 async def healthz(gateway: TheGateway) -> JSONResponse:
     """200 while the gateway can work: the bus is connected."""
     connected = gateway.bus.connected
@@ -89,7 +91,7 @@ async def healthz(gateway: TheGateway) -> JSONResponse:
     return JSONResponse({"status": status}, 200 if connected else 503)
 
 
-@router.get("/readyz", responses=_NOT_NOW)
+@health.get("/readyz", responses=_NOT_NOW)
 async def readyz(gateway: TheGateway) -> JSONResponse:
     """200 once a turn would work: the bus and a replica of every stage answer.
 

@@ -158,6 +158,8 @@ class Handover:
                         await self._say(self._sessions.get(session), text)
                 case {"gone": str(owner), "elsewhere": dict(elsewhere)}:
                     self._peers.inherit(owner, elsewhere)
+                case {"avatar_deleted": str(name)}:
+                    self._sessions.avatar_deleted(name)
                 case _:
                     raise InvalidInputError("peer: it asks for what is not known here")
             await answer("")

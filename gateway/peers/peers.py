@@ -172,6 +172,16 @@ class Peers:
         if answer.data:
             raise AtCapacityError(answer.data.decode())
 
+    async def tell_others(self, message: dict[str, Any]) -> None:
+        """Whoever does not answer is left out, with a line in the log."""
+        others = await self.others() if self.can_ask else []
+        told = await asyncio.gather(
+            *(self.tell(peer, message) for peer in others), return_exceptions=True
+        )
+        for peer, error in zip(others, told, strict=True):
+            if error is not None:
+                log.warning("gateway %s is not told: %s", peer.instance, error)
+
     def note_moved(self, session: str, peer: Peer) -> None:
         """A session of ours is with a peer now."""
         self._moved[session] = peer

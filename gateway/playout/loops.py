@@ -72,6 +72,7 @@ class LoopShelf:
         self.bytes = 0
         self._limit_bytes = limit_bytes
         self._loops: OrderedDict[tuple[str, VideoCodec], IdleLoop] = OrderedDict()
+        self._avatars: dict[tuple[str, VideoCodec], str] = {}
         self._users: dict[tuple[str, VideoCodec], int] = {}
 
     def __len__(self) -> int:
@@ -88,20 +89,30 @@ class LoopShelf:
 
     def give_back(self, loop: IdleLoop) -> None:
         """One that was taken is not used any more."""
-        self._users[loop.digest, loop.codec] -= 1
+        key = (loop.digest, loop.codec)
+        if self._loops.get(key) is loop:  # else it was forgotten meanwhile
+            self._users[key] -= 1
 
-    def put(self, loop: IdleLoop) -> bool:
-        """Keep a loop. False where those in use leave no room."""
+    def forget(self, avatar: str) -> None:
+        """Keep no loop of that face any more. Who plays one has it until it is given back."""
+        for key in [key for key, whose in self._avatars.items() if whose == avatar]:
+            self._remove(key)
+
+    def put(self, loop: IdleLoop, avatar: str = "") -> bool:
+        """Keep a loop of that face. False where those in use leave no room."""
         key, size = (loop.digest, loop.codec), loop.size_bytes
         if key in self._loops:
             return True
         spare = [key for key in self._loops if not self._users.get(key)]
         while spare and self.bytes + size > self._limit_bytes:
-            gone = spare.pop(0)
-            self.bytes -= self._loops.pop(gone).size_bytes
-            self._users.pop(gone, None)
+            self._remove(spare.pop(0))
         if self.bytes + size > self._limit_bytes:
             return False
-        self._loops[key] = loop
+        self._loops[key], self._avatars[key] = loop, avatar
         self.bytes += size
         return True
+
+    def _remove(self, key: tuple[str, VideoCodec]) -> None:
+        self.bytes -= self._loops.pop(key).size_bytes
+        self._avatars.pop(key)
+        self._users.pop(key, None)

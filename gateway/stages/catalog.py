@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc.aio
 
-from gateway.stages.registry import Registry
+from gateway.stages.registry import Registry, ReplicaState
 from visavis.serving.errors import (
     AlreadyExistsError,
     AtCapacityError,
@@ -23,7 +23,9 @@ from visavis.v1 import face_pb2, tts_pb2
 
 CALL_TIMEOUT_S = 5.0
 CREATE_TIMEOUT_S = 60.0
+DELETE_TIMEOUT_S = 25.0
 UPLOADS_AT_ONCE = 8
+_NONE_RUNS = "{}: no replica is running"
 
 _READING = ("List", "Get")
 """Calls that any other replica can answer where the first one has just gone."""
@@ -34,6 +36,10 @@ _ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
     grpc.StatusCode.FAILED_PRECONDITION: OutOfOrderError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: AtCapacityError,
 }
+
+
+class _GoneError(StageLostError):
+    """A replica ends while it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +159,25 @@ class Catalog:
         return _avatar_of(made)
 
     async def delete_avatar(self, name: str) -> None:
-        """Raises UnknownNameError, OutOfOrderError for one that ships with the product."""
-        await self._call("face", "DeleteAvatar", face_pb2.DeleteAvatarRequest(name=name))
+        """Every replica is asked: when this returns, none that answers has it on its disk.
+
+        Raises UnknownNameError, InvalidInputError for one that ships with the product, and
+        StageLostError where a replica has failed to delete it.
+        """
+        request = face_pb2.DeleteAvatarRequest(name=name)
+        without: list[VisavisError] = []
+        failed: list[VisavisError] = []
+        replicas = await self._replicas("face")
+        for state in replicas:
+            try:
+                await self._ask(state, "DeleteAvatar", request, DELETE_TIMEOUT_S)
+            except (UnknownNameError, _GoneError) as error:
+                # Told by another one; or it looks what there is before it is ready again.
+                without.append(error)
+            except VisavisError as error:
+                failed.append(error)
+        if failed or len(without) == len(replicas):
+            raise [*failed, *without, StageLostError(_NONE_RUNS.format("face"))][0]
 
     async def rename_avatar(self, name: str, new_name: str) -> Avatar:
         """Raises UnknownNameError, InvalidInputError, AlreadyExistsError."""
@@ -183,22 +206,33 @@ class Catalog:
     async def _call(
         self, service: str, method: str, request: Any, *, timeout_s: float = CALL_TIMEOUT_S
     ) -> Any:
+        failed: VisavisError = StageLostError(_NONE_RUNS.format(service))
+        for state in await self._replicas(service):
+            try:
+                return await self._ask(state, method, request, timeout_s)
+            except _GoneError as error:
+                failed = error
+                if not method.startswith(_READING):
+                    break
+        raise failed
+
+    async def _replicas(self, service: str) -> list[ReplicaState]:
+        """Those that answer."""
         replicas = [s for s in self._registry.replicas(service) if s.healthy]
         if not replicas:
             await self._registry.refresh()
             replicas = [s for s in self._registry.replicas(service) if s.healthy]
-        failed: VisavisError = StageLostError(f"{service}: no replica is running")
-        for state in replicas:
-            stub = self._registry.stub(state.replica)
-            try:
-                return await getattr(stub, method)(request, timeout=timeout_s)
-            except grpc.aio.AioRpcError as error:
-                gone = error.code() is grpc.StatusCode.UNAVAILABLE and method.startswith(_READING)
-                kind = _ERRORS.get(error.code(), StageLostError)
-                failed = kind(error.details() or f"{service}: {error.code().name}")
-                if not gone:
-                    raise failed from None
-        raise failed
+        return replicas
+
+    async def _ask(self, state: ReplicaState, method: str, request: Any, timeout_s: float) -> Any:
+        stub = self._registry.stub(state.replica)
+        try:
+            return await getattr(stub, method)(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            gone = error.code() is grpc.StatusCode.UNAVAILABLE
+            kind = _GoneError if gone else _ERRORS.get(error.code(), StageLostError)
+            told = error.details() or f"{state.replica.service}: {error.code().name}"
+            raise kind(told) from None
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:

@@ -78,6 +78,14 @@ class LoopLibrary:
         """One that was taken is not used any more."""
         self._shelf.give_back(loop)
 
+    def forget(self, avatar: str) -> None:
+        """An avatar was deleted: no loop of it is kept, or fetched."""
+        self._shelf.forget(avatar)
+        self._wanted = {w: None for w in self._wanted if w.avatar != avatar}
+        self._not_before_s = {w: at for w, at in self._not_before_s.items() if w.avatar != avatar}
+        metrics.loops.set(len(self._shelf))
+        metrics.loop_bytes.set(self._shelf.bytes)
+
     async def _fetch_wanted(self) -> None:
         while True:
             while not self._wanted:
@@ -110,7 +118,9 @@ class LoopLibrary:
             except VisavisError as error:
                 log.warning("idle loop of %s: %s", state.replica.instance, error)
                 continue
-            if self._shelf.put(loop):
+            if wanted not in self._wanted:
+                return "refused"  # it was deleted meanwhile
+            if self._shelf.put(loop, wanted.avatar):
                 return "kept"
             log.warning("idle loop: those in use leave no room; see loop_memory_mb")
             return "refused"

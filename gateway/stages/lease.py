@@ -67,6 +67,9 @@ class LeaseListener(Protocol):
     def stage_refused(self, service: str, message: str) -> None:
         """After a loss: replicas are there, and none takes the session. Told once for each loss."""
 
+    def stage_unknown(self, service: str) -> None:
+        """A replica does not know what the session asks for: its voice, its avatar …"""
+
     def stage_ready(self, service: str) -> None:
         """Attached; called again after each loss, and as another replica takes over."""
 
@@ -258,6 +261,8 @@ class StageLease:
             reason = await _explain(self.service, call, error)
             self._failed(call, "refused")
             self._note_refusal(replica, reason)
+            if isinstance(reason, UnknownNameError):
+                self._listener.stage_unknown(self.service)
             raise reason from None
         except BaseException as error:
             self._failed(call, "refused")

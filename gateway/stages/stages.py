@@ -172,6 +172,11 @@ class Stages:
             news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
         await asyncio.gather(*(self._leases[name].tell(news[name]) for name in news))
 
+    def wear_default(self, *, attached: bool) -> None:
+        """The avatar is there no more. attached: the face still has it, up to `refresh_face`."""
+        self._options = replace(self._options, avatar="")
+        self._face_stale = attached
+
     def refresh_face(self) -> None:
         """Attach to the face anew if the avatar has been changed since."""
         if self._face_stale:
@@ -277,7 +282,7 @@ def _codec(codec: VideoCodec) -> Any:
 class StageNews:
     """Tells the conversation what stages say over their leases: turns that fail, replicas that go.
 
-    perform: carries out what follows.
+    perform: carries out what follows. avatar_gone: called where no replica knows the avatar.
     """
 
     def __init__(
@@ -287,8 +292,10 @@ class StageNews:
         clock: Clock,
         perform: Callable[[Sequence[Action]], None],
         ears: Ears,
+        avatar_gone: Callable[[], None],
     ) -> None:
         self._conversation = conversation
+        self._avatar_gone = avatar_gone
         self._playout = playout
         self._ears = ears
         self._clock = clock
@@ -323,6 +330,11 @@ class StageNews:
     def stage_refused(self, service: str, message: str) -> None:
         """A stage was lost, and no replica takes the session now."""
         self._perform([Emit(ErrorEvent(code="at_capacity", message=f"{service}: {message}"))])
+
+    def stage_unknown(self, service: str) -> None:
+        """What a stage was asked for is there no more."""
+        if service == "face":
+            self._avatar_gone()
 
     def stage_ready(self, service: str) -> None:
         """A stage is (again) attached, or another replica has taken over."""

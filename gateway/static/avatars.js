@@ -22,6 +22,8 @@ export class AvatarPicker {
 
   async load() {
     this.#avatars = await this.api.avatars();
+    const names = new Set(this.#avatars.map(({ name }) => name));
+    for (const name of this.#portraits.keys()) if (!names.has(name)) this.#portraits.delete(name);
   }
 
   /** The wanted one where it exists, else the first. */

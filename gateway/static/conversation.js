@@ -23,6 +23,7 @@ export class Conversation {
   /**
    * @param {object} parts api, stage, captions, latency, queue, recording, talk, toasts,
    *   settings(): {preference, join, role} of Connection, wish(): what a session is to be,
+   *   avatarsChanged(): there is one less,
    *   prepareFace(): who draws the face, face(stream): what it is then drawn from,
    *   report(error), begun(withMicrophone) after one has come to life
    */
@@ -153,7 +154,10 @@ export class Conversation {
       this.toasts.error(inPlainWords(message));
       if (code === "recording_failed") this.recording.ended();
     });
-    on("warning", ({ message }) => this.toasts.show(message));
+    on("warning", ({ code, message }) => {
+      this.toasts.show(message);
+      if (code === "avatar_deleted") this.avatarsChanged();
+    });
     on("notice", ({ key }) => this.toasts.show(text(key)));
     on("face", ({ stream }) => this.face(stream));
     on("session", ({ id }) => (document.body.dataset.session = id));

@@ -84,6 +84,7 @@ class Page {
     }),
     wish: () => this.wish(),
     begun: (withMicrophone) => this.begun(withMicrophone),
+    avatarsChanged: () => void this.prepare(),
     prepareFace: () => this.head.prepare(),
     face: (stream) => this.head.follow(stream),
     report: (error) => this.report(error),

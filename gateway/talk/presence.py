@@ -88,7 +88,10 @@ class Presence:
             if self._over:
                 raise UnknownNameError("session: it has ended")
             if not self._stages.attached:
-                await self._stages.attach()
+                try:
+                    await self._stages.attach()
+                except UnknownNameError:
+                    await self._stages.attach()  # its avatar is gone, and it wears another one now
 
     async def watch(self) -> None:
         """Run for as long as the session lives."""

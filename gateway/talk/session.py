@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,7 @@ from gateway import metrics
 from gateway.answers.answering import Answering
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.api.choices import DrawnBy
-from gateway.api.events import ErrorEvent, ServerEvent, StateEvent
+from gateway.api.events import ErrorEvent, ServerEvent, StateEvent, WarningEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
 from gateway.background import Background
@@ -114,7 +115,14 @@ class Session:
             self.microphone,
             ears,
         )
-        self.news = StageNews(self._conversation, self._playout, self._clock, self._perform, ears)
+        self.news = StageNews(
+            self._conversation,
+            self._playout,
+            self._clock,
+            self._perform,
+            ears,
+            partial(self._take_off, attached=False),
+        )
         self._background = Background()
         self.stages = Stages(
             session_id, options, registry, self.news, settings, self._background, ears
@@ -322,6 +330,21 @@ class Session:
         await self.stages.update(options)
         self._refresh_face()
         self._emit(options.event(self.id))
+
+    def avatar_deleted(self) -> None:
+        """The face that it wears is there no more: it wears the default one, after this turn."""
+        self._take_off(attached=self.stages.attached)
+        self._refresh_face()
+
+    def _take_off(self, *, attached: bool) -> None:
+        name = self.options.avatar
+        if not name:
+            return
+        self.options = replace(self.options, avatar="")
+        self.stages.wear_default(attached=attached)
+        self._emit(self.options.event(self.id))
+        message = f"the avatar {name!r} was deleted; this is the default one"
+        self._emit(WarningEvent(turn=self.epoch, code="avatar_deleted", message=message))
 
     async def take_microphone(self, holder: str) -> None:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""

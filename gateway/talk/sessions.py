@@ -212,6 +212,13 @@ class Sessions:
         """End a session and free all it held. Raises UnknownNameError."""
         await self._end(self.get(session_id), "deleted", "the session was ended")
 
+    def avatar_deleted(self, name: str) -> None:
+        """Nothing of it stays here: sessions that wear it are told, and wear the default one."""
+        self._loops.forget(name)
+        for session in self.all():
+            if session.options.avatar == name:
+                session.avatar_deleted()
+
     async def hand_on(self, session: Session) -> None:
         """It has gone to another gateway: let go of it here."""
         await self._end(session, "moved", "the session has gone to another gateway")

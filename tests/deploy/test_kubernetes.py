@@ -67,6 +67,14 @@ def test_kubernetes_accepts_every_resource(overlay: str, tmp_path: Path) -> None
     assert said.count(" passed ") == len(resources), said
 
 
+def test_images_that_were_loaded_onto_a_node_are_not_looked_for_elsewhere() -> None:
+    for name, pod in pods("cpu"):
+        for one in containers(pod):
+            assert one["image"].startswith("nats:") or one["imagePullPolicy"] == "IfNotPresent", (
+                name
+            )
+
+
 @each_overlay
 def test_operators_accept_their_resources(overlay: str, tmp_path: Path) -> None:
     folder = os.environ.get("VISAVIS_CRDS")

@@ -83,6 +83,24 @@ async def test_what_was_agreed_to_goes_wherever_the_avatar_goes(
     assert '"to greet visitors"' in (theirs / "ann" / "avatar.toml").read_text()
 
 
+async def test_what_is_deleted_where_there_is_no_bus_does_not_come_back_from_it(
+    tmp_path: Path, keeping_bus: Bus
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    made(ours, "ann")
+    made(ours, "bob")
+    async with serving(ours, bus=keeping_bus), serving(theirs, bus=keeping_bus) as other:
+        assert await names(other) == ["default", "ann", "bob"]
+        async with serving(ours) as alone:  # as the command line does
+            await alone.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="ann"))
+            await alone.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="bob"))
+        made(ours, "bob")
+        async with serving(ours, bus=keeping_bus) as again:
+            assert await names(again) == ["default", "bob"]
+        assert await names(other) == ["default", "bob"]
+    assert not list(ours.glob(".deleted-*"))
+
+
 async def test_of_two_that_met_under_one_name_the_shared_one_is_worn_and_the_other_kept(
     tmp_path: Path, keeping_bus: Bus
 ) -> None:

@@ -82,6 +82,8 @@ class Script:
     """So many of the next pictures never arrive."""
     first_keyframe: bool = True
     """The first picture of a turn is a key frame."""
+    unknown_avatar: str = ""
+    """One that no face knows any more."""
     loop: str = ""
     """Digest of the loop that the face's idle life repeats; "": it does not."""
     lent_loop: str = "as told"
@@ -185,6 +187,9 @@ class Double:
         status = refuse.get(self.instance, refuse.get(self.name))
         if status is not None:
             await context.abort(status, f"{self.instance} refuses")
+        gone = self.script.unknown_avatar
+        if gone and self.name == "face" and config.face.avatar == gone:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no avatar {gone!r}")
         if self.leases >= self.script.slots or self._draining.is_set():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are taken")
         await self.script.may_attach.wait()

@@ -371,6 +371,12 @@ async def test_the_api_page_needs_nothing_from_outside(http: httpx.AsyncClient) 
         if not route.get("description")
     ]
     assert undescribed == []
+    keyless = {
+        path
+        for path, methods in described.items()
+        if not all("security" in route for route in methods.values())
+    }
+    assert keyless == {"/healthz", "/readyz"}
 
 
 async def test_an_unknown_path_is_a_problem_too(http: httpx.AsyncClient) -> None:

@@ -101,6 +101,22 @@ async def test_a_loss_after_a_change_of_face_while_it_was_away_is_told(
         assert [event["code"] for event in lost] == ["stage_lost"] * 2
 
 
+async def test_an_avatar_that_is_gone_as_the_face_comes_back_is_changed_for_the_default_one(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session(avatar="eve") as session:
+        path, events = f"/v1/sessions/{session.id}", session.events()
+        doubles.script.unknown_avatar = "eve"
+        await doubles.stop("face")
+        await doubles.start("face")
+        async with asyncio.timeout(30):
+            [warned] = [event async for event in first_of(events, "warning", 1)]
+        assert warned["code"] == "avatar_deleted" and "'eve'" in warned["message"]
+        await eventually(lambda: _attached(client, path, "face"))
+        assert doubles.seen.of("face", "config")[-1].config.face.avatar == ""
+        assert (await client.call("GET", path)).json()["avatar"] == ""
+
+
 @pytest.mark.parametrize("stage", ["llm", "tts", "face"])
 async def test_a_service_killed_in_mid_answer(
     client: GatewayClient, doubles: Doubles, stage: str

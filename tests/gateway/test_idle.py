@@ -255,6 +255,20 @@ def test_what_is_in_use_stays_and_the_rest_makes_room() -> None:
     assert shelf.take("a", H264) is None
 
 
+def test_of_a_face_that_is_deleted_no_loop_stays() -> None:
+    shelf = LoopShelf(1_000_000)
+    for name, avatar in (("a", "ann"), ("b", "ann"), ("c", "bob")):
+        assert shelf.put(loop_of(name), avatar)
+    held = shelf.take("a", H264)
+    assert held is not None
+    shelf.forget("ann")
+    assert [shelf.take(name, H264) is None for name in "abc"] == [True, True, False]
+    assert shelf.put(loop_of("a"), "ann"), "another face of that name"
+    shelf.give_back(held)
+    shelf.forget("ann")
+    assert len(shelf) == 1 and shelf.bytes == loop_of().size_bytes
+
+
 @pytest.mark.parametrize("frame", [0, 1, 24, 26, 74, 75, 1_000_001])
 def test_key_frames_are_found_beyond_the_end(frame: int) -> None:
     found = loop_of().keyframe_from(frame)

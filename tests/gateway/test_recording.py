@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,25 @@ import pytest
 from gateway.playout.pacing import TICK_SAMPLES
 from gateway.playout.playout import Playout
 from gateway.playout.sinks.recording import Phase, Recording, Scope
+from gateway.playout.sinks.recording_folders import forget_left_behind, make_folder
 from tests.full_disk import limited_files
 from tests.gateway.media import PictureEncoder, film, tone
 from visavis.wire.media import VideoCodec
+
+
+def test_what_a_gateway_that_was_killed_has_left_goes_as_the_next_one_starts(
+    tmp_path: Path,
+) -> None:
+    ours = make_folder(tmp_path / "films", "one")
+    here, _, name = ours.name.rpartition(f"@{os.getpid()}.")
+    began, _, _ = name.partition("@")
+    killed = [f"{os.getpid()}.{int(began) - 60}", f"999999999.{began}"]
+    for process in killed:
+        (ours.parent / f"{here}@{process}@two-x").mkdir()
+    elsewhere = ours.parent / f"visavis-recording@another@{killed[0]}@three-x"
+    elsewhere.mkdir()
+    forget_left_behind(tmp_path / "films")
+    assert sorted(ours.parent.iterdir()) == sorted([ours, elsewhere])
 
 
 class Stage:

@@ -61,7 +61,7 @@ def subjects() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     for verb in ("PING", "INFO", "STATS"):
         table[f"$SRV.{verb}"] = (NOBODY, EVERYBODY)
     for bucket, keeper in KEEPERS.items():
-        for verb in ("INFO", "MSG.GET", "PURGE"):
+        for verb in ("INFO", "MSG.GET", "MSG.DELETE", "PURGE"):
             table[f"$JS.API.STREAM.{verb}.OBJ_{bucket}"] = ({keeper}, NOBODY)
         for part in ("C", "M"):
             table[f"$O.{bucket}.{part}.one"] = ({keeper}, NOBODY)
@@ -179,7 +179,12 @@ async def test_what_is_kept_is_read_and_written_without_a_consumer(closed: NatsS
     assert await bucket.index() == digests
     assert [await bucket.get(name) for name in ("ann", "bob", "cay")] == [large, b"", None]
     digests["ann"] = await bucket.put("ann", b"small")
+    await bucket.put("bob", b"a face that nobody may see any more" * 9)
     await bucket.delete("bob")
+    assert closed.process.storage is not None
+    files = [path.read_bytes() for path in closed.process.storage.rglob("*") if path.is_file()]
+    assert any(b"small" in content for content in files), "they are read as they are"
+    assert not any(b"a face that nobody may see" in content for content in files)
     assert await bucket.index() == digests | {"bob": ""}
     assert await bucket.get("ann") == b"small"
     for bus in (operator, face):

@@ -122,7 +122,7 @@ def check() -> None:
         raise AiortcChangedError(
             f"aiortc {version('aiortc')} is not one that visavis can work with: "
             f"{', '.join(changed)} changed; install a version that visavis asks for: "
-            "pip install 'visavis[gateway]'"
+            "pip install -e '.[gateway]'"
         )
 
 

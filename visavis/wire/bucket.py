@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 import nats.errors
 import nats.js.errors
 from nats.js import JetStreamContext
-from nats.js.api import StreamInfo
+from nats.js.api import RawStreamMsg, StreamInfo
 from nats.js.object_store import ObjectStore
 
 from visavis.serving.errors import AtCapacityError, BusError
@@ -82,7 +82,8 @@ class Bucket:
     async def index(self) -> dict[str, str]:
         """Digests by name; "" for what was deleted. Raises NoStoreError, BusError."""
         async with self._open(_ASK_S) as (_, _store):
-            told = [json.loads(m) async for m in self._messages(f"$O.{self._name}.M.>")]
+            records = self._messages(f"$O.{self._name}.M.>")
+            told = [json.loads(record.data or b"") async for record in records]
             return {i["name"]: "" if i.get("deleted") else i.get("digest") or "" for i in told}
 
     async def put(self, name: str, content: bytes) -> str:
@@ -104,18 +105,33 @@ class Bucket:
             if (info.size or 0) > self._largest_bytes:
                 return None
             chunks = self._messages(f"$O.{self._name}.C.{info.nuid}")
-            content = b"".join([chunk async for chunk in chunks])
+            content = b"".join([chunk.data or b"" async for chunk in chunks])
             if digest_of(content) != info.digest:
                 raise BusError(f"{self._name}: {name!r} has changed while it was read")
             return content
 
     async def delete(self, name: str) -> None:
-        """Whether it was there or not. Raises NoStoreError, BusError."""
+        """Whether it was there or not. Raises NoStoreError, BusError.
+
+        Its content is overwritten where it lies: what is only deleted stays in the server's files.
+        """
         async with self._open(_CARRY_S) as (_, store):
             try:
+                info = await store.get_info(name)
+                await self._overwrite(f"$O.{self._name}.C.{info.nuid}")
                 await store.delete(name)
             except nats.js.errors.NotFoundError:
                 return
+
+    async def _overwrite(self, subject: str) -> None:
+        js = self._bus.client.jetstream(timeout=_ASK_S)
+        kept = [message async for message in self._messages(subject)]
+        try:
+            for message in kept:
+                await js.delete_msg(f"OBJ_{self._name}", message.seq or 0)
+        except nats.errors.TimeoutError:
+            # The users of a server that was set up by an older version may not.
+            log.warning("%s: what was deleted is not overwritten: it was refused", self._name)
 
     async def make(self) -> None:
         """Have it be there; for who may make one. Raises NoStoreError, BusError."""
@@ -125,7 +141,7 @@ class Bucket:
             except nats.js.errors.NotFoundError:
                 await js.create_object_store(self._name)
 
-    async def _messages(self, subject: str) -> AsyncIterator[bytes]:
+    async def _messages(self, subject: str) -> AsyncIterator[RawStreamMsg]:
         """What is kept under a subject, which may be a pattern, in the order of its keeping."""
         js, seq = self._bus.client.jetstream(timeout=_ASK_S), 0
         while True:
@@ -134,7 +150,7 @@ class Bucket:
             except nats.js.errors.NotFoundError:
                 return
             seq = kept.seq or seq + 1
-            yield kept.data or b""
+            yield kept
 
     @asynccontextmanager
     async def _open(self, timeout_s: float) -> AsyncIterator[tuple[StreamInfo, ObjectStore]]:
@@ -194,6 +210,14 @@ class Shelf(Protocol):
         """Forget it; nothing where it is not there. Raises OSError."""
         ...
 
+    def deleted(self) -> Mapping[str, str]:
+        """What was deleted here and may still be in the bucket: its digests there, by name."""
+        ...
+
+    def settle(self, name: str) -> None:
+        """What was deleted under that name is not in the bucket any more. Raises OSError."""
+        ...
+
 
 class Shared:
     """Keeps a shelf and its bucket alike: asked before the shelf is used, told what was changed.
@@ -234,15 +258,24 @@ class Shared:
                 self._trouble.tell(error)
 
     async def forget(self, name: str) -> None:
-        """Delete it from the bucket, and so from all shelves. Raises BusError."""
+        """It was deleted: delete it from the bucket, and so from all shelves.
+
+        Raises BusError; the next `sync` makes up for it.
+        """
         async with self._syncing:
             try:
                 await self._bucket.delete(name)
+                await self._do(partial(self._shelf.settle, name))
             except NoStoreError as error:
                 self._trouble.tell(error)
 
     async def _reconcile(self) -> None:
         index, kept = await self._bucket.index(), await self._do(self._shelf.kept) or {}
+        for name, digest in (await self._do(self._shelf.deleted) or {}).items():
+            if index.get(name) == digest:
+                await self._bucket.delete(name)
+                index[name] = ""
+            await self._do(partial(self._shelf.settle, name))
         for name, digest in index.items():
             mine = kept.get(name)
             if not digest and mine:

@@ -119,7 +119,8 @@ def _of_buckets(user: User) -> list[str]:
     """What reading, writing and deleting objects needs, and no more."""
     found = []
     for bucket in (name for name, keeper in BUCKETS.items() if keeper is user):
-        api = (f"$JS.API.STREAM.{verb}.OBJ_{bucket}" for verb in ("INFO", "MSG.GET", "PURGE"))
+        verbs = ("INFO", "MSG.GET", "MSG.DELETE", "PURGE")
+        api = (f"$JS.API.STREAM.{verb}.OBJ_{bucket}" for verb in verbs)
         found += [*api, f"$O.{bucket}.>"]
     return found
 

@@ -7,4 +7,5 @@
 `fmp4`: the fragments of mp4 that they get.
 `blendshapes`: those who draw the face themselves.
 `recording`: files.
+`recording_folders`: where these lie, and what of them a gateway that was killed has left.
 """

@@ -12,7 +12,6 @@ import errno
 import logging
 import secrets
 import shutil
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from gateway.playout.pacing import RATE_HZ, to_samples, to_video_clock
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import PlayoutEvent, Tick
+from gateway.playout.sinks.recording_folders import make_folder
 from visavis.mp4 import Mp4Writer
 from visavis.serving.errors import AtCapacityError, OutOfOrderError, UnknownNameError
 from visavis.wire.media import VideoCodec
@@ -365,14 +365,11 @@ class Recordings:
     def _own_folder(self) -> Path:
         if self._folder is None:
             try:
-                if self._parent is not None:
-                    self._parent.mkdir(parents=True, exist_ok=True)
-                made = tempfile.mkdtemp(prefix=f"{self._session}-", dir=self._parent)
+                self._folder = make_folder(self._parent, self._session)
             except OSError as error:
                 raise AtCapacityError(
                     f"recording: there is no folder for it: {error.strerror or error}"
                 ) from error
-            self._folder = Path(made)
         return self._folder
 
     def _drop(self) -> None:

@@ -1,15 +1,18 @@
-"""Files of an avatar as one piece of bytes, for the replicas that share it."""
+"""An avatar's files for the replicas that share it: as one piece of bytes, replaced, deleted."""
 
 from __future__ import annotations
 
 import io
 import lzma
+import re
+import shutil
 import zipfile
 import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 FileVersion = tuple[int, int]
+_DELETED = ".deleted-"
 LARGEST_BYTES = 32_000_000
 """Of one avatar, packed or not."""
 # A zip archive may also be encrypted, or packed in a way that nobody reads.
@@ -70,6 +73,38 @@ def read_packed(packed: bytes, wanted: Collection[str]) -> dict[str, bytes]:
             return {entry.filename: archive.read(entry) for entry in entries}
     except _DAMAGE as error:
         raise ValueError(f"a packed avatar is damaged: {error}") from None
+
+
+class Deleted:
+    """Notes, in a store's folder, of what was deleted there and may be in the bucket still.
+
+    They outlive the process: who deletes may have no bus.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def note(self, name: str, digest: str) -> None:
+        """digest: in the bucket; "": it never was there. Raises OSError."""
+        if digest:
+            (self._folder / f"{_DELETED}{name}").write_text(digest)
+
+    def all(self) -> dict[str, str]:
+        """Digests by name."""
+        notes = self._folder.glob(f"{_DELETED}*")
+        return {note.name.removeprefix(_DELETED): note.read_text() for note in notes}
+
+    def settle(self, name: str) -> None:
+        """It is not in the bucket any more. Raises OSError."""
+        (self._folder / f"{_DELETED}{name}").unlink(missing_ok=True)
+
+
+def forget_aside(path: Path) -> None:
+    """Delete whatever was set aside of that name. Raises OSError."""
+    aside = re.compile(rf"\.replaced-\d+-{re.escape(path.name)}")
+    for other in path.parent.glob(".replaced-*"):
+        if aside.fullmatch(other.name):
+            shutil.rmtree(other) if other.is_dir() else other.unlink()
 
 
 def set_aside(path: Path) -> None:

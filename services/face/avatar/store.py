@@ -30,7 +30,15 @@ from services.face.avatar.avatar import (
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.maker import make_avatar
 from services.face.avatar.making.portrait import PortraitStudio
-from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
+from services.face.avatar.packing import (
+    Deleted,
+    FileVersion,
+    file_version,
+    forget_aside,
+    pack,
+    set_aside,
+    unpacked,
+)
 from services.face.draw.renderer import picture_at_rest
 from services.face.engines.base import AvatarInfo
 from visavis.serving.errors import (
@@ -100,11 +108,14 @@ class FolderStore(ABC, Generic[KeptT]):
         self._folder = folder
         self._builtin = builtin
         self._files = tuple(files)
+        self._deleted = Deleted(folder)
         self._most = most
         self._changing = threading.Lock()
         self._loading = threading.Lock()
         self._loaded: OrderedDict[str, tuple[FileVersion | None, KeptT]] = OrderedDict()
         """Another process may put another avatar in the folder."""
+        self.on_gone: Callable[[str], None] = lambda name: None
+        """Told, on any thread, of an avatar that is deleted: nobody is to keep anything of it."""
 
     @abstractmethod
     def _read(self, folder: Path) -> KeptT:
@@ -169,16 +180,16 @@ class FolderStore(ABC, Generic[KeptT]):
         check_new(name, self.names(), len(_folders_in(self._folder)), self._most)
 
     def delete(self, name: str) -> None:
-        """Forgets an uploaded avatar; sessions that wear it keep it. InvalidInputError for a
-        shipped one.
+        """Forgets an uploaded avatar, and all that was set aside of its name.
+
+        Raises InvalidInputError for a shipped one, UnknownNameError.
         """
         if self.is_builtin(name):
             raise InvalidInputError(f"avatar {name!r} ships with the product and stays")
         with self._changing:
             folder = self._folder_of(name)
-            with self._loading:
-                self._loaded.pop(name, None)
-            shutil.rmtree(folder)
+            self._deleted.note(name, shared_digest(folder / _SHARED))
+            self._remove(name)
 
     # As a shelf
 
@@ -207,8 +218,21 @@ class FolderStore(ABC, Generic[KeptT]):
 
     def drop(self, name: str) -> None:
         with self._changing:
-            if self._is_there(self._folder, name):
-                shutil.rmtree(self._folder / name)
+            self._remove(name)
+
+    def deleted(self) -> dict[str, str]:
+        return self._deleted.all()
+
+    def settle(self, name: str) -> None:
+        self._deleted.settle(name)
+
+    def _remove(self, name: str) -> None:
+        with self._loading:
+            self._loaded.pop(name, None)
+        if self._is_there(self._folder, name):
+            shutil.rmtree(self._folder / name)
+        forget_aside(self._folder / name)
+        self.on_gone(name)
 
     def _add(self, name: str, write: Callable[[Path], None]) -> None:
         """A new one, whose files `write` writes into a folder. Raises as `check_new` does, and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from services.face.avatar.consent import Consent
@@ -147,6 +147,13 @@ class _BothShelves:
 
     def drop(self, name: str) -> None:
         self._of(name).drop(name)
+
+    def deleted(self) -> Mapping[str, str]:
+        return {**self._pictures.deleted(), **self._heads.deleted()}
+
+    def settle(self, name: str) -> None:
+        self._pictures.settle(name)
+        self._heads.settle(name)
 
     def _of(self, name: str) -> Shelf:
         return self._heads if name in self._heads.kept() else self._pictures

@@ -16,7 +16,6 @@ from services.face.draw.pictures import Draw, Painter
 from services.face.draw.renderer import Renderer
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload, decoded
 from services.face.lips.sound_track import Ear
-from visavis.wire.bucket import Shelf
 
 
 class WarpPainter:
@@ -56,7 +55,7 @@ class WarpEngine:
         return ()
 
     @property
-    def shelf(self) -> Shelf:
+    def shelf(self) -> AvatarStore:
         return self._store
 
     def ear(self, sample_rate_hz: int, fps: int) -> Ear | None:

@@ -300,7 +300,7 @@ def _make_and_show(
     except ImportError as error:
         raise ModelStoreError(
             f"making bundles needs a package that is not installed ({error}); "
-            'run `pip install "visavis[onnx]"`'
+            'run `pip install -e ".[onnx]"`'
         ) from error
     manifest = load_manifest(name, model_dir)
     _show_files(console, manifest)

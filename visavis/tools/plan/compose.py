@@ -173,6 +173,10 @@ def _settings(plan: Plan, load: SeatLoad, device: str) -> dict[str, str]:
 
 # ------------------------------------------------------------ by hand
 
+# A gateway that others can reach does not start without.
+_KEYS = "--api-key-file key --token-key-file token-key"
+_MAKE_KEYS = "openssl rand -hex 24 > key; openssl rand -hex 32 > token-key"
+
 
 def by_hand(plan: Plan) -> Iterator[str]:
     """Command lines that start the same without containers; one machine without a card needs one
@@ -184,6 +188,7 @@ def by_hand(plan: Plan) -> Iterator[str]:
         return
     home = next(load.seat.node for load in loads if load.seat.service == "nats")
     bus = f"nats://{nodes[home].name}:4222"
+    yield f"# beside every gateway, the same: {_MAKE_KEYS}"
     for n, node in enumerate(nodes):
         yield f"# on {node.name}"
         for load in sorted((x for x in loads if x.seat.node == n), key=_reading_order):
@@ -210,8 +215,8 @@ def _processes(plan: Plan, load: SeatLoad, bus: str) -> Iterator[str]:
         return
     settings = _settings(plan, load, f"cuda:{seat.gpu}")
     flags = " ".join(f"--{key} {value}" for key, value in settings.items())
-    if seat.service == "gateway" and seat.processes > 1:
-        flags += " --share-port true"
+    if seat.service == "gateway":
+        flags += f" {_KEYS}" + (" --share-port true" if seat.processes > 1 else "")
     module = "gateway" if seat.service == "gateway" else f"services.{seat.service}"
     times = f"   # {seat.processes} of these" if seat.processes > 1 else ""
     yield f"python -m {module} --nats-url {bus} --host 0.0.0.0 {flags}{times}"

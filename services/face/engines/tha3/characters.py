@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from services.face.avatar.avatar import read_or_make
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Pixels
-from services.face.avatar.packing import FileVersion, file_version, pack, set_aside, unpacked
+from services.face.avatar.packing import (
+    Deleted,
+    FileVersion,
+    file_version,
+    forget_aside,
+    pack,
+    set_aside,
+    unpacked,
+)
 from services.face.avatar.store import check_new, is_name, not_kept, shared_digest
 from services.face.engines.base import AvatarInfo
 from services.face.engines.tha3.network import SIZE, Picture
@@ -104,6 +112,7 @@ class CharacterStore:
         default character, under `licence`.
         """
         self._folder = folder
+        self._deleted = Deleted(folder)
         self._own = own
         self._licence = licence
         self._most = most
@@ -179,7 +188,7 @@ class CharacterStore:
         return AvatarInfo(name, SIZE, character.builtin, character.licence, consent)
 
     def delete(self, name: str) -> None:
-        """Forgets an uploaded picture; sessions that wear it keep it.
+        """Forgets an uploaded picture, and what was set aside of its name.
 
         Raises InvalidInputError for the one of the bundle, UnknownNameError for one that is not
         there.
@@ -189,6 +198,7 @@ class CharacterStore:
         with self._lock:
             if not self._is_there(name):
                 raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
+            self._deleted.note(name, shared_digest(self._file(name, _SHARED)))
             self._remove(name)
 
     # As a shelf
@@ -218,10 +228,17 @@ class CharacterStore:
         with self._lock:
             self._remove(name)
 
+    def deleted(self) -> dict[str, str]:
+        return self._deleted.all()
+
+    def settle(self, name: str) -> None:
+        self._deleted.settle(name)
+
     def _remove(self, name: str) -> None:
         self._loaded.pop(name, None)
         for suffix in (*reversed(_SUFFIXES), _SHARED):
             self._file(name, suffix).unlink(missing_ok=True)
+            forget_aside(self._file(name, suffix))
 
     def _write(self, name: str, files: Mapping[str, bytes]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -109,6 +110,8 @@ class Wav2LipEngine:
         self._lane = EngineLane("face-wav2lip", at_once=engine.at_once)
         self._network: SharedRuns[MouthAsk, Mouth] | None = None
         self._faces: OrderedDict[str, _Face] = OrderedDict()
+        self._changing = threading.Lock()
+        avatars.shelf.on_gone = self._forget
 
     @property
     def states(self) -> Sequence[NetworkState]:
@@ -160,11 +163,16 @@ class Wav2LipEngine:
         if face is None or face.photo is not avatar:
             photographed = PhotographedAvatar.of(avatar)
             face = _Face(avatar, photographed, face_crop(photographed, photographed.texture))
+        with self._changing:
             self._faces[avatar.name] = face
-        self._faces.move_to_end(avatar.name)
-        while len(self._faces) > _KEPT_FACES:
-            self._faces.popitem(last=False)
+            self._faces.move_to_end(avatar.name)
+            while len(self._faces) > _KEPT_FACES:
+                self._faces.popitem(last=False)
         return face
+
+    def _forget(self, name: str) -> None:
+        with self._changing:
+            self._faces.pop(name, None)
 
 
 class PhotographedAvatar(Avatar):
