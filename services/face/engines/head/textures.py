@@ -14,7 +14,7 @@ from services.face.engines.head.glb import Part
 _LEVEL_BIAS = -0.3
 """Of coarser textures: a little too sharp looks better than blurred."""
 _MOST_TILES = 4
-_SHARPNESS = 1.4
+_SHARPNESS = 2.2
 """Of the edges of what is cut out: so much steeper than in its texture."""
 
 
