@@ -116,4 +116,4 @@ def _sharpened(picture: NDArray[np.uint8], cut: float | None) -> NDArray[np.uint
     sharp = np.clip((alpha - cut) * _SHARPNESS + 0.5, 0, 1)
     colours = picture[..., :3] * (sharp / np.maximum(alpha, 1 / 255))
     whole = np.concatenate([np.minimum(colours, 255 * sharp), 255 * sharp], axis=2)
-    return np.rint(whole).astype(np.uint8)
+    return np.asarray(np.rint(whole), np.uint8)
