@@ -215,7 +215,7 @@ def _vector(told: dict[str, Any], name: str) -> tuple[float, float, float]:
 def _number(
     told: dict[str, Any], name: str, default: float | None, least: float, most: float
 ) -> float:
-    found = told.get(name, default)
+    found: Any = told.get(name, default)
     if not _is_number(found) or not least <= found <= most:
         raise InvalidInputError(f"{ABOUT}: {name}: must be {least:g} to {most:g}, not {found!r}")
     return float(found)

@@ -300,7 +300,7 @@ def _normals(
         axis=1,
     )[seam]
     length = np.linalg.norm(whole, axis=1, keepdims=True)
-    return (whole / np.maximum(length, 1e-12)).astype(np.float32)
+    return np.asarray(whole / np.maximum(length, 1e-12), np.float32)
 
 
 def _lit(light: Light, parts: Sequence[Part]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:

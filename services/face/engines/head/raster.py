@@ -21,10 +21,10 @@ _EDGE_DEPTH = 0.03
 """Inverse metres: what lies so much nearer than an edge hides it; some centimetres, as a round
 surface falls off steeply at its outline.
 """
-_SOLID = np.uint32(192)
+_SOLID = np.uint32(176)
 """Alpha from which a pixel hides what is behind it: what is, is hair as well."""
-_FILLED = np.array([255 * 256 // max(alpha, 1) for alpha in range(256)], np.uint32)
-"""256ths that colours times alpha are to be multiplied by, to be solid."""
+_FILLED = np.array([255 * 256 // a if a >= 176 else 256 for a in range(256)], np.uint32)
+"""256ths that colours times alpha are multiplied by, by alpha, to be solid from there on."""
 _ORDERS = 4096
 """Steps of depth in which clear triangles are sorted."""
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
@@ -431,15 +431,6 @@ def gather_clear(count, model, work, depth, clear):  # type: ignore[no-untyped-d
                     far = np.float32(1.0) / near
                     at, below, fx, fy = texel_at(u * far, v * far, last_u, last_v, offset, wide)
                     a, b, c, d = texels[at], texels[at + one], texels[below], texels[below + one]
-                    if ((a | b | c | d) >> np.uint32(24)) == np.uint32(0):
-                        near, u, v, light = (
-                            near + right,
-                            u + right_u,
-                            v + right_v,
-                            light + right_light,
-                        )
-                        shine += right_shine
-                        continue
                     red, green, blue, alpha = mixed(
                         a, b, c, d, fx, fy, gain_of(light), shine_of(shine)
                     )
@@ -447,13 +438,15 @@ def gather_clear(count, model, work, depth, clear):  # type: ignore[no-untyped-d
                     left = _FULL - (above >> np.uint32(24))
                     red_blue = shares(red | (blue << _16), left)
                     above += red_blue | (shares(green | (alpha << _16), left) << _BYTE)
+                    # Without branches, which nobody could foretell.
                     solid = above >> np.uint32(24)
-                    if solid >= _SOLID:
-                        depth[x], fill = near, _FILLED[solid]
-                        red_blue = (((above & _LANES) * fill) >> _BYTE) & _LANES
-                        green = ((above >> _BYTE) & _FULL) * fill
-                        above = red_blue | (green & np.uint32(0xFF00)) | np.uint32(0xFF000000)
-                    clear[x] = above
+                    fill = _FILLED[solid]
+                    red_blue = (((above & _LANES) * fill) >> _BYTE) & _LANES
+                    green = (((above >> _BYTE) & _FULL) * fill) & np.uint32(0xFF00)
+                    full = solid >= _SOLID
+                    alpha = np.uint32(0xFF000000) if full else above & np.uint32(0xFF000000)
+                    clear[x] = red_blue | green | alpha
+                    depth[x] = near if full else depth[x]
                 near, u, v, light = near + right, u + right_u, v + right_v, light + right_light
                 shine += right_shine
     return y0, y1

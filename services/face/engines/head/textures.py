@@ -14,7 +14,7 @@ from services.face.engines.head.glb import Part
 _LEVEL_BIAS = -0.3
 """Of coarser textures: a little too sharp looks better than blurred."""
 _MOST_TILES = 4
-_SHARPNESS = 1.4
+_SHARPNESS = 2.2
 """Of the edges of what is cut out: so much steeper than in its texture."""
 
 
@@ -116,4 +116,4 @@ def _sharpened(picture: NDArray[np.uint8], cut: float | None) -> NDArray[np.uint
     sharp = np.clip((alpha - cut) * _SHARPNESS + 0.5, 0, 1)
     colours = picture[..., :3] * (sharp / np.maximum(alpha, 1 / 255))
     whole = np.concatenate([np.minimum(colours, 255 * sharp), 255 * sharp], axis=2)
-    return np.rint(whole).astype(np.uint8)
+    return np.asarray(np.rint(whole), np.uint8)
