@@ -173,11 +173,16 @@ class Catalog:
                 return await getattr(stub, method)(request, timeout=timeout_s)
             except grpc.aio.AioRpcError as error:
                 gone = error.code() is grpc.StatusCode.UNAVAILABLE and method.startswith(_READING)
-                kind = _ERRORS.get(error.code(), StageLostError)
-                failed = kind(error.details() or f"{service}: {error.code().name}")
+                failed = our_error(error, service)
                 if not gone:
                     raise failed from None
         raise failed
+
+
+def our_error(error: grpc.aio.AioRpcError, service: str) -> VisavisError:
+    """For one that a service has answered with."""
+    kind = _ERRORS.get(error.code(), StageLostError)
+    return kind(error.details() or f"{service}: {error.code().name}")
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:
