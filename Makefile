@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
+CLIENTS ?= .venv-clients
 BIN    := $(VENV)/bin
 RUN_LOCK  := requirements/run.lock
 TEST_LOCK := requirements/test.lock
@@ -9,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Whatever the environment says: dozens of processes import the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test browser gpu-test check audit fuzz protos lock clean help
+.PHONY: install run test browser clients gpu-test check audit fuzz protos lock clean help
 
 help:
 	@echo "make run    set everything up, pull the weights, start the avatar"
@@ -17,6 +18,7 @@ help:
 	@echo "make test   set everything up, run every check and test"
 	@echo "make test ARGS=tests/asr  these tests only"
 	@echo "make browser  install Chromium for the browser tests (apt, needs root)"
+	@echo "make clients  install stock clients in $(CLIENTS) and try the stack with them"
 	@echo "make gpu-test  what needs an NVIDIA GPU, with a table of figures"
 	@echo "make check  format, lint and types only"
 	@echo "make audit  known weaknesses of the locked packages"
@@ -38,6 +40,13 @@ browser:
 	  if command -v $$name; then exit; fi; \
 	done; \
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null
+
+# In an environment of their own: they want other versions of what we use, and nothing of ours.
+clients: $(VENV)/.test
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/clients.txt
+	$(BIN)/visavis models pull --profile tiny
+	VISAVIS_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest tests/stack/test_openai_sdk.py $(ARGS)
 
 gpu-test: $(VENV)/.test
 	$(BIN)/visavis models pull --profile tiny

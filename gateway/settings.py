@@ -224,6 +224,9 @@ class GatewaySettings(Settings):
         "face draws it anew for everybody",
     )
     upload_limit_mb: float = Field(20.0, gt=0, le=20, description="Largest photo")
+    transcription_limit_mb: float = Field(
+        25.0, gt=0, le=200, description="Largest recording for /v1/audio/transcriptions"
+    )
     answers: Path | None = Field(
         None,
         description="TOML or JSON file of frequent questions, their answers and welcome "

@@ -15,6 +15,9 @@ SOCKET = "WEBSOCKET"
 _SESSIONS = "/v1/sessions"
 _SESSION = re.compile(r"/v1/sessions/([^/]+)(/.*)?", re.DOTALL)
 _CATALOGUE = re.compile(r"/v1/(voices|avatars|avatars/[^/]+/(portrait\.jpg|head\.glb))")
+_WITHOUT_A_SESSION = re.compile(
+    r"/v1/(models(/.+)?|chat/completions|audio/(speech|transcriptions|voices))", re.DOTALL
+)
 _VIEWERS_OWN = re.compile(r"/(token|webrtc|webrtc/[^/]+)")
 _READING = ("GET", "HEAD")
 
@@ -25,7 +28,7 @@ class Role(StrEnum):
     OPERATOR = "operator"
     """Everything: all sessions, avatars, the cache, services, metrics."""
     APP = "app"
-    """Makes sessions and uses those that it has made."""
+    """Makes sessions and uses those that it has made; asks services as OpenAI's clients do."""
     VISITOR = "visitor"
     """Talks in one session."""
     VIEWER = "viewer"
@@ -74,7 +77,8 @@ def why_not(caller: Caller, method: str, path: str) -> str:
         return ""
     if role is Role.APP:
         sessions = path == _SESSIONS and method in (*_READING, "POST")
-        return "" if found or sessions else "this is for operators; an app's key opens sessions"
+        may = found or sessions or _WITHOUT_A_SESSION.fullmatch(path)
+        return "" if may else "this is for operators; an app's key opens sessions"
     if found is None:
         return "a session's token opens that session alone"
     if found[1] != caller.session:

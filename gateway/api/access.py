@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from starlette.datastructures import Headers
@@ -14,6 +15,7 @@ from gateway.access.callers import SOCKET, Role, session_in, why_not
 from gateway.access.doorkeeper import Doorkeeper, UnauthenticatedError
 from gateway.api.problems import problem
 from gateway.api.state import CALLER
+from gateway.openai.errors import body_of, is_openai
 from gateway.settings import GatewaySettings
 
 JSON_LIMIT_BYTES = 1_000_000
@@ -44,18 +46,18 @@ Refusal: TypeAlias = tuple[int, str, str]
 class BodyLimit:
     """ASGI middleware: answers 413 as soon as more has come than a path allows, however sent."""
 
-    def __init__(self, app: ASGIApp, upload_path: str, upload_limit_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, uploads: Mapping[str, int]) -> None:
+        """uploads: paths that take a file, of so many bytes."""
         self._app = app
-        self._upload_path = upload_path
-        self._upload_limit = upload_limit_bytes
+        self._uploads = uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises HTTPException 413 from within `receive`, to whoever reads the body."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        upload = scope["path"] == self._upload_path
-        limit = self._upload_limit + FORM_EXTRA_BYTES if upload else JSON_LIMIT_BYTES
+        file = self._uploads.get(scope["path"])
+        limit = JSON_LIMIT_BYTES if file is None else file + FORM_EXTRA_BYTES
         received = 0
 
         async def counted() -> Message:
@@ -63,7 +65,7 @@ class BodyLimit:
             message = await receive()
             received += len(message.get("body", b""))
             if received > limit:
-                allowed = f"{(self._upload_limit if upload else limit) / 1e6:g} MB"
+                allowed = f"{(limit if file is None else file) / 1e6:g} MB"
                 raise HTTPException(413, f"the request is larger than {allowed}")
             return message
 
@@ -104,7 +106,9 @@ class AccessControl:
             return
         status, code, message = refusal
         challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-        body = {"error": {"code": code, "message": message}}
+        body: dict[str, Any] = {"error": {"code": code, "message": message}}
+        if is_openai(scope["path"]):
+            body = body_of(status, message, code="invalid_api_key" if status == 401 else code)
         # Of a WebSocket, it is the answer to the handshake.
         await JSONResponse(body, status, headers=challenge)(scope, receive, send)
 

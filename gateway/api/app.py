@@ -33,6 +33,7 @@ from gateway.api.access import AccessControl, BodyLimit, Ownership
 from gateway.api.state import Gateway
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
+from gateway.openai import chat, routes_models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
@@ -41,6 +42,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.phrases import Phrases
+from gateway.stages.plain_calls import PlainCalls
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
 from gateway.waiting.entrance import Entrance
@@ -88,6 +90,9 @@ Speak or type to a face, and it answers with voice and lips in step.
 
 Every error from 400 on is `{"error": {"code", "message"}}`.
 
+Programs that were written for OpenAI's API find models, chat, speech and transcriptions where they
+look for them, under `/v1`; errors there have OpenAI's shape.
+
 Who makes a session gets a `token` with it, which opens that session alone: all that lies under
 `/v1/sessions/{id}`, and nothing else but voices and avatars to look at. It holds for
 `token_expires_in_s`; `POST …/token` renews it while the session lives, or makes one for viewers.
@@ -126,10 +131,13 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     )
     # What the bundled page can show.
     app.openapi_version = "3.0.3"
-    limit_bytes = round(settings.upload_limit_mb * 1e6)
+    uploads = {
+        "/v1/avatars": round(settings.upload_limit_mb * 1e6),
+        "/v1/audio/transcriptions": round(settings.transcription_limit_mb * 1e6),
+    }
     app.add_middleware(Ownership)
     app.add_middleware(PassOn)
-    app.add_middleware(BodyLimit, upload_path="/v1/avatars", upload_limit_bytes=limit_bytes)
+    app.add_middleware(BodyLimit, uploads=uploads)
     app.add_middleware(AccessControl, settings=settings, doorkeeper=doorkeeper)
     problems.install(app)
     for module in (
@@ -138,6 +146,10 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         routes_catalog,
         routes_cache,
         routes_operation,
+        routes_models,
+        chat,
+        speech,
+        transcriptions,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))
@@ -209,6 +221,7 @@ async def _running(
             carrier,
             handover,
             doorkeeper,
+            PlainCalls(registry),
         )
         await peers.start(handover.hear, gateway.usage_of)
         heartbeat.working()

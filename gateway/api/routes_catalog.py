@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Coroutine
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException, MultiPartParser
 
 from gateway.api.choices import AnyLanguage
 from gateway.api.problems import TooLargeError, responses
@@ -24,16 +20,11 @@ from gateway.api.schemas import (
     VoiceList,
 )
 from gateway.api.state import TheGateway
+from gateway.api.uploads import read_form, while_wanted
 from gateway.stages.catalog import Consent
 from visavis.serving.errors import InvalidInputError
 
 router = APIRouter(prefix="/v1", tags=["voices and avatars"])
-
-T = TypeVar("T")
-
-UPLOAD_TIMEOUT_S = 120.0
-_CLIENT_LEFT = 499
-"""Nobody reads it; nginx logs it so, too."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORM: dict[str, Any] = {
@@ -113,7 +104,7 @@ async def create_avatar(request: Request, gateway: TheGateway) -> AvatarInfo:
         if not upload.image:
             raise InvalidInputError("photo: the file is empty")
         making = gateway.catalog.create_avatar(upload.name, upload.image, upload.consent)
-        return AvatarInfo(**asdict(await _while_wanted(request, making)))
+        return AvatarInfo(**asdict(await while_wanted(request, making)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,26 +116,9 @@ class Upload:
     consent: Consent | None
 
 
-class _InMemory(MultiPartParser):
-    """Writes no file: the limits bound what comes, and a full disk is no reason to refuse it."""
-
-    spool_max_size = 32_000_000
-
-
 async def read_upload(request: Request, limit_bytes: int) -> Upload:
     """The form, of its photo no more than one byte above the limit. Raises InvalidInputError."""
-    if not request.headers.get("Content-Type", "").startswith("multipart/form-data"):
-        raise InvalidInputError("body: a form is wanted (multipart/form-data), of name and photo")
-    parser = _InMemory(request.headers, request.stream(), max_files=1, max_fields=8)
-    try:
-        async with asyncio.timeout(UPLOAD_TIMEOUT_S):
-            form = await parser.parse()
-    except MultiPartException as error:
-        raise HTTPException(400, error.message) from None
-    except TimeoutError:
-        raise InvalidInputError(
-            f"photo: it has not arrived within {UPLOAD_TIMEOUT_S:.0f} s"
-        ) from None
+    form = await read_form(request, "photo", "name and photo", max_fields=8)
     try:
         name, photo = form.get("name"), form.get("photo")
         if not isinstance(name, str) or not name:
@@ -175,26 +149,6 @@ def _consent(form: FormData) -> Consent | None:
         stated_by=told("stated_by") or "an operator",
         stated_via=told("stated_via") or "http",
     )
-
-
-async def _while_wanted(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled as soon as the client has left."""
-    working = asyncio.create_task(work)
-    leaving = asyncio.create_task(_left(request))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise HTTPException(_CLIENT_LEFT, "the client has left")
-        return working.result()
-    finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
-
-
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 @router.get(

@@ -21,6 +21,7 @@ from gateway.peers.passing import Carrier
 from gateway.peers.peers import Peers
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
+from gateway.stages.plain_calls import PlainCalls
 from gateway.stages.registry import Registry
 from gateway.talk.session import Session
 from gateway.talk.sessions import Sessions
@@ -44,6 +45,7 @@ class Gateway:
     carrier: Carrier
     handover: Handover
     doorkeeper: Doorkeeper
+    plain: PlainCalls
     making: Making = field(default_factory=Making)
 
     def owner_of(self, session_id: str) -> str | None:

@@ -8,6 +8,7 @@
 `bus_feed`: what a session reads from the bus and writes to it.
 `incoming`: chunks from the bus on their way into the pure parts.
 `catalog`: voices and avatars.
+`plain_calls`: an answer, a voice, a text of a recording, without a session.
 `idle_loops`: the idle life of faces, fetched once for all sessions.
 `phrases`: the sound that replicas keep of texts which will be said.
 """

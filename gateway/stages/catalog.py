@@ -229,10 +229,15 @@ class Catalog:
         try:
             return await getattr(stub, method)(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
+            failed = our_error(error, state.replica.service)
             gone = error.code() is grpc.StatusCode.UNAVAILABLE
-            kind = _GoneError if gone else _ERRORS.get(error.code(), StageLostError)
-            told = error.details() or f"{state.replica.service}: {error.code().name}"
-            raise kind(told) from None
+            raise (_GoneError(str(failed)) if gone else failed) from None
+
+
+def our_error(error: grpc.aio.AioRpcError, service: str) -> VisavisError:
+    """For one that a service has answered with."""
+    kind = _ERRORS.get(error.code(), StageLostError)
+    return kind(error.details() or f"{service}: {error.code().name}")
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:

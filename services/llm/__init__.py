@@ -3,6 +3,7 @@
 `settings`: which backend, how long and how lively answers are, the persona.
 `prompt`: the conversation, as much of it as fits the token budget.
 `backends/`: the engines an answer may come from.
+`tools`: what the model may call, and its calls out of an answer.
 `gate`: which request may be at the model now.
 `text_stream`: raw pieces to whole characters without markdown.
 `loop_guard`: an answer that goes round in circles is ended.

@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling, TextBackend
+from services.llm.backends.base import (
+    BackendRequest,
+    ChatMessage,
+    Delta,
+    Sampling,
+    TextBackend,
+    ToolCallDelta,
+    Tools,
+)
 from services.llm.gate import Gate, Order, Place
 from services.llm.loop_guard import LoopGuard
 from services.llm.prompt import asks_in_chinese, build_prompt, fits_surely
 from services.llm.text_stream import SpokenText, TextStream
+from services.llm.tools import CallPieces, check_calls, check_tools
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.clock import Clock
@@ -23,6 +33,12 @@ MAX_TOKENS = 2048
 MAX_TEMPERATURE = 2.0
 MAX_STOPS = 8
 MAX_STOP_CHARS = 128
+TOOLS_TOKENS = 150
+"""What chat templates write around the tools: how a call looks."""
+_TOOLS_SHARE = 0.6
+
+Piece: TypeAlias = str | ToolCallDelta
+"""Of an answer: text, or a part of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +64,8 @@ class Defaults:
 class AnswerRequest:
     """A conversation, and how it is to be answered.
 
-    `max_tokens` 0 and `temperature` None: the defaults. `spoken`: the answer goes to a voice;
-    markdown is taken out of it. `held`: it may yet be thrown away.
+    `max_tokens` 0, `temperature` and `top_p` None: the defaults. `spoken`: the answer goes to a
+    voice; markdown is taken out of it. `held`: it may yet be thrown away.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -57,6 +73,8 @@ class AnswerRequest:
     temperature: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    top_p: float | None = None
+    tools: Tools | None = None
     spoken: bool = False
     held: bool = False
 
@@ -70,6 +88,13 @@ class AnswerRequest:
             raise InvalidInputError(
                 f"temperature: {self.temperature:g} is not between 0 and {MAX_TEMPERATURE:g}"
             )
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise InvalidInputError(f"top_p: {self.top_p:g} is not above 0, to 1")
+        check_calls(self.messages)
+        if self.tools is not None:
+            check_tools(self.tools)
+            if self.spoken:
+                raise InvalidInputError("tools: an answer that is spoken cannot call them")
         if len(self.stop) > MAX_STOPS:
             raise InvalidInputError(f"stop: {len(self.stop)} strings, at most {MAX_STOPS}")
         for index, stop in enumerate(self.stop):
@@ -116,7 +141,7 @@ class Answer:
     place: confirm it once somebody waits for an answer that was held.
     """
 
-    pieces: AsyncGenerator[str, None]
+    pieces: AsyncGenerator[Piece, None]
     place: Place
     ledger: Ledger = field(default_factory=Ledger)
 
@@ -135,10 +160,13 @@ class Generator:
     def answer(self, request: AnswerRequest, slot: int) -> Answer:
         """Text pieces that are never empty. Closing them stops the work and frees the slot.
 
-        Raises InvalidInputError at once for values out of bounds; the pieces
-        raise it for a conversation that is not one, and what the backend raises.
+        Raises InvalidInputError at once for values out of bounds, and for tools where the backend
+        cannot call them; the pieces raise it for a conversation that is not one, and what the
+        backend raises.
         """
         request.check()
+        if request.tools is not None and self._backend.no_tools:
+            raise InvalidInputError(f"tools: {self._backend.no_tools}")
         ledger = Ledger()
         order = Order.HELD if request.held else Order.ANSWER
         place = self._gate.place(order, slot, spoken=request.spoken)
@@ -194,12 +222,12 @@ class Generator:
 
     async def _pieces(
         self, request: AnswerRequest, place: Place, ledger: Ledger
-    ) -> AsyncGenerator[str, None]:
+    ) -> AsyncGenerator[Piece, None]:
         started = self._clock.now()
         backend_request = await self._plan(request, place.slot)
         text = TextStream(request.stop)
         spoken = SpokenText() if request.spoken else _AsItIs()
-        guard = LoopGuard()
+        guard, calls = LoopGuard(), CallPieces()
         try:
             made = self._gate.deltas(place, functools.partial(self._go_on, backend_request))
             async with contextlib.aclosing(made) as deltas:
@@ -210,10 +238,14 @@ class Generator:
                     if text.stopped or guard.looping:
                         ledger.finish_reason = "stop"
                         break
+                    for call in calls.feed(delta.tool_calls):
+                        yield call
             rest = spoken.feed(text.finish()) + spoken.finish()
             if piece := guard.feed(rest) + guard.finish():
                 yield piece
-            ledger.finish_reason = ledger.finish_reason or "stop"
+            ended = ledger.finish_reason or "stop"
+            # Of a call that had to be made, some servers say that it is an ordinary end.
+            ledger.finish_reason = "tool_calls" if calls.any and ended == "stop" else ended
         finally:
             ledger.total_s = self._clock.now() - started
 
@@ -242,7 +274,7 @@ class Generator:
         elapsed = self._clock.now() - started
         if ledger.queue_s is None:
             ledger.queue_s = elapsed
-        if delta.text:
+        if delta.text or delta.tool_calls:
             if ledger.first_token_s is None:
                 ledger.first_token_s = elapsed
             # Until the backend says how many there were, each delta counts as one.
@@ -259,17 +291,33 @@ class Generator:
         # At least half of the context stays for the conversation.
         max_tokens = min(request.max_tokens or defaults.max_tokens, context // 2)
         temperature = defaults.temperature if request.temperature is None else request.temperature
+        room = context - max_tokens
+        if request.tools is not None:
+            room -= await self._cost_of(request.tools, room)
         return BackendRequest(
-            await self._prompt(request.messages, context - max_tokens),
+            await self._prompt(request.messages, room),
             Sampling(
                 max_tokens=max_tokens,
                 temperature=temperature,
-                top_p=defaults.top_p,
+                top_p=defaults.top_p if request.top_p is None else request.top_p,
                 repeat_penalty=defaults.repeat_penalty,
                 seed=request.seed,
             ),
             slot,
+            tools=request.tools,
         )
+
+    async def _cost_of(self, tools: Tools, room_tokens: int) -> int:
+        """Tokens of the prompt. Raises InvalidInputError where they leave too few for the rest."""
+        told = json.dumps([tool.as_openai() for tool in tools.known], ensure_ascii=False)
+        tokens = TOOLS_TOKENS + await asyncio.to_thread(self._backend.count_tokens, told)
+        if tokens > room_tokens * _TOOLS_SHARE:
+            raise InvalidInputError(
+                f"tools: their definitions take {tokens} tokens of {room_tokens}, and at most "
+                f"{int(room_tokens * _TOOLS_SHARE)} may be theirs; give fewer or shorter ones, or "
+                "raise `context_tokens` of the llm service"
+            )
+        return tokens
 
     async def _prompt(
         self, messages: tuple[ChatMessage, ...], budget_tokens: int

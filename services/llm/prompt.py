@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from services.llm.backends.base import ChatMessage, TokenCounter
 from services.llm.text_stream import SPECIAL_TOKEN
@@ -11,6 +12,10 @@ from visavis.serving.errors import InvalidInputError
 
 # What a chat template writes around each message, and once before the answer.
 TEMPLATE_TOKENS = 8
+# And around each call of a tool: its marks, the words "name" and "arguments".
+CALL_TOKENS = 24
+# A result that is cut keeps at least so much.
+_SHORTEST_RESULT_TOKENS = 64
 CUT_MARK = " […] "
 # The visitor's question keeps at least this share of the budget.
 _QUESTION_SHARE = 0.25
@@ -52,7 +57,7 @@ def build_prompt(
     if len(messages) > _MOST_MESSAGES:
         system = messages[:1] if messages[0].role == "system" else ()
         messages = (*system, *messages[-_MOST_MESSAGES:])
-    clean = tuple(ChatMessage(m.role, clean_text(m.content)) for m in messages)
+    clean = tuple(map(_clean, messages))
     _check_order(clean)
     has_system = clean[0].role == "system"
     system = clean[:1] if has_system else _persona(persona)
@@ -63,9 +68,11 @@ def build_prompt(
             f"messages: the system message takes {system_tokens} tokens; at most "
             f"{int(budget_tokens * (1 - _QUESTION_SHARE))} of {budget_tokens} may be its"
         )
-    *history, question = _merge(clean[1:] if has_system else clean)
-    question = _fit(question, room, count_tokens)
-    return (*system, *_newest((*history, question), room, count_tokens))
+    merged = _merge(clean[1:] if has_system else clean)
+    asked = max(at for at, message in enumerate(merged) if message.role == "user")
+    newest = _fit_exchange(merged[asked:], room, count_tokens)
+    history = (*merged[:asked], *newest)
+    return (*system, *_newest(history, room, count_tokens, kept=len(newest)))
 
 
 def fits_surely(messages: Sequence[ChatMessage], persona: str, budget_tokens: int) -> bool:
@@ -74,9 +81,11 @@ def fits_surely(messages: Sequence[ChatMessage], persona: str, budget_tokens: in
     A byte-level tokenizer makes at most one token of a byte.
     """
     texts = [persona, *(m.content for m in messages)]
-    if sum(map(len, texts)) > budget_tokens:
+    calls = [call for message in messages for call in _calls(message)]
+    if sum(map(len, (*texts, *calls))) > budget_tokens:
         return False
     size = sum(len(text.encode()) + TEMPLATE_TOKENS for text in texts)
+    size += sum(len(call.encode()) + CALL_TOKENS for call in calls)
     system_size = max(len(persona.encode()), len(messages[0].content.encode()) if messages else 0)
     return size <= budget_tokens and system_size + TEMPLATE_TOKENS <= budget_tokens * (
         1 - _QUESTION_SHARE
@@ -108,6 +117,18 @@ def clean_text(text: str) -> str:
     return text.strip()
 
 
+def _clean(message: ChatMessage) -> ChatMessage:
+    calls = tuple(
+        replace(call, arguments=clean_text(call.arguments)) for call in message.tool_calls
+    )
+    return replace(message, content=clean_text(message.content), tool_calls=calls)
+
+
+def _calls(message: ChatMessage) -> list[str]:
+    """What a message calls, as text that is counted."""
+    return [f"{call.name} {call.arguments}" for call in message.tool_calls]
+
+
 def _check_order(messages: Sequence[ChatMessage]) -> None:
     if not messages:
         raise InvalidInputError("messages: none given; the last one must be the user's")
@@ -117,13 +138,15 @@ def _check_order(messages: Sequence[ChatMessage]) -> None:
                 f"messages[{index}].role: SYSTEM is allowed only as the first message"
             )
     last = messages[-1]
-    if last.role != "user":
+    if last.role not in ("user", "tool"):
         raise InvalidInputError(
             f"messages[{len(messages) - 1}].role: the last message must be USER, "
-            f"not {last.role.upper()}"
+            f"not {last.role.upper()}; or TOOL, with the result of a call"
         )
-    if not last.content:
+    if last.role == "user" and not last.content:
         raise InvalidInputError(f"messages[{len(messages) - 1}].content: nothing to answer in it")
+    if not any(message.role == "user" and message.content for message in messages):
+        raise InvalidInputError("messages: no question in them")
 
 
 def _persona(persona: str) -> tuple[ChatMessage, ...]:
@@ -134,9 +157,10 @@ def _merge(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Roles taking turns, as chat templates want it: empty ones dropped, neighbours joined."""
     merged: list[ChatMessage] = []
     for message in messages:
-        if not message.content:
+        calls = message.role == "tool" or message.tool_calls
+        if not message.content and not calls:
             continue
-        if merged and merged[-1].role == message.role:
+        if merged and merged[-1].role == message.role and not (calls or merged[-1].tool_calls):
             joined = f"{merged[-1].content}\n{message.content}"
             merged[-1] = ChatMessage(message.role, joined)
         else:
@@ -145,25 +169,53 @@ def _merge(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _cost(message: ChatMessage, count_tokens: TokenCounter) -> int:
-    return count_tokens(message.content) + TEMPLATE_TOKENS
+    calls = sum(count_tokens(call) + CALL_TOKENS for call in _calls(message))
+    return count_tokens(message.content) + TEMPLATE_TOKENS + calls
 
 
 def _newest(
-    messages: Sequence[ChatMessage], room: int, count_tokens: TokenCounter
+    messages: Sequence[ChatMessage], room: int, count_tokens: TokenCounter, *, kept: int
 ) -> Sequence[ChatMessage]:
-    """Replays the conversation's growth, so that a longer one is cut at the same places."""
+    """Replays the conversation's growth, so that a longer one is cut at the same places.
+
+    kept: so many at the end stay, which have room.
+    """
     costs = [_cost(message, count_tokens) for message in messages]
     start = total = 0
     for end, cost in enumerate(costs):
         total += cost
         if total > room:
-            while start < end and total > room * _KEEP_SHARE:
+            while start < min(end, len(messages) - kept) and total > room * _KEEP_SHARE:
                 total -= costs[start]
                 start += 1
     # Begin with a question, not with the answer to one that is gone.
     while messages[start].role != "user":
         start += 1
     return messages[start:]
+
+
+def _fit_exchange(
+    messages: Sequence[ChatMessage], room: int, count_tokens: TokenCounter
+) -> list[ChatMessage]:
+    """The newest question, and what was called for it: long results lose their middle."""
+    fitted = list(messages)
+    costs = [_cost(message, count_tokens) for message in fitted]
+    if len(fitted) == 1:
+        return [_fit(fitted[0], room, count_tokens)]
+    results = [at for at, message in enumerate(fitted) if message.role == "tool"]
+    for at in sorted(results, key=lambda at: -costs[at]):
+        if (over := sum(costs) - room) <= 0:
+            break
+        left = max(costs[at] - over, _SHORTEST_RESULT_TOKENS)
+        if left < costs[at]:
+            fitted[at] = _fit(fitted[at], left, count_tokens)
+            costs[at] = _cost(fitted[at], count_tokens)
+    if sum(costs) > room:
+        raise InvalidInputError(
+            f"messages: the question and its tool calls take {sum(costs)} tokens, and there is "
+            f"room for {room}"
+        )
+    return fitted
 
 
 def _fit(message: ChatMessage, room: int, count_tokens: TokenCounter) -> ChatMessage:
@@ -176,7 +228,7 @@ def _fit(message: ChatMessage, room: int, count_tokens: TokenCounter) -> ChatMes
         if keep < 2:
             raise InvalidInputError(f"messages: no room for the question in {room} tokens")
         text = _without_middle(message.content, keep)
-    return ChatMessage(message.role, text)
+    return replace(message, content=text)
 
 
 def _without_middle(text: str, keep_chars: int) -> str:

@@ -14,10 +14,19 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
-from services.llm.backends.base import ChatMessage, Role, TextBackend
+from services.llm.backends.base import (
+    Calling,
+    ChatMessage,
+    Role,
+    TextBackend,
+    Tool,
+    ToolCall,
+    Tools,
+)
 from services.llm.backends.registry import open_backend
 from services.llm.gate import Place
-from services.llm.generator import AnswerRequest, Generator
+from services.llm.generator import AnswerRequest, Generator, Piece
+from services.llm.prompt import clean_text
 from services.llm.session import AnsweringSession
 from services.llm.settings import LlmSettings
 from visavis.engine import EngineState
@@ -39,7 +48,14 @@ _ROLES: Mapping[int, Role] = {
     llm_pb2.Message.SYSTEM: "system",
     llm_pb2.Message.USER: "user",
     llm_pb2.Message.ASSISTANT: "assistant",
+    llm_pb2.Message.TOOL: "tool",
 }
+_CALLING: Mapping[int, Calling] = {
+    llm_pb2.ToolChoice.AUTO: "auto",
+    llm_pb2.ToolChoice.NONE: "none",
+    llm_pb2.ToolChoice.REQUIRED: "required",
+}
+_NOTHING = '{"type": "object", "properties": {}}'
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
@@ -153,7 +169,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
             try:
                 async with contextlib.aclosing(answer.pieces) as pieces:
                     async for piece in pieces:
-                        yield llm_pb2.GenerateResponse(text=piece)
+                        yield _response_of(piece)
             finally:
                 answer.ledger.observe()
         yield llm_pb2.GenerateResponse(
@@ -224,7 +240,12 @@ def read_request(
 ) -> AnswerRequest:
     """Raises InvalidInputError naming the field."""
     messages = tuple(
-        ChatMessage(_role(message.role, index), message.content)
+        ChatMessage(
+            _role(message.role, index),
+            message.content,
+            tuple(ToolCall(c.id, c.name, c.arguments_json or "{}") for c in message.tool_calls),
+            message.tool_call_id,
+        )
         for index, message in enumerate(request.messages)
     )
     wanted = AnswerRequest(
@@ -233,6 +254,8 @@ def read_request(
         temperature=request.temperature if request.HasField("temperature") else None,
         stop=tuple(request.stop),
         seed=request.seed if request.HasField("seed") else None,
+        top_p=request.top_p if request.HasField("top_p") else None,
+        tools=_tools(request),
         spoken=spoken,
         held=held,
     )
@@ -240,9 +263,38 @@ def read_request(
     return wanted
 
 
+def _tools(request: llm_pb2.GenerateRequest) -> Tools | None:
+    """None: nothing can be called. Raises InvalidInputError."""
+    choice = request.tool_choice
+    calling = _CALLING.get(choice.mode)
+    if calling is None:
+        raise InvalidInputError(f"tool_choice.mode: {choice.mode} is none of AUTO, NONE, REQUIRED")
+    if choice.name and calling != "required":
+        raise InvalidInputError("tool_choice: where a tool is named its call is REQUIRED (2)")
+    if not request.tools:
+        if calling == "required":
+            raise InvalidInputError("tool_choice: a call is required, and there are no tools")
+        return None
+    known = (
+        Tool(tool.name, clean_text(tool.description), clean_text(tool.parameters_json or _NOTHING))
+        for tool in request.tools
+    )
+    return Tools(tuple(known), calling, choice.name, not request.one_call_at_most)
+
+
+def _response_of(piece: Piece) -> llm_pb2.GenerateResponse:
+    if isinstance(piece, str):
+        return llm_pb2.GenerateResponse(text=piece)
+    call = llm_pb2.ToolCallDelta(
+        index=piece.index, id=piece.id, name=piece.name, arguments_json=piece.arguments
+    )
+    return llm_pb2.GenerateResponse(tool_calls=[call])
+
+
 def _role(role: int, index: int) -> Role:
     if role not in _ROLES:
         raise InvalidInputError(
-            f"messages[{index}].role: {role} is none of SYSTEM (1), USER (2), ASSISTANT (3)"
+            f"messages[{index}].role: {role} is none of SYSTEM (1), USER (2), ASSISTANT (3), "
+            "TOOL (4)"
         )
     return _ROLES[role]

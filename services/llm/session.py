@@ -175,6 +175,8 @@ class AnsweringSession(StageWork):
         try:
             async with contextlib.aclosing(answer.pieces) as pieces:
                 async for text in pieces:
+                    if not isinstance(text, str):
+                        continue  # no tool was offered
                     if first and answer.place.order is Order.ANSWER:
                         unit.first()
                     if self._generator.in_turn and not answer.place.hurried:

@@ -23,11 +23,14 @@ from gateway.api.access import AccessControl
 from gateway.api.events import parse_command
 from gateway.api.routes_catalog import read_upload
 from gateway.api.schemas import Offer, SessionChange, SessionRequest, TextRequest
+from gateway.openai.errors import RefusedError
+from gateway.openai.schemas import ChatRequest
 from gateway.playout.pictures import Picture, ReleasedPicture
 from gateway.playout.sinks.fmp4 import Muxer, init_segment
 from gateway.playout.sinks.webrtc import Peer
 from gateway.playout.sound import OpusEncoder
 from gateway.settings import GatewaySettings
+from gateway.stages.plain_calls import generation
 from gateway.talk.microphone import MicPackets, MicSound, pcm_of_message
 from gateway.talk.words import asks, is_backchannel, is_echo, same_question, without_echo
 from tests.fuzz.decoder import Decoder
@@ -75,6 +78,34 @@ def _body(given: tuple[int, Any]) -> None:
 _BODY_INPUTS = st.integers(0, len(_BODIES) - 1).flatmap(
     lambda which: st.tuples(st.just(which), told_wrongly([_BODIES[which][1]]))
 )
+
+
+_CHATS: list[Any] = [
+    {
+        "model": "visavis",
+        "messages": [
+            {"role": "developer", "content": "Be kind."},
+            {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "c", "function": {"name": "look", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "a cat"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": {"a": [1]}}}],
+        "tool_choice": {"type": "function", "function": {"name": "look"}},
+        "stop": ["."],
+        "seed": 7,
+        "max_tokens": 5,
+        "temperature": 0.5,
+        "logit_bias": {},
+        "stream_options": {"include_usage": True},
+    }
+]
+
+
+def _chat(told: Any) -> None:
+    generation(ChatRequest.model_validate(told).wanted()).SerializeToString()
 
 
 def _words(given: tuple[str, str]) -> None:
@@ -260,6 +291,13 @@ DECODERS = (
         _body,
         (ValidationError,),
         share=2,
+    ),
+    Decoder(
+        "openai-chat",
+        "an app, by OpenAI's API",
+        told_wrongly(_CHATS),
+        _chat,
+        (ValidationError, RefusedError),
     ),
     Decoder(
         "heard-words",

@@ -22,6 +22,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gateway.answers.book import read_book
+from gateway.openai.errors import RefusedError
+from gateway.openai.formats import open_encoder
+from gateway.openai.recordings import samples_of
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.sinks.fmp4 import Muxer, init_segment
 from gateway.playout.sound import AacEncoder
@@ -321,6 +324,11 @@ def _wav(rate_hz: int, channels: int, width: int) -> bytes:
     return file.getvalue()
 
 
+def _spoken(name: str) -> bytes:
+    encoder = open_encoder(name, 24_000)
+    return encoder.feed(tone(6000)) + encoder.finish()
+
+
 def _film() -> list[bytes]:
     """An init segment, and fragments behind it."""
     encoder, muxer, aac = PictureEncoder(), Muxer(), AacEncoder(0)
@@ -515,6 +523,17 @@ def _disk_decoders() -> tuple[Decoder, ...]:
             ),
             _as_file(lambda path: read_mono(path, 16_000), "sound.wav"),
             (InvalidInputError,),
+            share=0.5,
+        ),
+        Decoder(
+            "recording",
+            "an app, by OpenAI's API",
+            broken(
+                [_wav(16_000, 1, 2), *(_spoken(name) for name in ("mp3", "opus", "flac", "aac"))],
+                [b"RIFF", b"OggS", b"fLaC", b"ID3", b"#EXTM3U", b"ffconcat", b"file:"],
+            ),
+            samples_of,
+            (RefusedError,),
             share=0.5,
         ),
         Decoder(

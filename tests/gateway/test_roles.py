@@ -59,6 +59,14 @@ CATALOGUE = {
     "/v1/avatars/{name}/portrait.jpg",
     "/v1/avatars/{name}/head.glb",
 }
+WITHOUT_A_SESSION = {
+    "/v1/models",
+    "/v1/models/{name:path}",
+    "/v1/chat/completions",
+    "/v1/audio/speech",
+    "/v1/audio/transcriptions",
+    "/v1/audio/voices",
+}
 SESSIONS, OF_A_SESSION = "/v1/sessions", "/v1/sessions/{session_id}"
 LOOKING_ON = {f"{OF_A_SESSION}{path}" for path in ("/token", "/webrtc", "/webrtc/{peer_id}")}
 BODIES: dict[str, Any] = {
@@ -135,7 +143,9 @@ async def _knock(
 ) -> int:
     """HTTP status of what is answered; 101 where a WebSocket opens."""
     method, path = door
-    way = path.format(session_id=session, turn=1, name="eileen", peer_id="nobody")
+    way = path.replace(":path", "").format(
+        session_id=session, turn=1, name="eileen", peer_id="nobody"
+    )
     headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
     if method == SOCKET:
         url = f"ws{gateway.url.removeprefix('http')}{way}"
@@ -187,6 +197,9 @@ async def test_an_app_has_no_session_of_another_and_no_operation(
         if (door[0] in ("GET", "HEAD") and door[1] in CATALOGUE) or door[1] == SESSIONS:
             continue
         status = await knock(gateway, door, made["id"], OTHER_APP)
+        if door[1] in WITHOUT_A_SESSION:
+            assert status in (200, 400, 404), door
+            continue
         assert status == (404 if door[1].startswith(OF_A_SESSION) else 403), door
     assert gateway.inside.sessions.get(made["id"]).records.all() == []
     for key, listed in ((OTHER_APP, []), (APP, [made["id"]]), (OPERATOR, [made["id"]])):

@@ -2,22 +2,95 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+Calling = Literal["auto", "none", "required"]
 
 # Tokens in a text: exact where the backend has the tokenizer, else an estimate from above.
 TokenCounter = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the model made. arguments: JSON of an object."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message of a conversation, oldest first in every list."""
+    """One message of a conversation, oldest first in every list.
+
+    tool_calls: what an assistant's message called; tool_call_id: the call whose result a tool's is.
+    """
 
     role: Role
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+
+    def as_openai(self) -> dict[str, Any]:
+        """As OpenAI's chat completions have it, and chat templates with them."""
+        message: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in self.tool_calls
+            ]
+        if self.role == "tool":
+            message["tool_call_id"] = self.tool_call_id
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What the model may call. parameters: JSON Schema of its arguments, an object."""
+
+    name: str
+    description: str
+    parameters: str
+
+    def as_openai(self) -> dict[str, Any]:
+        """As OpenAI's chat completions have it."""
+        function: dict[str, Any] = {"name": self.name, "parameters": json.loads(self.parameters)}
+        if self.description:
+            function["description"] = self.description
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What an answer may call. named: the one that has to be called; "": any.
+
+    at_once: several calls may stand in one answer.
+    """
+
+    known: tuple[Tool, ...]
+    calling: Calling = "auto"
+    named: str = ""
+    at_once: bool = True
+
+    def as_openai(self) -> dict[str, Any]:
+        """The fields of a request of OpenAI's chat completions."""
+        choice: Any = self.calling
+        if self.named:
+            choice = {"type": "function", "function": {"name": self.named}}
+        return {
+            "tools": [tool.as_openai() for tool in self.known],
+            "tool_choice": choice,
+            # Some servers know nothing of it: left out where it would change nothing.
+            **({} if self.at_once else {"parallel_tool_calls": False}),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +119,18 @@ class BackendRequest:
     slot: int
     written: str = ""
     """Of the answer, which is to go on from there; only for backends that resume."""
+    tools: Tools | None = None
+    """Only for backends that call tools; nothing is `written` then."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of one call. The first piece of an index has its name, and mostly an id."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +138,7 @@ class Delta:
     """One step of an answer.
 
     The first delta comes when the backend takes up the request and may be empty.
-    `finish_reason` ("stop" or "length") and then the counts come with the last
+    `finish_reason` ("stop", "length" or "tool_calls") and then the counts come with the last
     ones; the counts are 0 in all others, and never come from some servers.
     """
 
@@ -62,6 +147,7 @@ class Delta:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    tool_calls: tuple[ToolCallDelta, ...] = ()
 
 
 class TextBackend(Protocol):
@@ -81,6 +167,8 @@ class TextBackend(Protocol):
     """An answer that was dropped can go on from any word, at the cost of a token or two."""
     in_turn: bool
     """Requests slow each other down: what may be thrown away waits for what is waited for."""
+    no_tools: str
+    """Why requests with tools are refused; "": they are answered."""
 
     async def load(self) -> None:
         """Make ready. Raises EngineLoadError with what is wrong and what to do."""

@@ -19,12 +19,14 @@ import secrets
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from services.llm.backends.base import BackendRequest, ChatMessage, Delta
+from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Tool, Tools
+from services.llm.backends.llamacpp_tools import CallReader, schema_of, told_in_words
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,10 @@ _TOKENIZE_TIMEOUT_S = 10.0
 # The history of a session is counted again on every turn.
 _COUNTS_KEPT = 512
 _COUNTED_TEXT_CHARS = 2_000
+_PROBE = "a_name_that_no_template_has"
+
+_Templated = Callable[[tuple[ChatMessage, ...]], str]
+_TemplatedWith = Callable[[tuple[ChatMessage, ...], Tools | None], str]
 
 
 class LlamaCppBackend:
@@ -54,6 +60,7 @@ class LlamaCppBackend:
     name = "llamacpp"
     keeps_prefix = True
     resumes = True
+    no_tools = ""
 
     def __init__(
         self,
@@ -82,6 +89,7 @@ class LlamaCppBackend:
         self._api_key = secrets.token_urlsafe(24)
         self._server: Any = None
         self._tokenizer: httpx.Client | None = None
+        self._template_knows_tools: bool | None = None
         self._workers = ThreadPoolExecutor(slots, thread_name_prefix="llamacpp")
         # One call at a time: llama.cpp would begin every call that waits for its slot, and only
         # then notice that it was cancelled.
@@ -110,7 +118,7 @@ class LlamaCppBackend:
         call = _Call(asyncio.get_running_loop(), request, slot_free.release)
         self._calls.add(call)
         try:
-            self._workers.submit(call.run, self._server, self._templated)
+            self._workers.submit(call.run, self._server, self._templated, self._templated_with)
         except RuntimeError:
             slot_free.release()
             raise EngineError("llamacpp: closed") from None
@@ -125,8 +133,21 @@ class LlamaCppBackend:
 
     def _templated(self, messages: tuple[ChatMessage, ...]) -> str:
         """The conversation in the model's own form, up to where its answer begins. May block."""
-        wanted = {"messages": _plain(messages), **_TEMPLATE}
-        return str(self._told("/apply-template", wanted, "prompt"))
+        return self._apply_template({"messages": _plain(messages)})
+
+    def _templated_with(self, messages: tuple[ChatMessage, ...], tools: Tools | None) -> str:
+        """The same for a conversation with calls. tools: that may be called now. May block."""
+        if self._template_knows_tools is None:
+            probe = Tools((Tool(_PROBE, "", "{}"),)).as_openai()["tools"]
+            asked = {"messages": _plain((ChatMessage("user", "."),)), "tools": probe}
+            self._template_knows_tools = _PROBE in self._apply_template(asked)
+        if not self._template_knows_tools:
+            return self._templated(told_in_words(messages, tools))
+        known = {} if tools is None else {"tools": tools.as_openai()["tools"]}
+        return self._apply_template({"messages": _plain(messages), **known})
+
+    def _apply_template(self, wanted: dict[str, Any]) -> str:
+        return str(self._told("/apply-template", {**wanted, **_TEMPLATE}, "prompt"))
 
     def count_tokens(self, text: str) -> int:
         count = self._count_again if len(text) <= _COUNTED_TEXT_CHARS else self._count
@@ -211,23 +232,55 @@ class _Call:
         self._on_end = on_end
         self._request = request
         # Bounded by what one request can make: the beginning, a delta per token,
-        # the finish, the usage and the end mark.
-        most = request.sampling.max_tokens + 4
+        # the finish, the usage, the rest of what was no call, and the end mark.
+        most = request.sampling.max_tokens + 6
         self.deltas: asyncio.Queue[Delta | None] = asyncio.Queue(most)
+        self._reader: CallReader | None = None
+        self._held_to_call = False
+        self._prompt_tokens = self._cached_tokens = self._pieces = 0
 
-    def run(self, server: Any, templated: Callable[[tuple[ChatMessage, ...]], str]) -> None:
-        """templated: gives a conversation in the model's own form, up to where it answers."""
+    def run(self, server: Any, templated: _Templated, with_tools: _TemplatedWith) -> None:
+        """templated: gives a conversation in the model's own form, up to where it answers;
+        with_tools: one with calls.
+        """
         try:
             if not self.cancelled.is_set():
                 self._put(Delta())  # here the work begins; the first report comes after some of it
-                self._ask(server, templated)
+                if _has_calls(self._request):
+                    self._ask_with_tools(server, with_tools)
+                else:
+                    self._ask(server, templated)
         except Exception as error:
             log.exception("llama.cpp failed")
             self.error = EngineError(f"llama.cpp failed: {error}")
         self._put(None)
         self._call_soon(self._on_end)
 
-    def _ask(self, server: Any, templated: Callable[[tuple[ChatMessage, ...]], str]) -> None:
+    def _ask_with_tools(self, server: Any, templated: _TemplatedWith) -> None:
+        request, body, tools = self._request, _body(self._request), self._request.tools
+        if tools is not None and tools.calling == "none":
+            tools = None
+        body["prompt"] = templated(request.messages, tools)
+        if tools is not None:
+            if (schema := schema_of(tools)) is not None:
+                body["json_schema"] = schema
+                self._held_to_call = True
+            self._reader = CallReader([t.name for t in tools.known], at_once=tools.at_once)
+        server.handle_completions(json.dumps(body).encode(), self._on_event)
+        if self.error is None and not self.cancelled.is_set():
+            self._end_calls()
+
+    def _end_calls(self) -> None:
+        if self._reader is None:
+            return
+        if rest := self._reader.finish():
+            self._put(Delta(rest))
+        if self._reader.done:
+            # Dropped behind the call: the counts are those of what was seen.
+            counts = (self._prompt_tokens, self._pieces, self._cached_tokens)
+            self._put(Delta("", "tool_calls", *counts))
+
+    def _ask(self, server: Any, templated: _Templated) -> None:
         request, body = self._request, _body(self._request)
         if request.sampling.max_tokens and not request.written:
             body["messages"] = _plain(request.messages)
@@ -252,9 +305,19 @@ class _Call:
             self.error = EngineError(f"llama.cpp sent what cannot be read: {error}")
         if self.error is not None:
             return True
+        if delta is not None and self._reader is not None:
+            self._pieces += bool(delta.text)
+            text, calls = self._reader.feed(delta.text)
+            delta = replace(delta, text=text, tool_calls=tuple(calls))
+            if self._held_to_call and self._reader.in_text:
+                self.error = InvalidInputError(
+                    "tools: the call that was required could not be made; is `parameters` a JSON "
+                    "Schema that a grammar can be made of?"
+                )
+                return True
         if delta is not None:
             self._put(delta)
-        return False
+        return self._reader is not None and self._reader.done
 
     def _read(self, event: dict[str, Any]) -> Delta | None:
         if "error" in event:
@@ -262,6 +325,8 @@ class _Call:
             return None
         choices = event.get("choices") or [{}]
         text = choices[0].get("delta", {}).get("content") or choices[0].get("text") or ""
+        if progress := event.get("prompt_progress"):
+            self._prompt_tokens, self._cached_tokens = progress["total"], progress["cache"]
         finish_reason = choices[0].get("finish_reason") or ""
         usage = event.get("usage")
         if usage:  # with the reason, where what is written goes on; else after it
@@ -281,8 +346,8 @@ class _Call:
             self.cancelled.set()
 
 
-def _plain(messages: tuple[ChatMessage, ...]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in messages]
+def _plain(messages: tuple[ChatMessage, ...]) -> list[dict[str, Any]]:
+    return [message.as_openai() for message in messages]
 
 
 def _body(request: BackendRequest) -> dict[str, Any]:
@@ -303,6 +368,12 @@ def _body(request: BackendRequest) -> dict[str, Any]:
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     return body
+
+
+def _has_calls(request: BackendRequest) -> bool:
+    return request.tools is not None or any(
+        message.role == "tool" or message.tool_calls for message in request.messages
+    )
 
 
 def _error_of(error: dict[str, Any]) -> Exception:

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from services.llm.backends.base import BackendRequest, Delta
+from services.llm.tools import calls_in
 from visavis.serving.errors import (
     AtCapacityError,
     EngineError,
@@ -57,6 +58,7 @@ class OpenAiCompatibleBackend:
     keeps_prefix = False
     resumes = False
     in_turn = False  # its engine sees to that
+    no_tools = ""  # a server that cannot call them says so
 
     def __init__(
         self,
@@ -157,7 +159,7 @@ class OpenAiCompatibleBackend:
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "messages": [message.as_openai() for message in request.messages],
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_tokens": max(1, sampling.max_tokens),
@@ -166,6 +168,8 @@ class OpenAiCompatibleBackend:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
+        if request.tools is not None:
+            body |= request.tools.as_openai()
         return body | self._extra
 
     def _explain(self, error: httpx.HTTPError) -> str:
@@ -235,7 +239,8 @@ def _delta_of(event: str) -> Delta:
         choice = (content.get("choices") or [{}])[0]
         usage = content.get("usage") or {}
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-        text = (choice.get("delta") or {}).get("content") or ""
+        said = choice.get("delta") or {}
+        text = said.get("content") or ""
         if not isinstance(text, str):
             raise TypeError(f"content is {type(text).__name__}")
         return Delta(
@@ -244,6 +249,7 @@ def _delta_of(event: str) -> Delta:
             int(usage.get("prompt_tokens") or 0),
             int(usage.get("completion_tokens") or 0),
             int(cached),
+            calls_in(said),
         )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise EngineError(
@@ -252,8 +258,8 @@ def _delta_of(event: str) -> Delta:
 
 
 def _finish_reason(reason: str | None) -> str:
-    """Ours are "stop" and "length"; whatever else ends an answer well is a stop."""
-    if reason is None or reason == "length":
+    """Ours are "stop", "length", "tool_calls"; whatever else ends an answer well is a stop."""
+    if reason is None or reason in ("length", "tool_calls"):
         return reason or ""
     if reason in _BROKEN_OFF:
         raise EngineError(f"the language model server broke the answer off: {reason}")

@@ -57,6 +57,10 @@ class TensorRtLlmBackend:
     name = "tensorrt_llm"
     device = "cuda:0"  # the first one that the process sees
     resumes = False
+    no_tools = (
+        "TensorRT-LLM inside this process does not read calls out of an answer; run trtllm-serve "
+        "with the model's tool parser, and set `backend` of the llm service to openai"
+    )
 
     def __init__(
         self,

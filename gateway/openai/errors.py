@@ -1,0 +1,133 @@
+"""Refusals as OpenAI's clients read them: {"error": {"message", "type", "param", "code"}}."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from gateway.access.limits import OverLimitError
+from gateway.api.problems import RETRY_AFTER_S, TooLargeError, code_of
+from visavis.serving.errors import AtCapacityError, InvalidInputError, VisavisError
+
+_PATHS = re.compile(r"/v1/(models|chat|audio)(/.*)?", re.DOTALL)
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+# An answer without a session takes about so long.
+_SLOT_FREE_S = 2
+# What a client may show of a request's id in its logs.
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_FIELD = re.compile(r"([a-z_]+(\[\d+\])?(\.[a-z_]+)*): ")
+
+
+class RefusedError(VisavisError):
+    """A request that is refused. param: the field at fault; code: for programs; status: of HTTP."""
+
+    def __init__(self, message: str, param: str = "", code: str = "", status: int = 400) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+        self.status = status
+
+
+def unsupported(param: str, why: str) -> RefusedError:
+    """A field is known, and cannot be honoured here."""
+    return RefusedError(f"{param}: {why}", param, "unsupported_parameter")
+
+
+def is_openai(path: str) -> bool:
+    """Whether a path is one of those that OpenAI's clients ask for."""
+    return _PATHS.fullmatch(path) is not None
+
+
+def body_of(status: int, message: str, param: str = "", code: str = "") -> dict[str, Any]:
+    """Of an answer with this status."""
+    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {
+        "error": {"message": message, "type": kind, "param": param or None, "code": code or None}
+    }
+
+
+def answer_of(error: Exception) -> JSONResponse:
+    """For one of our errors, of FastAPI's or of one with a status of its own."""
+    status, param, code = _told(error)
+    headers: dict[str, str] = {}
+    if status in (429, 503):
+        again_s = _SLOT_FREE_S if status == 429 else RETRY_AFTER_S
+        wait_s = getattr(error, "retry_after_s", None) or again_s
+        headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
+    return JSONResponse(body_of(status, _message_of(error), param, code), status, headers=headers)
+
+
+def event_of(error: Exception) -> Mapping[str, Any]:
+    """For an answer that has begun: clients raise it as they read it."""
+    status, param, code = _told(error)
+    return body_of(status, _message_of(error), param, code)
+
+
+def _told(error: Exception) -> tuple[int, str, str]:
+    """HTTP status, field at fault, code."""
+    if isinstance(error, RefusedError):
+        return error.status, error.param, error.code
+    if isinstance(error, RequestValidationError):
+        return 400, _field_of(error), "invalid_value"
+    if isinstance(error, HTTPException):
+        return error.status_code, "", "too_large" if error.status_code == 413 else ""
+    field = found[1] if (found := _FIELD.match(str(error))) else ""
+    if isinstance(error, InvalidInputError):
+        return 400, field, "invalid_value"
+    if isinstance(error, AtCapacityError):
+        return 429, "", "at_capacity"
+    if isinstance(error, OverLimitError):
+        return 429, "", "rate_limit_exceeded"
+    if isinstance(error, TooLargeError):
+        return 413, field, "too_large"
+    status, code = code_of(error)
+    return status, field if status < 500 else "", code
+
+
+def _message_of(error: Exception) -> str:
+    if isinstance(error, HTTPException):
+        return str(error.detail)
+    if isinstance(error, RequestValidationError):
+        fault = error.errors()[0]
+        field, why = _field_of(error) or "body", fault["msg"].removeprefix("Value error, ")
+        # JSON can hold half a character, which no answer can.
+        return f"{field}: {why}".encode(errors="replace").decode()
+    if isinstance(error, VisavisError):
+        return str(error)
+    return "internal error; see the gateway's log"
+
+
+def _field_of(error: RequestValidationError) -> str:
+    fault = error.errors()[0]
+    if fault["type"] == "json_invalid":
+        return ""
+    where = [str(part)[:80] for part in fault["loc"] if part != "body"]
+    return ".".join(where).encode(errors="replace").decode()
+
+
+class OpenAiRoute(APIRoute):
+    """A route whose refusals are in OpenAI's shape, and whose answers have a request's id."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                answer = await handle(request)
+            except (VisavisError, RequestValidationError, HTTPException) as error:
+                answer = answer_of(error)
+            given = request.headers.get("x-request-id", "")
+            own = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+            answer.headers["x-request-id"] = own
+            return answer
+
+        return handled

@@ -1,0 +1,63 @@
+"""Models and voices: what they are called here, and what OpenAI calls its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gateway.openai.errors import RefusedError
+from gateway.stages.catalog import Voice
+
+ANY = "visavis"
+"""A model's name that is always known: whatever runs here."""
+SPEAKING = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+HEARING = (
+    "whisper-1",
+    "gpt-4o-transcribe",
+    "gpt-4o-mini-transcribe",
+    "gpt-4o-transcribe-diarize",
+)
+_HIGH = ("alloy", "coral", "fable", "marin", "nova", "sage", "shimmer")
+_LOW = ("ash", "ballad", "cedar", "echo", "onyx", "verse")
+VOICES = (*_HIGH, *_LOW)
+"""OpenAI's names of voices; which of ours speaks for each says `voice_named`."""
+
+
+def known_model(name: str, running: Sequence[str], aliases: Sequence[str] = ()) -> str:
+    """The one of those `running` that is meant; "": any. Raises RefusedError."""
+    if name == ANY or name in aliases:
+        return ""
+    if name not in running:
+        known = ", ".join(dict.fromkeys((ANY, *running, *aliases)))
+        message = f"model: there is no {name[:80]!r}; known are {known}"
+        raise RefusedError(message, "model", "model_not_found", 404)
+    return name
+
+
+def voice_named(wanted: str, voices: Sequence[Voice]) -> str:
+    """Ours by its name, or one in the place of OpenAI's. Raises RefusedError.
+
+    Those of OpenAI are shared out over our voices of the first one's language, by gender as far as
+    there are such.
+    """
+    names = [voice.name for voice in voices]
+    if wanted in names:
+        return wanted
+    name = wanted.lower()
+    if name not in VOICES or not voices:
+        known = ", ".join((*names, *VOICES))
+        raise RefusedError(
+            f"voice: there is no {wanted[:80]!r}; known are {known}", "voice", "invalid_value"
+        )
+    language = voices[0].languages[0]
+    speakers = [voice for voice in voices if language in voice.languages]
+    group, gender = (_HIGH, "female") if name in _HIGH else (_LOW, "male")
+    fitting = [voice for voice in speakers if voice.gender == gender] or speakers
+    return fitting[group.index(name) % len(fitting)].name
+
+
+def aliases_of(service: str) -> tuple[str, ...]:
+    """What OpenAI's own models for this are called."""
+    return _ALIASES.get(service, ())
+
+
+_ALIASES: Mapping[str, tuple[str, ...]] = {"tts": SPEAKING, "asr": HEARING}

@@ -1,0 +1,200 @@
+"""The body of a chat request: what is read of it, and what is refused.
+
+Fields that are not named here change nothing of an answer's meaning, or are not known: they are
+ignored, as OpenAI's clients expect of a server that is older than they are.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, Field
+
+from gateway.openai.errors import RefusedError, unsupported
+from gateway.stages.plain_calls import Call, Said, ToolOffer, Wanted
+
+LONGEST_ANSWER_TOKENS = 2048
+"""More are not written in one answer, whatever is asked for."""
+
+
+class TextPart(BaseModel):
+    """A part of a message. Of other types than text nothing can be read."""
+
+    type: str
+    text: str = ""
+
+
+class CalledFunction(BaseModel):
+    """What was called, arguments as JSON."""
+
+    name: str
+    arguments: str = "{}"
+
+
+class ToolCallMade(BaseModel):
+    """A call that the model has made before."""
+
+    id: str
+    type: str = "function"
+    function: CalledFunction | None = None
+
+
+class ChatMessage(BaseModel):
+    """One message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[TextPart] | None = None
+    tool_calls: list[ToolCallMade] | None = None
+    tool_call_id: str = ""
+
+
+class FunctionOffered(BaseModel):
+    """A function that may be called; parameters: a JSON Schema."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ToolOffered(BaseModel):
+    """A tool. Only functions are known."""
+
+    type: str = "function"
+    function: FunctionOffered | None = None
+
+
+class NamedFunction(BaseModel):
+    """The one that has to be called."""
+
+    name: str
+
+
+class NamedTool(BaseModel):
+    """The tool that has to be called."""
+
+    type: str = "function"
+    function: NamedFunction
+
+
+class StreamOptions(BaseModel):
+    """Of an answer that comes as events."""
+
+    include_usage: bool | None = None
+
+
+Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
+
+
+class ChatRequest(BaseModel):
+    """POST /v1/chat/completions."""
+
+    model: str = Field(max_length=200)
+    messages: list[ChatMessage] = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_completion_tokens: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    tools: list[ToolOffered] | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    n: int | None = None
+    response_format: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    logit_bias: dict[str, float] | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
+    functions: list[Any] | None = None
+    function_call: Any = None
+    web_search_options: Any = None
+
+    def wanted(self) -> Wanted:
+        """What the language model is asked. Raises RefusedError for what it cannot do."""
+        self._check()
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        most = self.max_completion_tokens or self.max_tokens or LONGEST_ANSWER_TOKENS
+        named = self.tool_choice.function.name if isinstance(self.tool_choice, NamedTool) else ""
+        calling = self.tool_choice if isinstance(self.tool_choice, str) else "auto"
+        return Wanted(
+            _conversation(self.messages),
+            min(most, LONGEST_ANSWER_TOKENS),
+            self.temperature,
+            self.top_p,
+            tuple(stop),
+            # As many bits as the samplers have.
+            None if self.seed is None else self.seed & 0xFFFFFFFF,
+            tuple(_offer(tool, index) for index, tool in enumerate(self.tools or ())),
+            "required" if named else calling,
+            named,
+            self.parallel_tool_calls is not False,
+        )
+
+    def _check(self) -> None:
+        format_ = (self.response_format or {}).get("type", "text")
+        refused: tuple[tuple[str, bool, str], ...] = (
+            ("n", self.n not in (None, 1), "one answer is written, not several"),
+            ("response_format", format_ != "text", "only text; of a tool, arguments are JSON"),
+            ("logprobs", bool(self.logprobs), "probabilities are not told"),
+            ("top_logprobs", bool(self.top_logprobs), "probabilities are not told"),
+            ("frequency_penalty", bool(self.frequency_penalty), "only 0"),
+            ("presence_penalty", bool(self.presence_penalty), "only 0"),
+            ("logit_bias", bool(self.logit_bias), "no token can be made likelier"),
+            ("modalities", "audio" in (self.modalities or ()), "only text; see /v1/audio/speech"),
+            ("audio", self.audio is not None, "an answer is text; see /v1/audio/speech"),
+            ("functions", self.functions is not None, "use tools, which came after it"),
+            ("function_call", self.function_call is not None, "use tool_choice"),
+            ("web_search_options", self.web_search_options is not None, "nothing is searched"),
+        )
+        for field, applies, why in refused:
+            if applies:
+                raise unsupported(field, why)
+        if self.tool_choice not in (None, "auto", "none") and not self.tools:
+            raise RefusedError("tool_choice: there are no tools", "tool_choice", "invalid_value")
+
+
+def _conversation(messages: list[ChatMessage]) -> tuple[Said, ...]:
+    """What instructs at the beginning becomes one message, as the models know it."""
+    said = [_said(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    first = next((at for at, message in enumerate(said) if message.role != "system"), len(said))
+    if first < 2:
+        return tuple(said)
+    return (Said("system", "\n\n".join(message.content for message in said[:first])), *said[first:])
+
+
+def _said(message: ChatMessage, place: str) -> Said:
+    if message.role == "function":
+        raise unsupported(f"{place}.role", "function came before tool; use that")
+    calls = []
+    for call in message.tool_calls or ():
+        if call.function is None:
+            raise unsupported(f"{place}.tool_calls", f"no calls of type {call.type[:40]!r}")
+        calls.append(Call(call.id, call.function.name, call.function.arguments))
+    role = "system" if message.role == "developer" else message.role
+    content = _text_of(message.content, f"{place}.content")
+    return Said(role, content, tuple(calls), message.tool_call_id)
+
+
+def _text_of(content: str | list[TextPart] | None, place: str) -> str:
+    if not isinstance(content, list):
+        return content or ""
+    for part in content:
+        if part.type not in ("text", "refusal"):
+            raise unsupported(place, f"{part.type[:40]} is not understood here, only text is")
+    return "\n".join(part.text for part in content)
+
+
+def _offer(tool: ToolOffered, index: int) -> ToolOffer:
+    if tool.function is None:
+        raise unsupported(f"tools[{index}].type", f"only functions, not {tool.type[:40]!r}")
+    known = tool.function
+    schema = known.parameters or {"type": "object", "properties": {}}
+    # JSON can hold half a character, which no message can.
+    told = json.dumps(schema, ensure_ascii=False).encode(errors="replace").decode()
+    return ToolOffer(known.name, known.description or "", told)

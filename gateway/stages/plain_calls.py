@@ -1,0 +1,333 @@
+"""The services' plain calls, for whoever has no session: an answer, a voice, a text of a recording.
+
+Each goes to the replica with most room that will take it, and is cancelled there as soon as nobody
+reads on. Nothing of a session is touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import grpc.aio
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.stages.catalog import our_error
+from gateway.stages.registry import Registry, ReplicaState
+from visavis.serving.errors import (
+    AtCapacityError,
+    InvalidInputError,
+    StageLostError,
+    UnknownNameError,
+    VisavisError,
+)
+from visavis.serving.lease import CallLimit
+from visavis.v1 import asr_pb2, llm_pb2, media_pb2, tts_pb2
+
+SILENCE_S = 120.0
+"""A service that says nothing for so long is given up."""
+RECOGNISED_RATE_HZ = 16_000
+LONGEST_RECORDING_S = 600.0
+"""For `recognise`; `recognise_on` takes any."""
+SPEECHES_AT_ONCE = 16
+RECORDINGS_AT_ONCE = 8
+_TEXT_CHARS = 1000
+"""Of a text that a voice gets at once."""
+_ELSEWHERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""Another replica may do what the first has not begun."""
+_MODES = {
+    "auto": llm_pb2.ToolChoice.AUTO,
+    "none": llm_pb2.ToolChoice.NONE,
+    "required": llm_pb2.ToolChoice.REQUIRED,
+}
+_ROLES = {
+    "system": llm_pb2.Message.SYSTEM,
+    "user": llm_pb2.Message.USER,
+    "assistant": llm_pb2.Message.ASSISTANT,
+    "tool": llm_pb2.Message.TOOL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a model called, or a piece of it. arguments: JSON."""
+
+    id: str
+    name: str
+    arguments: str
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a conversation. tool_call_id: of a tool's result."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    calls: tuple[Call, ...] = ()
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """A tool. parameters: JSON Schema; "": it takes none."""
+
+    name: str
+    description: str
+    parameters: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An answer that is asked for. None, 0: the service's default. named: the tool to be called."""
+
+    messages: tuple[Said, ...]
+    max_tokens: int = 0
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    tools: tuple[ToolOffer, ...] = ()
+    calling: Literal["auto", "none", "required"] = "auto"
+    named: str = ""
+    calls_at_once: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A piece of an answer. finish_reason and the counts come with the last one."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Speaking:
+    """How a text is spoken. Empty: the service's choice."""
+
+    language: str = ""
+    voice: str = ""
+    speed: float = 1.0
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """Of a voice: [N] int16, mono."""
+
+    pcm: NDArray[np.int16]
+    rate_hz: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Words of a recording, and when they are said, as far as the recogniser tells."""
+
+    text: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """What was said. language: code such as "en"."""
+
+    text: str
+    language: str
+    passages: tuple[Passage, ...]
+
+
+class PlainCalls:
+    """Asks the services without a session."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._speeches = CallLimit(SPEECHES_AT_ONCE, "speeches")
+        self.recordings = CallLimit(RECORDINGS_AT_ONCE, "recordings")
+        """Each is held in memory: as a file, and as samples."""
+        self.streamed_recordings = CallLimit(RECORDINGS_AT_ONCE, "recordings that are streamed")
+
+    def models(self, service: str) -> list[str]:
+        """Names of the networks that replicas of a service run."""
+        states = [s for s in self._registry.replicas(service) if s.healthy]
+        return list(dict.fromkeys(e.model for s in states for e in s.engines if e.model))
+
+    async def write(self, wanted: Wanted, model: str = "") -> AsyncGenerator[Written, None]:
+        """An answer as it is written. model: a replica that runs it; "": any.
+
+        Raises InvalidInputError, AtCapacityError, StageLostError, UnknownNameError.
+        """
+        request = generation(wanted)
+        answers = self._answers("llm", lambda stub: stub.Generate(request), model)
+        async with aclosing(answers):
+            async for told in answers:
+                calls = (Call(c.id, c.name, c.arguments_json, c.index) for c in told.tool_calls)
+                yield Written(
+                    told.text,
+                    tuple(calls),
+                    told.finish_reason,
+                    told.prompt_tokens,
+                    told.completion_tokens,
+                )
+
+    async def speak(self, text: str, how: Speaking) -> AsyncGenerator[Sound, None]:
+        """A text as it is spoken. Raises as `write`."""
+        config = tts_pb2.SynthesisConfig(
+            language=how.language, voice=how.voice, speed=how.speed, style=how.style
+        )
+
+        async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
+            yield tts_pb2.SynthesizeRequest(config=config)
+            for start in range(0, len(text), _TEXT_CHARS):
+                yield tts_pb2.SynthesizeRequest(text=text[start : start + _TEXT_CHARS])
+
+        # A voice without a session takes no slot.
+        with self._speeches.hold():
+            answers = self._answers("tts", lambda stub: stub.Synthesize(requests()))
+            async with aclosing(answers):
+                async for told in answers:
+                    if told.WhichOneof("response") == "voice" and told.voice.pcm_s16le:
+                        pcm = np.frombuffer(told.voice.pcm_s16le, "<i2")
+                        yield Sound(pcm, told.voice.sample_rate_hz)
+
+    async def recognise(self, pcm: NDArray[np.int16], language: str) -> Recognised:
+        """The text of a recording, [N] int16 at 16 kHz. Raises as `write`."""
+        if len(pcm) > LONGEST_RECORDING_S * RECOGNISED_RATE_HZ:
+            raise InvalidInputError(
+                f"file: it is longer than {LONGEST_RECORDING_S / 60:.0f} minutes; ask for it with "
+                "stream, which takes any length, or in parts"
+            )
+        request = asr_pb2.RecognizeRequest(
+            config=_recognition(language), pcm_s16le=pcm.astype("<i2").tobytes()
+        )
+        answers = self._answers("asr", lambda stub: _OneAnswer(stub.Recognize(request)))
+        async with aclosing(answers):
+            told = await anext(answers)
+        return Recognised(told.text, told.language, _passages(told.words))
+
+    async def recognise_on(
+        self, pcm: NDArray[np.int16], language: str
+    ) -> AsyncGenerator[Recognised, None]:
+        """A recording of any length, utterance by utterance. Raises as `write`."""
+
+        async def requests() -> AsyncIterator[asr_pb2.StreamingRecognizeRequest]:
+            yield asr_pb2.StreamingRecognizeRequest(config=_recognition(language))
+            for start in range(0, len(pcm), RECOGNISED_RATE_HZ):
+                piece = pcm[start : start + RECOGNISED_RATE_HZ].astype("<i2").tobytes()
+                yield asr_pb2.StreamingRecognizeRequest(pcm_s16le=piece)
+
+        answers = self._answers("asr", lambda stub: stub.StreamingRecognize(requests()))
+        async with aclosing(answers):
+            async for told in answers:
+                heard = told.transcript
+                if heard.event == media_pb2.TranscriptChunk.FINAL and heard.text:
+                    yield Recognised(heard.text, heard.language, _passages(heard.words))
+
+    async def _answers(
+        self, service: str, begin: Callable[[Any], Any], model: str = ""
+    ) -> AsyncGenerator[Any, None]:
+        """The messages of one call, on the first replica that takes it."""
+        failed: VisavisError | None = None
+        for state in await self._taking(service, model):
+            call, begun = begin(self._registry.stub(state.replica)), False
+            messages = aiter(call)
+            try:
+                while True:
+                    async with asyncio.timeout(SILENCE_S):
+                        message = await anext(messages, None)
+                    if message is None:
+                        return
+                    begun = True
+                    yield message
+            except grpc.aio.AioRpcError as error:
+                failed = our_error(error, service)
+                if begun or error.code() not in _ELSEWHERE:
+                    raise failed from None
+            except TimeoutError:
+                raise StageLostError(f"{service}: it said nothing for {SILENCE_S:.0f} s") from None
+            finally:
+                call.cancel()
+        assert failed is not None
+        raise failed
+
+    async def _taking(self, service: str, model: str) -> list[ReplicaState]:
+        """Replicas that may take a call, the one with most room first. Never empty."""
+        known = list(self._working(service))
+        if not known:
+            await self._registry.refresh()
+            known = list(self._working(service))
+        if not known:
+            raise StageLostError(f"{service}: no replica is running")
+        ours = [s for s in known if not model or model in [e.model for e in s.engines]]
+        if not ours:
+            raise UnknownNameError(f"model: no replica runs {model[:80]!r} any more")
+        free = sorted((s for s in ours if s.free_slots > 0), key=lambda s: -s.free_slots)
+        if not free:
+            raise AtCapacityError(f"{service}: no free slot on any of its {len(ours)} replicas")
+        return free
+
+    def _working(self, service: str) -> Iterator[ReplicaState]:
+        for state in self._registry.replicas(service):
+            if state.healthy and not state.replica.draining:
+                yield state
+
+
+class _OneAnswer:
+    """A call with one answer, read as those with several are."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        yield await self._call
+
+    def cancel(self) -> None:
+        self._call.cancel()
+
+
+def _passages(words: Iterable[Any]) -> tuple[Passage, ...]:
+    return tuple(Passage(w.word, w.start_ms / 1e3, w.end_ms / 1e3) for w in words)
+
+
+def _recognition(language: str) -> asr_pb2.RecognitionConfig:
+    return asr_pb2.RecognitionConfig(
+        sample_rate_hz=RECOGNISED_RATE_HZ, language=language, recorded=True
+    )
+
+
+def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
+    """As it goes over the wire."""
+    return llm_pb2.GenerateRequest(
+        messages=[
+            llm_pb2.Message(
+                role=_ROLES[said.role],
+                content=said.content,
+                tool_calls=[
+                    llm_pb2.ToolCall(id=c.id, name=c.name, arguments_json=c.arguments)
+                    for c in said.calls
+                ],
+                tool_call_id=said.tool_call_id,
+            )
+            for said in wanted.messages
+        ],
+        max_tokens=wanted.max_tokens,
+        temperature=wanted.temperature,
+        top_p=wanted.top_p,
+        stop=wanted.stop,
+        seed=wanted.seed,
+        tools=[
+            llm_pb2.ToolDefinition(
+                name=t.name, description=t.description, parameters_json=t.parameters
+            )
+            for t in wanted.tools
+        ],
+        tool_choice=llm_pb2.ToolChoice(mode=_MODES[wanted.calling], name=wanted.named),
+        one_call_at_most=not wanted.calls_at_once,
+    )

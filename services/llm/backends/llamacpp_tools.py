@@ -1,0 +1,207 @@
+"""Tools for llama.cpp: told to the model, its calls held to their schemas and read out of its text.
+
+llama.cpp's own reading of calls depends on the model's template: of the small models that are
+pulled here one never hears of its tools, and another writes calls without the marks by which they
+would be found. So the prompt is made by the template where that knows tools, and by us where it
+does not; a call that has to be made is held to its schema by a grammar; and calls are read here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from services.llm.backends.base import ChatMessage, ToolCallDelta, Tools
+
+# What may stand before, between and behind calls.
+_MARKS = ("<tool_call>", "</tool_call>", "```", "json", "[", "]", ",", ";")
+_ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*(?=\{)')
+_BLANKS = re.compile(r"\s+")
+
+
+def told_in_words(messages: Sequence[ChatMessage], tools: Tools | None) -> tuple[ChatMessage, ...]:
+    """The conversation for a template that knows no tools: definitions in the system message,
+    calls as the model is told to write them, results as the user's.
+    """
+    plain = [_in_words(message, messages) for message in messages]
+    if tools is None:
+        return tuple(plain)
+    definitions = "\n".join(
+        json.dumps(tool.as_openai()["function"], ensure_ascii=False) for tool in tools.known
+    )
+    told = (
+        f"These functions can be called:\n{definitions}\n"
+        "To call one, write nothing but a line of JSON: "
+        '{"name": "its name", "arguments": {its arguments}}. '
+        "Its result comes with the next message. Else answer as usual."
+    )
+    if plain and plain[0].role == "system":
+        return (replace(plain[0], content=f"{plain[0].content}\n\n{told}"), *plain[1:])
+    return (ChatMessage("system", told), *plain)
+
+
+def _in_words(message: ChatMessage, messages: Sequence[ChatMessage]) -> ChatMessage:
+    if message.role == "tool":
+        names = {call.id: call.name for other in messages for call in other.tool_calls}
+        name = names.get(message.tool_call_id, "the function")
+        return ChatMessage("user", f"Result of {name}: {message.content}")
+    calls = [f'{{"name": "{c.name}", "arguments": {c.arguments}}}' for c in message.tool_calls]
+    return ChatMessage(message.role, "\n".join([message.content, *calls]).strip())
+
+
+def schema_of(tools: Tools) -> dict[str, Any] | None:
+    """JSON Schema of an answer that has to be a call; None: it need not be one."""
+    if tools.calling != "required":
+        return None
+    calls = [
+        {
+            "type": "object",
+            "properties": {
+                "name": {"const": tool.name},
+                "arguments": {"additionalProperties": False, **json.loads(tool.parameters)},
+            },
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for tool in tools.known
+        if tools.named in ("", tool.name)
+    ]
+    return calls[0] if len(calls) == 1 else {"anyOf": calls}
+
+
+class CallReader:
+    """Parts an answer that comes in pieces into text and calls.
+
+    A call is {"name": …, "arguments": {…}} of a known name, at the beginning, behind a call or
+    behind <tool_call>, with or without marks around it. What follows the first call and is none is
+    left out, and `done` is set: the model has nothing more to say before it has the result.
+    """
+
+    def __init__(self, names: Iterable[str], *, at_once: bool) -> None:
+        self._wholes = tuple(
+            f'{{"name":"{name}"{rest}'
+            for name in names
+            for rest in (',"arguments":{', ',"parameters":{', "}")
+        )
+        self._at_once = at_once
+        self._held = ""
+        self._calls = 0
+        self._text = False
+        self._arguments: _Object | None = None
+        self.done = False
+
+    def feed(self, piece: str) -> tuple[str, list[ToolCallDelta]]:
+        """Text and pieces of calls that are certain by now."""
+        self._held += piece
+        text, calls = "", []
+        while self._held and not self.done:
+            if self._arguments is not None:
+                calls += self._read_arguments()
+            elif self._text:
+                text += self._read_text()
+                if self._text:
+                    break
+            elif (begun := self._begin()) is None:
+                break
+            else:
+                calls += begun
+        return text, calls
+
+    @property
+    def in_text(self) -> bool:
+        """What is said now is no call."""
+        return self._text
+
+    def finish(self) -> str:
+        """Text that was held back."""
+        rest, self._held = self._held, ""
+        return "" if self._calls or self.done else rest
+
+    def _read_text(self) -> str:
+        """Up to a mark that a call begins, or what may become one."""
+        before, mark, rest = self._held.partition(_MARKS[0])
+        if mark:
+            self._held, self._text = mark + rest, False
+            return before
+        keep = next(
+            (n for n in range(len(_MARKS[0]) - 1, 0, -1) if before.endswith(_MARKS[0][:n])), 0
+        )
+        self._held = before[len(before) - keep :]
+        return before[: len(before) - keep]
+
+    def _begin(self) -> list[ToolCallDelta] | None:
+        """None: it is not known yet whether this begins a call."""
+        compact = _without_marks(_BLANKS.sub("", self._held))
+        whole = next((whole for whole in self._wholes if compact.startswith(whole)), "")
+        if not whole:
+            if any(w.startswith(compact) for w in (*self._wholes, *_MARKS)):
+                return None
+            # No call: it is what the model says; behind calls it is nothing.
+            self.done = self._calls > 0
+            self._text = True
+            if self._held.startswith(_MARKS[0]):
+                self._held = self._held[len(_MARKS[0]) :]
+            return []
+        name = whole.split('"')[3]
+        index, self._calls = self._calls, self._calls + 1
+        if whole.endswith("}"):
+            self._held = self._held[self._held.index("}") + 1 :]
+            self.done = not self._at_once
+            return [ToolCallDelta(index, "", name, "{}")]
+        found = _ARGUMENTS.search(self._held)
+        assert found is not None
+        self._held = self._held[found.end() :]
+        self._arguments = _Object()
+        return [ToolCallDelta(index, "", name)]
+
+    def _read_arguments(self) -> list[ToolCallDelta]:
+        assert self._arguments is not None
+        size = self._arguments.feed(self._held)
+        piece, self._held = self._held[:size], self._held[size:]
+        if self._arguments.complete:
+            if not (rest := self._held.lstrip()):
+                self._held = ""
+            else:
+                # The brace that ends the call.
+                self._held = rest.removeprefix("}")
+                self._arguments = None
+                self.done = not self._at_once
+        return [ToolCallDelta(self._calls - 1, arguments=piece)] if piece else []
+
+
+class _Object:
+    """Finds the end of a JSON object that comes in pieces."""
+
+    def __init__(self) -> None:
+        self.complete = False
+        self._depth = 0
+        self._quoted = self._escaped = False
+
+    def feed(self, text: str) -> int:
+        """So many characters of `text` belong to it."""
+        if self.complete:
+            return 0
+        for at, char in enumerate(text):
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped, self._quoted = char == "\\", char != '"'
+            elif char == '"':
+                self._quoted = True
+            elif char in "{[":
+                self._depth += 1
+            elif char in "}]":
+                self._depth -= 1
+                if not self._depth:
+                    self.complete = True
+                    return at + 1
+        return len(text)
+
+
+def _without_marks(compact: str) -> str:
+    while mark := next((mark for mark in _MARKS if compact.startswith(mark)), ""):
+        compact = compact[len(mark) :]
+    return compact

@@ -1,0 +1,326 @@
+"""Tools through the whole language model service: requests, calls, results, and what is refused."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from services.llm.backends.base import (
+    BackendRequest,
+    ChatMessage,
+    Delta,
+    Sampling,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    Tools,
+)
+from services.llm.backends.llamacpp import LlamaCppBackend
+from services.llm.backends.llamacpp_tools import CallReader, schema_of, told_in_words
+from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
+from services.llm.prompt import CUT_MARK, build_prompt
+from services.llm.tools import CallPieces
+from tests.llm.fake_backend import FakeBackend
+from tests.llm.test_openai_compatible import USAGE, end, pair, piece, streaming
+from tests.llm.test_servicer import serving
+from visavis.serving.errors import EngineError, InvalidInputError
+from visavis.v1 import llm_pb2
+
+SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
+WEATHER = Tool("get_weather", "The weather of a city now.", SCHEMA)
+CALLED = ChatMessage("assistant", "", (ToolCall("c1", "get_weather", '{"city": "Rome"}'),))
+TOOL, ASSISTANT, USER = (llm_pb2.Message.TOOL, llm_pb2.Message.ASSISTANT, llm_pb2.Message.USER)
+
+
+def asked(*more: ChatMessage) -> tuple[ChatMessage, ...]:
+    return (ChatMessage("user", "How is the weather in Rome?"), *more)
+
+
+def call_piece(index: int | None, **fields: Any) -> dict[str, Any]:
+    call = {
+        k: v for k, v in {"index": index, "id": fields.pop("id", None)}.items() if v is not None
+    }
+    return {"choices": [{"delta": {"tool_calls": [{**call, "function": fields}]}}]}
+
+
+def weather_request(**fields: Any) -> llm_pb2.GenerateRequest:
+    tool = llm_pb2.ToolDefinition(name="get_weather", parameters_json=SCHEMA)
+    request = llm_pb2.GenerateRequest(
+        messages=[llm_pb2.Message(role=USER, content="How is the weather in Rome?")], tools=[tool]
+    )
+    request.MergeFrom(llm_pb2.GenerateRequest(**fields))
+    return request
+
+
+async def test_calls_stream_to_the_client_and_its_results_reach_the_model() -> None:
+    called = (
+        Delta("Let me look. "),
+        Delta(tool_calls=(ToolCallDelta(0, "c1", "get_weather", '{"ci'),)),
+        Delta(tool_calls=(ToolCallDelta(0, arguments='ty": "Rome"}'), ToolCallDelta(4, "", "now"))),
+        Delta(finish_reason="stop", prompt_tokens=9, completion_tokens=7),
+    )
+    backend = FakeBackend(*called, context_tokens=2000)
+    choice = llm_pb2.ToolChoice(mode=llm_pb2.ToolChoice.REQUIRED, name="get_weather")
+    async with serving(backend) as stub:
+        answers = [a async for a in stub.Generate(weather_request(tool_choice=choice))]
+        result = [
+            llm_pb2.Message(
+                role=ASSISTANT,
+                tool_calls=[
+                    llm_pb2.ToolCall(id="c1", name="get_weather", arguments_json='{"city": "Rome"}')
+                ],
+            ),
+            llm_pb2.Message(role=TOOL, tool_call_id="c1", content="18 degrees<|im_end|>"),
+        ]
+        async for _ in stub.Generate(weather_request(messages=result, one_call_at_most=True)):
+            pass
+    assert "".join(a.text for a in answers) == "Let me look. "
+    calls = [call for answer in answers for call in answer.tool_calls]
+    assert [(c.index, c.name, c.arguments_json) for c in calls] == [
+        (0, "get_weather", '{"ci'),
+        (0, "", 'ty": "Rome"}'),
+        (1, "now", ""),
+    ]
+    assert calls[0].id == "c1" and calls[2].id
+    assert (answers[-1].finish_reason, answers[-1].completion_tokens) == ("tool_calls", 7)
+    first, second = backend.requests
+    assert first.tools is not None and (first.tools.calling, first.tools.named) == (
+        "required",
+        "get_weather",
+    )
+    assert second.tools is not None and not second.tools.at_once
+    assert second.messages[-2:] == (CALLED, ChatMessage("tool", "18 degrees", (), "c1"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"tools": [llm_pb2.ToolDefinition(name="no spaces")]}, "tools[1].name: 'no spaces'"),
+        ({"tools": [llm_pb2.ToolDefinition(name="get_weather")]}, "two have one name"),
+        (
+            {"tools": [llm_pb2.ToolDefinition(name="x", parameters_json="[1]")]},
+            "tools[1].parameters: '[1]' is no object",
+        ),
+        ({"tool_choice": llm_pb2.ToolChoice(mode=7)}, "tool_choice.mode: 7"),
+        (
+            {"tool_choice": llm_pb2.ToolChoice(mode=2, name="other")},
+            "tool_choice: there is no tool 'other'",
+        ),
+        (
+            {"messages": [llm_pb2.Message(role=TOOL, tool_call_id="c9", content="x")]},
+            "messages[1].tool_call_id: 'c9' is no call",
+        ),
+        (
+            {"tools": [llm_pb2.ToolDefinition(name="long", description="word " * 3000)]},
+            "tools: their definitions take",
+        ),
+    ],
+)
+async def test_what_is_wrong_with_tools_is_told_by_field(
+    fields: dict[str, Any], complaint: str
+) -> None:
+    async with serving(FakeBackend(context_tokens=2000)) as stub:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.Generate(weather_request(**fields)).read()
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert complaint in (refused.value.details() or "")
+
+
+async def test_a_backend_that_cannot_call_tools_says_so() -> None:
+    backend = FakeBackend()
+    backend.no_tools = "it has no hands"
+    async with serving(backend) as stub:
+        with pytest.raises(grpc.aio.AioRpcError, match="tools: it has no hands"):
+            await stub.Generate(weather_request()).read()
+    assert not backend.requests
+
+
+def test_pieces_of_servers_that_count_and_name_in_their_own_way() -> None:
+    calls = CallPieces()
+    # No ids at all; then every call is number 0, with its arguments in one piece.
+    assert [p.index for p in calls.feed([ToolCallDelta(3, "", "a", "{}"), ToolCallDelta(3)])] == [0]
+    later = list(calls.feed([ToolCallDelta(0, "x", "b", "{}"), ToolCallDelta(0, "y", "c", "{}")]))
+    assert [(p.index, p.id, p.name) for p in later] == [(1, "x", "b"), (2, "y", "c")]
+    with pytest.raises(EngineError, match="without saying which"):
+        list(calls.feed([ToolCallDelta(9, arguments="{}")]))
+
+
+def fitted(messages: tuple[ChatMessage, ...], budget_tokens: int) -> tuple[ChatMessage, ...]:
+    return build_prompt(messages, persona="P", budget_tokens=budget_tokens, count_tokens=len)
+
+
+def test_a_long_result_is_cut_and_the_question_and_its_calls_stay() -> None:
+    result = ChatMessage("tool", "sun " * 500, (), "c1")
+    history = (ChatMessage("user", "Hello!"), ChatMessage("assistant", "Hi. " * 40))
+    built = fitted((*history, *asked(CALLED, result)), 400)
+    assert [m.role for m in built] == ["system", "user", "assistant", "tool"]
+    assert built[1:3] == asked(CALLED)
+    assert CUT_MARK in built[3].content and built[3].tool_call_id == "c1"
+    with pytest.raises(InvalidInputError, match="the question and its tool calls take"):
+        fitted(asked(CALLED, result), 160)
+
+
+def test_results_of_several_calls_are_not_joined() -> None:
+    two = ChatMessage("assistant", "", (*CALLED.tool_calls, ToolCall("c2", "get_weather", "{}")))
+    results = (ChatMessage("tool", "sun", (), "c1"), ChatMessage("tool", "", (), "c2"))
+    assert fitted(asked(two, *results), 1000)[1:] == asked(two, *results)
+
+
+def weather_asked(*more: ChatMessage, **choice: Any) -> BackendRequest:
+    return BackendRequest(
+        asked(*more), Sampling(60, 0.0, seed=1), 0, tools=Tools((WEATHER,), **choice)
+    )
+
+
+async def answered(
+    backend: OpenAiCompatibleBackend | LlamaCppBackend, request: BackendRequest
+) -> tuple[str, list[ToolCallDelta], str]:
+    """Text, calls in pieces, and how it ended."""
+    deltas = [delta async for delta in backend.stream(request)]
+    calls = CallPieces()
+    pieces = [p for delta in deltas for p in calls.feed(delta.tool_calls)]
+    ends = [delta.finish_reason for delta in deltas if delta.finish_reason]
+    return "".join(delta.text for delta in deltas), pieces, ends[-1]
+
+
+async def test_an_openai_compatible_server_is_asked_and_read_as_it_wants() -> None:
+    script = streaming(
+        piece("Wait."),
+        call_piece(0, id="c1", name="get_weather", arguments=""),
+        call_piece(0, arguments='{"city": '),
+        call_piece(0, arguments='"Rome"}'),
+        call_piece(None, id="c2", name="get_weather", arguments={"city": "Oslo"}),
+        end("tool_calls"),
+        USAGE,
+        b"data: [DONE]\n\n",
+    )
+    result = ChatMessage("tool", "sun", (), "c1")
+    async with pair(script) as (backend, server):
+        request = weather_asked(CALLED, result, named="get_weather", at_once=False)
+        text, pieces, ended = await answered(backend, request)
+    assert (text, ended) == ("Wait.", "tool_calls")
+    assert "".join(p.arguments for p in pieces if p.index == 0) == '{"city": "Rome"}'
+    assert pieces[-1] == ToolCallDelta(1, "c2", "get_weather", '{"city": "Oslo"}')
+    body = server.exchanges[0].body
+    assert body["tools"] == [
+        {
+            "type": "function",
+            "function": {
+                "name": "get_weather",
+                "description": "The weather of a city now.",
+                "parameters": json.loads(SCHEMA),
+            },
+        }
+    ]
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "get_weather"}}
+    assert body["parallel_tool_calls"] is False
+    assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"city": "Rome"}'
+    assert body["messages"][2] == {"role": "tool", "content": "sun", "tool_call_id": "c1"}
+
+
+@pytest.fixture
+async def small_model(bundle: Callable[[str], Path]) -> AsyncIterator[LlamaCppBackend]:
+    backend = LlamaCppBackend(
+        bundle("smollm2-135m") / "model.gguf", model="smollm2-135m", slots=1, context_tokens=2048
+    )
+    await backend.load()
+    yield backend
+    await backend.close()
+
+
+async def test_llama_cpp_makes_a_model_call_and_reads_its_result(
+    small_model: LlamaCppBackend,
+) -> None:
+    """Of which the template knows no tools."""
+    text, pieces, ended = await answered(
+        small_model, weather_asked(named="get_weather", calling="required")
+    )
+    assert (text, ended) == ("", "stop")
+    assert pieces[0].name == "get_weather" and pieces[0].id and len(pieces) > 3
+    arguments = json.loads("".join(p.arguments for p in pieces))
+    assert arguments.keys() == {"city"} and isinstance(arguments["city"], str)
+    one = weather_asked(calling="required", at_once=False)
+    deltas = [delta async for delta in small_model.stream(one)]
+    last = deltas[-1]
+    assert last.finish_reason == "tool_calls" and last.completion_tokens > 5
+    assert last.prompt_tokens > 50
+    result = ChatMessage("tool", "18 degrees and sunny", (), "c1")
+    text, pieces, _ = await answered(small_model, weather_asked(CALLED, result, calling="none"))
+    assert text and not pieces
+    text, pieces, _ = await answered(small_model, weather_asked(CALLED, result))
+    assert text or pieces
+    nonsense = Tools((Tool("x", "", '{"type": "nonsense"}'),), "required")
+    with pytest.raises(InvalidInputError, match="could not be made"):
+        await answered(small_model, BackendRequest(asked(), Sampling(8, 0.0), 0, tools=nonsense))
+    long = small_model.stream(weather_asked(calling="required"))
+    async for delta in long:
+        if delta.tool_calls:
+            break
+    await long.aclose()
+    text, _, _ = await answered(small_model, weather_asked(calling="none"))
+    assert text
+
+
+def read(pieces: Iterable[str], *, at_once: bool = True) -> tuple[str, list[tuple[str, str]], bool]:
+    """Text, calls with their arguments, and whether the reader has had enough."""
+    reader, text, calls = CallReader(["look", "look_up"], at_once=at_once), "", []
+    for part in pieces:
+        said, found = reader.feed(part)
+        text += said
+        for call in found:
+            if call.name:
+                calls.append((call.name, ""))
+            name, before = calls[call.index]
+            calls[call.index] = (name, before + call.arguments)
+    return text + reader.finish(), calls, reader.done
+
+
+LOOK = '{"name": "look", "arguments": {"at": "a } and \\" [", "n": {"x": [1]}}}'
+LOOKED = ("look", '{"at": "a } and \\" [", "n": {"x": [1]}}')
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "calls"),
+    [
+        (LOOK, "", [LOOKED]),
+        (f"<tool_call>\n{LOOK}\n</tool_call>", "", [LOOKED]),
+        (f"One moment.\n<tool_call>{LOOK}</tool_call>", "One moment.\n", [LOOKED]),
+        (f"```json\n{LOOK}\n```", "", [LOOKED]),
+        (f"[{LOOK}, {LOOK}]", "", [LOOKED, LOOKED]),
+        (f"<tool_call>{LOOK}</tool_call>\n<tool_call>{LOOK}</tool_call>", "", [LOOKED, LOOKED]),
+        ('{"name": "look_up", "parameters": {}}', "", [("look_up", "{}")]),
+        ('{"name": "look"}', "", [("look", "{}")]),
+        (f"{LOOK}.json and so on", "", [LOOKED]),
+        ('{"name": "other", "arguments": {}}', '{"name": "other", "arguments": {}}', []),
+        ("A [list] and <b> {x}", "A [list] and <b> {x}", []),
+        ("```python\nprint()\n```", "```python\nprint()\n```", []),
+        ("<tool_cat> is none", "<tool_cat> is none", []),
+        ("", "", []),
+    ],
+)
+def test_calls_are_read_however_a_model_writes_them(
+    written: str, text: str, calls: list[tuple[str, str]]
+) -> None:
+    for size in (1, 3, 1000):
+        pieces = [written[at : at + size] for at in range(0, len(written), size)]
+        assert read(pieces)[:2] == (text, calls)
+
+
+def test_no_more_is_read_than_was_allowed() -> None:
+    text, calls, done = read([LOOK, LOOK], at_once=False)
+    assert (text, calls, done) == ("", [LOOKED], True)
+    cut = read([LOOK[:40]])
+    assert cut[1][0][0] == "look" and not cut[2]
+
+
+def test_a_template_without_tools_is_told_in_words() -> None:
+    result = ChatMessage("tool", "sun", (), "c1")
+    told = told_in_words(asked(CALLED, result), Tools((WEATHER,)))
+    assert [m.role for m in told] == ["system", "user", "assistant", "user"]
+    assert "get_weather" in told[0].content and '"city"' in told[0].content
+    assert told[2].content == '{"name": "get_weather", "arguments": {"city": "Rome"}}'
+    assert told[3].content == "Result of get_weather: sun"
+    assert schema_of(Tools((WEATHER,))) is None
