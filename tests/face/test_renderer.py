@@ -69,6 +69,18 @@ def test_a_face_looks_as_it_did(renderer: Renderer) -> None:
     assert cv2.PSNR(np.ascontiguousarray(part), kept) > 60
 
 
+def test_teeth_are_as_bright_behind_narrow_and_rounded_lips(renderer: Renderer) -> None:
+    """Lips change ten times a second: teeth whose light went with them would flicker."""
+    upper, unit = topology.UPPER_INNER_LIP[5], default_avatar().frame.eye_distance
+    bright = []
+    for pucker in (0.0, 0.3, 0.6):
+        for jaw in (0.08, 0.16, 0.3, 0.6):
+            pose = FacePose(jaw_open=jaw, pucker=pucker)
+            x, y = np.round(renderer.places(pose)[upper] + (0, 0.012 * unit)).astype(int)
+            bright.append(np.median(picture_of(renderer, pose)[y, x - 6 : x + 7].max(axis=1)))
+    assert max(bright) < 1.35 * min(bright)
+
+
 def test_pictures_do_not_share_memory(renderer: Renderer) -> None:
     first = picture_of(renderer, FacePose())
     kept = first.copy()
