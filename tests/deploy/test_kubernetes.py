@@ -172,12 +172,12 @@ def test_it_asks_at_the_ports_that_the_image_listens_at(overlay: str) -> None:
 
 
 def test_the_gateway_is_asked_for_what_it_answers() -> None:
-    from gateway.api.routes_operation import router
+    from gateway.api.routes_operation import health
     from gateway.edge.headers import LIVE_PATH
 
     container = of_kind("cpu", "Deployment")["gateway"]["spec"]["template"]["spec"]["containers"][0]
     ready = container["readinessProbe"]["httpGet"]["path"]
-    assert ready in {route.path for route in router.routes if hasattr(route, "path")}
+    assert ready in {route.path for route in health.routes if hasattr(route, "path")}
     assert container["livenessProbe"]["httpGet"]["path"] == LIVE_PATH
     assert container["startupProbe"]["httpGet"]["path"] == LIVE_PATH
 

@@ -91,7 +91,13 @@ def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
     gpus: as with deploy/compose.gpu.yaml over it.
     """
     prefix = f"{ENV_PREFIX}{service.upper()}_"
-    told = {f"{prefix}NATS_URL": _BUS, f"{prefix}ADVERTISE": name}
+    told = {
+        f"{prefix}NATS_URL": _BUS,
+        f"{prefix}NATS_PASSWORD_FILE": f"/run/secrets/bus_{service}",
+        f"{prefix}STACK_SECRET_FILE": "/run/secrets/stack",
+        f"{prefix}ADVERTISE": name,
+    }
+    done = {"condition": "service_completed_successfully"}
     entry: dict[str, Any] = {
         "image": _CARD_IMAGES[service] if gpus else f"visavis-{service}",
         "environment": told,
@@ -101,6 +107,8 @@ def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
         "security_opt": ["no-new-privileges:true"],
         "restart": "unless-stopped",
         "stop_grace_period": "60s",
+        "depends_on": {"buckets": done},
+        "secrets": [f"bus_{service}", "stack"],
     }
     if service == "gateway":
         # Visitors come in by the first one, which hands them on.
@@ -108,15 +116,11 @@ def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
         told[f"{prefix}RECORDING_DIR"] = "/data/recordings"
         return {
             **entry,
-            "depends_on": ["bus"],
-            "secrets": ["api_key"],
+            "secrets": ["api_key", *entry["secrets"]],
             "volumes": ["recordings:/data"],
         }
     told[f"{prefix}PROFILE"] = "${PROFILE:-default}"
-    entry["depends_on"] = {
-        "bus": {"condition": "service_started"},
-        "weights": {"condition": "service_completed_successfully"},
-    }
+    entry["depends_on"] = {"buckets": done, "weights": done}
     entry["volumes"] = ["weights:/models:ro", "plans:/plans"]
     if service == "face":
         entry["volumes"].append("avatars:/data")
