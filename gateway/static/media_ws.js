@@ -107,11 +107,23 @@ export class SocketMedia extends EventTarget {
     const stale = this.#video.currentTime - KEEP_S;
     try {
       if (buffered.length && stale - buffered.start(0) > KEEP_S) this.#buffer.remove(0, stale);
-      else if (this.#queue.length) this.#buffer.appendBuffer(this.#queue.shift());
+      else if (this.#queue.length) this.#buffer.appendBuffer(this.#waiting());
     } catch (error) {
       console.warn("visavis: the stream could not be decoded", error);
       this.#lost();
     }
+  }
+
+  /** All that waits, in one piece: a page that is busy has few turns to append in. */
+  #waiting() {
+    const pieces = this.#queue.splice(0).map((piece) => new Uint8Array(piece));
+    const whole = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));
+    let at = 0;
+    for (const piece of pieces) {
+      whole.set(piece, at);
+      at += piece.length;
+    }
+    return whole;
   }
 
   /** Stay close to the newest picture: a conversation has no use for old ones. */

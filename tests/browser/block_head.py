@@ -15,6 +15,8 @@ from services.face.draw.blendshapes import ARKIT_NAMES
 
 _FLOAT, _SHORT = 5126, 5123
 _DOWN, _LID = 0.06, 0.01
+_VRM_LICENCE = "https://vrm.dev/licenses/1.0/"
+"""What a figure of VRM 1.0 has to name."""
 
 
 def _piece(left: float, right: float, bottom: float, top: float, depth: float) -> list[list[float]]:
@@ -68,7 +70,7 @@ def block_figure() -> bytes:
     }
     figure = {
         "specVersion": "1.0",
-        "meta": {"name": "block", "authors": ["visavis"], "licenseUrl": "none"},
+        "meta": {"name": "block", "authors": ["visavis"], "licenseUrl": _VRM_LICENCE},
         "humanoid": {"humanBones": {name: {"node": i} for i, name in enumerate(names)}},
         "expressions": {"preset": bound},
     }

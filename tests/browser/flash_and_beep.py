@@ -224,7 +224,8 @@ async def measure(
     await page.wait_for_selector(f"body[data-connection=live]{shown}")
     assert await page.get_attribute("body", "data-transport") == transport
     if transport == "websocket":  # else there is no sound yet that could be read
-        await page.wait_for_function("document.querySelector('video').currentTime > 0.5")
+        while await page.evaluate("document.querySelector('video').currentTime < 0.5"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     await page.evaluate(PROBE)
     # As for a visitor, who looks before they speak: buffers settle, and WebRTC's reports, by which
     # the browser puts picture and sound together, have come.

@@ -112,7 +112,7 @@ class Benchmark:
         notes: Sequence[str] = (),
     ) -> None:
         """Print the figures and write what was asked for."""
-        self.console.print(figures_table(title, rows))
+        self.console.print(figures_table(title, rows) if rows else Text(title))
         self.console.print(counts_table(counts))
         for note in notes:
             self.console.print(Text(f"Note: {note}", "yellow"))
