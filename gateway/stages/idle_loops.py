@@ -118,16 +118,19 @@ class LoopLibrary:
             except VisavisError as error:
                 log.warning("idle loop of %s: %s", state.replica.instance, error)
                 continue
-            if wanted not in self._wanted:
-                return "refused"  # it was deleted meanwhile
+            if loop is None:
+                return "refused"
             if self._shelf.put(loop, wanted.avatar):
                 return "kept"
             log.warning("idle loop: those in use leave no room; see loop_memory_mb")
             return "refused"
         return "failed"
 
-    async def _ask(self, replica: Replica, wanted: Wanted) -> IdleLoop:
-        """Raises VisavisError where it cannot be had, or is another one."""
+    async def _ask(self, replica: Replica, wanted: Wanted) -> IdleLoop | None:
+        """None where the avatar was deleted meanwhile, of which then nothing more is drawn.
+
+        Raises VisavisError where it cannot be had, or is another one.
+        """
         codec: Any = int(wanted.codec)  # as the generated code's annotations want it
         request = face_pb2.RenderLoopRequest(avatar=wanted.avatar, codec=codec)
         call = self._registry.stub(replica).RenderLoop(request)
@@ -136,6 +139,8 @@ class LoopLibrary:
         size, record = 0, None
         try:
             while (answer := await asyncio.wait_for(call.read(), PART_TIMEOUT_S)) is not _END:
+                if wanted not in self._wanted:
+                    return None
                 if answer.WhichOneof("response") == "loop":
                     record = _checked(answer.loop, wanted)
                     continue
@@ -152,7 +157,7 @@ class LoopLibrary:
             raise StageLostError(f"the face has drawn nothing for {PART_TIMEOUT_S:g} s") from None
         finally:
             call.cancel()
-        return _loop_of(record, wanted, parts, keyframes)
+        return _loop_of(record, wanted, parts, keyframes) if wanted in self._wanted else None
 
 
 _END: Any = grpc.aio.EOF

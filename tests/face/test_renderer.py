@@ -71,7 +71,7 @@ def test_a_face_looks_as_it_did(renderer: Renderer) -> None:
 
 def test_teeth_are_as_bright_behind_narrow_and_rounded_lips(renderer: Renderer) -> None:
     """Lips change ten times a second: teeth whose light went with them would flicker."""
-    upper, unit = topology.UPPER_INNER_LIP[5], default_avatar().frame.eye_distance
+    upper, unit = topology.UPPER_INNER_LIP[5], astronaut().frame.eye_distance
     bright = []
     for pucker in (0.0, 0.3, 0.6):
         for jaw in (0.08, 0.16, 0.3, 0.6):
