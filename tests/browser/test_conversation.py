@@ -6,6 +6,7 @@ recorded on the page and judged: the sound by recognising it, the lips by their 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -177,7 +178,8 @@ async def test_an_uploaded_portrait_becomes_the_face(visitor: Page, stack: Runni
             await visitor.click("#fitting-accept", timeout=30_000)
             await expect(visitor.locator("#avatar-name")).to_have_text("Twin")
             session = await visitor.get_attribute("body", "data-session")
-            now = (await client.get(f"/v1/sessions/{session}")).json()
-            assert now["avatar"] == "twin"
+            async with asyncio.timeout(30):  # the name is shown while the gateway is told
+                while (await client.get(f"/v1/sessions/{session}")).json()["avatar"] != "twin":
+                    await asyncio.sleep(0.05)
         finally:
             await client.delete("/v1/avatars/twin")
