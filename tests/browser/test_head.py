@@ -130,7 +130,7 @@ async def test_a_head_of_ones_own_is_kept_in_the_browser_and_an_unfit_one_refuse
         await choose_own(page, file_of(block_head(["jawOpen"])))
         await expect(page.locator("#toasts")).to_contain_text("no ARKit shapes")
         # The stub's avatars have no head.
-        assert await page.is_checked("[name=drawnBy][value=server]")
+        await expect(page.locator("[name=drawnBy][value=server]")).to_be_checked()
         assert await page.evaluate(KEPT_BYTES) == len(block_figure())
 
 
