@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from functools import cache
 from pathlib import Path
@@ -155,6 +156,8 @@ def test_a_zip_may_hold_a_folder_and_must_hold_all_files() -> None:
 
 
 async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
+    photograph = Path(__file__).parent / "astronaut"
+    shutil.copytree(photograph, tmp_path / "ada")  # a visitor's, from before
     async with serving(tmp_path) as stub:
         packed = zipped(bundle_files())
         made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="balls", image=packed))
@@ -163,7 +166,8 @@ async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
             a.name: a for a in (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
         }
         assert listed["balls"].engine == "head" and listed["default"].engine == "warp"
-        shipped = listed["default-head"]
+        assert listed["ada"].engine == "warp" and not listed["ada"].builtin
+        shipped = listed["ada-head"]
         assert shipped.engine == "head" and shipped.builtin and shipped.licence == "CC0-1.0"
         asked = face_pb2.GetAvatarPortraitRequest(name="balls")
         assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
