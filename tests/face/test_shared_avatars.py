@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
 import pytest
 
-from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
-from tests.face.serving import STATED, creation
+from tests.face.portraits import DEFAULT_FOLDER
 from tests.face.test_servicer_studio import Stub, serving
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import face_pb2
@@ -65,22 +64,6 @@ async def test_what_one_replica_has_all_have_whatever_becomes_of_its_disk(
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     async with serving(ours, bus=keeping_bus) as again:
         assert await names(again) == ["default", "anna"], "what was deleted has come back"
-
-
-async def test_what_was_agreed_to_goes_wherever_the_avatar_goes(
-    tmp_path: Path, keeping_bus: Bus, bundle: Callable[[str], Path]
-) -> None:
-    bundle("face-landmarks")
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    async with serving(ours, bus=keeping_bus) as one, serving(theirs, bus=keeping_bus) as other:
-        made = await one.CreateAvatar(creation("ann", encoded(portrait())))
-        listed = (await other.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
-    told = {avatar.name: avatar.consent for avatar in listed if avatar.HasField("consent")}
-    assert told == {"ann": made.consent}
-    assert made.consent.stated_at.startswith("20")
-    made.consent.ClearField("stated_at")
-    assert made.consent == STATED
-    assert '"to greet visitors"' in (theirs / "ann" / "avatar.toml").read_text()
 
 
 async def test_what_is_deleted_where_there_is_no_bus_does_not_come_back_from_it(
