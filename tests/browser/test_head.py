@@ -1,4 +1,4 @@
-"""The face drawn by the page itself: a real stack sends its movements, and no pictures."""
+"""The face drawn by the page itself: which head, and what it does without WebGL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
-import numpy as np
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, FilePayload, Page, expect
@@ -15,29 +14,8 @@ from tests.browser.block_head import block_figure, block_head
 from tests.browser.conftest import WEBGL, chromium, fresh_page
 from tests.browser.driving import body, open_page
 from tests.browser.stub_gateway import StubGateway
-from tests.running_stack import KNOWN_QUESTION, RunningStack
-from tests.stack.test_idle_life import Samples
-from visavis.tools.client import GatewayClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
-
-# A machine without a graphics card draws by its processor.
-_SMALL = {"width": 360, "height": 420}
-WATCH = """() => {
-  const canvas = document.querySelector("#head");
-  const brush = new OffscreenCanvas(48, 48).getContext("2d", { willReadFrequently: true });
-  window.seen = [];
-  canvas.addEventListener("drawn", ({ detail: pose }) => {
-    const { state } = document.body.dataset;
-    seen.push({ state, jaw: pose[24] });
-    if (seen.length % 10 !== 1) return; // to read a picture back takes longer than to draw it
-    brush.clearRect(0, 0, 48, 48);
-    brush.drawImage(canvas, 0, 0, 48, 48);
-    const { data } = brush.getImageData(0, 0, 48, 48);
-    const opaque = data.filter((value, index) => index % 4 === 3 && value > 200).length;
-    seen.at(-1).covered = opaque / 48 ** 2;
-  });
-}"""
 
 
 async def until_true(page: Page, expression: str) -> None:
@@ -66,46 +44,6 @@ async def choose_own(page: Page, file: FilePayload) -> None:
         else:
             await page.select_option("#drawing-headFile", "own")
     await (await chooser.value).set_files(file)
-
-
-async def test_the_page_draws_a_head_whose_jaw_moves_with_the_voice_and_no_pictures_are_made(
-    drawing: Browser, stack: RunningStack
-) -> None:
-    made = [f'face_frames_total{{mode="{mode}"}}' for mode in ("live", "speaking", "blendshapes")]
-    async with GatewayClient(stack.url) as client, fresh_page(drawing, viewport=_SMALL) as page:
-        said = Samples(client)
-        before = [await said.value(sample) for sample in made]
-        # The stack has a welcome, which would be heard before the answer.
-        await page.add_init_script(
-            "localStorage.setItem('visavis.preferences', '{\"welcome\": false}')"
-        )
-        avatar = (await client.call("GET", "/v1/avatars")).json()["avatars"][0]
-        head = await client.call("GET", f"/v1/avatars/{avatar['name']}/head.glb")
-        assert avatar["head"] and head.content.startswith(b"glTF")
-        await page.goto(f"{stack.url}/?transport=websocket&drawnBy=client&language=en")
-        # The avatar's own head takes a processor too long to draw.
-        await page.click("#settings-open")
-        await choose_own(page, file_of(block_head()))
-        await page.click("#settings-close")
-        await page.click("#start-type")
-        await page.wait_for_selector("body[data-connection=live][data-drawn=client]")
-        await page.evaluate(WATCH)
-        # Where a processor draws, of an answer a few pictures are seen, maybe of shut lips alone.
-        for _ in range(4):
-            await page.fill("#message", KNOWN_QUESTION)
-            await page.press("#message", "Enter")
-            spoken = "seen.filter(({ state }) => state === 'speaking').length"
-            before_it = await page.evaluate(spoken)
-            over = f"{spoken} > {before_it} && document.body.dataset.state === 'idle'"
-            await until_true(page, over)
-            if await page.evaluate("seen.some(({ jaw }) => jaw > 0.1)"):
-                break
-        seen = await page.evaluate("seen")
-        live, speaking, blendshapes = np.subtract([await said.value(s) for s in made], before)
-    assert np.ptp([picture["jaw"] for picture in seen]) > 0.1
-    covered = [picture["covered"] for picture in seen if "covered" in picture]
-    assert np.median(covered) > 0.05, "the canvas is empty"
-    assert (live, speaking) == (0, 0) and blendshapes > 25
 
 
 KEPT_BYTES = """async () => {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
@@ -73,8 +72,7 @@ class HeadEngine:
         return None
 
     async def load(self) -> None:
-        """The first picture compiles what draws, which nobody's first picture shall wait for."""
-        await asyncio.to_thread(_rehearse)
+        """There is nothing to load before the first head is worn."""
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -90,7 +88,10 @@ class HeadEngine:
         return self._store.portrait(name)
 
     def painter(self, name: str) -> Painter:
-        return HeadPainter(self._store.load(name))
+        """The first one has what draws compiled: seconds, once for each machine."""
+        painter = HeadPainter(self._store.load(name))
+        _rehearse()
+        return painter
 
     def check_new(self, name: str) -> None:
         self._store.check_new(name)
@@ -105,6 +106,7 @@ class HeadEngine:
         self._store.delete(name)
 
 
+@cache
 def _rehearse() -> None:
     """Draws a head of two cubes."""
     corners = np.array(list(product((-0.5, 0.5), repeat=3)), np.float32) / 50
