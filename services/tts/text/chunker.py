@@ -224,14 +224,10 @@ class TextChunker:
     def _may_part(self, start: int) -> bool:
         """Whether a word begins at `start` that may be parted from what is before it, by language
         alone."""
-        before, following = self._text[:start], self._text[start:]
-        if is_han(following[0]):
-            run = len(before)
-            while run and run > start - _HAN_LOOKED_AT and is_han(before[run - 1]):
-                run -= 1
-            far = len(before) - run >= _HAN_BEFORE and len(following) > 1
-            return far and mandarin.may_part(before[run:], following[:2])
-        may = before[-1].isspace() and english.may_begin(before, following[0])
+        if is_han(self._text[start]):
+            return self._may_part_characters(start)
+        before = self._text[:start]
+        may = before[-1].isspace() and self._may_begin(start)
         return may and english.may_end(before)
 
     def _may_begin(self, start: int) -> bool:
@@ -248,15 +244,19 @@ class TextChunker:
         units = self._units - _HAN_UNITS
         if units >= self._limits.soft_units and mandarin.opens_part(self._text[position:]):
             return position
+        if units < self._limits.han_units or not self._may_part_characters(position):
+            return None
+        return position
+
+    def _may_part_characters(self, position: int) -> bool:
+        """Whether the Chinese before `position` may be parted from the two characters behind it."""
         run, far = position, max(0, position - _HAN_LOOKED_AT)
         while run > far and is_han(self._text[run - 1]):
             run -= 1
-        if units < self._limits.han_units or position - run < _HAN_BEFORE:
-            return None
-        following = self._text[position:]
-        if not is_han(following[0]) or not mandarin.may_part(self._text[run:position], following):
-            return None
-        return position
+        following = self._text[position : position + 2]
+        if position - run < _HAN_BEFORE or len(following) < 2 or not is_han(following[0]):
+            return False
+        return mandarin.may_part(self._text[run:position], following)
 
     def _in_url(self, position: int) -> bool:
         token = self._text[self._word_start : position]
