@@ -12,9 +12,8 @@ if [ $# -eq 0 ]; then
   "$bin/ruff" check --quiet .
 fi
 
-# And the larger recogniser of English: its networks are compiled with the others.
 echo "== weights of the tiny profile (fetched once, kept in the user's cache)"
-"$bin/visavis" models pull --profile tiny moonshine-base-en
+"$bin/visavis" models pull --profile tiny
 
 if [ $# -gt 0 ]; then
   echo "== tests"

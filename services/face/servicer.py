@@ -18,7 +18,7 @@ import grpc.aio
 from services.face.avatar.consent import Consent
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
-from services.face.draw.loop import LOOP_S, SEGMENTS, loop_motion
+from services.face.draw.loop import SEGMENTS, loop_motion, loop_pictures
 from services.face.draw.pictures import Chunk, PictureMaker
 from services.face.drawing import Drawing
 from services.face.engines.base import AvatarInfo
@@ -198,7 +198,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         with self._loops.hold():
             pictures = self._studio.loop(request.avatar, codec, fps=FPS)
             async with contextlib.aclosing(pictures):
-                async for response in _loop_responses(pictures):
+                async for response in _loop_responses(pictures, self._settings.idle_life_s):
                     yield response
 
     async def ListAvatars(
@@ -258,7 +258,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
 
     def _animator(self, options: FaceOptions, loop: str) -> Animator:
         """Of a session. Each is elsewhere in the loop: two faces do not blink in unison."""
-        motion = loop_motion(loop, FPS) if loop else None
+        motion = loop_motion(loop, FPS, self._settings.idle_life_s) if loop else None
         start = secrets.randbelow(_LIVES_FRAMES) if motion else 0
         lead_s = self._settings.lead_s
         return Animator(seed=options.seed, fps=FPS, lead_s=lead_s, start_frame=start, motion=motion)
@@ -401,7 +401,7 @@ def _response(chunk: Chunk) -> face_pb2.AnimateResponse:
 
 
 async def _loop_responses(
-    pictures: AsyncIterator[VideoChunk],
+    pictures: AsyncIterator[VideoChunk], length_s: int
 ) -> AsyncIterator[face_pb2.RenderLoopResponse]:
     """The loop's record, then its pictures, a second in each message."""
     waiting: list[face_pb2.LoopPicture] = []
@@ -414,7 +414,7 @@ async def _loop_responses(
                 width=chunk.width,
                 height=chunk.height,
                 fps=chunk.fps,
-                pictures=LOOP_S * chunk.fps,
+                pictures=loop_pictures(chunk.fps, length_s),
                 segments=SEGMENTS,
             )
             yield face_pb2.RenderLoopResponse(loop=loop)

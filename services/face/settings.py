@@ -46,3 +46,10 @@ class FaceSettings(EngineSettings):
         0.8, ge=0.2, le=1.0, description="How far pictures may be made ahead of the voice played"
     )
     bitrate_kbps: int = Field(1500, ge=100, le=20_000, description="Of each video stream")
+    idle_life_s: int = Field(
+        60,
+        ge=6,
+        le=600,
+        description="Seconds of idle life that are drawn once for all who watch an avatar in "
+        "silence, and then come in ever new orders; a shorter one is ready sooner",
+    )

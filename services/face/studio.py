@@ -167,7 +167,7 @@ class Studio:
             loop=digest,
         )
         try:
-            for frame in loop_frames(loop_motion(digest, fps)):
+            for frame in loop_frames(loop_motion(digest, fps, self._settings.idle_life_s)):
                 place = partial(_place_in_loop, frame.index)
                 [(_, chunk)] = await pictures.draw(frame, place)
                 assert isinstance(chunk, VideoChunk)
@@ -275,7 +275,9 @@ class Studio:
         return [replace(avatar, head=self._heads.of(avatar) is not None) for avatar in known]
 
     def _loop_of(self, painter: Painter, fps: int) -> str:
-        return loop_digest(painter.look, fps, self._settings.bitrate_kbps)
+        return loop_digest(
+            painter.look, fps, self._settings.bitrate_kbps, self._settings.idle_life_s
+        )
 
     def _warm(self, draw: Draw, size: int) -> None:
         """The first picture compiles the rasteriser and opens the codecs' libraries."""

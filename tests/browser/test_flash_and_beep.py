@@ -33,7 +33,10 @@ FLASHES = 8
 _WRONG_MS = 100
 # Pictures that stay late by one flash and a half are as far from every beep as can be.
 _EVERY_MS = 1000 * EVERY_FRAMES / FPS
-_LATE_FLASHES, _LATE_FRAME, _LATE_S = 9, FIRST_FRAME + 2 * EVERY_FRAMES, 1.4
+_LATE_FLASH = 2
+_LATE_FLASHES, _LATE_FRAME, _LATE_S = 9, FIRST_FRAME + _LATE_FLASH * EVERY_FRAMES, 1.4
+# A sound that waited for them would stand still for what they are late beyond the face's lead.
+_LATE_BEYOND_LEAD_MS = 900
 _STILL_LATE_MS = 200
 
 
@@ -67,7 +70,9 @@ async def test_late_pictures_hold_up_no_sound_and_are_made_good(
     async with tab(profile, rig.running.url) as page:
         skews = await measure(page, rig, transport, _LATE_FLASHES)
     assert len(skews.beeps_ms) == _LATE_FLASHES
-    assert np.abs(np.diff(skews.beeps_ms) - _EVERY_MS).max() < _EVERY_MS / 2, "the sound has waited"
+    # Between the beeps around the late pictures: a busy machine may well hold up the sound's begin.
+    around = np.diff(skews.beeps_ms)[_LATE_FLASH - 1 : _LATE_FLASH + 2] - _EVERY_MS
+    assert np.abs(around).max() < _LATE_BEYOND_LEAD_MS / 2, "the sound has waited"
     late_until_ms = skews.beeps_ms[0] + 1000 * ((_LATE_FRAME - FIRST_FRAME) / FPS + _LATE_S)
     after = [beep for beep in skews.beeps_ms if beep > late_until_ms + 200]
     assert len(after) >= 4
