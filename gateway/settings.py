@@ -247,6 +247,12 @@ class GatewaySettings(Settings):
     answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
     answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
 
+    broadcast_hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts to which apps may broadcast their sessions, as JSON list; *.name stands "
+        "for all below it, * for any. Operators may broadcast anywhere",
+    )
+
     @field_validator("embed_origins")
     @classmethod
     def _origins(cls, origins: list[str]) -> list[str]:

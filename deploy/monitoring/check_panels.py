@@ -66,6 +66,7 @@ _ABSENT = {
     "gateway_passed_on_total": "one gateway: it hands nothing on",
     "gateway_viewer_drops_total": _NEVER_HAPPENED,
     "gateway_mic_packets_total": _NEVER_HAPPENED,
+    "gateway_broadcast": "nobody broadcasts here",
     "gateway_idle_loop_fetches_total": _NEVER_HAPPENED,
     "false_interruptions_total": _NEVER_HAPPENED,
     "gateway_answer_cache_lookups_total": "no answers are prepared or learnt here",

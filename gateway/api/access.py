@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,6 +31,10 @@ _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 SUBPROTOCOL = "visavis"
 """The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
+
+HLS_COOKIE = "visavis-hls"
+"""A viewer's token for players, which put no headers on what they ask for by themselves."""
+_HLS = re.compile(r"/v1/sessions/[^/]+/hls/[^/]+")
 
 _BEARER = "bearer."
 # An address is kept in the logs of servers and proxies on the way: no secret may stand in it.
@@ -184,4 +190,7 @@ def _offered_keys(scope: Scope, headers: Headers) -> list[str]:
         if protocol.startswith(_BEARER):
             offered = protocol.removeprefix(_BEARER)
             return [offered, unquote(offered)]
+    if scope.get("method") == "GET" and _HLS.fullmatch(scope["path"]):
+        kept = cookie_parser(headers.get("cookie", "")).get(HLS_COOKIE)
+        return [kept] if kept else []
     return []

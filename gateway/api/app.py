@@ -33,6 +33,7 @@ from gateway.api.access import AccessControl, BodyLimit, Ownership
 from gateway.api.state import Gateway
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
+from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
 from gateway.openai import chat, routes_models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
@@ -83,10 +84,13 @@ Speak or type to a face, and it answers with voice and lips in step.
    With `"drawn_by": "client"` there are no pictures: the WebSocket `…/face` has 52 blendshapes for
    each, and `GET /v1/avatars/{name}/head.glb` a head to draw with them.
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
-   `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `warning`, `pong`; client
-   to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `state`, `transcript`, `answer`, `turn`, `latency`, `broadcast`, `error`, `warning`, `pong`;
+   client to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?, "drawn_by"?}`,
    `{"type": "ping"}`.
+
+4. To many: `POST …/broadcasts` pushes the session to an RTMP server or a WHIP endpoint; players
+   watch by WHEP (`POST …/whep`) or HLS (`GET …/hls/index.m3u8`); `POST …/whip` takes a microphone.
 
 Every error from 400 on is `{"error": {"code", "message"}}`.
 
@@ -143,6 +147,9 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     for module in (
         routes_sessions,
         routes_media,
+        routes_webrtc,
+        routes_hls,
+        routes_broadcasts,
         routes_catalog,
         routes_cache,
         routes_operation,
