@@ -13,7 +13,7 @@ MOST_LAG_S = 2.0
 _BACK_S = 0.5
 _RETRIES_S = (0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 # A connection that has lasted so long was a good one.
-_GOOD_S = 20.0
+_GOOD_S = 5.0
 GIVE_UP_S = 600.0
 """A target that cannot be reached for so long is not tried any more."""
 

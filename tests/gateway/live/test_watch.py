@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import av
 import httpx
+import numpy as np
 import pytest
 import pytest_asyncio
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
 from gateway.playout.pacing import RATE_HZ
-from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.test_webrtc import Tone
 from visavis.tools.client import GatewayClient
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -79,6 +83,40 @@ async def test_a_whep_player_sees_the_face(
         await pc.close()
     options = await viewer.options("whep")
     assert options.headers["accept-post"] == "application/sdp"
+
+
+async def test_a_studio_speaks_by_whip_and_its_pictures_are_not_taken(
+    client: GatewayClient, viewer: httpx.AsyncClient, rig: Rig
+) -> None:
+    assert (await viewer.post("whip", content="none", headers=SDP)).status_code == 403
+    folder, key = str(viewer.base_url), client.authorization
+    pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    heard: list[Any] = []
+    try:
+        pc.addTransceiver("video", direction="sendonly")
+        pc.addTrack(Tone())
+        await pc.setLocalDescription(await pc.createOffer())
+        offer = pc.localDescription.sdp
+        session = folder.rstrip("/").rpartition("/")[2]
+        async with (
+            httpx.AsyncClient(base_url=folder, headers=key, trust_env=False) as studio,
+            rig.doubles.bus.subscribe(session, Kind.MIC) as mic,
+        ):
+            answer = await studio.post("whip", content=offer, headers=SDP)
+            assert answer.status_code == 201
+            assert (await studio.post("whip", content=offer, headers=SDP)).status_code == 409
+            await pc.setRemoteDescription(RTCSessionDescription(answer.text, "answer"))
+            async with asyncio.timeout(30):
+                while len(heard) < 20:
+                    heard.append(await anext(mic))
+            where = answer.url.join(answer.headers["location"])
+            assert (await studio.delete(where)).status_code == 200
+    finally:
+        await pc.close()
+    assert re.findall("^a=(recvonly|inactive)", answer.text, re.M) == ["inactive", "recvonly"]
+    pcm = np.concatenate([chunk.pcm for chunk in heard[5:]]).astype(np.float32)
+    peak_hz = np.argmax(np.abs(np.fft.rfft(pcm))) * 16_000 / len(pcm)
+    assert peak_hz == pytest.approx(440, abs=10)
 
 
 async def test_a_phone_plays_hls_and_shows_no_header(
