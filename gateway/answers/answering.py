@@ -6,6 +6,7 @@ And what it begins with: a welcome, once somebody is there to hear it.
 from __future__ import annotations
 
 import contextlib
+from typing import Literal
 
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.background import Background
@@ -62,9 +63,9 @@ class Answering:
         held = turn.phase is Phase.HELD
         await self._stages.begin_answer(turn.number, action.messages, held=held)
 
-    def greet(self, turn: Turn, text: str) -> None:
+    def say(self, turn: Turn, text: str, source: Literal["welcome", "say"]) -> None:
         """Say what nobody asked for."""
-        turn.source = "welcome"
+        turn.source = source
         self._feed.send_answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:

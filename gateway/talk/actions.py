@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from gateway.api.events import ServerEvent
 
-Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome"]
+Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome", "say"]
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
 
@@ -17,6 +17,17 @@ class Message:
 
     role: Role
     content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How one turn alone is said; empty: as the session says."""
+
+    style: str = ""
+    language: str = ""
+
+
+AS_THE_SESSION_SAYS = Manner()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ SESSIONS, OF_A_SESSION = "/v1/sessions", "/v1/sessions/{session_id}"
 LOOKING_ON = {f"{OF_A_SESSION}{path}" for path in ("/token", "/webrtc", "/webrtc/{peer_id}")}
 BODIES: dict[str, Any] = {
     f"{OF_A_SESSION}/text": {"text": "Hi."},
+    f"{OF_A_SESSION}/say": {"text": "Hi."},
     f"{OF_A_SESSION}/webrtc": {"sdp": "none", "type": "offer", "role": "viewer"},
     f"{OF_A_SESSION}/recording": {"scope": "session"},
 }
@@ -229,7 +230,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/recording.mp4",
         "/turns/{turn}/timeline",
     }
-    for socket in ("events", "media", "face"):
+    for socket in ("events", "media", "face", "audio"):
         assert statuses[SOCKET, f"{OF_A_SESSION}/{socket}"] == 101
     assert await knock(gateway, last, session, secret) == 204
     assert await knock(gateway, ("GET", OF_A_SESSION), session, secret) == 404
