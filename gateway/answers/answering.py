@@ -6,7 +6,6 @@ And what it begins with: a welcome, once somebody is there to hear it.
 from __future__ import annotations
 
 import contextlib
-from typing import Literal
 
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.background import Background
@@ -63,9 +62,8 @@ class Answering:
         held = turn.phase is Phase.HELD
         await self._stages.begin_answer(turn.number, action.messages, held=held)
 
-    def say(self, turn: Turn, text: str, source: Literal["welcome", "say"]) -> None:
+    def say(self, turn: Turn, text: str) -> None:
         """Say what nobody asked for."""
-        turn.source = source
         self._feed.send_answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:

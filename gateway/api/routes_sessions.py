@@ -31,7 +31,7 @@ from gateway.talk.actions import Message
 from gateway.talk.actions import Role as Speaking
 from gateway.talk.session import Session
 from gateway.waiting.entrance import Standing, Wish
-from visavis.serving.errors import UnknownNameError
+from visavis.serving.errors import InvalidInputError, UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
@@ -49,6 +49,7 @@ def info_of(session: Session) -> SessionInfo:
         speed=options.speed,
         style=options.style,
         drawn_by=session.drawn_by(),
+        spoken_by=options.spoken_by,
         state=session.state,
         welcome=session.answering.welcome.text,
         viewers=session.audience.present,
@@ -94,7 +95,10 @@ async def create(
     sessions than it may: 429 `over_limit`. A session that nobody is connected to
     ends by itself after a while.
     """
-    options = Options(body.language, body.voice, body.avatar, body.speed, body.style, body.drawn_by)
+    chosen = ("language", "voice", "avatar", "speed", "style", "drawn_by", "spoken_by")
+    options = Options(**{name: getattr(body, name) for name in chosen})
+    if body.welcome and body.spoken_by == "client":
+        raise InvalidInputError("welcome: the client brings all that is said (spoken_by)")
     await gateway.catalog.check_voice(body.voice)
     persona = gateway.settings.persona if body.persona is None else body.persona
     welcome = body.welcome if isinstance(body.welcome, str) else ""

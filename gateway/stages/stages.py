@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gateway import metrics
-from gateway.api.choices import DrawnBy
+from gateway.api.choices import DrawnBy, SpokenBy
 from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
 from gateway.playout.attention import Attention, AttentionOrder
@@ -52,6 +52,12 @@ class Options:
     speed: float = 1.0
     style: str = ""
     drawn_by: DrawnBy = "server"
+    spoken_by: SpokenBy = "server"
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What the session needs a slot of."""
+        return ("face",) if self.spoken_by == "client" else SERVICES
 
     @property
     def codecs(self) -> tuple[VideoCodec, ...]:
@@ -92,7 +98,7 @@ class Stages:
             "face": self._face_config,
         }
         self._leases = {
-            s: StageLease(s, registry, configs[s], listener, background) for s in SERVICES
+            s: StageLease(s, registry, configs[s], listener, background) for s in options.services
         }
         self._weigh_face()
 
@@ -155,6 +161,8 @@ class Stages:
 
     async def read_ahead(self, messages: Iterable[Message]) -> None:
         """Let the language model read a question that is not complete. Raises StageLostError."""
+        if "llm" not in self._leases:
+            return
         read = llm_pb2.ReadAhead(request=self._request(messages))
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
 
@@ -170,7 +178,8 @@ class Stages:
             news["asr"] = asr_pb2.AsrAttachRequest(language=options.language)
         if replace(options, avatar=before.avatar, drawn_by=before.drawn_by) != before:
             news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
-        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in news))
+        known = self._leases.keys() & news.keys()
+        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in known))
 
     def wear_default(self, *, attached: bool) -> None:
         """The avatar is there no more. attached: the face still has it, up to `refresh_face`."""
@@ -252,7 +261,12 @@ class Stages:
 
     def _face_config(self, admitted: bool) -> face_pb2.FaceAttachRequest:
         codecs = self._codecs or self._options.codecs  # of none the face would make one
-        face = face_pb2.FaceConfig(avatar=self._options.avatar, codecs=[_codec(c) for c in codecs])
+        # Speech that is brought comes without phonemes.
+        brought = self._options.spoken_by == "client"
+        source = face_pb2.FaceConfig.SOURCE_VOICE if brought else face_pb2.FaceConfig.SOURCE_MEL
+        face = face_pb2.FaceConfig(
+            avatar=self._options.avatar, codecs=[_codec(c) for c in codecs], source=source
+        )
         config = face_pb2.FaceAttachConfig(session=self._session, face=face, admitted=admitted)
         return face_pb2.FaceAttachRequest(config=config)
 

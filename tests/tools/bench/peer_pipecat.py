@@ -34,6 +34,7 @@ from tests.tools.bench.pipecat_figures import compared, interruption_of, ratio, 
 from tests.tools.bench.pipecat_venv import default_folder, ready_python
 from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.bundles.store import bundle_path
+from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
 from visavis.tools.bench.figures.processes import find_processes
@@ -45,7 +46,6 @@ from visavis.tools.bench.questions import chosen_clips, ready_set, write_clip
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, load_clips
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
-from visavis.tools.client import GatewayClient
 from visavis.tools.output import check_output, write_json
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
