@@ -14,7 +14,9 @@ SOCKET = "WEBSOCKET"
 
 _SESSIONS = "/v1/sessions"
 _SESSION = re.compile(r"/v1/sessions/([^/]+)(/.*)?", re.DOTALL)
-_CATALOGUE = re.compile(r"/v1/(voices|avatars|avatars/[^/]+/(portrait\.jpg|head\.glb))")
+_CATALOGUE = re.compile(
+    r"/v1/(voices|avatars|avatars/[^/]+/(portrait\.jpg|head\.(glb|json)|background\.png))"
+)
 _WITHOUT_A_SESSION = re.compile(
     r"/v1/(models(/.+)?|chat/completions|audio/(speech|transcriptions|voices))", re.DOTALL
 )

@@ -81,7 +81,8 @@ Speak or type to a face, and it answers with voice and lips in step.
    (fragmented mp4 with H.264 and AAC to the client; the speaker's microphone as binary
    messages of 16-bit little-endian mono PCM at 16 kHz, 16 to 20 ms each).
    With `"drawn_by": "client"` there are no pictures: the WebSocket `…/face` has 52 blendshapes for
-   each, and `GET /v1/avatars/{name}/head.glb` a head to draw with them.
+   each, and `GET /v1/avatars/{name}/head.glb` a head to draw with them; `…/head.json` and
+   `…/background.png` tell how its portrait shows it.
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
    `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `warning`, `pong`; client
    to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,

@@ -58,6 +58,8 @@ CATALOGUE = {
     "/v1/avatars",
     "/v1/avatars/{name}/portrait.jpg",
     "/v1/avatars/{name}/head.glb",
+    "/v1/avatars/{name}/head.json",
+    "/v1/avatars/{name}/background.png",
 }
 WITHOUT_A_SESSION = {
     "/v1/models",
