@@ -35,6 +35,7 @@ _SPAN_S = (
 _SKEW_S = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.04, 0.08, 0.16, 0.32)
 _LATE_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 _PASS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+_ROOM_S = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0)
 _SESSIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 sessions = Gauge("gateway_sessions", "Sessions that are open.")
@@ -208,6 +209,18 @@ answer_cache_removals = Counter(
     "Learned answers that are gone: evicted for others, or expired.",
     ["reason"],
 )
+
+room_comments = Counter(
+    "gateway_room_comments_total",
+    "Comments and gifts of live rooms, by what became of them.",
+    ["outcome"],
+)
+room_answer_age_seconds = Histogram(
+    "gateway_room_answer_age_seconds",
+    "From when a viewer sent a comment to the first sound of its answer.",
+    buckets=_ROOM_S,
+)
+room_waiting = Gauge("gateway_room_waiting", "Comments that wait in live rooms.")
 
 
 def _begin_at_zero() -> None:

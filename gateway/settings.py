@@ -247,6 +247,12 @@ class GatewaySettings(Settings):
     answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
     answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
 
+    room_words: Path | None = Field(
+        None,
+        description="File of words that no live room reads aloud or answers, one a line, beside "
+        "those that ship; see docs/room.md",
+    )
+
     @field_validator("embed_origins")
     @classmethod
     def _origins(cls, origins: list[str]) -> list[str]:

@@ -63,6 +63,7 @@ _ABSENT = {
     "gateway_connections_refused_total": _NEVER_HAPPENED,
     "gateway_refused_total": _NEVER_HAPPENED,
     "gateway_queue_ended_total": _NEVER_HAPPENED,
+    "gateway_room_comments_total": "no live room is open",
     "gateway_passed_on_total": "one gateway: it hands nothing on",
     "gateway_viewer_drops_total": _NEVER_HAPPENED,
     "gateway_mic_packets_total": _NEVER_HAPPENED,

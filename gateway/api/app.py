@@ -38,6 +38,8 @@ from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.playout.sinks.recording_folders import forget_left_behind
+from gateway.room import routes as room_routes
+from gateway.room.rooms import Rooms
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
@@ -151,10 +153,12 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         chat,
         speech,
         transcriptions,
+        room_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
+    app.include_router(room_routes.sockets)
     _add_pages(app, settings)
     return app
 
@@ -200,6 +204,8 @@ async def _running(
         ending.push_async_callback(prerenderer.stop)
         if settings.prerender:
             prerenderer.start()
+        rooms = Rooms(settings)
+        ending.push_async_callback(rooms.close_all)
         carrier = _carrier(tls, ending)
         room = partial(_room, sessions, entrance)
         own = {"http": address, "scheme": "https" if tls else "http"} if address else {}
@@ -223,6 +229,7 @@ async def _running(
             handover,
             doorkeeper,
             PlainCalls(registry),
+            rooms,
         )
         await peers.start(handover.hear, gateway.usage_of)
         heartbeat.working()

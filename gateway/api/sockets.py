@@ -48,7 +48,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
     session = await _session(socket, gateway, session_id)
     if session is None:
         return
-    await _accept(socket)
+    await accept(socket)
     looks_on = caller_of(socket).role is Role.VIEWER
     listener = session.listen()
     late: list[str] = []
@@ -79,7 +79,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
                 listener.tell(answer)
 
     try:
-        await _first_of(send(), receive())
+        await first_of(send(), receive())
     finally:
         session.unlisten(listener)
         if late and session.moved:
@@ -93,9 +93,9 @@ async def place(socket: WebSocket, session_id: str) -> None:
     try:
         gateway.entrance.standing(session_id)
     except VisavisError as error:
-        await _refuse(socket, error)
+        await refuse(socket, error)
         return
-    await _accept(socket)
+    await accept(socket)
 
     async def send() -> None:
         async for standing in gateway.entrance.follow(session_id):
@@ -106,7 +106,7 @@ async def place(socket: WebSocket, session_id: str) -> None:
         while (await socket.receive())["type"] != "websocket.disconnect":
             pass
 
-    await _first_of(send(), receive())
+    await first_of(send(), receive())
 
 
 @router.websocket("/v1/sessions/{session_id}/media")
@@ -137,7 +137,7 @@ async def media(
             viewer = session.broadcast.join(pictures=pictures)
     except VisavisError as error:
         session.release_microphone(holder)
-        await _refuse(socket, error)
+        await refuse(socket, error)
         return
 
     async def send() -> None:
@@ -155,8 +155,8 @@ async def media(
                 await _send(socket, problem)
 
     try:
-        await _accept(socket)
-        await _first_of(send(), receive())
+        await accept(socket)
+        await first_of(send(), receive())
     finally:
         session.broadcast.leave(viewer)
         session.release_microphone(holder)
@@ -181,7 +181,7 @@ async def face(socket: WebSocket, session_id: str) -> None:
             await session.wake()
             viewer = session.blendshapes.join()
     except VisavisError as error:
-        await _refuse(socket, error)
+        await refuse(socket, error)
         return
 
     async def send() -> None:
@@ -194,8 +194,8 @@ async def face(socket: WebSocket, session_id: str) -> None:
             pass
 
     try:
-        await _accept(socket)
-        await _first_of(send(), receive())
+        await accept(socket)
+        await first_of(send(), receive())
     finally:
         session.blendshapes.leave(viewer)
         session.touch()
@@ -261,11 +261,11 @@ async def _session(socket: WebSocket, gateway: Gateway, session_id: str) -> Sess
     try:
         return gateway.sessions.get(session_id)
     except VisavisError as error:
-        await _refuse(socket, error)
+        await refuse(socket, error)
         return None
 
 
-async def _accept(socket: WebSocket) -> None:
+async def accept(socket: WebSocket) -> None:
     """Confirm our subprotocol where it is offered; what carries the key is not said again."""
     offered = socket.scope.get("subprotocols") or []
     await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
@@ -278,7 +278,7 @@ async def _close(socket: WebSocket, session: Session) -> None:
         await socket.close(SESSION_ENDED, "the session has ended")
 
 
-async def _refuse(socket: WebSocket, error: Exception) -> None:
+async def refuse(socket: WebSocket, error: Exception) -> None:
     """Answer the handshake with an HTTP error instead."""
     await socket.send_denial_response(problem_of(error))
 
@@ -287,7 +287,7 @@ async def _send(socket: WebSocket, event: ServerEvent) -> None:
     await socket.send_text(event.model_dump_json(exclude_none=True))
 
 
-async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
+async def first_of(*work: Coroutine[Any, Any, None]) -> None:
     """Run until one ends; the others are cancelled. A client that has gone is no error."""
     async with cancelled_at_last(*work) as tasks:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -293,6 +293,11 @@ class Session:
     def state(self) -> State:
         return self._conversation.state
 
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that is open, held ones included; to be read."""
+        return self._conversation.turn
+
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""
         self._wake_ticks()
@@ -313,6 +318,19 @@ class Session:
         now = self._clock.now()
         self._stopwatch.asked(now)
         self._perform(self._conversation.submit_text(text, now), style)
+        return self._conversation.epoch
+
+    def say(self, text: str) -> int:
+        """Have `text` spoken as it stands, while no turn is open; returns the turn that does.
+
+        Call `wake` before.
+        """
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.greet(now))
+        if (turn := self._conversation.turn) is not None:
+            self.answering.greet(turn, text)
         return self._conversation.epoch
 
     def interrupt(self) -> int:
