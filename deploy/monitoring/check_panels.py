@@ -64,6 +64,7 @@ _ABSENT = {
     "gateway_refused_total": _NEVER_HAPPENED,
     "gateway_queue_ended_total": _NEVER_HAPPENED,
     "gateway_passed_on_total": "one gateway: it hands nothing on",
+    "gateway_wyoming_requests_total": "nobody speaks Wyoming here",
     "gateway_viewer_drops_total": _NEVER_HAPPENED,
     "gateway_mic_packets_total": _NEVER_HAPPENED,
     "gateway_idle_loop_fetches_total": _NEVER_HAPPENED,
