@@ -252,3 +252,11 @@ def exemplar(session: str, turn: int, trace_id: str = "") -> dict[str, str]:
     """
     found = {"session": session, "turn": str(turn)}
     return {**found, "trace_id": trace_id} if trace_id else found
+
+
+wyoming_requests = Counter(
+    "gateway_wyoming_requests_total",
+    "Requests of Wyoming's clients that were answered, by kind and by code: ok, cancelled, or that "
+    "of the error.",
+    ["kind", "code"],
+)

@@ -111,6 +111,9 @@ LABELS: Mapping[str, str] = {
     "gateway_sessions_ended{reason}": "deleted, expired, failed, moved, shutdown",
     "gateway_stage_attach{stage}": _STAGE,
     "gateway_stage_attach{result}": "ready, refused, timeout, lost, moved",
+    "gateway_wyoming_requests{kind}": "transcribe, synthesize, handle",
+    "gateway_wyoming_requests{code}": "ok, cancelled, invalid_input, not_found, over_limit, "
+    "at_capacity, stage_lost, unavailable, internal",
     "gpu_clocks_held_back{reason}": "power_cap, heat, power_brake",
     "simulated_device_late_seconds{stage}": _STAGE,
     "simulated_device_busy_seconds{stage}": _STAGE,

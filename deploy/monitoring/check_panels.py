@@ -65,6 +65,7 @@ _ABSENT = {
     "gateway_queue_ended_total": _NEVER_HAPPENED,
     "gateway_room_comments_total": "no live room is open",
     "gateway_passed_on_total": "one gateway: it hands nothing on",
+    "gateway_wyoming_requests_total": "nobody speaks Wyoming here",
     "gateway_viewer_drops_total": _NEVER_HAPPENED,
     "gateway_mic_packets_total": _NEVER_HAPPENED,
     "gateway_idle_loop_fetches_total": _NEVER_HAPPENED,

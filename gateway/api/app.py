@@ -48,6 +48,7 @@ from gateway.stages.plain_calls import PlainCalls
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
 from gateway.waiting.entrance import Entrance
+from gateway.wyoming.server import WyomingServer
 from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
 from visavis.serving.admission.admission import Admission
@@ -232,6 +233,9 @@ async def _running(
             rooms,
         )
         await peers.start(handover.hear, gateway.usage_of)
+        wyoming = WyomingServer(gateway)
+        ending.push_async_callback(wyoming.stop)
+        await wyoming.start()
         heartbeat.working()
         yield gateway
 

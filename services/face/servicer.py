@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
+from services.face.audio2face import servicer as audio2face
 from services.face.avatar.consent import Consent
 from services.face.avatar.heads import HeadFile
 from services.face.draw.animator import Animator, Frame
@@ -33,9 +34,9 @@ from visavis.serving import metrics
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError
-from visavis.serving.lease import CallLimit, read_config
+from visavis.serving.lease import LIGHT_FOR_A_SLOT, CallLimit, read_config
 from visavis.serving.stage import Leases, engine_status
-from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc
+from visavis.v1 import audio2face_pb2_grpc, control_pb2, face_pb2, face_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
@@ -106,7 +107,11 @@ class FaceService:
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         face_pb2_grpc.add_FaceAnimationServicer_to_server(self._servicer, server)
-        return [face_pb2.DESCRIPTOR.services_by_name["FaceAnimation"].full_name]
+        audio2face_pb2_grpc.add_A2FControllerServiceServicer_to_server(
+            self._servicer.for_audio2face(), server
+        )
+        ours = face_pb2.DESCRIPTOR.services_by_name["FaceAnimation"].full_name
+        return [ours, audio2face.SERVICE]
 
     async def close(self) -> None:
         await self._drawing.stop()
@@ -247,6 +252,16 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             free_slots=max(0, self.leases.slots.free - self._animations.running),
         )
         return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)
+
+    def for_audio2face(self) -> audio2face.Audio2FaceServicer:
+        """The same for clients of Audio2Face-3D: the network and its lane are shared."""
+
+        def hearing() -> Hearing:
+            return self._studio.hearing(fps=audio2face.FPS, durations=False)
+
+        # Nothing is drawn for them.
+        clips = CallLimit(LIGHT_FOR_A_SLOT * self._settings.slots, "clips")
+        return audio2face.Audio2FaceServicer(hearing, self._drawing.clock, clips)
 
     async def _pictures(self, options: FaceOptions, *, repeats: bool = False) -> PictureMaker:
         return await self._studio.pictures(
