@@ -75,7 +75,9 @@ class Answering:
     def closed(self, action: CloseTurn, turn: Turn) -> None:
         """A turn is over. One that was heard to its end can be learned from."""
         answer = turn.text.strip()
-        if turn.lesson is not None and action.outcome == "finished" and answer:
+        # What a tool has told may be another thing tomorrow.
+        learnt = turn.lesson is not None and not turn.tools.used
+        if turn.lesson is not None and learnt and action.outcome == "finished" and answer:
             question, speaker = turn.lesson
             self._background.run(self._learn(question, answer, speaker))
 

@@ -85,6 +85,7 @@ Speak or type to a face, and it answers with voice and lips in step.
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
    `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `warning`, `pong`; client
    to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `{"type": "tool_result", "call_id": "…", "output": "…"}` to an `answer.tool_call`,
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?, "drawn_by"?}`,
    `{"type": "ping"}`.
 

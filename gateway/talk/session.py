@@ -19,7 +19,13 @@ from gateway import metrics
 from gateway.answers.answering import Answering
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.api.choices import DrawnBy
-from gateway.api.events import ErrorEvent, ServerEvent, StateEvent, WarningEvent
+from gateway.api.events import (
+    ErrorEvent,
+    ServerEvent,
+    StateEvent,
+    ToolCallEvent,
+    WarningEvent,
+)
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
 from gateway.background import Background
@@ -50,6 +56,7 @@ from gateway.talk.microphone import MicBundle, Microphone
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Phase, Turn
+from gateway.tools.offers import Call
 from visavis.serving.errors import VisavisError
 from visavis.serving.logs import log_context
 from visavis.wire import media
@@ -97,7 +104,9 @@ class Session:
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
             speculation=settings.speculation,
+            tools=settings.tool_limits,
         )
+        self._fillers = settings.tool_fillers
         self.records = Records(self._conversation.turns)
         self._playout = Playout()
         self._playout.set_codecs(set(options.codecs))
@@ -321,6 +330,11 @@ class Session:
         self._perform(self._conversation.interrupt())
         return self._conversation.epoch
 
+    def tool_result(self, call_id: str, output: str) -> None:
+        """A client has done what an answer called. Raises UnknownNameError where none waits."""
+        self.touch()
+        self._perform(self._conversation.tool_result(call_id, output, self._clock.now()))
+
     async def update(self, options: Options) -> None:
         """Take effect from the next turn on; a stage that is away learns it as it returns."""
         self.touch()
@@ -514,6 +528,13 @@ class Session:
                 case actions.BeginAnswer():
                     if (turn := self._conversation.turns.find(action.turn)) is not None:
                         self._background.run(self._begin(turn, action))
+                case actions.CallTool(turn=number, call=call):
+                    self._call(number, call)
+                case actions.ContinueAnswer():
+                    self._background.run(self._go_on(action))
+                case actions.SayMeanwhile():
+                    if filler := self._filler():
+                        self._background.run(self.stages.say_meanwhile(action.turn, filler))
                 case actions.ReadAhead():
                     self._background.run(self.answering.read_ahead(action))
                 case actions.ConfirmTurn():
@@ -566,6 +587,26 @@ class Session:
         except VisavisError as error:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)
+
+    def _call(self, turn: int, call: Call) -> None:
+        self._emit(
+            ToolCallEvent(turn=turn, call_id=call.id, name=call.name, arguments=call.arguments)
+        )
+
+    async def _go_on(self, action: actions.ContinueAnswer) -> None:
+        if self._conversation.turn is None or self._conversation.turn.number != action.turn:
+            return
+        try:
+            await self.stages.continue_answer(action.turn, action.messages, last=action.last)
+        except VisavisError as error:
+            failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
+            self._perform(failed)
+
+    def _filler(self) -> str:
+        """What is said while a tool takes its time, as a phrase that ends; "": nothing."""
+        language = self.options.language.partition("-")[0].lower()
+        filler = self._fillers.get(language, "")
+        return f"{filler}\n" if filler else ""
 
     def _close_turn(self, action: actions.CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()

@@ -1,0 +1,5 @@
+"""Tools that the language model calls while it answers: who does them, and within which limits.
+
+`offers`: what may be called, a call, and the choice between them.
+`rounds`: what one answer has called, round by round, and what came of it. Pure.
+"""
