@@ -229,6 +229,11 @@ class GatewaySettings(Settings):
         "was said before, by language, as JSON object; {}: nothing",
     )
     tool_filler_after_s: float = Field(1.0, ge=0, description="See tool_fillers")
+    mcp: Path | None = Field(
+        None,
+        description="TOML or JSON file of MCP servers whose tools answers may call; see "
+        "docs/tools.md",
+    )
     recording_dir: Path | None = Field(
         None, description="Where recordings are written; empty: a temporary folder"
     )

@@ -24,6 +24,7 @@ from gateway.stages.room import NoRoomError
 from gateway.talk.actions import Action, Emit, Message
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
+from gateway.tools.doing import ServerTools, offered
 from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
 from visavis.serving.errors import AtCapacityError, VisavisError
 from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
@@ -77,9 +78,12 @@ class Stages:
         settings: GatewaySettings,
         background: Background,
         ears: Ears,
+        tools: ServerTools,
     ) -> None:
+        """tools: that the gateway does itself."""
         self._session = session
         self._ears = ears
+        self._tools = tools
         self._options = options
         self._settings = settings
         self.attached = False
@@ -238,12 +242,13 @@ class Stages:
     ) -> llm_pb2.GenerateRequest:
         """choice: instead of the session's."""
         options, settings = self._options, self._settings
+        tools = offered(options.tools, self._tools.offers)
         wanted = Wanted(
             tuple(messages),
             settings.max_tokens,
             settings.temperature,
-            tools=options.tools,
-            choice=(choice or options.tool_choice) if options.tools else FREE,
+            tools=tools,
+            choice=(choice or options.tool_choice) if tools else FREE,
         )
         return generation(wanted)
 
