@@ -221,6 +221,18 @@ room_answer_age_seconds = Histogram(
     buckets=_ROOM_S,
 )
 room_waiting = Gauge("gateway_room_waiting", "Comments that wait in live rooms.")
+tool_calls = Counter(
+    "gateway_tool_calls_total",
+    "Tools that answers have called, by who does them: the gateway itself (server), a client of "
+    "the session, nobody where there is no such tool; dropped: nobody waited any more.",
+    ["by", "result"],
+)
+tool_seconds = Histogram(
+    "gateway_tool_seconds",
+    "From the call of a tool to its result, by who does it.",
+    ["by"],
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0),
+)
 
 
 def _begin_at_zero() -> None:

@@ -14,11 +14,13 @@ from pydantic import Field, SecretStr, field_validator
 from gateway.api.choices import Persona
 from gateway.playout.sinks.ice import IceServers, NamedServer
 from gateway.talk.speculation import SpeculationLimits
+from gateway.tools.rounds import ToolLimits
 from visavis.serving.addresses import is_loopback
 from visavis.serving.errors import SettingsError
 from visavis.serving.settings import Settings
 
 _BETS = SpeculationLimits()
+_FILLERS = {"en": "One moment, please.", "zh": "请稍等。"}
 # Nothing in it may end a header's value, or begin another policy.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:\d{1,5})?")
 # HMAC-SHA256 is as strong as its key, up to 256 bits.
@@ -212,6 +214,26 @@ class GatewaySettings(Settings):
     temperature: float | None = Field(
         None, ge=0, le=2, description="Of the language model; empty: the service's default"
     )
+    tool_timeout_s: float = Field(
+        20.0, gt=0, le=600, description="Longest wait for the result of a tool that an answer calls"
+    )
+    tool_result_chars: int = Field(
+        4000, ge=100, le=1_000_000, description="So much of a result is read; the rest is cut"
+    )
+    tool_rounds: int = Field(
+        4, ge=1, le=32, description="How many times an answer may call tools before it has to end"
+    )
+    tool_fillers: dict[str, str] = Field(
+        default_factory=lambda: dict(_FILLERS),
+        description="What is said where a tool takes longer than tool_filler_after_s and nothing "
+        "was said before, by language, as JSON object; {}: nothing",
+    )
+    tool_filler_after_s: float = Field(1.0, ge=0, description="See tool_fillers")
+    mcp: Path | None = Field(
+        None,
+        description="TOML or JSON file of MCP servers whose tools answers may call; see "
+        "docs/tools.md",
+    )
     recording_dir: Path | None = Field(
         None, description="Where recordings are written; empty: a temporary folder"
     )
@@ -312,6 +334,16 @@ class GatewaySettings(Settings):
             self.speculations_per_utterance,
             self.speculation_discarded_share,
             self.speculation_window,
+        )
+
+    @property
+    def tool_limits(self) -> ToolLimits:
+        """What an answer may ask of tools."""
+        return ToolLimits(
+            self.tool_timeout_s,
+            self.tool_result_chars,
+            self.tool_rounds,
+            self.tool_filler_after_s,
         )
 
     @property

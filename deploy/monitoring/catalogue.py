@@ -109,6 +109,8 @@ LABELS: Mapping[str, str] = {
     "gateway_session_refusals{status}": "429, 503",
     "gateway_session_refusals{reason}": "at_capacity, stage_lost, unavailable",
     "gateway_sessions_ended{reason}": "deleted, expired, failed, moved, shutdown",
+    "by": "server, client, nobody",
+    "gateway_tool_calls{result}": "done, failed, dropped",
     "gateway_stage_attach{stage}": _STAGE,
     "gateway_stage_attach{result}": "ready, refused, timeout, lost, moved",
     "gateway_wyoming_requests{kind}": "transcribe, synthesize, handle",

@@ -17,6 +17,7 @@ from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 
 from gateway.access.doorkeeper import Doorkeeper
+from gateway.answers.answering import Sources
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.answers.sharing import SharedLessons
@@ -47,6 +48,8 @@ from gateway.stages.phrases import Phrases
 from gateway.stages.plain_calls import PlainCalls
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
+from gateway.tools.doing import NoServerTools, ServerTools
+from gateway.tools.mcp_servers import McpServers, read_servers
 from gateway.waiting.entrance import Entrance
 from gateway.wyoming.server import WyomingServer
 from visavis.bundles.store.catalogue import cache_root
@@ -89,6 +92,7 @@ Speak or type to a face, and it answers with voice and lips in step.
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
    `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `warning`, `pong`; client
    to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `{"type": "tool_result", "call_id": "…", "output": "…"}` to an `answer.tool_call`,
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?, "drawn_by"?}`,
    `{"type": "ping"}`.
 
@@ -192,7 +196,8 @@ async def _running(
         if answers.learns:
             lessons.start()
         new_id = partial(session_id, instance)
-        sessions = Sessions(bus, registry, settings, answers, loops, new_id)
+        tools = await _tools(settings, ending)
+        sessions = Sessions(bus, registry, settings, Sources(answers, tools), loops, new_id)
         ending.push_async_callback(sessions.end_all)
         sessions.start()
         entrance = _entrance(settings, sessions, registry, new_id)
@@ -299,6 +304,16 @@ def _answers(settings: GatewaySettings) -> AnswerCache:
         learn_in=folder if settings.learn_answers else None,
         limits=limits,
     )
+
+
+async def _tools(settings: GatewaySettings, ending: AsyncExitStack) -> ServerTools:
+    """Those of configured servers. Raises InvalidInputError where their file is not in order."""
+    if settings.mcp is None:
+        return NoServerTools()
+    servers = McpServers(read_servers(settings.mcp))
+    ending.push_async_callback(servers.stop)
+    await servers.start()
+    return servers
 
 
 def _add_pages(app: FastAPI, settings: GatewaySettings) -> None:

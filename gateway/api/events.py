@@ -84,6 +84,20 @@ class AnswerEvent(Event):
     final: bool = False
 
 
+class ToolCallEvent(Event):
+    """The answer wants one of the session's tools: do it, and send `tool_result`.
+
+    The answer goes on once all of its calls have a result. One that comes too late is told as an
+    error, `not_found`, and changes nothing: the visitor has interrupted, or the time was over.
+    """
+
+    type: Literal["answer.tool_call"] = "answer.tool_call"
+    turn: int
+    call_id: str
+    name: str
+    arguments: str = Field(description="JSON of an object")
+
+
 class TurnEvent(Event):
     """A turn's life: opened, speaking, then one of finished, interrupted, failed."""
 
@@ -184,6 +198,7 @@ ServerEvent: TypeAlias = (
     | StateEvent
     | TranscriptEvent
     | AnswerEvent
+    | ToolCallEvent
     | TurnEvent
     | LatencyEvent
     | ErrorEvent
@@ -210,6 +225,14 @@ class InterruptCommand(Event):
     type: Literal["interrupt"]
 
 
+class ToolResultCommand(Event):
+    """What a call of `answer.tool_call` came to, as the language model is to read it."""
+
+    type: Literal["tool_result"]
+    call_id: str = Field(max_length=200)
+    output: str = Field(description="Text, mostly JSON; what is too long is cut")
+
+
 class UpdateCommand(Event, Change):
     """Change the session from the next turn on; what is left out stays."""
 
@@ -222,7 +245,9 @@ class PingCommand(Event):
     type: Literal["ping"]
 
 
-Command: TypeAlias = TextCommand | InterruptCommand | UpdateCommand | PingCommand
+Command: TypeAlias = (
+    TextCommand | InterruptCommand | ToolResultCommand | UpdateCommand | PingCommand
+)
 
 _COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
 

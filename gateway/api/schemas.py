@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from gateway.api.choices import (
     MAX_HISTORY,
+    MAX_TOOLS,
     AnyLanguage,
     Change,
     DrawnBy,
@@ -16,6 +17,8 @@ from gateway.api.choices import (
     Persona,
     Speed,
     StyleName,
+    ToolChosen,
+    ToolOption,
     TypedText,
     WelcomeText,
 )
@@ -73,6 +76,14 @@ class SessionRequest(Body):
         "WebSocket `…/face`. Holds for connections that do not say it themselves",
     )
 
+    tools: list[ToolOption] = Field(
+        default_factory=list,
+        max_length=MAX_TOOLS,
+        description="What answers may have the session's clients do: they are told by the event "
+        "`answer.tool_call` and answer with `tool_result`; see docs/tools.md",
+    )
+    tool_choice: ToolChosen = "auto"
+
     queue: StrictBool = Field(
         False,
         description="Where there is no room: wait for it, with an answer 202, instead of 429",
@@ -99,6 +110,11 @@ class PlaceInfo(BaseModel):
 
 class SessionChange(Body, Change):
     """What is left out stays. Takes effect from the next turn on."""
+
+    tools: list[ToolOption] | None = Field(
+        None, max_length=MAX_TOOLS, description="For the app that made the session, or an operator"
+    )
+    tool_choice: ToolChosen | None = None
 
 
 class SessionInfo(BaseModel):

@@ -22,6 +22,7 @@ from gateway.api.events import (
     PongEvent,
     ServerEvent,
     TextCommand,
+    ToolResultCommand,
     UpdateCommand,
     parse_command,
 )
@@ -223,6 +224,8 @@ async def obey(session: Session, gateway: Gateway, text: str | None) -> ServerEv
                 session.submit_text(command.text, command.style)
             case InterruptCommand():
                 session.interrupt()
+            case ToolResultCommand():
+                session.tool_result(command.call_id, command.output)
             case UpdateCommand():
                 change = command.model_dump(exclude={"type"}, exclude_none=True)
                 await change_session(session, gateway, change)

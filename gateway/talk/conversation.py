@@ -16,8 +16,10 @@ from gateway.talk.actions import (
     Action,
     AnnounceTurn,
     BeginAnswer,
+    CallTool,
     CloseTurn,
     ConfirmTurn,
+    ContinueAnswer,
     DuckTurn,
     Emit,
     Message,
@@ -25,12 +27,16 @@ from gateway.talk.actions import (
     ReadAhead,
     Reason,
     ResumeTurn,
+    SayMeanwhile,
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Phase, Turn, Turns
 from gateway.talk.words import same_question, words_to_read
+from gateway.tools.offers import Call
+from gateway.tools.rounds import ToolLimits, ToolRounds
+from visavis.serving.errors import UnknownNameError
 
 State = Literal["idle", "listening", "thinking", "speaking"]
 _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "speaking"}
@@ -52,7 +58,9 @@ class Conversation:
         *,
         answer_timeout_s: float = 20.0,
         speculation: SpeculationLimits | None = None,
+        tools: ToolLimits | None = None,
     ) -> None:
+        self._tool_limits = tools or ToolLimits()
         self._history = History(persona)
         self._timeout_s = answer_timeout_s
         self._speculation = Speculation(speculation)
@@ -117,7 +125,8 @@ class Conversation:
         """The visitor wants silence. Without a turn this does nothing."""
         if self._turn is None:
             return []
-        if self._turn.phase is not Phase.HELD and not self._turn.heard():
+        turn = self._turn
+        if turn.phase is not Phase.HELD and not (turn.heard() or turn.tools.messages()):
             self._history.forget_unanswered()
         return self._settle(self._silence("interrupt"))
 
@@ -237,9 +246,39 @@ class Conversation:
     ) -> list[Action]:
         """Voice of the answer has arrived, and where its words end in it. Nothing follows yet."""
         turn = self._current(number)
-        if turn is not None:
-            turn.take_voice(seconds, marks, last=last, now=now)
-        return []
+        if turn is None:
+            return []
+        turn.take_voice(seconds, marks, last=last, now=now)
+        if not turn.rests:
+            return []
+        turn.rests = False
+        if turn.phase is Phase.STOPPED:
+            return []  # whoever speaks over it decides
+        return self._settle([ResumeTurn(number, turn.played_s, rested=True)])
+
+    def tools_called(
+        self, number: int, text: str, calls: Sequence[Call], now: float
+    ) -> list[Action]:
+        """The answer goes on with the results of these. text: of it, since the last ones.
+
+        Of a held turn nothing is done yet: nobody has asked for what a tool may change.
+        """
+        turn = self._current(number)
+        if turn is None or turn.text_complete or turn.tools.waits or turn.tools.pending:
+            return []
+        turn.progress_at_s = now
+        turn.tools.called(text, calls)
+        return self._settle([] if turn.phase is Phase.HELD else self._call(turn, now))
+
+    def tool_result(self, call_id: str, output: str, now: float) -> list[Action]:
+        """A call has come to this. Raises UnknownNameError where none waits under that id."""
+        turn = self._turn
+        if turn is None or not turn.tools.result(call_id, output):
+            raise UnknownNameError(
+                f"call_id: no call {call_id[:80]!r} waits for its result (any more)"
+            )
+        turn.progress_at_s = now
+        return self._settle(self._go_on(turn))
 
     def started(self, number: int) -> list[Action]:
         """The turn's first sample is leaving."""
@@ -260,7 +299,7 @@ class Conversation:
         turn = self._current(number)
         if turn is None or turn.phase is Phase.HELD:
             return []
-        self._history.face(turn.text.strip())
+        self._history.face(turn.text.strip(), turn.tools.messages(spoken=True))
         self._turn = None
         turn.end()
         self._doubts.answer_over(turn.text, now)
@@ -317,11 +356,12 @@ class Conversation:
         turn, doubt = self._turn, self.doubt
         if turn is None or turn.phase is Phase.HELD:
             return []
+        actions = self._settle(self._check_tools(turn, now))
         if doubt is not None and turn.phase is Phase.STOPPED:
-            return self._check_stopped(doubt, now)
+            return actions + self._check_stopped(doubt, now)
         stage = turn.awaited_stage()
-        if now - turn.progress_at_s <= self._timeout_s:
-            return []
+        if turn.tools.waits or now - turn.progress_at_s <= self._timeout_s:
+            return actions
         if stage is None and turn.phase is Phase.SPEAKING:
             return []
         message = f"{stage or 'playout'}: no progress for {self._timeout_s:g} s"
@@ -348,23 +388,52 @@ class Conversation:
     ) -> list[Action]:
         self._epoch += 1
         phase = Phase.THINKING if confirmed else Phase.HELD
-        self._turn = turn = Turn(self._epoch, text, utterance, now, phase)
+        messages = self._history.prompt(text)
+        self._turn = turn = Turn(self._epoch, text, utterance, now, phase, messages=messages)
+        turn.tools = ToolRounds(self._tool_limits)
         self.turns.add(turn)
         actions: list[Action] = [
             AnnounceTurn(turn.number, reason, opens=True, held=not confirmed),
-            BeginAnswer(turn.number, self._history.prompt(text)),
+            BeginAnswer(turn.number, messages),
         ]
         return actions + (self._reveal(turn) if confirmed else [])
 
     def _confirm(self, turn: Turn, now: float) -> list[Action]:
         turn.confirm(now)
         self._speculation.decided(won=True)
-        return [ConfirmTurn(turn.number), *map(Emit, turn.warnings), *self._reveal(turn)]
+        told = [ConfirmTurn(turn.number), *map(Emit, turn.warnings), *self._reveal(turn)]
+        return told + (self._call(turn, now) if turn.tools.pending else [])
 
     def _reveal(self, turn: Turn) -> list[Action]:
         """Make a turn known to listeners, with what a held one has prepared so far."""
         self._history.visitor(turn.question)
         return [Emit(event) for event in turn.opened()]
+
+    def _call(self, turn: Turn, now: float) -> list[Action]:
+        """Have done what the answer has called."""
+        calls = turn.tools.begin(now)
+        return [CallTool(turn.number, call) for call in calls] or self._go_on(turn)
+
+    def _go_on(self, turn: Turn) -> list[Action]:
+        """With the answer, once all results are there."""
+        if turn.tools.waits:
+            return []
+        messages = (*turn.messages, *turn.tools.messages())
+        return [ContinueAnswer(turn.number, messages, turn.tools.exhausted)]
+
+    def _check_tools(self, turn: Turn, now: float) -> list[Action]:
+        """While tools are at work: what is over its time, and what is said and seen meanwhile."""
+        if not turn.tools.waits:
+            return []
+        if turn.tools.expire(now):
+            turn.progress_at_s = now
+            return self._go_on(turn)
+        if turn.has_run_dry(now):
+            turn.rests = True
+            return [PauseTurn(turn.number, rests=True)]
+        if turn.phase is Phase.THINKING and not turn.text and turn.tools.take_filler(now):
+            return [SayMeanwhile(turn.number)]
+        return []
 
     def _end_turn(self, reason: Reason) -> list[Action]:
         """Close the open turn early; the caller announces what comes next."""
@@ -378,7 +447,7 @@ class Conversation:
             self._speculation.decided(won=False)
             self.turns.discard(turn)
             return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
-        self._history.face(heard)
+        self._history.face(heard, turn.tools.messages(spoken=True))
         return [
             CloseTurn(turn.number, "interrupted"),
             Emit(turn.tell("interrupted", reason, heard)),
@@ -414,8 +483,8 @@ class Conversation:
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         held, heard = turn.phase is Phase.HELD, turn.heard()
-        if heard:
-            self._history.face(heard)
+        if heard or turn.tools.messages():
+            self._history.face(heard, turn.tools.messages(spoken=True))
         elif not held:
             self._history.forget_unanswered()
         self._turn = None
@@ -431,6 +500,8 @@ class Conversation:
         state: State = "listening" if self._visitor_speaks else "idle"
         if self._turn is not None:
             state = _STATES.get(self._turn.phase, state)
+            if state == "speaking" and self._turn.rests:
+                state = "thinking"
         if state != self._state:
             self._state = state
             actions.append(Emit(StateEvent(state=state)))

@@ -51,7 +51,9 @@ class History:
     def visitor(self, text: str) -> None:
         self._said.append(Message("user", text))
 
-    def face(self, text: str) -> None:
+    def face(self, text: str, called: Sequence[Message] = ()) -> None:
+        """called: what it called for its answer, and the results."""
+        self._said.extend(called)
         if text:
             self._said.append(Message("assistant", text))
 
@@ -77,10 +79,11 @@ class History:
         """
         merged: list[Message] = []
         for said in (*self._said, Message("user", text)):
-            if merged and merged[-1].role == said.role:
+            alike = bool(merged) and merged[-1].role == said.role != "tool"
+            if alike and not (said.calls or merged[-1].calls):
                 said = Message(said.role, f"{merged.pop().content} {said.content}")
             merged.append(said)
-        while merged[0].role == "assistant":
+        while merged[0].role != "user":
             # Its question has fallen out of the window.
             merged.pop(0)
         system = [Message("system", self.persona)] if self.persona else []

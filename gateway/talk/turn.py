@@ -18,7 +18,9 @@ from gateway.api.events import (
     WarningEvent,
 )
 from gateway.playout.sound import VoiceResampler
+from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
+from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.styles import CaptionText
 
 KEPT_TURNS = 100
@@ -26,6 +28,8 @@ KEPT_TURNS = 100
 _KEPT_DISCARDED = 32
 # Further back than this nobody remembers how the sentence went: it goes on where it stopped.
 LONGEST_RETURN_S = 1.0
+# So little of a voice is no voice; and so long it may be silent before the face stops to wait.
+_DRY_S, _DRY_FOR_S = 0.04, 0.3
 
 Source: TypeAlias = Literal["llm", "cache", "welcome"]
 Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed"]
@@ -63,6 +67,10 @@ class Turn:
     """Where the answer comes from; None while that is not known."""
     lesson: tuple[str, Speaker] | None = None
     """The question, and whose answer it is, where that can be learned once it was heard."""
+    messages: tuple[Message, ...] = ()
+    """The conversation that it answers."""
+    tools: ToolRounds = field(default_factory=lambda: ToolRounds(ToolLimits()))
+    """What the answer has called."""
     text: str = ""
     """Of the answer so far, without style tags."""
     text_complete: bool = False
@@ -75,6 +83,8 @@ class Turn:
     marks: list[SpokenMark] = field(default_factory=list)
     """Where words of the text end in the voice, in order."""
     played_s: float = 0.0
+    rests: bool = False
+    """All of its voice is played, and what goes on waits for a tool: the face is not to freeze."""
     warnings: list[WarningEvent] = field(default_factory=list)
     """What was asked for and cannot be done."""
     stage_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -111,12 +121,14 @@ class Turn:
         """Undo `stand_still`, if it was stopped."""
         if self.phase is Phase.STOPPED:
             self.phase, self._stopped_in = self._stopped_in, Phase.THINKING
+        self.rests = False
         self.progress_at_s = now
 
     def end(self) -> None:
         """It is over: what only a turn under way needs is let go of."""
         self.phase = Phase.CLOSED
         self.resampler = None
+        self.messages = ()
         self.marks.clear()
 
     def take_text(self, text: str, *, last: bool, now: float) -> str:
@@ -135,6 +147,11 @@ class Turn:
         self.voice_s += seconds
         self.voice_complete = self.voice_complete or last
         self.marks += marks
+
+    def has_run_dry(self, now: float) -> bool:
+        """Whether it waits for a tool, and all of its voice so far is played."""
+        dry = self.voice_s - self.played_s < _DRY_S and now - self.progress_at_s > _DRY_FOR_S
+        return self.phase is Phase.SPEAKING and not self.rests and dry
 
     def tell(self, event: Life, reason: str | None = None, heard: str | None = None) -> TurnEvent:
         """What listeners are told of its life."""
