@@ -67,6 +67,11 @@ class GatewaySettings(Settings):
         description="Whose pages may show ours in a frame, as JSON list of origins such as "
         "https://shop.example; empty: its own alone",
     )
+    allowed_origins: list[str] = Field(
+        default_factory=list,
+        description="Whose pages may use the API from a browser (CORS), as JSON list of origins "
+        "such as https://shop.example; empty: its own alone",
+    )
     trusted_proxies: list[str] = Field(
         default_factory=list,
         description="Addresses or networks of reverse proxies whose X-Forwarded-For and -Proto are "
@@ -292,7 +297,7 @@ class GatewaySettings(Settings):
         8, ge=1, le=1000, description="Requests of that port that are answered at once"
     )
 
-    @field_validator("embed_origins")
+    @field_validator("embed_origins", "allowed_origins")
     @classmethod
     def _origins(cls, origins: list[str]) -> list[str]:
         for origin in origins:

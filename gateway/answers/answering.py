@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from typing import Literal
 
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.background import Background
@@ -72,9 +73,9 @@ class Answering:
         held = turn.phase is Phase.HELD
         await self._stages.begin_answer(turn.number, action.messages, held=held)
 
-    def greet(self, turn: Turn, text: str) -> None:
+    def say(self, turn: Turn, text: str, source: Literal["welcome", "say"]) -> None:
         """Say what nobody asked for."""
-        turn.source = "welcome"
+        turn.source = source
         self._feed.send_answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:

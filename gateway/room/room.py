@@ -26,6 +26,7 @@ from gateway.room.choosing.phrases import Line, Script, phrases_of
 from gateway.room.choosing.safety import WordList, shipped_words
 from gateway.room.choosing.selection import Rules
 from gateway.room.platforms.connection import Connection
+from gateway.talk.actions import AS_THE_SESSION_SAYS
 from gateway.talk.session import Session
 from visavis.serving.errors import (
     AtCapacityError,
@@ -252,7 +253,8 @@ class Room:
             turn = self.session.submit_text(speech.text, self.wanted.style)
             self.host.opened(speech, turn)
         else:
-            self.host.opened(speech, self.session.say(speech.text))
+            self.session.say(speech.text, AS_THE_SESSION_SAYS, interrupt=True)
+            self.host.opened(speech, self.session.epoch)
 
     async def _listen(self) -> None:
         """What the session tells, until it is over."""

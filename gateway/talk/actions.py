@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from gateway.api.events import ServerEvent
 from gateway.tools.offers import Call
 
-Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome"]
+Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome", "say"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
@@ -23,6 +23,17 @@ class Message:
     content: str
     calls: tuple[Call, ...] = ()
     tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How one turn alone is said; empty: as the session says."""
+
+    style: str = ""
+    language: str = ""
+
+
+AS_THE_SESSION_SAYS = Manner()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, WarningEvent
+from gateway.api.events import (
+    AnswerEvent,
+    ErrorEvent,
+    StateEvent,
+    TranscriptEvent,
+    WarningEvent,
+    WordsEvent,
+)
 from gateway.talk.actions import (
     Action,
     AnnounceTurn,
@@ -81,6 +88,11 @@ class Conversation:
         return self._state
 
     @property
+    def silent(self) -> bool:
+        """Whether neither of both says anything, or is about to."""
+        return self._turn is None and not self._visitor_speaks
+
+    @property
     def turn(self) -> Turn | None:
         """The turn that is open, held ones included."""
         return self._turn
@@ -113,13 +125,16 @@ class Conversation:
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
         return self._settle(actions)
 
-    def greet(self, now: float) -> list[Action]:
-        """Open a turn that nobody asked for; its text comes as any answer's does."""
+    def speak_unasked(self, reason: Literal["welcome", "say"], now: float) -> list[Action]:
+        """Open a turn that nobody asked for; its text comes as any answer's does. It interrupts."""
+        if self._turn is not None and self._turn.phase is not Phase.HELD and not self._turn.heard():
+            self._history.forget_unanswered()
+        actions = self._end_turn(reason)
         self._epoch += 1
         self._turn = turn = Turn(self._epoch, "", 0, now)
         self.turns.add(turn)
         opened = Emit(turn.tell("opened"))
-        return self._settle([AnnounceTurn(turn.number, "welcome", opens=True), opened])
+        return self._settle([*actions, AnnounceTurn(turn.number, reason, opens=True), opened])
 
     def interrupt(self) -> list[Action]:
         """The visitor wants silence. Without a turn this does nothing."""
@@ -239,22 +254,23 @@ class Conversation:
         actions: list[Action] = []
         if turn.phase is not Phase.HELD and (text or last):
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
-        return self._settle(actions)
+        return self._settle([*actions, *self._words(turn)])
 
     def voice(
         self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
     ) -> list[Action]:
-        """Voice of the answer has arrived, and where its words end in it. Nothing follows yet."""
+        """Voice of the answer has arrived, and where its words end in it."""
         turn = self._current(number)
         if turn is None:
             return []
         turn.take_voice(seconds, marks, last=last, now=now)
+        words = self._words(turn)
         if not turn.rests:
-            return []
+            return words
         turn.rests = False
         if turn.phase is Phase.STOPPED:
-            return []  # whoever speaks over it decides
-        return self._settle([ResumeTurn(number, turn.played_s, rested=True)])
+            return words  # whoever speaks over it decides
+        return self._settle([*words, ResumeTurn(number, turn.played_s, rested=True)])
 
     def tools_called(
         self, number: int, text: str, calls: Sequence[Call], now: float
@@ -280,12 +296,12 @@ class Conversation:
         turn.progress_at_s = now
         return self._settle(self._go_on(turn))
 
-    def started(self, number: int) -> list[Action]:
-        """The turn's first sample is leaving."""
+    def started(self, number: int, media_ms: float | None = None) -> list[Action]:
+        """The turn's first sample is leaving, at that media time."""
         turn = self._current(number)
         if turn is None or not turn.start_speaking():
             return []
-        return self._settle([Emit(turn.tell("speaking"))])
+        return self._settle([Emit(turn.tell("speaking", media_ms=media_ms))])
 
     def played(self, number: int, seconds: float, now: float) -> None:
         """So much of the voice has been heard."""
@@ -378,6 +394,13 @@ class Conversation:
         if turn is None or turn.phase is not Phase.HELD:
             return None
         return turn if same_question(turn.question, text) else None
+
+    def _words(self, turn: Turn) -> list[Action]:
+        """Tell those whose times have become known; of a held turn once that is heard."""
+        words = turn.take_words()
+        if not words or turn.phase is Phase.HELD:
+            return []
+        return [Emit(WordsEvent(turn=turn.number, words=words))]
 
     def _announce(self, reason: Reason) -> AnnounceTurn:
         self._epoch += 1

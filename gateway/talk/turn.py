@@ -16,6 +16,8 @@ from gateway.api.events import (
     TranscriptEvent,
     TurnEvent,
     WarningEvent,
+    WordsEvent,
+    WordTime,
 )
 from gateway.playout.sound import VoiceResampler
 from gateway.talk.actions import Message
@@ -31,7 +33,7 @@ LONGEST_RETURN_S = 1.0
 # So little of a voice is no voice; and so long it may be silent before the face stops to wait.
 _DRY_S, _DRY_FOR_S = 0.04, 0.3
 
-Source: TypeAlias = Literal["llm", "cache", "welcome"]
+Source: TypeAlias = Literal["llm", "cache", "welcome", "say"]
 Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed"]
 
 
@@ -82,6 +84,8 @@ class Turn:
     """Brings the voice to the playout's rate; None before the first of it."""
     marks: list[SpokenMark] = field(default_factory=list)
     """Where words of the text end in the voice, in order."""
+    words: list[WordTime] = field(default_factory=list)
+    """Those whose text and times are both known."""
     played_s: float = 0.0
     rests: bool = False
     """All of its voice is played, and what goes on waits for a tool: the face is not to freeze."""
@@ -95,6 +99,8 @@ class Turn:
     """Where its time went, as listeners were told last."""
     _captions: CaptionText = field(default_factory=CaptionText)
     _stopped_in: Phase = Phase.THINKING
+    _marks_worded: int = 0
+    """So many of the marks have become words."""
 
     # ------------------------------------------------------------ what becomes of it
 
@@ -153,9 +159,32 @@ class Turn:
         dry = self.voice_s - self.played_s < _DRY_S and now - self.progress_at_s > _DRY_FOR_S
         return self.phase is Phase.SPEAKING and not self.rests and dry
 
-    def tell(self, event: Life, reason: str | None = None, heard: str | None = None) -> TurnEvent:
+    def take_words(self) -> list[WordTime]:
+        """Those that have become known since this was last asked."""
+        before = len(self.words)
+        for mark in self.marks[self._marks_worded :]:
+            if mark.chars > len(self.text):
+                break  # its text is still on the way
+            start = self.marks[self._marks_worded - 1] if self._marks_worded else SpokenMark(0, 0)
+            self._marks_worded += 1
+            text = self.text[start.chars : mark.chars].strip()
+            if text:
+                times = {"start_ms": round(1000 * start.at_s), "end_ms": round(1000 * mark.at_s)}
+                self.words.append(WordTime(text=text, chars=mark.chars, **times))
+        return self.words[before:]
+
+    def tell(
+        self,
+        event: Life,
+        reason: str | None = None,
+        heard: str | None = None,
+        *,
+        media_ms: float | None = None,
+    ) -> TurnEvent:
         """What listeners are told of its life."""
-        self.told = TurnEvent(turn=self.number, event=event, reason=reason, heard=heard)
+        self.told = TurnEvent(
+            turn=self.number, event=event, reason=reason, heard=heard, media_ms=media_ms
+        )
         return self.told
 
     def opened(self) -> list[ServerEvent]:
@@ -167,6 +196,8 @@ class Turn:
         if self.text or self.text_complete:
             event = AnswerEvent(turn=self.number, text=self.text, final=self.text_complete)
             events.append(event)
+        if self.words:
+            events.append(WordsEvent(turn=self.number, words=list(self.words)))
         return events
 
     # ------------------------------------------------------------ what is known of it

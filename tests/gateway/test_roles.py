@@ -77,6 +77,7 @@ BODIES: dict[str, Any] = {
     f"{ROOM}/comments": {"author": {"name": "Anna"}, "text": "Hi."},
     f"{ROOM}/commands": {"type": "resume"},
     f"{OF_A_SESSION}/text": {"text": "Hi."},
+    f"{OF_A_SESSION}/say": {"text": "Hi."},
     f"{OF_A_SESSION}/webrtc": {"sdp": "none", "type": "offer", "role": "viewer"},
     f"{OF_A_SESSION}/recording": {"scope": "session"},
 }
@@ -243,7 +244,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/room/commands",
         "/room/live",
     }
-    for socket in ("events", "media", "face"):
+    for socket in ("events", "media", "face", "audio"):
         assert statuses[SOCKET, f"{OF_A_SESSION}/{socket}"] == 101
     assert await knock(gateway, last, session, secret) == 204
     assert await knock(gateway, ("GET", OF_A_SESSION), session, secret) == 404
