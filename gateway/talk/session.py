@@ -573,7 +573,7 @@ class Session:
             self.answering.closed(action, turn)
         if action.outcome != "finished":
             self.audience.cut(action.turn)
-        if action.outcome != "discarded":
+        if action.outcome not in ("discarded", "replaced"):
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
         self._stopwatch.closed(action.turn, action.outcome)
