@@ -90,7 +90,12 @@ mic_packets = Counter(
     "Packets of browsers' microphones that brought nothing: lost; late, or copies of others.",
     ["fate"],
 )
-turns = Counter("gateway_turns_total", "Turns that ended, by how.", ["outcome"])
+turns = Counter(
+    "gateway_turns_total",
+    "Turns that ended, by how; replaced: the visitor went on with the question before a word of "
+    "its answer was heard; discarded: prepared in a pause, and never asked for.",
+    ["outcome"],
+)
 voice_to_voice_seconds = Histogram(
     "voice_to_voice_seconds",
     "End of the visitor's speech or text to the first sample of the answer that leaves.",
@@ -241,7 +246,7 @@ def _begin_at_zero() -> None:
     for origin in ("speech", "text", "welcome", "say"):
         for seconds in (voice_to_voice_seconds, first_frame_seconds, overhead_seconds):
             seconds.labels(origin)
-    for outcome in ("finished", "interrupted", "failed", "discarded"):
+    for outcome in ("finished", "interrupted", "failed", "replaced", "discarded"):
         turns.labels(outcome)
     for status, reason in (
         ("429", "at_capacity"),

@@ -90,7 +90,7 @@ LABELS: Mapping[str, str] = {
     "fate": "lost, late",
     "given": "ducked, paused",
     "how": "admitted, left, vanished, refused",
-    "outcome": "finished, interrupted, failed, discarded",
+    "outcome": "finished, interrupted, failed, replaced, discarded",
     "bus_published_chunks{kind}": _KIND,
     "bus_received_chunks{kind}": _KIND,
     "bus_dropped_chunks{kind}": _KIND,

@@ -72,7 +72,11 @@ class StateEvent(Event):
 
 
 class TranscriptEvent(Event):
-    """What the visitor says or typed; replaces the earlier text of the same utterance."""
+    """What the visitor says or typed; replaces the earlier text of the same utterance.
+
+    A text that was final is replaced, too, where the visitor went on before a word of the answer
+    was heard: after `turn` replaced come both parts as one, under the utterance of the first.
+    """
 
     type: Literal["transcript"] = "transcript"
     utterance: int = Field(description="Of what was spoken, counting upwards; 0: typed")
@@ -139,11 +143,16 @@ class ToolCallEvent(Event):
 
 
 class TurnEvent(Event):
-    """A turn's life: opened, speaking, then one of finished, interrupted, failed."""
+    """A turn's life: opened, speaking, then one of finished, interrupted, failed, replaced.
+
+    replaced: the visitor goes on with the question, and no word of this answer was heard. What was
+    shown of the answer is to be forgotten; a later turn answers all of the question, whose text
+    replaces that of this turn's utterance.
+    """
 
     type: Literal["turn"] = "turn"
     turn: int = Field(description="Its number: they count upwards, with gaps")
-    event: Literal["opened", "speaking", "finished", "interrupted", "failed"] = Field(
+    event: Literal["opened", "speaking", "finished", "interrupted", "failed", "replaced"] = Field(
         description="speaking: its first sample leaves; finished: its last one has left"
     )
     reason: str | None = Field(

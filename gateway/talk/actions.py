@@ -131,11 +131,11 @@ class CloseTurn:
     """The turn is over; nothing more will be counted for it."""
 
     turn: int
-    outcome: Literal["finished", "interrupted", "failed", "discarded"]
+    outcome: Literal["finished", "interrupted", "failed", "replaced", "discarded"]
     voice_s: float = 0.0
-    """Of a discarded one: the voice that was made for nothing."""
+    """Of a discarded or replaced one: the voice that was made for nothing."""
     tokens: int = 0
-    """Of a discarded one: text that was, as far as the stage has told."""
+    """Of such a one: text that was, as far as the stage has told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 Pure: inputs are what happened, the output of each is a list of actions. Every answer is
 a turn with its own number; to interrupt is to announce a higher one. While the visitor
 pauses an answer is prepared in a held turn, which is confirmed when the visitor has
-finished with those words, and thrown away when they go on.
+finished with those words, and thrown away when they go on. Where they go on after that, before
+a word of the answer was heard, the question goes on: another turn answers all of it.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from gateway.talk.actions import (
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
-from gateway.talk.turn import Phase, Turn, Turns
-from gateway.talk.words import same_question, words_to_read
+from gateway.talk.turn import Continuation, Phase, Turn, Turns
+from gateway.talk.words import same_question, takes_back, words_to_read
 from gateway.tools.offers import Call
 from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.serving.errors import UnknownNameError
@@ -76,6 +77,7 @@ class Conversation:
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubts = Doubts()
+        self._going_on: Continuation | None = None
         self._visitor_speaks = False
         self._state: State = "idle"
 
@@ -120,6 +122,7 @@ class Conversation:
 
     def submit_text(self, text: str, now: float) -> list[Action]:
         """The visitor typed `text`: it interrupts, and opens a turn at once."""
+        self._going_on = None
         actions = self._end_turn("text")
         self._history.supersede()
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
@@ -138,6 +141,7 @@ class Conversation:
 
     def interrupt(self) -> list[Action]:
         """The visitor wants silence. Without a turn this does nothing."""
+        self._going_on = None
         if self._turn is None:
             return []
         turn = self._turn
@@ -156,6 +160,8 @@ class Conversation:
         if turn is not None and turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
         self._doubts.speech_began(utterance, now, turn)
+        if turn is not None:
+            self._going_on = Continuation(utterance, turn) if turn.may_go_on(now) else None
         if turn is None or turn.phase is Phase.STOPPED:
             return self._settle([])
         speaks = turn.phase is Phase.SPEAKING
@@ -184,12 +190,14 @@ class Conversation:
         """What is understood so far. Words that contradict a held answer void it."""
         self._visitor_speaks = True
         turn, text = self._turn, self._doubts.own_words(utterance, text, self._turn)
-        shown = Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
         if self._understand(utterance, text, complete=False) is not Verdict.VOICE:
-            return self._settle([shown])
-        other = turn is not None and turn.phase is Phase.HELD and self._prepared(text) is None
+            if self._going_on is not None and self._going_on.utterance == utterance:
+                self._going_on.shown_apart = True
+            return self._settle([_shown(utterance, text)])
+        spoken, question = self._asked(utterance, text)
+        other = turn is not None and turn.phase is Phase.HELD and self._prepared(question) is None
         void = other or (turn is not None and self.doubt is not None)
-        actions = [*(self._silence("speech") if void else []), shown]
+        actions = [*(self._silence("speech") if void else []), _shown(spoken, question)]
         if self._turn is None and (known := words_to_read(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
         return self._settle(actions)
@@ -200,13 +208,13 @@ class Conversation:
         if self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             latest = self.doubt is not None and self.doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
-        turn = self._turn
+        turn, (_, question) = self._turn, self._asked(utterance, text)
         if turn is not None and self.doubt is None:
-            if turn.phase is not Phase.HELD or same_question(turn.question, text):
+            if turn.phase is not Phase.HELD or same_question(turn.question, question):
                 # A typed question is being answered, or this very answer is under way.
                 return []
         actions = self._end_turn("speech")
-        if self._speculation.allows(utterance, text, probability):
+        if self._speculation.allows(utterance, question, probability):
             self._speculation.opened(utterance)
             actions += self._open(text, utterance, confirmed=False, reason="speech", now=now)
         elif turn is not None:
@@ -219,13 +227,16 @@ class Conversation:
         if not text or self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             return self.discarded(utterance, now)
         self._visitor_speaks = False
+        _, question = self._asked(utterance, text)
         if forgone := self._speculation.take_forgone():
-            self._speculation.decided(won=same_question(forgone, text))
-        if (turn := self._prepared(text)) is not None:
-            turn.question = text
-            return self._settle(self._confirm(turn, now))
-        actions = self._end_turn("speech")
-        actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
+            self._speculation.decided(won=same_question(forgone, question))
+        if (turn := self._prepared(question)) is not None:
+            turn.question = question
+            actions = self._confirm(turn, now)
+        else:
+            actions = self._end_turn("speech")
+            actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
+        self._going_on = None
         return self._settle(actions)
 
     def discarded(self, utterance: int, now: float) -> list[Action]:
@@ -239,8 +250,9 @@ class Conversation:
             self._doubts.resolve()
         if self._turn is not None and self._turn.phase is Phase.HELD:
             actions += self._silence("speech")
-        # Captions forget what they showed of it.
-        actions.append(Emit(TranscriptEvent(utterance=utterance, text="", final=True)))
+        actions.append(_forgotten(utterance))
+        if self._going_on is not None and self._going_on.utterance <= utterance:
+            actions += self._ask_again(now)
         return self._settle(actions)
 
     # ------------------------------------------------------------ the answer
@@ -316,7 +328,7 @@ class Conversation:
         if turn is None or turn.phase is Phase.HELD:
             return []
         self._history.face(turn.text.strip(), turn.tools.messages(spoken=True))
-        self._turn = None
+        self._turn = self._going_on = None
         turn.end()
         self._doubts.answer_over(turn.text, now)
         actions: list[Action] = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
@@ -356,6 +368,7 @@ class Conversation:
             self._visitor_speaks = False
             actions += self._resume(now)
             self._doubts.resolve()
+            actions += self._ask_again(now)
         if turn is None or not turn.needs(stage):
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
@@ -406,13 +419,31 @@ class Conversation:
         self._epoch += 1
         return AnnounceTurn(self._epoch, reason)
 
+    def _asked(self, utterance: int, text: str) -> tuple[int, str]:
+        """All that is asked where `text` goes on with a question, and of which utterance it is."""
+        going_on = self._going_on
+        if not text or going_on is None or going_on.utterance != utterance:
+            return utterance, text
+        return going_on.of.utterance, going_on.question(text)
+
+    def _ask_again(self, now: float) -> list[Action]:
+        """Nobody goes on with the question after all: where its turn was given up, open another."""
+        going_on, self._going_on = self._going_on, None
+        if going_on is None or not going_on.taken_up or self._turn is not None:
+            return []
+        self._history.take_back()
+        question, utterance = going_on.of.question, going_on.of.utterance
+        return self._open(question, utterance, confirmed=True, reason="speech", now=now)
+
     def _open(
         self, text: str, utterance: int, *, confirmed: bool, reason: Reason, now: float
     ) -> list[Action]:
         self._epoch += 1
         phase = Phase.THINKING if confirmed else Phase.HELD
-        messages = self._history.prompt(text)
-        self._turn = turn = Turn(self._epoch, text, utterance, now, phase, messages=messages)
+        spoken, question = self._asked(utterance, text)
+        self._turn = turn = Turn(self._epoch, question, spoken, now, phase, asked_at_s=now)
+        turn.goes_on = spoken != utterance
+        turn.messages = messages = self._history.prompt(text)
         turn.tools = ToolRounds(self._tool_limits)
         self.turns.add(turn)
         actions: list[Action] = [
@@ -429,7 +460,7 @@ class Conversation:
 
     def _reveal(self, turn: Turn) -> list[Action]:
         """Make a turn known to listeners, with what a held one has prepared so far."""
-        self._history.visitor(turn.question)
+        self._history.visitor(turn.question, goes_on=turn.goes_on)
         return [Emit(event) for event in turn.opened()]
 
     def _call(self, turn: Turn, now: float) -> list[Action]:
@@ -470,10 +501,23 @@ class Conversation:
             self._speculation.decided(won=False)
             self.turns.discard(turn)
             return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
+        going_on = self._going_on
+        if going_on is not None and going_on.of is turn:
+            return self._replace(going_on)
         self._history.face(heard, turn.tools.messages(spoken=True))
         return [
             CloseTurn(turn.number, "interrupted"),
             Emit(turn.tell("interrupted", reason, heard)),
+        ]
+
+    def _replace(self, going_on: Continuation) -> list[Action]:
+        """The question goes on: what of its answer there is leaves no trace."""
+        turn = going_on.of
+        self.turns.discard(turn)
+        return [
+            CloseTurn(turn.number, "replaced", turn.voice_s, turn.tokens),
+            Emit(turn.tell("replaced")),
+            *([_forgotten(going_on.utterance)] if going_on.shown_apart else []),
         ]
 
     def _silence(self, reason: Reason) -> list[Action]:
@@ -484,6 +528,10 @@ class Conversation:
         """What words amount to, as far as they go; noted for what follows them."""
         verdict = self._doubts.judge(text, self._turn, complete=complete)
         self._doubts.understood(utterance, text, verdict)
+        going_on = self._going_on
+        if going_on is not None and going_on.utterance == utterance and not going_on.taken_up:
+            if verdict is Verdict.VOICE and takes_back(text):
+                self._going_on = None
         return verdict
 
     def _check_stopped(self, doubt: Doubt, now: float) -> list[Action]:
@@ -511,6 +559,8 @@ class Conversation:
         elif not held:
             self._history.forget_unanswered()
         self._turn = None
+        if self._going_on is not None and self._going_on.of is turn:
+            self._going_on = None
         turn.end()
         self._doubts.resolve()
         actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
@@ -529,3 +579,12 @@ class Conversation:
             self._state = state
             actions.append(Emit(StateEvent(state=state)))
         return actions
+
+
+def _shown(utterance: int, text: str) -> Action:
+    return Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
+
+
+def _forgotten(utterance: int) -> Action:
+    """Captions forget what they showed of it."""
+    return Emit(TranscriptEvent(utterance=utterance, text="", final=True))

@@ -697,7 +697,7 @@ class Session:
             self.audience.cut(action.turn)
         if action.outcome == "interrupted":
             self._drop_sayings("interrupted")
-        if action.outcome != "discarded":
+        if action.outcome not in ("discarded", "replaced"):
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
         self._stopwatch.closed(action.turn, action.outcome)

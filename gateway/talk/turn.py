@@ -1,4 +1,4 @@
-"""One answer on its way: what is known of it, and the doubt whether it is being interrupted."""
+"""One answer on its way: what is known of it, and whether its question goes on."""
 
 from __future__ import annotations
 
@@ -22,19 +22,25 @@ from gateway.api.events import (
 from gateway.playout.sound import VoiceResampler
 from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
+from gateway.talk.words import joined
 from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.styles import CaptionText
 
 KEPT_TURNS = 100
 # Discarded ones that a stage may still report on.
 _KEPT_DISCARDED = 32
+# Who goes on with a question so long after it seemed over, goes on; later he says something new.
+GOES_ON_WITHIN_S = 3.0
+# Nobody answers to a word sooner: people take 0.2 s to begin what they had ready when they heard it
+# (Levinson & Torreira, "Timing in turn-taking", Front. Psychol. 6, 2015).
+REACTION_S = 0.2
 # Further back than this nobody remembers how the sentence went: it goes on where it stopped.
 LONGEST_RETURN_S = 1.0
 # So little of a voice is no voice; and so long it may be silent before the face stops to wait.
 _DRY_S, _DRY_FOR_S = 0.04, 0.3
 
 Source: TypeAlias = Literal["llm", "cache", "welcome", "say"]
-Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed"]
+Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed", "replaced"]
 
 
 class Phase(StrEnum):
@@ -65,6 +71,10 @@ class Turn:
     progress_at_s: float
     """When it last came forward, for the time limit."""
     phase: Phase = Phase.THINKING
+    asked_at_s: float = 0.0
+    """When its question seemed over; a held one was not asked yet."""
+    goes_on: bool = False
+    """Its question begins with that of a turn that it stands for."""
     source: Source | None = None
     """Where the answer comes from; None while that is not known."""
     lesson: tuple[str, Speaker] | None = None
@@ -106,7 +116,7 @@ class Turn:
 
     def confirm(self, now: float) -> None:
         """The visitor has asked for it."""
-        self.phase, self.progress_at_s = Phase.THINKING, now
+        self.phase, self.progress_at_s, self.asked_at_s = Phase.THINKING, now, now
 
     def start_speaking(self) -> bool:
         """Its first sample leaves; False where one has left before."""
@@ -202,12 +212,24 @@ class Turn:
 
     # ------------------------------------------------------------ what is known of it
 
-    def heard(self) -> str:
-        """What was audible of the answer so far."""
+    def may_go_on(self, now: float) -> bool:
+        """Whether a visitor who begins to speak now may be going on with the question.
+
+        It was spoken, a moment ago, and no word of the answer can have made him speak. What a tool
+        has done for the answer cannot be forgotten: then it is an interruption.
+        """
+        if not self.utterance or self.phase in (Phase.HELD, Phase.CLOSED):
+            return False
+        if self.tools.messages():
+            return False
+        return now - self.asked_at_s <= GOES_ON_WITHIN_S and not self.heard(REACTION_S)
+
+    def heard(self, before_s: float = 0.0) -> str:
+        """What was audible of the answer so far, or up to `before_s` seconds ago."""
         known = self.text_complete and self.voice_complete
         return heard_text(
             self.text,
-            played_s=self.played_s,
+            played_s=self.played_s - before_s,
             voice_s=self.voice_s if known else None,
             marks=self.marks,
         ).rstrip()
@@ -232,6 +254,25 @@ class Turn:
         return stage == "face" or (stage == "tts" and not self.voice_complete)
 
 
+@dataclass(slots=True)
+class Continuation:
+    """An utterance that may go on with the question of a turn, until it is over."""
+
+    utterance: int
+    of: Turn
+    shown_apart: bool = False
+    """Captions show words of it that seemed to be nothing."""
+
+    @property
+    def taken_up(self) -> bool:
+        """It does: another turn stands for that one."""
+        return self.of.phase is Phase.CLOSED
+
+    def question(self, words: str) -> str:
+        """All that is asked, with `words` of this utterance."""
+        return joined(self.of.question, words)
+
+
 class Turns:
     """Keeps the last turns of a session, and the last that were prepared for nothing."""
 
@@ -246,7 +287,7 @@ class Turns:
             self._kept.popitem(last=False)
 
     def discard(self, turn: Turn) -> None:
-        """It was prepared for nothing."""
+        """It was prepared for nothing, or another stands for it: nobody is told of it any more."""
         self._kept.pop(turn.number, None)
         self._discarded.append(turn)
 
