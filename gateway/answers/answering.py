@@ -6,6 +6,7 @@ And what it begins with: a welcome, once somebody is there to hear it.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.background import Background
@@ -13,10 +14,19 @@ from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
 from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
 from gateway.talk.turn import Phase, Turn
+from gateway.tools.doing import ServerTools
 from visavis.serving.errors import VisavisError
 
 # A player that has just connected swallows its first moments.
 SETTLE_S = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What answers are made of beside the language model, the same for all sessions."""
+
+    cache: AnswerCache
+    tools: ServerTools
 
 
 class Answering:
@@ -74,7 +84,9 @@ class Answering:
     def closed(self, action: CloseTurn, turn: Turn) -> None:
         """A turn is over. One that was heard to its end can be learned from."""
         answer = turn.text.strip()
-        if turn.lesson is not None and action.outcome == "finished" and answer:
+        # What a tool has told may be another thing tomorrow.
+        learnt = turn.lesson is not None and not turn.tools.used
+        if turn.lesson is not None and learnt and action.outcome == "finished" and answer:
             question, speaker = turn.lesson
             self._background.run(self._learn(question, answer, speaker))
 

@@ -75,7 +75,11 @@ class StateEvent(Event):
 
 
 class TranscriptEvent(Event):
-    """What the visitor says or typed; replaces the earlier text of the same utterance."""
+    """What the visitor says or typed; replaces the earlier text of the same utterance.
+
+    A text that was final is replaced, too, where the visitor went on before a word of the answer
+    was heard: after `turn` replaced come both parts as one, under the utterance of the first.
+    """
 
     type: Literal["transcript"] = "transcript"
     utterance: int = Field(description="Of what was spoken, counting upwards; 0: typed")
@@ -127,12 +131,31 @@ class SayEvent(Event):
     reason: str | None = Field(default=None, description="Why it will not be said; with dropped")
 
 
+class ToolCallEvent(Event):
+    """The answer wants one of the session's tools: do it, and send `tool_result`.
+
+    The answer goes on once all of its calls have a result. One that comes too late is told as an
+    error, `not_found`, and changes nothing: the visitor has interrupted, or the time was over.
+    """
+
+    type: Literal["answer.tool_call"] = "answer.tool_call"
+    turn: int = Field(description="The turn whose answer calls it")
+    call_id: str = Field(description="What `tool_result` is to name")
+    name: str = Field(description="Of the tool, as the session's option `tools` has it")
+    arguments: str = Field(description="JSON of an object")
+
+
 class TurnEvent(Event):
-    """A turn's life: opened, speaking, then one of finished, interrupted, failed."""
+    """A turn's life: opened, speaking, then one of finished, interrupted, failed, replaced.
+
+    replaced: the visitor goes on with the question, and no word of this answer was heard. What was
+    shown of the answer is to be forgotten; a later turn answers all of the question, whose text
+    replaces that of this turn's utterance.
+    """
 
     type: Literal["turn"] = "turn"
     turn: int = Field(description="Its number: they count upwards, with gaps")
-    event: Literal["opened", "speaking", "finished", "interrupted", "failed"] = Field(
+    event: Literal["opened", "speaking", "finished", "interrupted", "failed", "replaced"] = Field(
         description="speaking: its first sample leaves; finished: its last one has left"
     )
     reason: str | None = Field(
@@ -242,6 +265,7 @@ ServerEvent: TypeAlias = (
     | StateEvent
     | TranscriptEvent
     | AnswerEvent
+    | ToolCallEvent
     | WordsEvent
     | SayEvent
     | TurnEvent
@@ -284,6 +308,14 @@ class InterruptCommand(Event):
     type: Literal["interrupt"]
 
 
+class ToolResultCommand(Event):
+    """What a call of `answer.tool_call` came to, as the language model is to read it."""
+
+    type: Literal["tool_result"]
+    call_id: str = Field(max_length=200, description="Of the `answer.tool_call`")
+    output: str = Field(description="Text, mostly JSON; what is too long is cut")
+
+
 class UpdateCommand(Event, Change):
     """Change the session from the next turn on; what is left out stays."""
 
@@ -296,7 +328,9 @@ class PingCommand(Event):
     type: Literal["ping"]
 
 
-Command: TypeAlias = TextCommand | SayCommand | InterruptCommand | UpdateCommand | PingCommand
+Command: TypeAlias = (
+    TextCommand | SayCommand | InterruptCommand | ToolResultCommand | UpdateCommand | PingCommand
+)
 
 _COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from gateway.api.choices import (
     MAX_HISTORY,
+    MAX_TOOLS,
     AnyLanguage,
     Change,
     DrawnBy,
@@ -17,6 +18,8 @@ from gateway.api.choices import (
     Speed,
     SpokenBy,
     StyleName,
+    ToolChosen,
+    ToolOption,
     TypedText,
     WelcomeText,
 )
@@ -80,6 +83,14 @@ class SessionRequest(Body):
         "that the client brings, on the WebSocket `…/speech` or over WebRTC",
     )
 
+    tools: list[ToolOption] = Field(
+        default_factory=list,
+        max_length=MAX_TOOLS,
+        description="What answers may have the session's clients do: they are told by the event "
+        "`answer.tool_call` and answer with `tool_result`; see docs/tools.md",
+    )
+    tool_choice: ToolChosen = "auto"
+
     queue: StrictBool = Field(
         False,
         description="Where there is no room: wait for it, with an answer 202, instead of 429",
@@ -106,6 +117,11 @@ class PlaceInfo(BaseModel):
 
 class SessionChange(Body, Change):
     """What is left out stays. Takes effect from the next turn on."""
+
+    tools: list[ToolOption] | None = Field(
+        None, max_length=MAX_TOOLS, description="For the app that made the session, or an operator"
+    )
+    tool_choice: ToolChosen | None = None
 
 
 class SessionInfo(BaseModel):

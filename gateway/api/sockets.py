@@ -23,6 +23,7 @@ from gateway.api.events import (
     SayCommand,
     ServerEvent,
     TextCommand,
+    ToolResultCommand,
     UpdateCommand,
     parse_command,
 )
@@ -230,6 +231,8 @@ async def obey(session: Session, gateway: Gateway, text: str | None) -> ServerEv
                 await say_in(session, gateway, command.text, manner, interrupt=command.interrupt)
             case InterruptCommand():
                 session.interrupt()
+            case ToolResultCommand():
+                session.tool_result(command.call_id, command.output)
             case UpdateCommand():
                 change = command.model_dump(exclude={"type"}, exclude_none=True)
                 await change_session(session, gateway, change)

@@ -6,6 +6,7 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -16,10 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway import metrics
-from gateway.answers.answering import Answering
-from gateway.answers.cache import AnswerCache, Speaker
+from gateway.answers.answering import Answering, Sources
+from gateway.answers.cache import Speaker
 from gateway.api.choices import DrawnBy
-from gateway.api.events import ErrorEvent, ServerEvent, StateEvent, WarningEvent
+from gateway.api.events import (
+    ErrorEvent,
+    ServerEvent,
+    StateEvent,
+    ToolCallEvent,
+    WarningEvent,
+)
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
 from gateway.apps.sayings import Saying
@@ -56,7 +63,9 @@ from gateway.talk.microphone import MicBundle, Microphone
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Phase, Turn
-from visavis.serving.errors import InvalidInputError, VisavisError
+from gateway.tools.doing import ToolDoer
+from gateway.tools.offers import Call
+from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.serving.logs import log_context
 from visavis.wire import media
 from visavis.wire.bus import Bus
@@ -85,7 +94,7 @@ class Session:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        answers: AnswerCache,
+        answers: Sources,
         loops: LoopLibrary,
         ticker: Ticker,
         welcome: str = "",
@@ -105,7 +114,9 @@ class Session:
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
             speculation=settings.speculation,
+            tools=settings.tool_limits,
         )
+        self._fillers = settings.tool_fillers
         self.records = Records(self._conversation.turns)
         self._playout = Playout()
         self._playout.set_codecs(set(options.codecs))
@@ -133,8 +144,16 @@ class Session:
         )
         self._background = Background()
         self.stages = Stages(
-            session_id, options, registry, self.news, settings, self._background, ears
+            session_id,
+            options,
+            registry,
+            self.news,
+            settings,
+            self._background,
+            ears,
+            answers.tools,
         )
+        self._tools = ToolDoer(answers.tools, self._background, self._ask_clients, self._tool_done)
         self._loops = SessionLoops(
             self._playout, loops, self.stages, self._background, lambda: self.options.avatar
         )
@@ -144,7 +163,9 @@ class Session:
         self._ticks = self._quiet_ticks = 0
         self._watched = self._pictures_held = False
         self._keyframes = KeyframeThrottle()
-        self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
+        self.answering = Answering(
+            self.stages, self._feed, answers.cache, self._background, welcome
+        )
         self.answering.speak_as(Speaker(persona, options.language))
         self.unasked = Unasked(
             self._conversation, self._feed, self.answering, self._clock, self._perform, self._emit
@@ -316,6 +337,11 @@ class Session:
     def state(self) -> State:
         return self._conversation.state
 
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that is open, held ones included; to be read."""
+        return self._conversation.turn
+
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""
         self._wake_ticks()
@@ -356,6 +382,13 @@ class Session:
         self.unasked.drop("interrupted")
         self._perform(self._conversation.interrupt())
         return self._conversation.epoch
+
+    def tool_result(self, call_id: str, output: str) -> None:
+        """A client has done what an answer called. Raises UnknownNameError where none waits."""
+        self.touch()
+        wanted = self._conversation.tool_result(call_id, output, self._clock.now())
+        self._tools.told(call_id)
+        self._perform(wanted)
 
     async def update(self, options: Options) -> None:
         """Take effect from the next turn on; a stage that is away learns it as it returns."""
@@ -604,6 +637,14 @@ class Session:
                 case actions.BeginAnswer():
                     if (turn := self._conversation.turns.find(action.turn)) is not None:
                         self._background.run(self._begin(turn, action))
+                case actions.CallTool(turn=number, call=call):
+                    self._tools.do(number, call, self.options.tools)
+                case actions.ContinueAnswer():
+                    self._tools.stop()
+                    self._background.run(self._go_on(action))
+                case actions.SayMeanwhile():
+                    if filler := self._filler():
+                        self._background.run(self.stages.say_meanwhile(action.turn, filler))
                 case actions.ReadAhead():
                     self._background.run(self.answering.read_ahead(action))
                 case actions.ConfirmTurn():
@@ -657,15 +698,40 @@ class Session:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)
 
+    def _ask_clients(self, turn: int, call: Call) -> None:
+        self._emit(
+            ToolCallEvent(turn=turn, call_id=call.id, name=call.name, arguments=call.arguments)
+        )
+
+    def _tool_done(self, call_id: str, output: str) -> None:
+        with contextlib.suppress(UnknownNameError):  # the time was over just then
+            self._perform(self._conversation.tool_result(call_id, output, self._clock.now()))
+
+    async def _go_on(self, action: actions.ContinueAnswer) -> None:
+        if self._conversation.turn is None or self._conversation.turn.number != action.turn:
+            return
+        try:
+            await self.stages.continue_answer(action.turn, action.messages, last=action.last)
+        except VisavisError as error:
+            failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
+            self._perform(failed)
+
+    def _filler(self) -> str:
+        """What is said while a tool takes its time, as a phrase that ends; "": nothing."""
+        language = self.options.language.partition("-")[0].lower()
+        filler = self._fillers.get(language, "")
+        return f"{filler}\n" if filler else ""
+
     def _close_turn(self, action: actions.CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()
+        self._tools.stop()
         if (turn := self._conversation.turns.find(action.turn)) is not None:
             self.answering.closed(action, turn)
         if action.outcome != "finished":
             self.audience.cut(action.turn)
         if action.outcome in ("interrupted", "failed"):
             self.unasked.drop(action.outcome)
-        if action.outcome != "discarded":
+        if action.outcome not in ("discarded", "replaced"):
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
         self._stopwatch.closed(action.turn, action.outcome)

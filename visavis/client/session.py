@@ -76,6 +76,11 @@ class GatewaySession:
         """Have the answer stop, as the page's button does."""
         await self._client.call("POST", f"{self._path}/interrupt")
 
+    async def tool_result(self, call_id: str, output: str) -> None:
+        """What a call of an `answer.tool_call` event came to."""
+        command = {"type": "tool_result", "call_id": call_id, "output": output}
+        await self._events.send(json.dumps(command))
+
     async def update(self, **options: Any) -> None:
         """Change `language`, `voice`, `avatar`, `speed` or `style` from the next turn on."""
         await self._client.call("PATCH", self._path, json=options)
