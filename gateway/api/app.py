@@ -226,7 +226,11 @@ async def _running(
         peers = Peers(bus, registry, instance, own, room, lambda: sessions.free, sessions.has)
         ending.push_async_callback(peers.stop)
         handover = Handover(
-            sessions, peers, MonotonicClock(), lambda to, text: sockets.obey(to, gateway, text)
+            sessions,
+            peers,
+            MonotonicClock(),
+            lambda to, text: sockets.obey(to, gateway, text),
+            rooms,
         )
         ending.push_async_callback(handover.close)
         gateway = Gateway(

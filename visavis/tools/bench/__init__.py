@@ -18,5 +18,6 @@ The benchmarks, a command each; docs/benchmarks.md defines their figures:
 - `sync`: lips and voice in step
 - `quality`: words heard and spoken, lips that meet
 - `face`: what one face costs its processor
+- `room/`: many who write into a live room; docs/room.md
 - `drawing`: what a visitor costs who draws the face himself, beside one who does not
 """
