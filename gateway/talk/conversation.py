@@ -12,13 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, WarningEvent
+from gateway.api.events import (
+    AnswerEvent,
+    ErrorEvent,
+    StateEvent,
+    TranscriptEvent,
+    WarningEvent,
+    WordsEvent,
+)
 from gateway.talk.actions import (
     Action,
     AnnounceTurn,
     BeginAnswer,
+    CallTool,
     CloseTurn,
     ConfirmTurn,
+    ContinueAnswer,
     DuckTurn,
     Emit,
     Message,
@@ -26,12 +35,16 @@ from gateway.talk.actions import (
     ReadAhead,
     Reason,
     ResumeTurn,
+    SayMeanwhile,
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Continuation, Phase, Turn, Turns
 from gateway.talk.words import same_question, takes_back, words_to_read
+from gateway.tools.offers import Call
+from gateway.tools.rounds import ToolLimits, ToolRounds
+from visavis.serving.errors import UnknownNameError
 
 State = Literal["idle", "listening", "thinking", "speaking"]
 _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "speaking"}
@@ -53,7 +66,9 @@ class Conversation:
         *,
         answer_timeout_s: float = 20.0,
         speculation: SpeculationLimits | None = None,
+        tools: ToolLimits | None = None,
     ) -> None:
+        self._tool_limits = tools or ToolLimits()
         self._history = History(persona)
         self._timeout_s = answer_timeout_s
         self._speculation = Speculation(speculation)
@@ -73,6 +88,11 @@ class Conversation:
     @property
     def state(self) -> State:
         return self._state
+
+    @property
+    def silent(self) -> bool:
+        """Whether neither of both says anything, or is about to."""
+        return self._turn is None and not self._visitor_speaks
 
     @property
     def turn(self) -> Turn | None:
@@ -108,20 +128,24 @@ class Conversation:
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
         return self._settle(actions)
 
-    def greet(self, now: float) -> list[Action]:
-        """Open a turn that nobody asked for; its text comes as any answer's does."""
+    def speak_unasked(self, reason: Literal["welcome", "say"], now: float) -> list[Action]:
+        """Open a turn that nobody asked for; its text comes as any answer's does. It interrupts."""
+        if self._turn is not None and self._turn.phase is not Phase.HELD and not self._turn.heard():
+            self._history.forget_unanswered()
+        actions = self._end_turn(reason)
         self._epoch += 1
         self._turn = turn = Turn(self._epoch, "", 0, now)
         self.turns.add(turn)
         opened = Emit(turn.tell("opened"))
-        return self._settle([AnnounceTurn(turn.number, "welcome", opens=True), opened])
+        return self._settle([*actions, AnnounceTurn(turn.number, reason, opens=True), opened])
 
     def interrupt(self) -> list[Action]:
         """The visitor wants silence. Without a turn this does nothing."""
         self._going_on = None
         if self._turn is None:
             return []
-        if self._turn.phase is not Phase.HELD and not self._turn.heard():
+        turn = self._turn
+        if turn.phase is not Phase.HELD and not (turn.heard() or turn.tools.messages()):
             self._history.forget_unanswered()
         return self._settle(self._silence("interrupt"))
 
@@ -242,23 +266,54 @@ class Conversation:
         actions: list[Action] = []
         if turn.phase is not Phase.HELD and (text or last):
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
-        return self._settle(actions)
+        return self._settle([*actions, *self._words(turn)])
 
     def voice(
         self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
     ) -> list[Action]:
-        """Voice of the answer has arrived, and where its words end in it. Nothing follows yet."""
+        """Voice of the answer has arrived, and where its words end in it."""
         turn = self._current(number)
-        if turn is not None:
-            turn.take_voice(seconds, marks, last=last, now=now)
-        return []
+        if turn is None:
+            return []
+        turn.take_voice(seconds, marks, last=last, now=now)
+        words = self._words(turn)
+        if not turn.rests:
+            return words
+        turn.rests = False
+        if turn.phase is Phase.STOPPED:
+            return words  # whoever speaks over it decides
+        return self._settle([*words, ResumeTurn(number, turn.played_s, rested=True)])
 
-    def started(self, number: int) -> list[Action]:
-        """The turn's first sample is leaving."""
+    def tools_called(
+        self, number: int, text: str, calls: Sequence[Call], now: float
+    ) -> list[Action]:
+        """The answer goes on with the results of these. text: of it, since the last ones.
+
+        Of a held turn nothing is done yet: nobody has asked for what a tool may change.
+        """
+        turn = self._current(number)
+        if turn is None or turn.text_complete or turn.tools.waits or turn.tools.pending:
+            return []
+        turn.progress_at_s = now
+        turn.tools.called(text, calls)
+        return self._settle([] if turn.phase is Phase.HELD else self._call(turn, now))
+
+    def tool_result(self, call_id: str, output: str, now: float) -> list[Action]:
+        """A call has come to this. Raises UnknownNameError where none waits under that id."""
+        turn = self._turn
+        if turn is None or not turn.tools.result(call_id, output):
+            raise UnknownNameError(
+                f"call_id: no call {call_id[:80]!r} waits for its result (any more)"
+            )
+        turn.progress_at_s = now
+        return self._settle(self._go_on(turn))
+
+    def started(self, number: int, media_ms: float | None = None) -> list[Action]:
+        """The turn's first sample is leaving, at that media time."""
         turn = self._current(number)
         if turn is None or not turn.start_speaking():
             return []
-        return self._settle([Emit(turn.tell("speaking"))])
+        return self._settle([Emit(turn.tell("speaking", media_ms=media_ms))])
 
     def played(self, number: int, seconds: float, now: float) -> None:
         """So much of the voice has been heard."""
@@ -272,7 +327,7 @@ class Conversation:
         turn = self._current(number)
         if turn is None or turn.phase is Phase.HELD:
             return []
-        self._history.face(turn.text.strip())
+        self._history.face(turn.text.strip(), turn.tools.messages(spoken=True))
         self._turn = self._going_on = None
         turn.end()
         self._doubts.answer_over(turn.text, now)
@@ -330,11 +385,12 @@ class Conversation:
         turn, doubt = self._turn, self.doubt
         if turn is None or turn.phase is Phase.HELD:
             return []
+        actions = self._settle(self._check_tools(turn, now))
         if doubt is not None and turn.phase is Phase.STOPPED:
-            return self._check_stopped(doubt, now)
+            return actions + self._check_stopped(doubt, now)
         stage = turn.awaited_stage()
-        if now - turn.progress_at_s <= self._timeout_s:
-            return []
+        if turn.tools.waits or now - turn.progress_at_s <= self._timeout_s:
+            return actions
         if stage is None and turn.phase is Phase.SPEAKING:
             return []
         message = f"{stage or 'playout'}: no progress for {self._timeout_s:g} s"
@@ -351,6 +407,13 @@ class Conversation:
         if turn is None or turn.phase is not Phase.HELD:
             return None
         return turn if same_question(turn.question, text) else None
+
+    def _words(self, turn: Turn) -> list[Action]:
+        """Tell those whose times have become known; of a held turn once that is heard."""
+        words = turn.take_words()
+        if not words or turn.phase is Phase.HELD:
+            return []
+        return [Emit(WordsEvent(turn=turn.number, words=words))]
 
     def _announce(self, reason: Reason) -> AnnounceTurn:
         self._epoch += 1
@@ -380,22 +443,51 @@ class Conversation:
         spoken, question = self._asked(utterance, text)
         self._turn = turn = Turn(self._epoch, question, spoken, now, phase, asked_at_s=now)
         turn.goes_on = spoken != utterance
+        turn.messages = messages = self._history.prompt(text)
+        turn.tools = ToolRounds(self._tool_limits)
         self.turns.add(turn)
         actions: list[Action] = [
             AnnounceTurn(turn.number, reason, opens=True, held=not confirmed),
-            BeginAnswer(turn.number, self._history.prompt(text)),
+            BeginAnswer(turn.number, messages),
         ]
         return actions + (self._reveal(turn) if confirmed else [])
 
     def _confirm(self, turn: Turn, now: float) -> list[Action]:
         turn.confirm(now)
         self._speculation.decided(won=True)
-        return [ConfirmTurn(turn.number), *map(Emit, turn.warnings), *self._reveal(turn)]
+        told = [ConfirmTurn(turn.number), *map(Emit, turn.warnings), *self._reveal(turn)]
+        return told + (self._call(turn, now) if turn.tools.pending else [])
 
     def _reveal(self, turn: Turn) -> list[Action]:
         """Make a turn known to listeners, with what a held one has prepared so far."""
         self._history.visitor(turn.question, goes_on=turn.goes_on)
         return [Emit(event) for event in turn.opened()]
+
+    def _call(self, turn: Turn, now: float) -> list[Action]:
+        """Have done what the answer has called."""
+        calls = turn.tools.begin(now)
+        return [CallTool(turn.number, call) for call in calls] or self._go_on(turn)
+
+    def _go_on(self, turn: Turn) -> list[Action]:
+        """With the answer, once all results are there."""
+        if turn.tools.waits:
+            return []
+        messages = (*turn.messages, *turn.tools.messages())
+        return [ContinueAnswer(turn.number, messages, turn.tools.exhausted)]
+
+    def _check_tools(self, turn: Turn, now: float) -> list[Action]:
+        """While tools are at work: what is over its time, and what is said and seen meanwhile."""
+        if not turn.tools.waits:
+            return []
+        if turn.tools.expire(now):
+            turn.progress_at_s = now
+            return self._go_on(turn)
+        if turn.has_run_dry(now):
+            turn.rests = True
+            return [PauseTurn(turn.number, rests=True)]
+        if turn.phase is Phase.THINKING and not turn.text and turn.tools.take_filler(now):
+            return [SayMeanwhile(turn.number)]
+        return []
 
     def _end_turn(self, reason: Reason) -> list[Action]:
         """Close the open turn early; the caller announces what comes next."""
@@ -412,7 +504,7 @@ class Conversation:
         going_on = self._going_on
         if going_on is not None and going_on.of is turn:
             return self._replace(going_on)
-        self._history.face(heard)
+        self._history.face(heard, turn.tools.messages(spoken=True))
         return [
             CloseTurn(turn.number, "interrupted"),
             Emit(turn.tell("interrupted", reason, heard)),
@@ -462,8 +554,8 @@ class Conversation:
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         held, heard = turn.phase is Phase.HELD, turn.heard()
-        if heard:
-            self._history.face(heard)
+        if heard or turn.tools.messages():
+            self._history.face(heard, turn.tools.messages(spoken=True))
         elif not held:
             self._history.forget_unanswered()
         self._turn = None
@@ -481,6 +573,8 @@ class Conversation:
         state: State = "listening" if self._visitor_speaks else "idle"
         if self._turn is not None:
             state = _STATES.get(self._turn.phase, state)
+            if state == "speaking" and self._turn.rests:
+                state = "thinking"
         if state != self._state:
             self._state = state
             actions.append(Emit(StateEvent(state=state)))

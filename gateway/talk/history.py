@@ -60,7 +60,9 @@ class History:
         if self._said and self._said[-1].role == "user":
             self._said.pop()
 
-    def face(self, text: str) -> None:
+    def face(self, text: str, called: Sequence[Message] = ()) -> None:
+        """called: what it called for its answer, and the results."""
+        self._said.extend(called)
         if text:
             self._said.append(Message("assistant", text))
 
@@ -86,10 +88,11 @@ class History:
         """
         merged: list[Message] = []
         for said in (*self._said, Message("user", text)):
-            if merged and merged[-1].role == said.role:
+            alike = bool(merged) and merged[-1].role == said.role != "tool"
+            if alike and not (said.calls or merged[-1].calls):
                 said = Message(said.role, joined(merged.pop().content, said.content))
             merged.append(said)
-        while merged[0].role == "assistant":
+        while merged[0].role != "user":
             # Its question has fallen out of the window.
             merged.pop(0)
         system = [Message("system", self.persona)] if self.persona else []
