@@ -503,7 +503,9 @@ class Conversation:
             return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
         going_on = self._going_on
         if going_on is not None and going_on.of is turn:
-            return self._replace(going_on)
+            if reason == "speech":
+                return self._replace(going_on)
+            self._going_on = None
         self._history.face(heard, turn.tools.messages(spoken=True))
         return [
             CloseTurn(turn.number, "interrupted"),
@@ -530,7 +532,9 @@ class Conversation:
         self._doubts.understood(utterance, text, verdict)
         going_on = self._going_on
         if going_on is not None and going_on.utterance == utterance and not going_on.taken_up:
-            if verdict is Verdict.VOICE and takes_back(text):
+            # What tools have done is done, and the language model has to know it.
+            done = takes_back(text) or going_on.of.tools.messages()
+            if verdict is Verdict.VOICE and done:
                 self._going_on = None
         return verdict
 
