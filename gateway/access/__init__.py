@@ -2,6 +2,7 @@
 
 `callers`: the four roles, and which doors each of them opens.
 `tokens`: what opens one session alone, for a while.
+`ephemeral`: keys that an app lends to browsers, to begin its sessions.
 `limits`: how many sessions an app has, and how fast it makes them.
 `keys`: the file of keys, their roles and limits, and of whose JWTs are taken.
 `bearers`: JWTs that somebody else has made.

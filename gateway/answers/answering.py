@@ -67,6 +67,11 @@ class Answering:
         turn.source = "welcome"
         self._feed.send_answer(turn.number, text)
 
+    def say(self, turn: Turn, text: str) -> None:
+        """Say what somebody else has written for this turn."""
+        turn.source = "llm"
+        self._feed.send_answer(turn.number, text)
+
     async def read_ahead(self, action: ReadAhead) -> None:
         """Let the language model read what the visitor says, while they say it."""
         with contextlib.suppress(VisavisError):  # nothing is lost but the time it would save

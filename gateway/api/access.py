@@ -31,6 +31,8 @@ SUBPROTOCOL = "visavis"
 """The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
 
 _BEARER = "bearer."
+_INSECURE = "openai-insecure-api-key."
+"""Behind it, OpenAI's clients in browsers offer their key."""
 # An address is kept in the logs of servers and proxies on the way: no secret may stand in it.
 _SECRET_PARAMETERS = ("api_key", "token", "access_token")
 
@@ -148,7 +150,8 @@ class Ownership:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller, session = scope.get(CALLER), session_in(scope.get("path", ""))
-        if caller is not None and caller.role is Role.APP and session:
+        owning = caller is not None and caller.role in (Role.APP, Role.GUEST)
+        if caller is not None and owning and session:
             if scope["app"].state.gateway.owner_of(session) != caller.owner:
                 message = f"session: your key has made no {session[:64]!r} that is still there"
                 await problem(404, "not_found", message)(scope, receive, send)
@@ -184,4 +187,6 @@ def _offered_keys(scope: Scope, headers: Headers) -> list[str]:
         if protocol.startswith(_BEARER):
             offered = protocol.removeprefix(_BEARER)
             return [offered, unquote(offered)]
+        if protocol.startswith(_INSECURE):
+            return [protocol.removeprefix(_INSECURE)]
     return []

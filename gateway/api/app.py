@@ -38,6 +38,7 @@ from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.playout.sinks.recording_folders import forget_left_behind
+from gateway.realtime import doors as realtime
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
@@ -150,10 +151,12 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         chat,
         speech,
         transcriptions,
+        realtime,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
+    app.include_router(realtime.sockets)
     _add_pages(app, settings)
     return app
 

@@ -79,7 +79,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
                 listener.tell(answer)
 
     try:
-        await _first_of(send(), receive())
+        await first_of(send(), receive())
     finally:
         session.unlisten(listener)
         if late and session.moved:
@@ -106,7 +106,7 @@ async def place(socket: WebSocket, session_id: str) -> None:
         while (await socket.receive())["type"] != "websocket.disconnect":
             pass
 
-    await _first_of(send(), receive())
+    await first_of(send(), receive())
 
 
 @router.websocket("/v1/sessions/{session_id}/media")
@@ -156,7 +156,7 @@ async def media(
 
     try:
         await _accept(socket)
-        await _first_of(send(), receive())
+        await first_of(send(), receive())
     finally:
         session.broadcast.leave(viewer)
         session.release_microphone(holder)
@@ -195,7 +195,7 @@ async def face(socket: WebSocket, session_id: str) -> None:
 
     try:
         await _accept(socket)
-        await _first_of(send(), receive())
+        await first_of(send(), receive())
     finally:
         session.blendshapes.leave(viewer)
         session.touch()
@@ -287,7 +287,7 @@ async def _send(socket: WebSocket, event: ServerEvent) -> None:
     await socket.send_text(event.model_dump_json(exclude_none=True))
 
 
-async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
+async def first_of(*work: Coroutine[Any, Any, None]) -> None:
     """Run until one ends; the others are cancelled. A client that has gone is no error."""
     async with cancelled_at_last(*work) as tasks:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -9,6 +9,7 @@ finished with those words, and thrown away when they go on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, WarningEvent
@@ -40,6 +41,17 @@ _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "spea
 _TO_BE_ASKED = "."
 
 
+@dataclass(frozen=True, slots=True)
+class TurnTaking:
+    """What follows from speech by itself; a client that decides for itself wants less of it.
+
+    answers: what was said is answered. interrupts: speech over an answer may end it.
+    """
+
+    answers: bool = True
+    interrupts: bool = True
+
+
 class Conversation:
     """Decides who speaks in one session and which answer counts; owns the record of each turn.
 
@@ -61,6 +73,7 @@ class Conversation:
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubts = Doubts()
+        self.taking = TurnTaking()
         self._visitor_speaks = False
         self._state: State = "idle"
 
@@ -92,6 +105,10 @@ class Conversation:
         self._epoch = epoch
         self._history.carry_on(said)
 
+    def rewrite(self, said: Sequence[Message]) -> None:
+        """This is what was said, as somebody else keeps it."""
+        self._history.replace(said)
+
     def set_persona(self, persona: str) -> None:
         """What the language model is told it is, from the next turn on."""
         self._history.persona = persona
@@ -104,6 +121,23 @@ class Conversation:
         self._history.supersede()
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
         return self._settle(actions)
+
+    def respond(self, prompt: Sequence[Message], now: float) -> list[Action]:
+        """Answer `prompt` as it stands, whatever was said before: it interrupts.
+
+        Its last message is the question; a system's is for this answer alone.
+        """
+        actions = self._end_turn("text")
+        *said, question = prompt
+        self._history.replace([message for message in said if message.role != "system"])
+        actions += self._open(
+            question.content, 0, confirmed=True, reason="text", now=now, prompt=tuple(prompt)
+        )
+        return self._settle(actions)
+
+    def speak(self, now: float) -> list[Action]:
+        """Open a turn whose text is there already; it interrupts."""
+        return [*self._end_turn("text"), *self.greet(now)]
 
     def greet(self, now: float) -> list[Action]:
         """Open a turn that nobody asked for; its text comes as any answer's does."""
@@ -131,6 +165,8 @@ class Conversation:
         turn = self._turn
         if turn is not None and turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
+        if turn is not None and not self.taking.interrupts:
+            return self._settle([])
         self._doubts.speech_began(utterance, now, turn)
         if turn is None or turn.phase is Phase.STOPPED:
             return self._settle([])
@@ -166,7 +202,8 @@ class Conversation:
         other = turn is not None and turn.phase is Phase.HELD and self._prepared(text) is None
         void = other or (turn is not None and self.doubt is not None)
         actions = [*(self._silence("speech") if void else []), shown]
-        if self._turn is None and (known := words_to_read(text)):
+        answers = self.taking.answers
+        if answers and self._turn is None and (known := words_to_read(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
         return self._settle(actions)
 
@@ -176,6 +213,8 @@ class Conversation:
         if self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             latest = self.doubt is not None and self.doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
+        if not self.taking.answers:
+            return self._settle([])
         turn = self._turn
         if turn is not None and self.doubt is None:
             if turn.phase is not Phase.HELD or same_question(turn.question, text):
@@ -195,6 +234,9 @@ class Conversation:
         if not text or self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             return self.discarded(utterance, now)
         self._visitor_speaks = False
+        undisturbed = self._turn is not None and not self.taking.interrupts
+        if undisturbed or not self.taking.answers:
+            return self._noted(utterance, text, undisturbed=undisturbed)
         if forgone := self._speculation.take_forgone():
             self._speculation.decided(won=same_question(forgone, text))
         if (turn := self._prepared(text)) is not None:
@@ -202,6 +244,13 @@ class Conversation:
             return self._settle(self._confirm(turn, now))
         actions = self._end_turn("speech")
         actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
+        return self._settle(actions)
+
+    def _noted(self, utterance: int, text: str, *, undisturbed: bool) -> list[Action]:
+        """The visitor has said `text`, which somebody else answers or nobody."""
+        ends = self._turn is not None and not undisturbed
+        actions = self._silence("speech") if ends else []
+        actions.append(Emit(TranscriptEvent(utterance=utterance, text=text, final=True)))
         return self._settle(actions)
 
     def discarded(self, utterance: int, now: float) -> list[Action]:
@@ -344,15 +393,23 @@ class Conversation:
         return AnnounceTurn(self._epoch, reason)
 
     def _open(
-        self, text: str, utterance: int, *, confirmed: bool, reason: Reason, now: float
+        self,
+        text: str,
+        utterance: int,
+        *,
+        confirmed: bool,
+        reason: Reason,
+        now: float,
+        prompt: tuple[Message, ...] | None = None,
     ) -> list[Action]:
+        """prompt: None: the history's."""
         self._epoch += 1
         phase = Phase.THINKING if confirmed else Phase.HELD
         self._turn = turn = Turn(self._epoch, text, utterance, now, phase)
         self.turns.add(turn)
         actions: list[Action] = [
             AnnounceTurn(turn.number, reason, opens=True, held=not confirmed),
-            BeginAnswer(turn.number, self._history.prompt(text)),
+            BeginAnswer(turn.number, prompt or self._history.prompt(text)),
         ]
         return actions + (self._reveal(turn) if confirmed else [])
 

@@ -48,6 +48,11 @@ class History:
         """The conversation began elsewhere, with this."""
         self._said.extend(said)
 
+    def replace(self, said: Sequence[Message]) -> None:
+        """This has been said, and nothing else."""
+        self._said.clear()
+        self._said.extend(said)
+
     def visitor(self, text: str) -> None:
         self._said.append(Message("user", text))
 

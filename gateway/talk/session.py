@@ -20,7 +20,7 @@ from gateway.answers.answering import Answering
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.api.choices import DrawnBy
 from gateway.api.events import ErrorEvent, ServerEvent, StateEvent, WarningEvent
-from gateway.api.hub import EventHub, Listener
+from gateway.api.hub import EventHub, Follower, Listener, Overheard
 from gateway.api.problems import code_of
 from gateway.background import Background
 from gateway.ledger.records import Records, Timeline, TurnRecord
@@ -43,7 +43,7 @@ from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
 from gateway.talk import actions, speculation
-from gateway.talk.conversation import Conversation, State
+from gateway.talk.conversation import Conversation, State, TurnTaking
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import MicBundle, Microphone
@@ -114,6 +114,7 @@ class Session:
             self._stopwatch,
             self.microphone,
             ears,
+            self._hub,
         )
         self.news = StageNews(
             self._conversation,
@@ -304,6 +305,44 @@ class Session:
         self._hub.leave(listener)
         self.touch()
 
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` everything from now on; somebody is there as long as it is told."""
+        self._wake_ticks()
+        self._hub.follow(follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        self._hub.unfollow(follower)
+        self.touch()
+
+    def take_turns(self, taking: TurnTaking) -> None:
+        """What follows from speech from now on."""
+        self._conversation.taking = taking
+
+    def rewrite(self, said: Sequence[actions.Message]) -> None:
+        """Whoever follows keeps the conversation, and this is what was said in it."""
+        self._conversation.rewrite(said)
+
+    def respond(self, prompt: Sequence[actions.Message]) -> int:
+        """Answer `prompt` as it stands, its last message being the question: it interrupts.
+
+        Returns the turn. Call `wake` before.
+        """
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.respond(prompt, now))
+        return self._conversation.epoch
+
+    def speak(self, text: str) -> int:
+        """Say `text`; it interrupts. Returns the turn. Call `wake` before."""
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.speak(now))
+        if (turn := self._conversation.turn) is not None:
+            self.answering.say(turn, text)
+        return self._conversation.epoch
+
     def submit_text(self, text: str, style: str = "") -> int:
         """The visitor typed `text`; returns the turn that answers it, in `style` if given.
 
@@ -321,10 +360,11 @@ class Session:
         self._perform(self._conversation.interrupt())
         return self._conversation.epoch
 
-    async def update(self, options: Options) -> None:
+    async def update(self, options: Options, persona: str | None = None) -> None:
         """Take effect from the next turn on; a stage that is away learns it as it returns."""
         self.touch()
         self.options = options
+        self.persona = self.persona if persona is None else persona
         self._conversation.set_persona(system_message(self.persona, options.language))
         self.answering.speak_as(Speaker(self.persona, options.language))
         await self.stages.update(options)
@@ -527,6 +567,10 @@ class Session:
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     was_paused = self._playout.paused
                     self._interruption.carry_out(action, self._clock.now())
+                    if isinstance(action, actions.PauseTurn):
+                        doubt = self._conversation.doubt
+                        utterance = 0 if doubt is None else doubt.utterance
+                        self._hub.overheard(Overheard("over_answer", utterance))
                     if self._playout.playing:
                         self._publish_clock()
                     elif self._playout.paused != was_paused:
