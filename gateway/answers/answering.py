@@ -6,6 +6,8 @@ And what it begins with: a welcome, once somebody is there to hear it.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
+from typing import Literal
 
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.background import Background
@@ -13,10 +15,19 @@ from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
 from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
 from gateway.talk.turn import Phase, Turn
+from gateway.tools.doing import ServerTools
 from visavis.serving.errors import VisavisError
 
 # A player that has just connected swallows its first moments.
 SETTLE_S = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What answers are made of beside the language model, the same for all sessions."""
+
+    cache: AnswerCache
+    tools: ServerTools
 
 
 class Answering:
@@ -62,14 +73,9 @@ class Answering:
         held = turn.phase is Phase.HELD
         await self._stages.begin_answer(turn.number, action.messages, held=held)
 
-    def greet(self, turn: Turn, text: str) -> None:
+    def say(self, turn: Turn, text: str, source: Literal["welcome", "say"]) -> None:
         """Say what nobody asked for."""
-        turn.source = "welcome"
-        self._feed.send_answer(turn.number, text)
-
-    def say(self, turn: Turn, text: str) -> None:
-        """Say what somebody else has written for this turn."""
-        turn.source = "llm"
+        turn.source = source
         self._feed.send_answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:
@@ -80,7 +86,9 @@ class Answering:
     def closed(self, action: CloseTurn, turn: Turn) -> None:
         """A turn is over. One that was heard to its end can be learned from."""
         answer = turn.text.strip()
-        if turn.lesson is not None and action.outcome == "finished" and answer:
+        # What a tool has told may be another thing tomorrow.
+        learnt = turn.lesson is not None and not turn.tools.used
+        if turn.lesson is not None and learnt and action.outcome == "finished" and answer:
             question, speaker = turn.lesson
             self._background.run(self._learn(question, answer, speaker))
 

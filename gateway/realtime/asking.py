@@ -18,15 +18,16 @@ from gateway.realtime.config import (
     OutputTokens,
     SessionConfig,
     Tool,
-    ToolChoice,
     Tools,
+    WantedChoice,
     refusal_of,
 )
 from gateway.realtime.items import Item, Items, item_of, messages_of
 from gateway.realtime.reply import Asked, NewId
-from gateway.stages.plain_calls import Said, ToolOffer, Wanted
+from gateway.stages.plain_calls import Wanted
 from gateway.talk.actions import Message
 from gateway.talk.history import system_message
+from gateway.tools.offers import Calling, ToolChoice, ToolOffer
 
 _MOST_METADATA = 16
 _OPENING, _GOING_ON = "Hello.", "Please go on."
@@ -56,7 +57,7 @@ class _Request(_Part):
     output_modalities: Modalities | None = None
     audio: _Audio = _Audio()
     tools: Tools | None = None
-    tool_choice: ToolChoice | None = None
+    tool_choice: WantedChoice | None = None
     max_output_tokens: OutputTokens | None = None
 
 
@@ -95,23 +96,20 @@ class Request:
         channel = by_channel and not self.apart
         return Asked(self.aloud, told, channel, self.apart, self.limit)
 
-    def simple(self, messages: Sequence[Said]) -> bool:
-        """Whether the session can answer it aloud by itself, word by word as it thinks."""
-        plain = not any(said.calls or said.role == "tool" for said in messages)
-        return self.aloud and not self.apart and not self.tools and self.limit == "inf" and plain
+    def simple(self, messages: Sequence[Message]) -> bool:
+        """Whether the session can answer it by itself, as it answers whoever speaks."""
+        asked = not messages or messages[-1].role != "tool"
+        return self.aloud and not self.apart and not self.tools and self.limit == "inf" and asked
 
-    def wanted(self, prompt: Sequence[Said]) -> Wanted:
+    def wanted(self, prompt: Sequence[Message]) -> Wanted:
         """Of the language model."""
         named = self.choice.name if isinstance(self.choice, NamedTool) else ""
-        calling: Literal["auto", "none", "required"] = "auto"
-        if isinstance(self.choice, str):
-            calling = self.choice
+        calling: Calling = self.choice if isinstance(self.choice, str) else "required"
         return Wanted(
             messages=tuple(prompt),
             max_tokens=0 if self.limit == "inf" else self.limit,
             tools=tuple(_offer(tool) for tool in self.tools),
-            calling=calling,
-            named=named,
+            choice=ToolChoice(calling, named),
         )
 
 
@@ -143,31 +141,24 @@ def items_in(given: Sequence[Any], items: Items, new_id: NewId) -> list[Item]:
     return found
 
 
-def prompt_of(instructions: str, language: str, messages: Sequence[Said]) -> list[Said]:
+def prompt_of(instructions: str, language: str, messages: Sequence[Message]) -> list[Message]:
     """What the language model reads: who it is, then the conversation, then somebody's turn."""
     of_system = " ".join(said.content for said in messages if said.role == "system")
     persona = system_message(" ".join(filter(None, (instructions, of_system))), language)
     said = [message for message in messages if message.role != "system"]
     if not said or said[-1].role == "assistant":
-        said.append(Said("user", _GOING_ON if said else _OPENING))
-    return [*([Said("system", persona)] if persona else []), *said]
-
-
-def as_said_aloud(prompt: Sequence[Said]) -> tuple[Message, ...]:
-    """For the session, which knows nothing of tools: what was said between two and nothing else."""
-    return tuple(
-        Message(said.role, said.content) for said in prompt if said.role != "tool" and said.content
-    )
+        said.append(Message("user", _GOING_ON if said else _OPENING))
+    return [*([Message("system", persona)] if persona else []), *said]
 
 
 def said_of(items: Items, but: Item | None) -> tuple[str, tuple[Message, ...]]:
-    """What the system's items add to who it is, and what was said between the two."""
+    """What the system's items add to who it is, and what was said and called since."""
     messages = items.messages(but)
     of_system = " ".join(said.content for said in messages if said.role == "system")
-    return of_system, tuple(m for m in as_said_aloud(messages) if m.role != "system")
+    return of_system, tuple(said for said in messages if said.role != "system")
 
 
-def messages_for(request: Request, items: Items, new_id: NewId) -> list[Said]:
+def messages_for(request: Request, items: Items, new_id: NewId) -> list[Message]:
     """The conversation that a response answers to. Raises RefusedError."""
     if request.input is None:
         return items.messages()

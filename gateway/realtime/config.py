@@ -135,7 +135,7 @@ class NamedTool(_Part):
 
 Modalities: TypeAlias = tuple[Literal["audio", "text"]]
 Tools: TypeAlias = Annotated[tuple[Tool, ...], Field(max_length=_MOST_TOOLS)]
-ToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool
+WantedChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool
 OutputTokens: TypeAlias = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
 
 
@@ -147,7 +147,7 @@ class SessionConfig(_Part):
     output_modalities: Modalities = ("audio",)
     audio: Audio = Audio()
     tools: Tools = ()
-    tool_choice: ToolChoice = "auto"
+    tool_choice: WantedChoice = "auto"
     parallel_tool_calls: bool | None = None
     max_output_tokens: OutputTokens = "inf"
     truncation: Any = "auto"

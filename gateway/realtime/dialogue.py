@@ -16,7 +16,6 @@ from gateway.api.hub import Overheard, Voiced
 from gateway.openai.errors import RefusedError
 from gateway.realtime.asking import (
     Request,
-    as_said_aloud,
     messages_for,
     prompt_of,
     request_of,
@@ -241,11 +240,13 @@ class Dialogue:
             if request.own_voice:
                 self._own_voice = True
                 effects.append(Configure(self.config, request.own_voice))
-            return [*effects, Answer(reply.id, as_said_aloud(prompt))]
+            return [*effects, Answer(reply.id, tuple(prompt))]
         if not request.aloud:
             return [Write(reply.id, request.wanted(prompt), "nobody")]
-        then = "voice" if request.apart else "session"
-        return [Write(reply.id, request.wanted(prompt), then, request.voice)]  # type: ignore[arg-type]
+        if request.apart:
+            return [Write(reply.id, request.wanted(prompt), "voice", request.voice)]
+        reply.by_session = True
+        return [Write(reply.id, request.wanted(prompt), "session")]
 
     def _cancel_response(self, event: Mapping[str, Any]) -> list[Effect]:
         wanted = event.get("response_id")
@@ -257,8 +258,9 @@ class Dialogue:
 
     def _cancel(self, reply: Reply, reason: str) -> list[Effect]:
         self._waiting = [waits for waits in self._waiting if waits[0] is not reply]
-        ends: Effect = Stop(reply.id) if reply.turn is None else Silence()
-        return [ends, *self._send(reply.finish("cancelled", reason)), self._memory()]
+        ends: list[Effect] = [] if reply.turn is None else [Silence()]
+        cancelled = self._send(reply.finish("cancelled", reason))
+        return [Stop(reply.id), *ends, *cancelled, self._memory()]
 
     def began(self, reply_id: str, turn: int) -> list[Effect]:
         """The session speaks a reply in this turn, of which it will tell."""
@@ -293,9 +295,8 @@ class Dialogue:
                 return self._recognised(news)
             case Failed() if self._replies.find(news.of) is None:
                 return self._not_recognised(news)
-            case Ended() if news.text and self._replies.find(news.reply) is not None:
-                ended = self._send(self._replies.made(news))
-                return [*ended, Speak(news.reply, news.text)]
+            case Written() | Ended() if self._by_session(news.reply):
+                return self._pass_on(news)
             case Written() | Called() | Ended() | Sounded() | Failed():
                 events = self._replies.made(news)
                 changed = isinstance(news, Called | Ended | Failed)
@@ -304,6 +305,20 @@ class Dialogue:
                 failed, self._failed_just_now = self._failed_just_now, False
                 return [] if failed else self._send([_error(news.code, news.message)])
         return []
+
+    def _by_session(self, reply_id: str) -> bool:
+        reply = self._replies.find(reply_id)
+        return reply is not None and reply.by_session
+
+    def _pass_on(self, news: Written | Ended) -> list[Effect]:
+        """Have the session say what is written; of a reply without words it says nothing."""
+        if isinstance(news, Written):
+            return [Speak(news.reply, news.text, last=False)]
+        reply = self._replies.find(news.reply)
+        assert reply is not None
+        effects = self._send(self._replies.made(news))
+        spoken = reply.turn is not None
+        return [*effects, *([Speak(news.reply, "", last=True)] if spoken else []), self._memory()]
 
     def _overheard(self, news: Overheard) -> list[Effect]:
         detection = self.config.audio.input.turn_detection
@@ -388,6 +403,11 @@ class Dialogue:
         return effects
 
     # ------------------------------------------------------------ in short
+
+    def turn_of(self, reply_id: str) -> int | None:
+        """The session's, in which a reply is spoken that is being made."""
+        reply = self._replies.find(reply_id)
+        return None if reply is None else reply.turn
 
     def voice_of(self, name: str) -> str:
         """Ours for any of its names; "": "". Raises RefusedError."""

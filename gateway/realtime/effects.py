@@ -66,10 +66,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Speak:
-    """Have the session say this."""
+    """Have the session say what is being written for a reply, of which this comes next."""
 
     reply: str
     text: str
+    last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +142,11 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The language model has written all. text: what the session is to say of it.
-
-    cut: it would have written more than it may.
-    """
+    """The language model has written all. cut: it would have written more than it may."""
 
     reply: str
     usage: dict[str, Any] | None
     cut: bool = False
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

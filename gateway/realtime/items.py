@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from gateway.openai.errors import RefusedError
-from gateway.stages.plain_calls import Call, Said
+from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark, heard_text
+from gateway.tools.offers import Call
 
 MOST_ITEMS = 2000
 """Of one conversation; then the oldest are forgotten."""
@@ -147,36 +148,36 @@ class Items:
     def last_id(self) -> str | None:
         return self._items[-1].id if self._items else None
 
-    def messages(self, but: Item | None = None) -> list[Said]:
+    def messages(self, but: Item | None = None) -> list[Message]:
         """What the language model reads of it. but: an answer on its way, which is left out."""
         return messages_of(item for item in self._items if item is not but)
 
 
-def messages_of(items: Iterable[Item]) -> list[Said]:
+def messages_of(items: Iterable[Item]) -> list[Message]:
     """Items as messages; those of a side that follow each other are one."""
-    said: list[Said] = []
+    said: list[Message] = []
     for item in items:
         match item.kind:
             case "function_call":
                 call = Call(item.call_id, item.name, item.arguments or "{}")
                 if said and said[-1].calls:
                     before = said.pop()
-                    said.append(Said("assistant", before.content, (*before.calls, call)))
+                    said.append(Message("assistant", before.content, (*before.calls, call)))
                 else:
-                    said.append(Said("assistant", "", (call,)))
+                    said.append(Message("assistant", "", (call,)))
             case "function_call_output":
-                said.append(Said("tool", item.output, tool_call_id=item.call_id))
+                said.append(Message("tool", item.output, tool_call_id=item.call_id))
             case _ if text := item.text.strip():
                 _join(said, item.role, text)
     return said
 
 
-def _join(said: list[Said], role: Any, text: str) -> None:
+def _join(said: list[Message], role: Any, text: str) -> None:
     last = said[-1] if said else None
     if last is not None and last.role == role and not last.calls:
-        said[-1] = Said(role, f"{last.content} {text}")
+        said[-1] = Message(role, f"{last.content} {text}")
     else:
-        said.append(Said(role, text))
+        said.append(Message(role, text))
 
 
 def item_of(content: object, new_id: str, param: str = "item") -> Item:

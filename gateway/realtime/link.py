@@ -26,10 +26,11 @@ from gateway.background import Background
 from gateway.realtime import effects as to_do
 from gateway.realtime.dialogue import Dialogue, News
 from gateway.realtime.reply import Event
-from gateway.stages.plain_calls import Call, Speaking, Written
+from gateway.stages.plain_calls import Speaking, Written
 from gateway.talk.conversation import TurnTaking
 from gateway.talk.microphone import AHEAD_S, RATE_HZ
 from gateway.talk.session import Session
+from gateway.tools.offers import Call
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.wire.clock import Clock, MonotonicClock
 
@@ -114,6 +115,8 @@ class Link:
         self._sounding = asyncio.Event()
         self._background = Background()
         self._making: dict[str, asyncio.Task[None]] = {}
+        self._spoken: dict[str, int] = {}
+        """Pieces of the reply that the session is saying as it is written."""
         self.why = ""
         """Why it has ended, where the client has not."""
         self.too_slow = False
@@ -197,8 +200,10 @@ class Link:
                 await self._remember(effect)
             case to_do.Configure():
                 await self._configure(effect)
-            case to_do.Answer() | to_do.Speak():
+            case to_do.Answer():
                 return await self._begin(effect)
+            case to_do.Speak():
+                return await self._speak_on(effect)
             case to_do.Write():
                 self._making[effect.reply] = self._background.run(self._write(effect))
             case to_do.Stop():
@@ -217,16 +222,28 @@ class Link:
         return []
 
     async def _begin(self, effect: to_do.Answer | to_do.Speak) -> list[to_do.Effect]:
-        """Have the session speak."""
+        """Have the session begin to speak."""
         try:
             await self._session.wake()
             if isinstance(effect, to_do.Answer):
                 turn = self._session.respond(effect.prompt)
             else:
-                turn = self._session.speak(effect.text)
+                turn = self._session.begin_speaking()
         except VisavisError as error:
             return self._dialogue.hear(_failed(effect.reply, error))
         return self._dialogue.began(effect.reply, turn)
+
+    async def _speak_on(self, effect: to_do.Speak) -> list[to_do.Effect]:
+        """Have it say what comes next; a turn opens with the first words."""
+        begun: list[to_do.Effect] = []
+        if effect.reply not in self._spoken:
+            begun = await self._begin(effect)
+        turn = self._dialogue.turn_of(effect.reply)
+        if turn is not None:
+            piece = self._spoken.get(effect.reply, 0)
+            self._spoken = {effect.reply: piece + 1}
+            self._session.speak_on(turn, effect.text, piece, last=effect.last)
+        return begun
 
     async def _remember(self, effect: to_do.Remember) -> None:
         self._session.rewrite(effect.said)
@@ -237,7 +254,7 @@ class Link:
         config, session = effect.config, self._session
         detection = config.audio.input.turn_detection
         interrupts = detection is not None and detection.interrupt_response
-        session.take_turns(TurnTaking(config.answers_by_itself, interrupts))
+        session.take_turns(TurnTaking(config.answers_by_itself, interrupts, goes_on=False))
         options = replace(
             session.options,
             language=self._dialogue.language,
@@ -278,14 +295,13 @@ class Link:
             async for piece in pieces:
                 last, text = piece, text + piece.text
                 calls += piece.calls
-                if piece.text and effect.then != "session":
+                if piece.text:
                     self._note(to_do.Written(effect.reply, piece.text))
         for number, call in enumerate(_joined(calls)):
             call_id = call.id or f"call_{effect.reply}_{number}"
             self._note(to_do.Called(effect.reply, call_id, call.name, call.arguments))
-        spoken = text.strip() if effect.then == "session" and not calls else ""
         cut = last.finish_reason == "length"
-        self._note(to_do.Ended(effect.reply, _usage(last), cut, spoken))
+        self._note(to_do.Ended(effect.reply, _usage(last), cut))
         return "" if calls else text
 
     async def _speak(self, effect: to_do.Write, text: str) -> None:

@@ -165,7 +165,9 @@ class Replies:
         match news:
             case Written():
                 reply = self.find(news.reply)
-                return reply.write(news.text) if reply is not None else []
+                if reply is None or reply.by_session:
+                    return []
+                return reply.write(news.text)
             case Called():
                 reply = self.find(news.reply)
                 made = (news.call_id, news.name, news.arguments)
@@ -187,8 +189,8 @@ class Replies:
         if reply is None:
             return []
         reply.usage, reply.cut = news.usage, news.cut
-        if news.text:
-            return []  # it is about to be said
+        if reply.by_session and reply.turn is not None:
+            return reply.finish_if_complete()
         if reply.message is None:
             # Calls of tools alone, or nothing at all.
             return reply.finish("completed")

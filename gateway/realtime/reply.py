@@ -20,6 +20,7 @@ from gateway.talk.history import Marks
 
 Event: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = Literal["completed", "cancelled", "incomplete", "failed"]
+_WHOLE: tuple[Outcome, str] = ("completed", "")
 NewId: TypeAlias = Callable[[str], str]
 """A name with this prefix that was never given before."""
 
@@ -62,6 +63,10 @@ class Reply:
     """A voice has ended it."""
     cut: bool = False
     """It would have been longer than it may be."""
+    by_session: bool = False
+    """What is written for it is spoken by the session, whose text and voice count."""
+    _calls: list[tuple[str, str, str]] = field(default_factory=list)
+    """That wait until what was said before them is complete."""
 
     @property
     def active(self) -> bool:
@@ -107,6 +112,9 @@ class Reply:
         """The model wants a tool of the client's. arguments: JSON, whole."""
         if not self.active:
             return []
+        if self.message is not None and self.asked.aloud and not self.voice_complete:
+            self._calls.append((call_id, name, arguments))  # what is being said comes first
+            return []
         item = Item(self.new_id("item"), "function_call", status="in_progress")
         item.call_id, item.name = call_id, name
         events = [*self._close_message("completed"), *self._add(item)]
@@ -123,9 +131,10 @@ class Reply:
         complete = self.text_complete and (self.voice_complete or not self.asked.aloud)
         if not complete:
             return []
-        return (
-            self.finish("incomplete", "max_output_tokens") if self.cut else self.finish("completed")
-        )
+        waiting, self._calls = self._calls, []
+        events = [event for call in waiting for event in self.call(*call)]
+        how: tuple[Outcome, str] = ("incomplete", "max_output_tokens") if self.cut else _WHOLE
+        return [*events, *self.finish(*how)]
 
     def finish(
         self, outcome: Outcome, reason: str = "", error: Mapping[str, Any] | None = None

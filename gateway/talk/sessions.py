@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gateway import metrics
-from gateway.answers.cache import AnswerCache
+from gateway.answers.answering import Sources
 from gateway.playout.ticker import Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.idle_loops import LoopLibrary
@@ -44,7 +44,7 @@ class Sessions:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        answers: AnswerCache,
+        answers: Sources,
         loops: LoopLibrary,
         new_id: Callable[[], str],
     ) -> None:

@@ -93,8 +93,6 @@ class AnswerRequest:
         check_calls(self.messages)
         if self.tools is not None:
             check_tools(self.tools)
-            if self.spoken:
-                raise InvalidInputError("tools: an answer that is spoken cannot call them")
         if len(self.stop) > MAX_STOPS:
             raise InvalidInputError(f"stop: {len(self.stop)} strings, at most {MAX_STOPS}")
         for index, stop in enumerate(self.stop):
@@ -169,7 +167,9 @@ class Generator:
             raise InvalidInputError(f"tools: {self._backend.no_tools}")
         ledger = Ledger()
         order = Order.HELD if request.held else Order.ANSWER
-        place = self._gate.place(order, slot, spoken=request.spoken)
+        # One that may call tools is written in one go: a call cannot go on from its middle.
+        rests = request.spoken and request.tools is None
+        place = self._gate.place(order, slot, spoken=rests)
         return Answer(self._pieces(request, place, ledger), place, ledger)
 
     @property

@@ -200,9 +200,14 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
                     case "read_ahead":
                         unfinished = request.read_ahead.request
                         session.read_ahead(lambda: read_request(unfinished, spoken=True))
+                    case "go_on":
+                        rest = request.go_on.request
+                        session.go_on(request.go_on.turn, lambda: read_request(rest, spoken=True))
+                    case "say":
+                        await session.say(request.say.turn, request.say.text)
                     case _:
                         raise OutOfOrderError(
-                            "after the config only begin and read_ahead may follow on Attach"
+                            "after the config only begin, read_ahead, go_on and say may follow"
                         )
 
             async with contextlib.aclosing(stage.serve(session, requests, on_request)) as events:

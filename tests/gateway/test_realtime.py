@@ -517,7 +517,7 @@ def test_a_tool_is_called_and_its_result_is_spoken() -> None:
     talk.speak(1, "How high is it?", turn=None)
     (write,) = talk.of(to_do.Write)
     assert write.then == "session" and write.wanted.tools[0].name == "look_up"
-    assert write.wanted.calling == "required"
+    assert write.wanted.choice.calling == "required"
     events = talk.hear(
         to_do.Called(write.reply, "call_9", "look_up", '{"what": "tower"}'),
         to_do.Ended(write.reply, None),
@@ -536,9 +536,11 @@ def test_a_tool_is_called_and_its_result_is_spoken() -> None:
     assert [said.role for said in second.wanted.messages] == ["system", "user", "assistant", "tool"]
     assert second.wanted.messages[2].calls[0].id == second.wanted.messages[3].tool_call_id
     assert second.wanted.tools == ()
-    talk.hear(to_do.Ended(second.reply, None, text="It is high."))
-    assert talk.of(to_do.Speak)[-1].text == "It is high."
+    talk.hear(to_do.Written(second.reply, "It is "))
     talk.begin(1)
+    talk.hear(to_do.Written(second.reply, "high."), to_do.Ended(second.reply, None))
+    spoken = [(e.text, e.last) for e in talk.of(to_do.Speak)]
+    assert spoken == [("It is ", False), ("high.", False), ("", True)]
     talk.answer(1, "It is high.")
     assert last(talk)["output"][0]["content"][0]["transcript"] == "It is high."
 
@@ -577,6 +579,15 @@ def test_a_response_apart_leaves_the_conversation_alone() -> None:
     assert len(talk.orders.items) == before
     talk.answer(1)
     assert len(talk.orders.items) == before + 1
+    talk.update(tools=[TOOL])
+    talk.speak(1, "And then?", turn=None)
+    (write,) = [e for e in talk.of(to_do.Write) if e.then == "session"]
+    talk.hear(to_do.Written(write.reply, "Wait."))
+    talk.begin(2)
+    talk.hear(to_do.Called(write.reply, "c", "look_up", "{}"), to_do.Ended(write.reply, None))
+    talk.answer(2, "Wait.")
+    kinds_of = [item["type"] for item in last(talk)["output"]]
+    assert kinds_of == ["message", "function_call"], "what is said comes first, and to its end"
     aloud = {"conversation": "none", "input": given}
     talk.say("response.create", response=aloud)
     spoken = talk.of(to_do.Write)[-1]

@@ -100,6 +100,24 @@ _THOUGHT = Row(
             rates("gateway_answer_cache_lookups_total", "result"),
         ),
         Panel(
+            "Tools that answers call",
+            "In a second, by who does them and what came of it.",
+            "short",
+            rates("gateway_tool_calls_total", "by, result"),
+        ),
+        Panel(
+            "Tools of the gateway's own",
+            "From the call to its result.",
+            "s",
+            quantiles("gateway_tool_seconds", "", 'by="server"'),
+        ),
+        Panel(
+            "Tools of a session's clients",
+            "From the call to its result.",
+            "s",
+            quantiles("gateway_tool_seconds", "", 'by="client"'),
+        ),
+        Panel(
             "Prepared answers",
             "In a second: opened in a pause, then spoken or thrown away.",
             "short",
