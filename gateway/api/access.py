@@ -184,8 +184,9 @@ def cross_origin(app: FastAPI, settings: GatewaySettings) -> None:
             CORSMiddleware,
             allow_origin_regex=origins_pattern(settings.allowed_origins),
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type"],
-            expose_headers=["Retry-After"],
+            # The last one is sent by OpenAI's SDK for agents.
+            allow_headers=["Authorization", "Content-Type", "X-OpenAI-Agents-SDK"],
+            expose_headers=["Location", "Retry-After"],
             max_age=600,
         )
 

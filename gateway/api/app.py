@@ -41,6 +41,7 @@ from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.playout.sinks.recording_folders import forget_left_behind
+from gateway.realtime import calls
 from gateway.realtime import doors as realtime
 from gateway.room import routes as room_routes
 from gateway.room.rooms import Rooms
@@ -167,6 +168,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         speech,
         transcriptions,
         realtime,
+        calls,
         room_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)

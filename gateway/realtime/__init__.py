@@ -1,14 +1,9 @@
 """OpenAI's Realtime API: programs that speak it talk with a session as they are.
 
-In reading order, first what is pure:
+`protocol`: what is pure: client's events and session's news in, effects out.
 
-`config`: the session object.
-`sound`: sound as clients send and want it.
-`items`: the conversation as its client sees it.
-`reply`: one response, as events in order.
-`replies`: all of them, and the session's turns that speak them.
-`asking`: what a client asks of one response.
-`hearing`: what the visitor says, and when.
-`effects`: what the session is asked to do, and what it is told of it.
-`dialogue`: the adapter: client's events and session's news in, effects out.
+`link`: a client's connection at work: does what the adapter asks for.
+`opening`: how a session begins.
+`doors`: the WebSocket, and ephemeral keys.
+`calls`: WebRTC.
 """

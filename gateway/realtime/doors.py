@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
 from gateway.access.ephemeral import LONGEST_LIFE_S, SHORTEST_LIFE_S, USUAL_LIFE_S
+from gateway.access.limits import OverLimitError
 from gateway.api.problems import refusals_counted
 from gateway.api.sockets import first_of
 from gateway.api.state import Gateway, TheCaller, TheGateway, caller_of, gateway_of
@@ -26,7 +27,7 @@ from gateway.realtime.opening import (
     open_session,
     wanted_model,
 )
-from gateway.realtime.reply import Event
+from gateway.realtime.protocol.reply import Event
 from gateway.talk.session import Session
 from visavis.serving.errors import AtCapacityError, BusError, StageLostError, VisavisError
 
@@ -37,7 +38,7 @@ SUBPROTOCOL = "realtime"
 """Confirmed to browsers that offer it; what carries their key is not said again."""
 NORMAL, REFUSED, ENDING, LATER = 1000, 1008, 1012, 1013
 """Close codes: OpenAI's clients connect again after the last two."""
-_FULL = (AtCapacityError, BusError, StageLostError)
+_FULL = (AtCapacityError, OverLimitError, BusError, StageLostError)
 
 
 @sockets.websocket("/v1/realtime")

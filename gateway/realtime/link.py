@@ -23,9 +23,9 @@ from gateway.api.hub import Overheard, Voiced
 from gateway.api.problems import code_of
 from gateway.api.state import Gateway
 from gateway.background import Background
-from gateway.realtime import effects as to_do
-from gateway.realtime.dialogue import Dialogue, News
-from gateway.realtime.reply import Event
+from gateway.realtime.protocol import effects as to_do
+from gateway.realtime.protocol.dialogue import Dialogue, News
+from gateway.realtime.protocol.reply import Event
 from gateway.stages.plain_calls import Speaking, Written
 from gateway.talk.conversation import TurnTaking
 from gateway.talk.microphone import AHEAD_S, RATE_HZ
@@ -41,6 +41,8 @@ MOST_NEWS = 4000
 """Of the session that wait because a client does not read: about a minute of an answer."""
 _MOST_MESSAGES = 2
 """Of the client that wait, each of up to 20 MB."""
+_MOST_SAID = 256
+"""Of one who cannot be made to wait: each has to fit into a message of SCTP."""
 _LARGE = 256 * 1024
 """Characters of a message that are better read on a thread."""
 _LONGEST_WAIT_S = 300.0
@@ -92,7 +94,8 @@ class MicQueue:
 class Link:
     """Keeps one client and one session together, until one of them is gone.
 
-    send: to the client; may take as long as the client does. Follows the session.
+    send: to the client; may take as long as the client does. holder: by which name its sound comes
+    to the session. Follows the session.
     """
 
     def __init__(
@@ -101,16 +104,19 @@ class Link:
         session: Session,
         dialogue: Dialogue,
         send: Callable[[Event], Awaitable[None]],
+        holder: str = HOLDER,
         clock: Clock | None = None,
     ) -> None:
         self._gateway = gateway
         self._session = session
         self._dialogue = dialogue
         self._send = send
+        self._holder = holder
         self._clock = clock or MonotonicClock()
         self._news: deque[News] = deque()
         self._arrived = asyncio.Event()
         self._messages: asyncio.Queue[str] = asyncio.Queue(_MOST_MESSAGES)
+        self._said: deque[str] = deque()
         self._mic = MicQueue()
         self._sounding = asyncio.Event()
         self._background = Background()
@@ -130,18 +136,31 @@ class Link:
         await self._messages.put(text)
         self._arrived.set()
 
+    def said_at_once(self, text: str) -> None:
+        """As `said`, by somebody who cannot wait: one who says too much at once is given up."""
+        if len(self._said) >= _MOST_SAID:
+            self.end("too much was said at once")
+            return
+        self._said.append(text)
+        self._arrived.set()
+
+    def end(self, why: str) -> None:
+        """Have `run` return."""
+        self.why = self.why or why
+        self._arrived.set()
+
     async def run(self) -> None:
         """Returns when the session has ended, or the client cannot be served."""
         self._session.follow(self)
         self._background.keep(self._feed(), "realtime-microphone")
         try:
-            await self._session.take_microphone(HOLDER)
+            await self._session.take_microphone(self._holder)
             await self._perform_all(self._dialogue.begin())
             while not self.why:
                 await self._step()
         finally:
             self._session.unfollow(self)
-            self._session.release_microphone(HOLDER)
+            self._session.release_microphone(self._holder)
             await self._background.cancel_all()
 
     async def _step(self) -> None:
@@ -153,6 +172,8 @@ class Link:
                 self.why = news.message
                 return
             await self._perform_all(self._dialogue.hear(news))
+        elif self._said:
+            await self._obey(self._said.popleft())
         elif not self._messages.empty():
             await self._obey(self._messages.get_nowait())
         else:
@@ -269,7 +290,7 @@ class Link:
         """Have the session hear what has come, no faster than it is spoken."""
         while True:
             for piece in self._mic.take(self._clock.now()):
-                self._session.push_mic(HOLDER, piece)
+                self._session.push_mic(self._holder, piece)
             if len(self._mic):
                 await asyncio.sleep(_LOOK_S)
             else:

@@ -11,8 +11,8 @@ from typing import Any
 from gateway.access.callers import Caller
 from gateway.api.state import Gateway
 from gateway.openai.names import HEARING, known_model, voice_named
-from gateway.realtime.config import SessionConfig, first_config
-from gateway.realtime.dialogue import Dialogue
+from gateway.realtime.protocol.config import SessionConfig, first_config
+from gateway.realtime.protocol.dialogue import Dialogue
 from gateway.stages.catalog import Catalog, Voice
 from gateway.stages.stages import Options
 from gateway.talk.session import Session

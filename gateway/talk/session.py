@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +157,8 @@ class Session:
             self._playout, loops, self.stages, self._background, lambda: self.options.avatar
         )
         self._feed = self._listening(bus)
+        self.unwanted = False
+        """Whom it was made for has gone, and will not come back."""
         self._ticker = ticker
         self._pulse: Pulse | None = None
         self._ticks = self._quiet_ticks = 0
@@ -349,6 +351,10 @@ class Session:
     def unfollow(self, follower: Follower) -> None:
         self._hub.unfollow(follower)
         self.touch()
+
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` of whoever follows; it ends with the session."""
+        self._background.run(work)
 
     def take_turns(self, taking: TurnTaking) -> None:
         """What follows from speech from now on."""
@@ -672,7 +678,7 @@ class Session:
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     was_paused = self._playout.paused
                     self._interruption.carry_out(action, self._clock.now())
-                    if isinstance(action, actions.PauseTurn):
+                    if isinstance(action, actions.PauseTurn) and not action.rests:
                         doubt = self._conversation.doubt
                         utterance = 0 if doubt is None else doubt.utterance
                         self._hub.overheard(Overheard("over_answer", utterance))

@@ -13,11 +13,11 @@ import pytest
 from gateway.api.events import AnswerEvent, ErrorEvent, TranscriptEvent, TurnEvent
 from gateway.api.hub import Overheard, Voiced
 from gateway.openai.errors import RefusedError
-from gateway.realtime import effects as to_do
-from gateway.realtime.config import Pcm, Telephone, first_config, updated
-from gateway.realtime.dialogue import Dialogue, News
 from gateway.realtime.link import MicQueue
-from gateway.realtime.sound import SoundIn, SoundOut
+from gateway.realtime.protocol import effects as to_do
+from gateway.realtime.protocol.config import Pcm, Telephone, first_config, updated
+from gateway.realtime.protocol.dialogue import Dialogue, News
+from gateway.realtime.protocol.sound import SoundIn, SoundOut
 from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark
 from tests.realtime_orders import Orders

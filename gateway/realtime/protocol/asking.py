@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.api.choices import MAX_PERSONA_CHARACTERS
 from gateway.openai.errors import RefusedError
-from gateway.realtime.config import (
+from gateway.realtime.protocol.config import (
     Format,
     Modalities,
     NamedTool,
@@ -22,8 +22,8 @@ from gateway.realtime.config import (
     WantedChoice,
     refusal_of,
 )
-from gateway.realtime.items import Item, Items, item_of, messages_of
-from gateway.realtime.reply import Asked, NewId
+from gateway.realtime.protocol.items import Item, Items, item_of, messages_of
+from gateway.realtime.protocol.reply import Asked, NewId
 from gateway.stages.plain_calls import Wanted
 from gateway.talk.actions import Message
 from gateway.talk.history import system_message
@@ -167,4 +167,4 @@ def messages_for(request: Request, items: Items, new_id: NewId) -> list[Message]
 
 def _offer(tool: Tool) -> ToolOffer:
     parameters = json.dumps(tool.parameters) if tool.parameters else ""
-    return ToolOffer(tool.name, tool.description, parameters)
+    return ToolOffer(tool.name, tool.description or "", parameters)

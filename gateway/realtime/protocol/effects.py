@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.realtime.config import SessionConfig
-from gateway.realtime.reply import Event
+from gateway.realtime.protocol.config import SessionConfig
+from gateway.realtime.protocol.reply import Event
 from gateway.stages.plain_calls import Wanted
 from gateway.talk.actions import Message
 

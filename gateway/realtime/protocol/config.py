@@ -20,6 +20,21 @@ _MOST_TOOLS = 64
 _OPEN_AI_TELEPHONE = ("audio/pcmu", "audio/pcma")
 _MERGED = ("audio", "input", "output", "format", "turn_detection", "transcription")
 """Objects that an update changes in part; any other is taken as a whole."""
+_WITH_A_DEFAULT = (
+    "instructions",
+    "output_modalities",
+    "tools",
+    "tool_choice",
+    "max_output_tokens",
+    "audio",
+    "input",
+    "output",
+    "format",
+    "voice",
+    "speed",
+    "avatar",
+)
+"""Of these, `null` stands for what a session begins with."""
 _OF_THE_BETA = {
     "modalities": "output_modalities",
     "voice": "audio.output.voice",
@@ -124,7 +139,7 @@ class Tool(_Part):
 
     type: Literal["function"] = "function"
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-    description: Annotated[str, Field(max_length=8000)] = ""
+    description: Annotated[str, Field(max_length=8000)] | None = None
     parameters: dict[str, Any] | None = None
 
 
@@ -249,6 +264,9 @@ def _with_type(change: object, kind: str) -> object:
 def _merged(before: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(before)
     for key, value in change.items():
+        if value is None and key in _WITH_A_DEFAULT:
+            merged.pop(key, None)
+            continue
         old = merged.get(key)
         merged[key] = value
         if key in _MERGED and isinstance(old, Mapping) and isinstance(value, Mapping):

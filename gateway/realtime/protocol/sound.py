@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gateway.openai.errors import RefusedError
 from gateway.playout.pacing import RATE_HZ as PLAYED_RATE_HZ
-from gateway.realtime.config import Format, Pcm
+from gateway.realtime.protocol.config import Format, Pcm
 from gateway.talk.microphone import RATE_HZ as HEARD_RATE_HZ
 
 TELEPHONE_RATE_HZ = 8_000

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.realtime.config import OutputTokens
-from gateway.realtime.items import Item, Items, Spoken
-from gateway.realtime.sound import SoundOut
+from gateway.realtime.protocol.config import OutputTokens
+from gateway.realtime.protocol.items import Item, Items, Spoken
+from gateway.realtime.protocol.sound import SoundOut
 from gateway.talk.history import Marks
 
 Event: TypeAlias = dict[str, Any]

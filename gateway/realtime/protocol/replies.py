@@ -10,11 +10,11 @@ from gateway.api.events import AnswerEvent, TurnEvent
 from gateway.api.hub import Voiced
 from gateway.openai.errors import RefusedError
 from gateway.playout.pacing import RATE_HZ
-from gateway.realtime.config import Format
-from gateway.realtime.effects import Called, Ended, Failed, Sounded, Written
-from gateway.realtime.items import Item, Items
-from gateway.realtime.reply import Asked, Event, NewId, Reply
-from gateway.realtime.sound import SoundOut
+from gateway.realtime.protocol.config import Format
+from gateway.realtime.protocol.effects import Called, Ended, Failed, Sounded, Written
+from gateway.realtime.protocol.items import Item, Items
+from gateway.realtime.protocol.reply import Asked, Event, NewId, Reply
+from gateway.realtime.protocol.sound import SoundOut
 
 MOST_APART = 4
 """Responses outside of the conversation that may be made at a time."""

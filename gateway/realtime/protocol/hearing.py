@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gateway.api.events import TranscriptEvent
 from gateway.api.hub import Overheard
 from gateway.openai.errors import RefusedError
-from gateway.realtime.config import SemanticVad, ServerVad, SessionConfig
-from gateway.realtime.effects import (
+from gateway.realtime.protocol.config import SemanticVad, ServerVad, SessionConfig
+from gateway.realtime.protocol.effects import (
     Effect,
     EndUtterance,
     ForgetSound,
@@ -26,9 +26,9 @@ from gateway.realtime.effects import (
     Recognised,
     Send,
 )
-from gateway.realtime.items import Item, Items
-from gateway.realtime.reply import Event, NewId
-from gateway.realtime.sound import SoundIn
+from gateway.realtime.protocol.items import Item, Items
+from gateway.realtime.protocol.reply import Event, NewId
+from gateway.realtime.protocol.sound import SoundIn
 from gateway.stages.plain_calls import LONGEST_RECORDING_S
 from gateway.talk.microphone import RATE_HZ
 

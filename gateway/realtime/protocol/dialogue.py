@@ -14,15 +14,15 @@ from typing import Any, Protocol, TypeAlias
 from gateway.api.events import AnswerEvent, ErrorEvent, ServerEvent, TranscriptEvent, TurnEvent
 from gateway.api.hub import Overheard, Voiced
 from gateway.openai.errors import RefusedError
-from gateway.realtime.asking import (
+from gateway.realtime.protocol.asking import (
     Request,
     messages_for,
     prompt_of,
     request_of,
     said_of,
 )
-from gateway.realtime.config import ServerVad, SessionConfig, updated
-from gateway.realtime.effects import (
+from gateway.realtime.protocol.config import ServerVad, SessionConfig, updated
+from gateway.realtime.protocol.effects import (
     Answer,
     Called,
     Configure,
@@ -40,10 +40,10 @@ from gateway.realtime.effects import (
     Write,
     Written,
 )
-from gateway.realtime.hearing import Hearing
-from gateway.realtime.items import Items, item_of
-from gateway.realtime.replies import Replies
-from gateway.realtime.reply import Event, NewId, Reply
+from gateway.realtime.protocol.hearing import Hearing
+from gateway.realtime.protocol.items import Items, item_of
+from gateway.realtime.protocol.replies import Replies
+from gateway.realtime.protocol.reply import Event, NewId, Reply
 from visavis.serving.errors import VisavisError
 
 News: TypeAlias = ServerEvent | Voiced | Overheard | Outcome
