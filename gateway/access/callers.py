@@ -19,7 +19,7 @@ _CATALOGUE = re.compile(
 )
 _WITHOUT_A_SESSION = re.compile(
     r"/v1/(models(/.+)?|chat/completions|audio/(speech|transcriptions|voices)"
-    r"|realtime(/client_secrets|/calls)?)",
+    r"|realtime(/client_secrets|/calls|/sessions|/transcription_sessions)?)",
     re.DOTALL,
 )
 _BEGINNING = re.compile(r"/v1/realtime(/calls(/[^/]+/hangup)?)?")

@@ -98,6 +98,14 @@ async def client_secret(request: Request, gateway: TheGateway, caller: TheCaller
     return JSONResponse({"value": key, "expires_at": expires_at, "session": told})
 
 
+@router.post("/sessions", include_in_schema=False)
+@router.post("/transcription_sessions", include_in_schema=False)
+async def beta(request: Request) -> Response:
+    """Where the beta had its keys for browsers."""
+    message = f"{request.url.path}: this is of the beta; ask for /v1/realtime/client_secrets"
+    raise RefusedError(message, code="not_found", status=404)
+
+
 def _life_s(wanted: object) -> float:
     seconds = wanted.get("seconds", USUAL_LIFE_S) if isinstance(wanted, Mapping) else USUAL_LIFE_S
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)

@@ -11,7 +11,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,11 @@ class MicQueue:
 
     def __len__(self) -> int:
         return self._samples
+
+    @property
+    def sent_ms(self) -> int:
+        """Of sound that was heard so far."""
+        return self._sent_samples * 1000 // RATE_HZ
 
     def add(self, pcm: NDArray[np.int16]) -> None:
         """pcm: [N] int16 at 16 kHz. Raises InvalidInputError where too much waits already."""
@@ -126,6 +131,7 @@ class Link:
         self.why = ""
         """Why it has ended, where the client has not."""
         self.too_slow = False
+        self._quiet_since_s: float | None = None
 
     def told(self, event: ServerEvent | Voiced | Overheard) -> None:
         """The session tells something; nothing is done with it here."""
@@ -178,7 +184,25 @@ class Link:
             await self._obey(self._messages.get_nowait())
         else:
             self._arrived.clear()
-            await self._arrived.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(await self._idle_s()):
+                    await self._arrived.wait()
+
+    async def _idle_s(self) -> float | None:
+        """How long nobody may say anything more before that is told; None: for ever."""
+        limit_s, now = self._dialogue.patience_s, self._clock.now()
+        if limit_s is None:
+            self._quiet_since_s = None
+            return None
+        if self._quiet_since_s is None:
+            self._quiet_since_s = now
+        rest_s = self._quiet_since_s + limit_s - now
+        if rest_s > 0:
+            return rest_s
+        self._quiet_since_s = None
+        heard_ms = self._mic.sent_ms
+        await self._perform_all(self._dialogue.idle(heard_ms - round(limit_s * 1000), heard_ms))
+        return 0.0
 
     async def _obey(self, text: str) -> None:
         self._session.touch()

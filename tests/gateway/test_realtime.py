@@ -627,6 +627,26 @@ def test_sound_that_is_thrown_away_is_not_answered() -> None:
     assert talk.hear(said) == [] and isinstance(talk.done[-1], to_do.Silence)
 
 
+def test_silence_that_lasts_is_answered_where_the_client_wants_that() -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": {"idle_timeout_ms": 6000}}}})
+    assert talk.dialogue.patience_s is None, "nobody has said anything yet"
+    talk.speak(1, "How are you?", turn=1)
+    talk.answer(1)
+    assert talk.dialogue.patience_s is None, "it is still heard"
+    talk.hear(TurnEvent(turn=1, event="finished"))
+    assert talk.dialogue.patience_s == 6.0
+    events = talk._take(talk.dialogue.idle(2000, 8000))
+    assert kinds(events) == [
+        "input_audio_buffer.timeout_triggered",
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        "response.created",
+    ]
+    assert talk.of(to_do.Answer)[-1].prompt[-1].content == "Please go on."
+    assert talk.dialogue.patience_s is None
+
+
 # ------------------------------------------------------------ sound
 
 

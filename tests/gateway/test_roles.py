@@ -71,6 +71,8 @@ WITHOUT_A_SESSION = {
     "/v1/realtime",
     "/v1/realtime/client_secrets",
     "/v1/realtime/calls",
+    "/v1/realtime/sessions",
+    "/v1/realtime/transcription_sessions",
 }
 HANG_UP = "/v1/realtime/calls/{session_id}/hangup"
 SESSIONS, OF_A_SESSION = "/v1/sessions", "/v1/sessions/{session_id}"

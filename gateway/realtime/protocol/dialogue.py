@@ -262,6 +262,24 @@ class Dialogue:
         cancelled = self._send(reply.finish("cancelled", reason))
         return [Stop(reply.id), *ends, *cancelled, self._memory()]
 
+    @property
+    def patience_s(self) -> float | None:
+        """How long silence may last now until `idle` is due; None: for ever."""
+        detection = self.config.audio.input.turn_detection
+        if not isinstance(detection, ServerVad) or detection.idle_timeout_ms is None:
+            return None
+        replies = self._replies
+        busy = replies.current or replies.open_turn is not None or self._hearing.listens
+        return None if busy or not replies.any_yet else detection.idle_timeout_ms / 1000
+
+    def idle(self, start_ms: int, end_ms: int) -> list[Effect]:
+        """Nobody has said anything between these: what was not said is answered."""
+        try:
+            events = self._hearing.nothing_said(max(0, start_ms), max(0, end_ms))
+            return [*self._send(events), *self._respond({})]
+        except VisavisError as error:
+            return self._send([error_event(error)])
+
     def began(self, reply_id: str, turn: int) -> list[Effect]:
         """The session speaks a reply in this turn, of which it will tell."""
         reply = self._replies.find(reply_id)

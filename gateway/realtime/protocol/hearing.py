@@ -67,6 +67,18 @@ class Hearing:
         """Whether the visitor speaks, as far as the client knows."""
         return self._utterance is not None and self._utterance.told
 
+    @property
+    def listens(self) -> bool:
+        """Whether the visitor speaks, or may be speaking."""
+        return self._utterance is not None
+
+    def nothing_said(self, start_ms: int, end_ms: int) -> list[Event]:
+        """The visitor has been silent for so long that the client wants it answered."""
+        item = _spoken_item(self._new_id("item"), "")
+        when = {"audio_start_ms": start_ms, "audio_end_ms": end_ms, "item_id": item.id}
+        triggered = {"type": "input_audio_buffer.timeout_triggered", **when}
+        return [triggered, *self._committed(item)]
+
     def reads(self, among: Sequence[str]) -> bool:
         """Whether one of these items is being read."""
         return any(item in self._unread for item in among)

@@ -41,6 +41,11 @@ class Replies:
         return next(found, None)
 
     @property
+    def any_yet(self) -> bool:
+        """Whether anything was ever asked for."""
+        return bool(self._active)
+
+    @property
     def voiced(self) -> Reply | None:
         """The one whose turn is open: it is being made, or played."""
         return None if self.open_turn is None else self._of_turn.get(self.open_turn)
