@@ -185,7 +185,8 @@ def test_what_is_wrong_with_an_update_is_told_by_name(session: Any, param: str, 
 
 def test_nonsense_is_an_error_and_the_session_lives() -> None:
     talk = Talk()
-    for nonsense in (None, [], 3, {"type": "session.destroy"}, {}):
+    wrong: list[Any] = [None, [], 3, {"type": "session.destroy"}, {}]
+    for nonsense in wrong:
         assert code(talk._take(talk.dialogue.client(nonsense))) in (
             "invalid_event",
             "invalid_value",
@@ -202,7 +203,8 @@ def test_a_spoken_turn_in_its_order() -> None:
     talk = Talk({"audio": {"input": {"transcription": {"model": "whisper-1"}}}})
     spoken, answered = talk.speak(1, "How are you?", turn=1), talk.answer(1)
     of_item = "conversation.item"
-    assert kinds(spoken + answered) == [
+    told = [kind for kind, _ in itertools.groupby(kinds(spoken + answered))]
+    assert told == [
         "input_audio_buffer.speech_started",
         "input_audio_buffer.speech_stopped",
         "input_audio_buffer.committed",
@@ -215,7 +217,6 @@ def test_a_spoken_turn_in_its_order() -> None:
         f"{of_item}.added",
         "response.content_part.added",
         "response.output_audio_transcript.delta",
-        "response.output_audio.delta",
         "response.output_audio.delta",
         "response.output_audio.done",
         "response.output_audio_transcript.done",
@@ -622,7 +623,10 @@ def test_sound_that_is_thrown_away_is_not_answered() -> None:
     talk = Talk()
     talk.hear(Overheard("began", 1, 100))
     talk.say("input_audio_buffer.clear")
-    assert talk.of(to_do.EndUtterance) and talk.of(to_do.ForgetSound)
+    assert [type(effect) for effect in talk.done[-3:-1]] == [
+        to_do.ForgetSound,
+        to_do.EndUtterance,
+    ]
     said = TranscriptEvent(utterance=1, text="Never mind.", final=True, turn=1)
     assert talk.hear(said) == [] and isinstance(talk.done[-1], to_do.Silence)
 

@@ -82,7 +82,7 @@ async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
     file = folder / "access.toml"
     file.write_text(FILE)
     rig = RealtimeRig(folder)
-    await rig.start(access_file=file, token_key="what tokens are signed with", max_sessions=30)
+    await rig.start(access_file=file, max_sessions=30)
     yield rig
     await rig.stop()
 
@@ -109,7 +109,7 @@ class Client:
         """The next event of this kind."""
         async with asyncio.timeout(20):
             while True:
-                event = json.loads(await self._socket.recv())
+                event: dict[str, Any] = json.loads(await self._socket.recv())
                 self.orders.feed(event)
                 self.heard.append(event)
                 if event["type"] == kind:

@@ -66,7 +66,8 @@ def seen(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> dict[
             return await spoken(client, QUESTION, folder)
 
     path = asyncio.run(say())
-    command = [_PYTHON, Path(__file__).with_name("openai_realtime.py"), stack.url, path]
+    script = Path(__file__).with_name("openai_realtime.py")
+    command = [str(part) for part in (_PYTHON, script, stack.url, path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)

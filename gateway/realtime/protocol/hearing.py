@@ -166,12 +166,21 @@ class Hearing:
         utterance = self._utterance
         match news.what:
             case "began":
+                lost = self._lost(news.at_ms)
                 item = self._new_id("item")
                 self._utterance = _Utterance(news.utterance, item, news.at_ms)
-                return [] if over_answer else self.tell()
+                return [*lost, *([] if over_answer else self.tell())]
             case "ended" if utterance is not None and utterance.number == news.utterance:
                 utterance.ended_ms = max(news.at_ms, utterance.began_ms)
         return []
+
+    def _lost(self, now_ms: int) -> list[Event]:
+        """Who was to tell what was said has gone: nobody ever will."""
+        utterance = self._utterance
+        if utterance is None or not utterance.told:
+            return []
+        utterance.ended_ms = max(utterance.ended_ms, now_ms)
+        return self.final(TranscriptEvent(utterance=utterance.number, text="", final=True))[0]
 
     def tell(self) -> list[Event]:
         """It is a voice, and wants something."""

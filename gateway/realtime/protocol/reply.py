@@ -112,7 +112,8 @@ class Reply:
         """The model wants a tool of the client's. arguments: JSON, whole."""
         if not self.active:
             return []
-        if self.message is not None and self.asked.aloud and not self.voice_complete:
+        spoken = self.message is not None or (self.by_session and self.turn is not None)
+        if spoken and self.asked.aloud and not self.voice_complete:
             self._calls.append((call_id, name, arguments))  # what is being said comes first
             return []
         item = Item(self.new_id("item"), "function_call", status="in_progress")
