@@ -84,6 +84,24 @@ class AnswerEvent(Event):
     final: bool = False
 
 
+class TextSource(Event):
+    """A part of a text of the operator's."""
+
+    file: str = Field(description="Its name within the folder")
+    heading: str = ""
+
+
+class SourcesEvent(Event):
+    """The answer's model was given these parts of the operator's texts, beside the question.
+
+    Not sent where none fits.
+    """
+
+    type: Literal["answer.sources"] = "answer.sources"
+    turn: int
+    sources: list[TextSource]
+
+
 class ToolCallEvent(Event):
     """The answer wants one of the session's tools: do it, and send `tool_result`.
 
@@ -198,6 +216,7 @@ ServerEvent: TypeAlias = (
     | StateEvent
     | TranscriptEvent
     | AnswerEvent
+    | SourcesEvent
     | ToolCallEvent
     | TurnEvent
     | LatencyEvent

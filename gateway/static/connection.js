@@ -19,7 +19,7 @@ import { text } from "./i18n.js";
 import { SocketMedia } from "./media_ws.js";
 import { WebRtcMedia } from "./webrtc.js";
 
-const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency", "error", "warning"];
+const FORWARDED = ["session", "state", "transcript", "answer", "answer.sources", "turn", "latency", "error", "warning"];
 /** No reason to give up WebRTC: no session, its microphone still taken, no answer at all. */
 const TEMPORARY = [404, 409, 0];
 /** No such session any more, or one whose token holds no more. */
