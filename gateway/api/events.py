@@ -128,6 +128,24 @@ class SayEvent(Event):
     reason: str | None = Field(default=None, description="Why it will not be said; with dropped")
 
 
+class TextSource(Event):
+    """A part of a text of the operator's."""
+
+    file: str = Field(description="Its name within the folder")
+    heading: str = ""
+
+
+class SourcesEvent(Event):
+    """The answer's model was given these parts of the operator's texts, beside the question.
+
+    Not sent where none fits.
+    """
+
+    type: Literal["answer.sources"] = "answer.sources"
+    turn: int
+    sources: list[TextSource]
+
+
 class ToolCallEvent(Event):
     """The answer wants one of the session's tools: do it, and send `tool_result`.
 
@@ -257,6 +275,7 @@ ServerEvent: TypeAlias = (
     | StateEvent
     | TranscriptEvent
     | AnswerEvent
+    | SourcesEvent
     | ToolCallEvent
     | WordsEvent
     | SayEvent

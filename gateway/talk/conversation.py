@@ -332,6 +332,13 @@ class Conversation:
             return words  # whoever speaks over it decides
         return self._settle([*words, ResumeTurn(number, turn.played_s, rested=True)])
 
+    def sources_known(self, number: int) -> list[Action]:
+        """What of the operator's texts the answer is given; of a held turn it is told with it."""
+        turn = self._current(number)
+        if turn is None or turn.phase is Phase.HELD or not turn.known:
+            return []
+        return [Emit(turn.sources())]
+
     def tools_called(
         self, number: int, text: str, calls: Sequence[Call], now: float
     ) -> list[Action]:

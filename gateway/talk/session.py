@@ -164,9 +164,7 @@ class Session:
         self._ticks = self._quiet_ticks = 0
         self._watched = self._pictures_held = False
         self._keyframes = KeyframeThrottle()
-        self.answering = Answering(
-            self.stages, self._feed, answers.cache, self._background, welcome
-        )
+        self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
         self.answering.speak_as(Speaker(persona, options.language))
         self.presence = self._presence(settings)
 
@@ -718,6 +716,7 @@ class Session:
             return  # superseded before its stage was asked
         try:
             await self.answering.answer(turn, action)
+            self._perform(self._conversation.sources_known(turn.number))
         except VisavisError as error:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)
