@@ -251,7 +251,7 @@ tool_seconds = Histogram(
 def _begin_at_zero() -> None:
     """Prometheus sees no rise in a series that begins with its first event; promises are judged
     by such rises."""
-    for origin in ("speech", "text", "welcome", "say"):
+    for origin in ("speech", "text", "welcome", "say", "brought"):
         for seconds in (voice_to_voice_seconds, first_frame_seconds, overhead_seconds):
             seconds.labels(origin)
     for outcome in ("finished", "interrupted", "failed", "replaced", "discarded"):
