@@ -48,7 +48,7 @@ clients: $(VENV)/.test
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/clients.txt
 	$(BIN)/visavis models pull --profile tiny
-	VISAVIS_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest tests/stack/test_openai_sdk.py $(ARGS)
+	VISAVIS_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest tests/stack/test_openai_sdk.py tests/stack/test_openai_realtime.py $(ARGS)
 
 frameworks: $(VENV)/.test
 	$(PYTHON) -m venv $(FRAMEWORKS)

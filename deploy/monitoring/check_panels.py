@@ -72,6 +72,7 @@ _ABSENT = {
     "false_interruptions_total": _NEVER_HAPPENED,
     "gateway_answer_cache_lookups_total": "no answers are prepared or learnt here",
     "gateway_answer_cache_removals_total": _NEVER_HAPPENED,
+    "gateway_knowledge_lookups_total": "no folder of texts is given here",
     "gateway_tool_calls_total": "no tools are offered here",
     "gateway_tool_seconds": "no tools are offered here",
     "llm_engine_requests": "this backend of the language model does not tell",

@@ -131,6 +131,24 @@ class SayEvent(Event):
     reason: str | None = Field(default=None, description="Why it will not be said; with dropped")
 
 
+class TextSource(Event):
+    """A part of a text of the operator's."""
+
+    file: str = Field(description="Its name within the folder")
+    heading: str = Field(default="", description="Under which the part stands; empty: none")
+
+
+class SourcesEvent(Event):
+    """The answer's model was given these parts of the operator's texts, beside the question.
+
+    Not sent where none fits.
+    """
+
+    type: Literal["answer.sources"] = "answer.sources"
+    turn: int = Field(description="The turn whose answer they are for")
+    sources: list[TextSource] = Field(description="The best first")
+
+
 class ToolCallEvent(Event):
     """The answer wants one of the session's tools: do it, and send `tool_result`.
 
@@ -265,6 +283,7 @@ ServerEvent: TypeAlias = (
     | StateEvent
     | TranscriptEvent
     | AnswerEvent
+    | SourcesEvent
     | ToolCallEvent
     | WordsEvent
     | SayEvent
@@ -312,7 +331,7 @@ class ToolResultCommand(Event):
     """What a call of `answer.tool_call` came to, as the language model is to read it."""
 
     type: Literal["tool_result"]
-    call_id: str = Field(max_length=200, description="Of the `answer.tool_call`")
+    call_id: str = Field(max_length=200, description="As `answer.tool_call` named the call")
     output: str = Field(description="Text, mostly JSON; what is too long is cut")
 
 

@@ -96,20 +96,15 @@ async def create(
     sessions than it may: 429 `over_limit`. A session that nobody is connected to
     ends by itself after a while.
     """
+    tools = offers_of(body.tools)
+    chosen = ("language", "voice", "avatar", "speed", "style", "drawn_by", "spoken_by")
+    options = Options(
+        **{name: getattr(body, name) for name in chosen},
+        tools=tools,
+        tool_choice=choice_of(body.tool_choice, tools),
+    )
     if body.welcome and body.spoken_by == "client":
         raise InvalidInputError("welcome: the client brings all that is said (spoken_by)")
-    tools = offers_of(body.tools)
-    options = Options(
-        body.language,
-        body.voice,
-        body.avatar,
-        body.speed,
-        body.style,
-        body.drawn_by,
-        tools,
-        choice_of(body.tool_choice, tools),
-        body.spoken_by,
-    )
     await gateway.catalog.check_voice(body.voice)
     persona = gateway.settings.persona if body.persona is None else body.persona
     welcome = body.welcome if isinstance(body.welcome, str) else ""

@@ -77,12 +77,6 @@ class SessionRequest(Body):
         "WebSocket `…/face`. Holds for connections that do not say it themselves",
     )
 
-    spoken_by: SpokenBy = Field(
-        "server",
-        description="client: nothing is heard, thought or spoken here; the face says the speech "
-        "that the client brings, on the WebSocket `…/speech` or over WebRTC",
-    )
-
     tools: list[ToolOption] = Field(
         default_factory=list,
         max_length=MAX_TOOLS,
@@ -90,6 +84,12 @@ class SessionRequest(Body):
         "`answer.tool_call` and answer with `tool_result`; see docs/tools.md",
     )
     tool_choice: ToolChosen = "auto"
+
+    spoken_by: SpokenBy = Field(
+        "server",
+        description="client: nothing is heard, thought or spoken here; the face says the speech "
+        "that the client brings, on the WebSocket `…/speech` or over WebRTC",
+    )
 
     queue: StrictBool = Field(
         False,

@@ -12,6 +12,7 @@ from gateway import metrics
 from gateway.api.choices import DrawnBy, SpokenBy
 from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
+from gateway.knowledge.passages import Passage
 from gateway.playout.attention import Attention, AttentionOrder
 from gateway.playout.idle import IdleOrder
 from gateway.playout.playout import Playout
@@ -158,16 +159,31 @@ class Stages:
         await asyncio.gather(*(lease.leave() for lease in self._leases.values()))
 
     async def begin_answer(
-        self, turn: int, messages: Iterable[Message], *, held: bool = False
+        self,
+        turn: int,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...] = (),
+        *,
+        held: bool = False,
     ) -> None:
-        """Let the language model answer. held: it may be thrown away. Raises StageLostError."""
-        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages), held=held)
+        """Let the language model answer. known: of the question; held: it may be thrown away.
+
+        Raises StageLostError.
+        """
+        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages, known), held=held)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
 
-    async def continue_answer(self, turn: int, messages: Iterable[Message], *, last: bool) -> None:
+    async def continue_answer(
+        self,
+        turn: int,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...] = (),
+        *,
+        last: bool,
+    ) -> None:
         """With the results of what it called. last: it calls no more. Raises StageLostError."""
         choice = ToolChoice("none" if last else "auto")
-        request = self._request(messages, choice)
+        request = self._request(messages, known, choice)
         go_on = llm_pb2.ContinueTurn(turn=turn, request=request)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(go_on=go_on))
 
@@ -176,11 +192,13 @@ class Stages:
         say = llm_pb2.SayMeanwhile(turn=turn, text=text)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(say=say))
 
-    async def read_ahead(self, messages: Iterable[Message]) -> None:
+    async def read_ahead(
+        self, messages: Iterable[Message], known: tuple[Passage, ...] = ()
+    ) -> None:
         """Let the language model read a question that is not complete. Raises StageLostError."""
         if "llm" not in self._leases:
             return
-        read = llm_pb2.ReadAhead(request=self._request(messages))
+        read = llm_pb2.ReadAhead(request=self._request(messages, known))
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
 
     async def update(self, options: Options) -> None:
@@ -247,7 +265,10 @@ class Stages:
         self._leases["face"].light = not any(codec.drawn for codec in codecs)
 
     def _request(
-        self, messages: Iterable[Message], choice: ToolChoice | None = None
+        self,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...],
+        choice: ToolChoice | None = None,
     ) -> llm_pb2.GenerateRequest:
         """choice: instead of the session's."""
         options, settings = self._options, self._settings
@@ -258,6 +279,7 @@ class Stages:
             settings.temperature,
             tools=tools,
             choice=(choice or options.tool_choice) if tools else FREE,
+            known=known,
         )
         return generation(wanted)
 

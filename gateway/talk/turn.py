@@ -13,12 +13,15 @@ from gateway.api.events import (
     AnswerEvent,
     LatencyEvent,
     ServerEvent,
+    SourcesEvent,
+    TextSource,
     TranscriptEvent,
     TurnEvent,
     WarningEvent,
     WordsEvent,
     WordTime,
 )
+from gateway.knowledge.passages import Passage
 from gateway.playout.sound import VoiceResampler
 from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
@@ -81,6 +84,8 @@ class Turn:
     """The question, and whose answer it is, where that can be learned once it was heard."""
     messages: tuple[Message, ...] = ()
     """The conversation that it answers."""
+    known: tuple[Passage, ...] = ()
+    """What of the operator's texts it is given."""
     tools: ToolRounds = field(default_factory=lambda: ToolRounds(ToolLimits()))
     """What the answer has called."""
     text: str = ""
@@ -209,12 +214,20 @@ class Turn:
             utterance=self.utterance, text=self.question, final=True, turn=self.number
         )
         events: list[ServerEvent] = [said, self.tell("opened")]
+        if self.known:
+            events.append(self.sources())
         if self.text or self.text_complete:
             event = AnswerEvent(turn=self.number, text=self.text, final=self.text_complete)
             events.append(event)
         if self.words:
             events.append(WordsEvent(turn=self.number, words=list(self.words)))
         return events
+
+    def sources(self) -> SourcesEvent:
+        """Where what it is given stands."""
+        told = dict.fromkeys((passage.file, passage.heading) for passage in self.known)
+        sources = [TextSource(file=file, heading=heading) for file, heading in told]
+        return SourcesEvent(turn=self.number, sources=sources)
 
     # ------------------------------------------------------------ what is known of it
 
