@@ -135,7 +135,7 @@ class TextSource(Event):
     """A part of a text of the operator's."""
 
     file: str = Field(description="Its name within the folder")
-    heading: str = ""
+    heading: str = Field(default="", description="Under which the part stands; empty: none")
 
 
 class SourcesEvent(Event):
@@ -145,8 +145,8 @@ class SourcesEvent(Event):
     """
 
     type: Literal["answer.sources"] = "answer.sources"
-    turn: int
-    sources: list[TextSource]
+    turn: int = Field(description="The turn whose answer they are for")
+    sources: list[TextSource] = Field(description="The best first")
 
 
 class ToolCallEvent(Event):
