@@ -19,6 +19,8 @@ _WITHOUT_A_SESSION = re.compile(
     r"/v1/(models(/.+)?|chat/completions|audio/(speech|transcriptions|voices))", re.DOTALL
 )
 _VIEWERS_OWN = re.compile(r"/(token|webrtc|webrtc/[^/]+)")
+# What the gateway then does it does to other hosts, in its own name.
+_SENDING = re.compile(r"/face-outputs/[^/]+")
 _READING = ("GET", "HEAD")
 
 
@@ -83,6 +85,8 @@ def why_not(caller: Caller, method: str, path: str) -> str:
         return "a session's token opens that session alone"
     if found[1] != caller.session:
         return "this token is of another session"
+    if _SENDING.fullmatch(found[2] or ""):
+        return "face outputs are an app's or an operator's"
     looks_on = method in (*_READING, SOCKET) or _VIEWERS_OWN.fullmatch(found[2] or "")
     if role is Role.VIEWER and not looks_on:
         return "a viewer looks on; this is for the visitor"

@@ -33,6 +33,7 @@ from gateway.api.access import AccessControl, BodyLimit, Ownership
 from gateway.api.state import Gateway
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
+from gateway.faces import routes as face_routes
 from gateway.openai import chat, routes_models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
@@ -151,6 +152,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         chat,
         speech,
         transcriptions,
+        face_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))

@@ -7,7 +7,7 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,8 @@ from gateway.api.events import ErrorEvent, ServerEvent, StateEvent, WarningEvent
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
 from gateway.background import Background
+from gateway.faces.outputs import FaceOutputs
+from gateway.faces.talking_head import TalkingHeads
 from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.attention import Attending, Attention
@@ -153,6 +155,15 @@ class Session:
         )
         for sink in (self.peers, self.broadcast, self.blendshapes, self.recordings):
             self.audience.add(sink)
+        self.face_outputs = FaceOutputs(seats, changed)
+        talking_heads = TalkingHeads(settings.max_viewers, changed)
+        self.drawers: Mapping[str, Blendshapes] = {
+            "": self.blendshapes,
+            "talkinghead": talking_heads,
+        }
+        """Who draws the face himself, by the form in which he wants it."""
+        for other in (self.face_outputs, talking_heads):
+            self.audience.add(other)
 
     def _listening(self, bus: Bus) -> BusFeed:
         return BusFeed(

@@ -69,6 +69,8 @@ WITHOUT_A_SESSION = {
 }
 SESSIONS, OF_A_SESSION = "/v1/sessions", "/v1/sessions/{session_id}"
 LOOKING_ON = {f"{OF_A_SESSION}{path}" for path in ("/token", "/webrtc", "/webrtc/{peer_id}")}
+SENDING = f"{OF_A_SESSION}/face-outputs/{{name}}"
+"""Not for visitors: the gateway then talks to other hosts."""
 BODIES: dict[str, Any] = {
     f"{OF_A_SESSION}/text": {"text": "Hi."},
     f"{OF_A_SESSION}/webrtc": {"sdp": "none", "type": "offer", "role": "viewer"},
@@ -218,6 +220,9 @@ async def test_the_right_one_opens_every_door_of_its_session(
     speaking = ("POST", f"{OF_A_SESSION}/text")
     assert await knock(gateway, speaking, session, secret) == 202
     statuses = {door: await knock(gateway, door, session, secret) for door in found if door != last}
+    for method in ("PUT", "DELETE"):
+        status = statuses.pop((method, SENDING))
+        assert status == (403 if shown == "token" else 404), method
     assert not {401, 403} & set(statuses.values())
     # There is no such connection, and the recording is still running or has nothing in it.
     of_nobody = {door: status for door, status in statuses.items() if status >= 400}
@@ -228,6 +233,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/recording",
         "/recording.mp4",
         "/turns/{turn}/timeline",
+        "/turns/{turn}/livelink.csv",
     }
     for socket in ("events", "media", "face"):
         assert statuses[SOCKET, f"{OF_A_SESSION}/{socket}"] == 101
