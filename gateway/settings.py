@@ -15,11 +15,13 @@ from gateway.api.choices import Persona
 from gateway.faces.destinations import Destination, destination
 from gateway.playout.sinks.ice import IceServers, NamedServer
 from gateway.talk.speculation import SpeculationLimits
+from gateway.tools.rounds import ToolLimits
 from visavis.serving.addresses import is_loopback
 from visavis.serving.errors import SettingsError
 from visavis.serving.settings import Settings
 
 _BETS = SpeculationLimits()
+_FILLERS = {"en": "One moment, please.", "zh": "请稍等。"}
 # Nothing in it may end a header's value, or begin another policy.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:\d{1,5})?")
 # HMAC-SHA256 is as strong as its key, up to 256 bits.
@@ -65,6 +67,11 @@ class GatewaySettings(Settings):
         default_factory=list,
         description="Whose pages may show ours in a frame, as JSON list of origins such as "
         "https://shop.example; empty: its own alone",
+    )
+    allowed_origins: list[str] = Field(
+        default_factory=list,
+        description="Whose pages may use the API from a browser (CORS), as JSON list of origins "
+        "such as https://shop.example; empty: its own alone",
     )
     trusted_proxies: list[str] = Field(
         default_factory=list,
@@ -213,6 +220,31 @@ class GatewaySettings(Settings):
     temperature: float | None = Field(
         None, ge=0, le=2, description="Of the language model; empty: the service's default"
     )
+    tool_timeout_s: float = Field(
+        20.0, gt=0, le=600, description="Longest wait for the result of a tool that an answer calls"
+    )
+    tool_result_chars: int = Field(
+        4000, ge=100, le=1_000_000, description="So much of a result is read; the rest is cut"
+    )
+    tool_rounds: int = Field(
+        4, ge=1, le=32, description="How many times an answer may call tools before it has to end"
+    )
+    tool_fillers: dict[str, str] = Field(
+        default_factory=lambda: dict(_FILLERS),
+        description="What is said where a tool takes longer than tool_filler_after_s and nothing "
+        "was said before, by language, as JSON object; {}: nothing",
+    )
+    tool_filler_after_s: float = Field(1.0, ge=0, description="See tool_fillers")
+    knowledge: Path | None = Field(
+        None,
+        description="Folder of texts (txt, md, html) that answers are made of; read again when "
+        "they change. See docs/knowledge.md",
+    )
+    mcp: Path | None = Field(
+        None,
+        description="TOML or JSON file of MCP servers whose tools answers may call; see "
+        "docs/tools.md",
+    )
     recording_dir: Path | None = Field(
         None, description="Where recordings are written; empty: a temporary folder"
     )
@@ -253,6 +285,12 @@ class GatewaySettings(Settings):
         description="Where sessions may send their faces, as JSON object of names and addresses "
         'such as {"studio": "vmc://10.0.0.5:39539?names=vrm1", "unreal": "livelink://10.0.0.6"}',
     )
+    room_words: Path | None = Field(
+        None,
+        description="File of words that no live room reads aloud or answers, one a line, beside "
+        "those that ship; see docs/room.md",
+    )
+
     wyoming_port: int = Field(
         -1,
         ge=-1,
@@ -270,7 +308,7 @@ class GatewaySettings(Settings):
         8, ge=1, le=1000, description="Requests of that port that are answered at once"
     )
 
-    @field_validator("embed_origins")
+    @field_validator("embed_origins", "allowed_origins")
     @classmethod
     def _origins(cls, origins: list[str]) -> list[str]:
         for origin in origins:
@@ -324,6 +362,16 @@ class GatewaySettings(Settings):
             self.speculations_per_utterance,
             self.speculation_discarded_share,
             self.speculation_window,
+        )
+
+    @property
+    def tool_limits(self) -> ToolLimits:
+        """What an answer may ask of tools."""
+        return ToolLimits(
+            self.tool_timeout_s,
+            self.tool_result_chars,
+            self.tool_rounds,
+            self.tool_filler_after_s,
         )
 
     @property

@@ -63,6 +63,7 @@ _ABSENT = {
     "gateway_connections_refused_total": _NEVER_HAPPENED,
     "gateway_refused_total": _NEVER_HAPPENED,
     "gateway_queue_ended_total": _NEVER_HAPPENED,
+    "gateway_room_comments_total": "no live room is open",
     "gateway_passed_on_total": "one gateway: it hands nothing on",
     "gateway_wyoming_requests_total": "nobody speaks Wyoming here",
     "gateway_viewer_drops_total": _NEVER_HAPPENED,
@@ -71,6 +72,9 @@ _ABSENT = {
     "false_interruptions_total": _NEVER_HAPPENED,
     "gateway_answer_cache_lookups_total": "no answers are prepared or learnt here",
     "gateway_answer_cache_removals_total": _NEVER_HAPPENED,
+    "gateway_knowledge_lookups_total": "no folder of texts is given here",
+    "gateway_tool_calls_total": "no tools are offered here",
+    "gateway_tool_seconds": "no tools are offered here",
     "llm_engine_requests": "this backend of the language model does not tell",
     "barge_in_decided_to_silence_seconds": _NEVER_HAPPENED,
 }

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from gateway.api.choices import (
     MAX_HISTORY,
+    MAX_TOOLS,
     AnyLanguage,
     Change,
     DrawnBy,
@@ -16,6 +17,8 @@ from gateway.api.choices import (
     Persona,
     Speed,
     StyleName,
+    ToolChosen,
+    ToolOption,
     TypedText,
     WelcomeText,
 )
@@ -73,6 +76,14 @@ class SessionRequest(Body):
         "WebSocket `…/face`. Holds for connections that do not say it themselves",
     )
 
+    tools: list[ToolOption] = Field(
+        default_factory=list,
+        max_length=MAX_TOOLS,
+        description="What answers may have the session's clients do: they are told by the event "
+        "`answer.tool_call` and answer with `tool_result`; see docs/tools.md",
+    )
+    tool_choice: ToolChosen = "auto"
+
     queue: StrictBool = Field(
         False,
         description="Where there is no room: wait for it, with an answer 202, instead of 429",
@@ -99,6 +110,11 @@ class PlaceInfo(BaseModel):
 
 class SessionChange(Body, Change):
     """What is left out stays. Takes effect from the next turn on."""
+
+    tools: list[ToolOption] | None = Field(
+        None, max_length=MAX_TOOLS, description="For the app that made the session, or an operator"
+    )
+    tool_choice: ToolChosen | None = None
 
 
 class SessionInfo(BaseModel):
@@ -188,6 +204,26 @@ class TextRequest(Body):
 
     text: TypedText
     style: StyleName = Field("", description="Of this answer alone; empty: the session's")
+
+
+class SayRequest(Body):
+    """What is to be said as it stands."""
+
+    text: TypedText
+    style: StyleName = Field("", description="Of this text alone; empty: the session's")
+    language: AnyLanguage = Field(
+        "",
+        description="Of this text alone, where its script does not tell; empty: the session's",
+    )
+    interrupt: StrictBool = Field(
+        False, description="Say it now, in place of what is being said and of all that waits"
+    )
+
+
+class SayNumber(BaseModel):
+    """Which of the session's texts it became; `say` events name it."""
+
+    say: int
 
 
 class TurnNumber(BaseModel):

@@ -10,15 +10,18 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.knowledge.passages import Passage as KnownPassage
 from gateway.stages.catalog import our_error
 from gateway.stages.growing import Growing
 from gateway.stages.registry import Registry, ReplicaState
+from gateway.talk.actions import Message
+from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
 from visavis.serving.errors import (
     AtCapacityError,
     InvalidInputError,
@@ -27,7 +30,7 @@ from visavis.serving.errors import (
     VisavisError,
 )
 from visavis.serving.lease import CallLimit
-from visavis.v1 import asr_pb2, llm_pb2, media_pb2, tts_pb2
+from visavis.v1 import asr_pb2, control_pb2, llm_pb2, media_pb2, tts_pb2
 
 SILENCE_S = 120.0
 """A service that says nothing for so long is given up."""
@@ -54,48 +57,20 @@ _ROLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What a model called, or a piece of it. arguments: JSON."""
-
-    id: str
-    name: str
-    arguments: str
-    index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """One message of a conversation. tool_call_id: of a tool's result."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str
-    calls: tuple[Call, ...] = ()
-    tool_call_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOffer:
-    """A tool. parameters: JSON Schema; "": it takes none."""
-
-    name: str
-    description: str
-    parameters: str
-
-
-@dataclass(frozen=True, slots=True)
 class Wanted:
-    """An answer that is asked for. None, 0: the service's default. named: the tool to be called."""
+    """An answer that is asked for. None, 0: the service's default."""
 
-    messages: tuple[Said, ...]
+    messages: tuple[Message, ...]
     max_tokens: int = 0
     temperature: float | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
     tools: tuple[ToolOffer, ...] = ()
-    calling: Literal["auto", "none", "required"] = "auto"
-    named: str = ""
+    choice: ToolChoice = FREE
     calls_at_once: bool = True
+    known: tuple[KnownPassage, ...] = ()
+    """What the operator's texts say of the question, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +312,7 @@ def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
                 role=_ROLES[said.role],
                 content=said.content,
                 tool_calls=[
-                    llm_pb2.ToolCall(id=c.id, name=c.name, arguments_json=c.arguments)
+                    control_pb2.ToolCall(id=c.id, name=c.name, arguments_json=c.arguments)
                     for c in said.calls
                 ],
                 tool_call_id=said.tool_call_id,
@@ -355,6 +330,11 @@ def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
             )
             for t in wanted.tools
         ],
-        tool_choice=llm_pb2.ToolChoice(mode=_MODES[wanted.calling], name=wanted.named),
+        tool_choice=llm_pb2.ToolChoice(
+            mode=_MODES[wanted.choice.calling], name=wanted.choice.named
+        ),
         one_call_at_most=not wanted.calls_at_once,
+        passages=[
+            llm_pb2.KnownPassage(source=known.source, text=known.text) for known in wanted.known
+        ],
     )

@@ -6,22 +6,32 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway import metrics
-from gateway.answers.answering import Answering
-from gateway.answers.cache import AnswerCache, Speaker
+from gateway.answers.answering import Answering, Sources
+from gateway.answers.cache import Speaker
 from gateway.api.choices import DrawnBy
-from gateway.api.events import ErrorEvent, ServerEvent, StateEvent, WarningEvent
-from gateway.api.hub import EventHub, Listener
+from gateway.api.events import (
+    ErrorEvent,
+    SayEvent,
+    ServerEvent,
+    StateEvent,
+    ToolCallEvent,
+    WarningEvent,
+)
+from gateway.api.hub import EventHub, Follower, Listener, Overheard
 from gateway.api.problems import code_of
+from gateway.apps.sayings import Saying, Sayings
 from gateway.background import Background
 from gateway.faces.outputs import FaceOutputs
 from gateway.faces.talking_head import TalkingHeads
@@ -34,6 +44,7 @@ from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
 from gateway.playout.sinks.blendshapes import Blendshapes
 from gateway.playout.sinks.broadcast import Broadcast
+from gateway.playout.sinks.plain_sound import PlainSound
 from gateway.playout.sinks.recording import Recordings
 from gateway.playout.sinks.webrtc import Peers
 from gateway.playout.ticker import Pulse, Ticker
@@ -45,14 +56,17 @@ from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
 from gateway.talk import actions, speculation
-from gateway.talk.conversation import Conversation, State
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
+from gateway.talk.conversation import Conversation, State, TurnTaking
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import MicBundle, Microphone
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Phase, Turn
-from visavis.serving.errors import VisavisError
+from gateway.tools.doing import ToolDoer
+from gateway.tools.offers import Call
+from visavis.serving.errors import UnknownNameError, VisavisError
 from visavis.serving.logs import log_context
 from visavis.wire import media
 from visavis.wire.bus import Bus
@@ -79,7 +93,7 @@ class Session:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        answers: AnswerCache,
+        answers: Sources,
         loops: LoopLibrary,
         ticker: Ticker,
         welcome: str = "",
@@ -99,13 +113,16 @@ class Session:
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
             speculation=settings.speculation,
+            tools=settings.tool_limits,
         )
+        self._fillers = settings.tool_fillers
         self.records = Records(self._conversation.turns)
         self._playout = Playout()
         self._playout.set_codecs(set(options.codecs))
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
         self._attending = Attending()
+        self._sayings = Sayings()
         self._hub = EventHub()
         self._stopwatch = Stopwatch(session_id, registry.clocks)
         ears = Ears()
@@ -116,6 +133,7 @@ class Session:
             self._stopwatch,
             self.microphone,
             ears,
+            self._hub,
         )
         self.news = StageNews(
             self._conversation,
@@ -127,12 +145,22 @@ class Session:
         )
         self._background = Background()
         self.stages = Stages(
-            session_id, options, registry, self.news, settings, self._background, ears
+            session_id,
+            options,
+            registry,
+            self.news,
+            settings,
+            self._background,
+            ears,
+            answers.tools,
         )
+        self._tools = ToolDoer(answers.tools, self._background, self._ask_clients, self._tool_done)
         self._loops = SessionLoops(
             self._playout, loops, self.stages, self._background, lambda: self.options.avatar
         )
         self._feed = self._listening(bus)
+        self.unwanted = False
+        """Whom it was made for has gone, and will not come back."""
         self._ticker = ticker
         self._pulse: Pulse | None = None
         self._ticks = self._quiet_ticks = 0
@@ -149,11 +177,13 @@ class Session:
         self.peers = Peers(lambda: ice.of(self.id, time.time()), seats, missed, changed)
         self.broadcast = Broadcast(seats, missed, changed)
         self.blendshapes = Blendshapes(settings.max_viewers, changed)
+        self.plain_sound = PlainSound(seats, changed)
         folder, limit_s = settings.recording_dir, settings.recording_limit_s
         self.recordings = Recordings(
             self.id, folder, limit_s, missed, changed, self._recording_failed
         )
-        for sink in (self.peers, self.broadcast, self.blendshapes, self.recordings):
+        to_clients = (self.peers, self.broadcast, self.blendshapes, self.plain_sound)
+        for sink in (*to_clients, self.recordings):
             self.audience.add(sink)
         self.face_outputs = FaceOutputs(seats, changed)
         talking_heads = TalkingHeads(settings.max_viewers, changed)
@@ -225,6 +255,7 @@ class Session:
             if self._pulse is not None:
                 stack.callback(self._pulse.end)
             if not self.moved:
+                self._drop_sayings("closed")
                 self._emit(ErrorEvent(code="session_closed", message=message))
                 self._feed.announce(self._conversation.epoch + 1, "close")
 
@@ -239,7 +270,8 @@ class Session:
     @property
     def between_turns(self) -> bool:
         """Nobody speaks, nothing is being answered, and no recording would be cut off."""
-        return self.news.may_move("llm") and not self.recordings.watched
+        quiet = self.news.may_move("llm") and not len(self._sayings)
+        return quiet and not self.recordings.watched
 
     @property
     def epoch(self) -> int:
@@ -304,6 +336,11 @@ class Session:
     def state(self) -> State:
         return self._conversation.state
 
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that is open, held ones included; to be read."""
+        return self._conversation.turn
+
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""
         self._wake_ticks()
@@ -315,6 +352,56 @@ class Session:
         self._hub.leave(listener)
         self.touch()
 
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` everything from now on; somebody is there as long as it is told."""
+        self._wake_ticks()
+        self._hub.follow(follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        self._hub.unfollow(follower)
+        self.touch()
+
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` of whoever follows; it ends with the session."""
+        self._background.run(work)
+
+    def take_turns(self, taking: TurnTaking) -> None:
+        """What follows from speech from now on."""
+        self._conversation.taking = taking
+
+    def rewrite(self, said: Sequence[actions.Message]) -> None:
+        """Whoever follows keeps the conversation, and this is what was said in it."""
+        self._conversation.rewrite(said)
+
+    def respond(self, prompt: Sequence[actions.Message]) -> int:
+        """Answer `prompt` as it stands, its last message being the question: it interrupts.
+
+        Returns the turn. Call `wake` before.
+        """
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.respond(prompt, now))
+        return self._conversation.epoch
+
+    def begin_speaking(self) -> int:
+        """Open a turn for what somebody else writes; it interrupts. Returns the turn.
+
+        Call `wake` before, and `speak_on` as it is written.
+        """
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.speak_unasked("say", now))
+        if (turn := self._conversation.turn) is not None:
+            turn.source = "say"
+        return self._conversation.epoch
+
+    def speak_on(self, turn: int, text: str, piece: int, *, last: bool) -> None:
+        """Say this piece of it, the first being 0. Of a turn that is over it is dropped."""
+        if self._conversation.epoch == turn:
+            self._feed.send_answer(turn, text, piece, last=last)
+
     def submit_text(self, text: str, style: str = "") -> int:
         """The visitor typed `text`; returns the turn that answers it, in `style` if given.
 
@@ -323,19 +410,43 @@ class Session:
         self.presence.asked()
         now = self._clock.now()
         self._stopwatch.asked(now)
-        self._perform(self._conversation.submit_text(text, now), style)
+        self._perform(self._conversation.submit_text(text, now), Manner(style))
         return self._conversation.epoch
+
+    def say(self, text: str, manner: Manner, *, interrupt: bool = False) -> Saying:
+        """Have `text` said as it stands, behind what is being said and what waits.
+
+        interrupt: now, in place of all that. Call `wake` before. Raises SayingsFullError.
+        """
+        self.presence.asked()
+        if interrupt:
+            self._drop_sayings("interrupted")
+        saying = self._sayings.add(text, manner)
+        self._emit(SayEvent(say=saying.number, event="waiting", text=text))
+        self._wake_ticks()
+        if interrupt:
+            self._say_next()
+        return saying
 
     def interrupt(self) -> int:
         """Silence; returns the turn number from which on something can be said again."""
         self.touch()
+        self._drop_sayings("interrupted")
         self._perform(self._conversation.interrupt())
         return self._conversation.epoch
 
-    async def update(self, options: Options) -> None:
+    def tool_result(self, call_id: str, output: str) -> None:
+        """A client has done what an answer called. Raises UnknownNameError where none waits."""
+        self.touch()
+        wanted = self._conversation.tool_result(call_id, output, self._clock.now())
+        self._tools.told(call_id)
+        self._perform(wanted)
+
+    async def update(self, options: Options, persona: str | None = None) -> None:
         """Take effect from the next turn on; a stage that is away learns it as it returns."""
         self.touch()
         self.options = options
+        self.persona = self.persona if persona is None else persona
         self._conversation.set_persona(system_message(self.persona, options.language))
         self.answering.speak_as(Speaker(self.persona, options.language))
         await self.stages.update(options)
@@ -430,7 +541,8 @@ class Session:
             self._conversation.played(turn.number, played_s, now)
         for event, number in tick.events:
             if event is PlayoutEvent.STARTED:
-                self._perform(self._conversation.started(number))
+                media_ms = 1000 * tick.start_samples / RATE_HZ
+                self._perform(self._conversation.started(number, media_ms))
                 self._report_latency()
             elif event is PlayoutEvent.FINISHED:
                 self._publish_clock()
@@ -446,13 +558,15 @@ class Session:
         if self._ticks % CHECK_TICKS == 0:
             self._check(now)
         self._greet(now)
+        if len(self._sayings) and self._conversation.silent:
+            self._say_next()
         self._quiet_ticks = self._quiet_ticks + 1 if self._deserted else 0
         return self._quiet_ticks < REST_TICKS
 
     @property
     def _deserted(self) -> bool:
         """Nobody is there, and nothing goes on that time would change."""
-        if self._watched or self._hub.listeners:
+        if self._watched or self._hub.listeners or len(self._sayings):
             return False
         conversation = self._conversation
         return conversation.turn is None and conversation.state == "idle" and self._playout.at_rest
@@ -480,9 +594,34 @@ class Session:
         untouched = not self._conversation.epoch and self._conversation.state == "idle"
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
         if text:
-            self._perform(self._conversation.greet(now))
-        if text and (turn := self._conversation.turn) is not None:
-            self.answering.greet(turn, text)
+            self._speak_unasked("welcome", text, now)
+
+    def _say_next(self) -> None:
+        """Begin with what has waited longest, where a turn may begin now."""
+        if not self.stages.settled or self.presence.departure is not None:
+            return
+        saying = self._sayings.take()
+        if saying is not None:
+            turn = self._conversation.epoch + 1
+            told = SayEvent(say=saying.number, event="opened", text=saying.text, turn=turn)
+            self._emit(told)
+            self._speak_unasked("say", saying.text, self._clock.now(), saying.manner)
+
+    def _drop_sayings(self, reason: str) -> None:
+        for saying in self._sayings.drop():
+            told = SayEvent(say=saying.number, event="dropped", text=saying.text, reason=reason)
+            self._emit(told)
+
+    def _speak_unasked(
+        self,
+        why: Literal["welcome", "say"],
+        text: str,
+        now: float,
+        manner: Manner = AS_THE_SESSION_SAYS,
+    ) -> None:
+        self._perform(self._conversation.speak_unasked(why, now), manner)
+        if (turn := self._conversation.turn) is not None:
+            self.answering.say(turn, text, why)
 
     def _attend(self, now: float) -> None:
         """Have the face listen or think, and be drawn for that."""
@@ -515,16 +654,26 @@ class Session:
 
     # ------------------------------------------------------------ carrying out
 
-    def _perform(self, wanted: Sequence[actions.Action], style: str = "") -> None:
+    def _perform(
+        self, wanted: Sequence[actions.Action], manner: Manner = AS_THE_SESSION_SAYS
+    ) -> None:
         if wanted:
             self._wake_ticks()
         for action in wanted:
             match action:
                 case actions.AnnounceTurn():
-                    self._announce(action, style if action.opens else "")
+                    self._announce(action, manner if action.opens else AS_THE_SESSION_SAYS)
                 case actions.BeginAnswer():
                     if (turn := self._conversation.turns.find(action.turn)) is not None:
                         self._background.run(self._begin(turn, action))
+                case actions.CallTool(turn=number, call=call):
+                    self._tools.do(number, call, self.options.tools)
+                case actions.ContinueAnswer():
+                    self._tools.stop()
+                    self._background.run(self._go_on(action))
+                case actions.SayMeanwhile():
+                    if filler := self._filler():
+                        self._background.run(self.stages.say_meanwhile(action.turn, filler))
                 case actions.ReadAhead():
                     self._background.run(self.answering.read_ahead(action))
                 case actions.ConfirmTurn():
@@ -538,6 +687,10 @@ class Session:
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     was_paused = self._playout.paused
                     self._interruption.carry_out(action, self._clock.now())
+                    if isinstance(action, actions.PauseTurn) and not action.rests:
+                        doubt = self._conversation.doubt
+                        utterance = 0 if doubt is None else doubt.utterance
+                        self._hub.overheard(Overheard("over_answer", utterance))
                     if self._playout.playing:
                         self._publish_clock()
                     elif self._playout.paused != was_paused:
@@ -548,7 +701,7 @@ class Session:
                     self._emit(action.event)
             speculation.count(action)
 
-    def _announce(self, action: actions.AnnounceTurn, style: str) -> None:
+    def _announce(self, action: actions.AnnounceTurn, manner: Manner) -> None:
         now = self._clock.now()
         self._interruption.void(action.reason, now)
         if action.opens:
@@ -560,7 +713,7 @@ class Session:
             action.turn,
             action.reason,
             held=action.held,
-            style=style,
+            manner=manner,
             motion_frame=self._playout.motion_frame,
             traceparent=self._stopwatch.traceparent if action.opens else "",
         )
@@ -574,17 +727,45 @@ class Session:
             return  # superseded before its stage was asked
         try:
             await self.answering.answer(turn, action)
+            self._perform(self._conversation.sources_known(turn.number))
         except VisavisError as error:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)
 
+    def _ask_clients(self, turn: int, call: Call) -> None:
+        self._emit(
+            ToolCallEvent(turn=turn, call_id=call.id, name=call.name, arguments=call.arguments)
+        )
+
+    def _tool_done(self, call_id: str, output: str) -> None:
+        with contextlib.suppress(UnknownNameError):  # the time was over just then
+            self._perform(self._conversation.tool_result(call_id, output, self._clock.now()))
+
+    async def _go_on(self, action: actions.ContinueAnswer) -> None:
+        if self._conversation.turn is None or self._conversation.turn.number != action.turn:
+            return
+        try:
+            await self.stages.continue_answer(action.turn, action.messages, last=action.last)
+        except VisavisError as error:
+            failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
+            self._perform(failed)
+
+    def _filler(self) -> str:
+        """What is said while a tool takes its time, as a phrase that ends; "": nothing."""
+        language = self.options.language.partition("-")[0].lower()
+        filler = self._fillers.get(language, "")
+        return f"{filler}\n" if filler else ""
+
     def _close_turn(self, action: actions.CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()
+        self._tools.stop()
         if (turn := self._conversation.turns.find(action.turn)) is not None:
             self.answering.closed(action, turn)
         if action.outcome != "finished":
             self.audience.cut(action.turn)
-        if action.outcome != "discarded":
+        if action.outcome == "interrupted":
+            self._drop_sayings("interrupted")
+        if action.outcome not in ("discarded", "replaced"):
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
         self._stopwatch.closed(action.turn, action.outcome)

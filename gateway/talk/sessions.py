@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gateway import metrics
-from gateway.answers.cache import AnswerCache
+from gateway.answers.answering import Sources
 from gateway.playout.ticker import Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.idle_loops import LoopLibrary
@@ -44,7 +44,7 @@ class Sessions:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        answers: AnswerCache,
+        answers: Sources,
         loops: LoopLibrary,
         new_id: Callable[[], str],
     ) -> None:
@@ -249,6 +249,8 @@ class Sessions:
                 if session.failed:
                     message = "an internal error ended the session"
                     endings.append(self._end(session, "failed", message))
+                elif session.unwanted:
+                    endings.append(self._end(session, "deleted", "whoever it was for has gone"))
                 elif session.idle_s() > self._settings.session_idle_s:
                     endings.append(self._end(session, "expired", "nobody used the session"))
             await asyncio.gather(*endings)

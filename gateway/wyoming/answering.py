@@ -11,7 +11,8 @@ import soxr
 from numpy.typing import NDArray
 
 from gateway.stages.growing import Growing
-from gateway.stages.plain_calls import RECOGNISED_RATE_HZ, PlainCalls, Said, Speaking, Wanted
+from gateway.stages.plain_calls import RECOGNISED_RATE_HZ, PlainCalls, Speaking, Wanted
+from gateway.talk.actions import Message
 from gateway.talk.history import system_message
 from gateway.wyoming.events import Event
 from visavis.serving.errors import InvalidInputError
@@ -122,15 +123,15 @@ async def spoken(
 async def handled(
     plain: PlainCalls,
     question: str,
-    before: Sequence[Said],
+    before: Sequence[Message],
     persona: str,
     language: str,
     context: dict[str, Any],
 ) -> AsyncGenerator[Event, None]:
     """An answer while it is written, then all of it. before: what was said so far."""
     instructions = system_message(persona, language)
-    system = (Said("system", instructions),) if instructions else ()
-    wanted = Wanted((*system, *before, Said("user", question)))
+    system = (Message("system", instructions),) if instructions else ()
+    wanted = Wanted((*system, *before, Message("user", question)))
     text = ""
     yield Event("handled-start", {"context": context})
     async with aclosing(plain.write(wanted)) as pieces:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from gateway.stages.plain_calls import Said
+from gateway.talk.actions import Message
 
 MOST_CONVERSATIONS = 64
 MOST_EXCHANGES = 10
@@ -17,7 +17,7 @@ LIFE_S = 600.0
 @dataclass(slots=True)
 class _Conversation:
     last_s: float
-    said: list[Said] = field(default_factory=list)
+    said: list[Message] = field(default_factory=list)
 
 
 class Conversations:
@@ -32,7 +32,7 @@ class Conversations:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def said(self, key: tuple[str, str], now_s: float) -> tuple[Said, ...]:
+    def said(self, key: tuple[str, str], now_s: float) -> tuple[Message, ...]:
         """What was said so far, the oldest first."""
         self._forget(now_s)
         known = self._by_key.get(key)
@@ -42,7 +42,7 @@ class Conversations:
         """One exchange more."""
         self._forget(now_s)
         known = self._by_key.setdefault(key, _Conversation(now_s))
-        known.said += [Said("user", question), Said("assistant", answer)]
+        known.said += [Message("user", question), Message("assistant", answer)]
         del known.said[: -2 * MOST_EXCHANGES]
         known.last_s = now_s
         self._by_key.move_to_end(key)

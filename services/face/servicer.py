@@ -17,6 +17,7 @@ import grpc.aio
 
 from services.face.audio2face import servicer as audio2face
 from services.face.avatar.consent import Consent
+from services.face.avatar.heads import HeadFile
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.loop import SEGMENTS, loop_motion, loop_pictures
@@ -220,9 +221,9 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     async def GetAvatarHead(
         self, request: face_pb2.GetAvatarHeadRequest, context: _Context
     ) -> face_pb2.AvatarHead:
-        head = await self._studio.head(request.name)
+        head = await self._studio.head(request.name, _head_file(request.file))
         known = head.sha256 == request.known_sha256
-        return face_pb2.AvatarHead(glb=b"" if known else head.glb, sha256=head.sha256)
+        return face_pb2.AvatarHead(content=b"" if known else head.content, sha256=head.sha256)
 
     async def CreateAvatar(
         self, request: face_pb2.CreateAvatarRequest, context: _Context
@@ -440,6 +441,17 @@ async def _loop_responses(
             waiting = []
 
 
+def _head_file(file: face_pb2.GetAvatarHeadRequest.File) -> HeadFile:
+    match file:
+        case face_pb2.GetAvatarHeadRequest.FILE_MODEL:
+            return HeadFile.MODEL
+        case face_pb2.GetAvatarHeadRequest.FILE_SCENE:
+            return HeadFile.SCENE
+        case face_pb2.GetAvatarHeadRequest.FILE_BACKGROUND:
+            return HeadFile.BACKGROUND
+    raise InvalidInputError(f"file: a head has no file {file}")
+
+
 def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
     told = None if avatar.consent is None else face_pb2.Consent(**asdict(avatar.consent))
     return face_pb2.Avatar(
@@ -449,6 +461,6 @@ def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
         builtin=avatar.builtin,
         licence=avatar.licence,
         consent=told,
-        head=avatar.head,
+        head=avatar.head is not None,
         engine=avatar.engine,
     )

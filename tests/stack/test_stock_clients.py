@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from gateway.faces.poses import REST
+from gateway.faces.vmc import VmcSender
 from tests.running_stack import CLIENT_KEY, RunningStack
 
 _ROOT = Path(__file__).parents[2]
@@ -66,6 +69,28 @@ def test_home_assistant_finds_three_programs_and_uses_them(seen: dict[str, Any])
     assert told["handled"] and told["handled"][0]
     kinds = ["handled-start", "handled-chunk", "handled", "handled-stop"]
     assert told["handled_kinds"] == kinds
+
+
+_READ_OSC = """
+import json, sys
+from pythonosc.osc_bundle import OscBundle
+for line in sys.stdin:
+    print(json.dumps([[m.address, *m.params] for m in OscBundle(bytes.fromhex(line))]))
+"""
+
+
+def test_python_osc_reads_what_figures_get() -> None:
+    face = replace(REST, yaw=0.1)
+    sent = "\n".join(bundle.hex() for bundle in VmcSender("ARKit").frame(face, 1.0))
+    command = [_PYTHON, "-c", _READ_OSC]
+    done = subprocess.run(command, input=sent, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    messages = [message for line in done.stdout.splitlines() for message in json.loads(line)]
+    assert messages[0] == ["/VMC/Ext/OK", 1] and messages[-1] == ["/VMC/Ext/Blend/Apply"]
+    values = {m[1]: m[2] for m in messages if m[0] == "/VMC/Ext/Blend/Val"}
+    assert len(values) == 52 and set(values.values()) == {0.0}
+    (head,) = [m for m in messages if m[0] == "/VMC/Ext/Bone/Pos"]
+    assert head[1] == "Head" and head[6] == pytest.approx(-0.05, abs=1e-3)
 
 
 def test_an_engine_gets_the_face_of_a_voice(seen: dict[str, Any]) -> None:

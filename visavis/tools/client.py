@@ -208,6 +208,11 @@ class GatewaySession:
         """Have the answer stop, as the page's button does."""
         await self._client.call("POST", f"{self._path}/interrupt")
 
+    async def tool_result(self, call_id: str, output: str) -> None:
+        """What a call of an `answer.tool_call` event came to."""
+        command = {"type": "tool_result", "call_id": call_id, "output": output}
+        await self._events.send(json.dumps(command))
+
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """What happens, as the gateway's events module describes it, until the socket closes.
 

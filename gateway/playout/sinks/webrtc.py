@@ -125,6 +125,10 @@ class Peer:
     def connected(self) -> bool:
         return str(self._pc.connectionState) == "connected"
 
+    def on_channel(self, opened: Callable[[RTCDataChannel], None]) -> None:
+        """Call `opened` for each data channel that the browser opens."""
+        self._pc.on("datachannel", opened)
+
     async def answer(self, sdp: str, kind: str) -> tuple[str, str]:
         """SDP and type that answer a browser's offer. Raises InvalidInputError."""
         if kind != "offer":
@@ -387,6 +391,13 @@ class Peers:
         metrics.viewers.labels("webrtc").inc()
         self._changed()
         return answer
+
+    def on_channel(self, peer_id: str, opened: Callable[[RTCDataChannel], None]) -> None:
+        """Call `opened` for each data channel of a browser that was just answered.
+
+        It opens none before it has the answer.
+        """
+        self._peers[peer_id].on_channel(opened)
 
     async def disconnect(self, peer_id: str) -> None:
         """Raises UnknownNameError."""
