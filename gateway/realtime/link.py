@@ -23,6 +23,7 @@ from gateway.api.hub import Overheard, Voiced
 from gateway.api.problems import code_of
 from gateway.api.state import Gateway
 from gateway.background import Background
+from gateway.playout.pacing import RATE_HZ as PLAYED_RATE_HZ
 from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.dialogue import Dialogue, News
 from gateway.realtime.protocol.reply import Event
@@ -354,7 +355,7 @@ class Link:
         options = self._session.options
         voice = self._dialogue.voice_of(effect.voice) or options.voice
         how = Speaking(options.language, voice, options.speed)
-        rate_hz = RATE_HZ
+        rate_hz = PLAYED_RATE_HZ
         if text.strip():
             async with aclosing(self._gateway.plain.speak(text, how)) as sounds:
                 async for sound in sounds:

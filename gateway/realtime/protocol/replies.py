@@ -181,6 +181,8 @@ class Replies:
                 reply = self.find(news.reply)
                 if reply is None:
                     return []
+                if reply.sound.rate_hz != news.rate_hz:
+                    reply.sound = SoundOut(reply.sound.form, news.rate_hz)
                 return reply.speak(news.pcm, len(news.pcm) / news.rate_hz, last=news.last)
             case Failed():
                 reply = self.find(news.of)
