@@ -17,7 +17,7 @@ from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 
 from gateway.access.doorkeeper import Doorkeeper
-from gateway.answers.answering import Sources
+from gateway.answers.answering import KnownTexts, Sources
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.answers.sharing import SharedLessons
@@ -210,7 +210,8 @@ async def _running(
             lessons.start()
         new_id = partial(session_id, instance)
         tools = await _tools(settings, ending)
-        sessions = Sessions(bus, registry, settings, Sources(answers, tools), loops, new_id)
+        sources = Sources(answers, tools, await _knowledge(settings, ending))
+        sessions = Sessions(bus, registry, settings, sources, loops, new_id)
         ending.push_async_callback(sessions.end_all)
         sessions.start()
         entrance = _entrance(settings, sessions, registry, new_id)
@@ -231,7 +232,11 @@ async def _running(
         peers = Peers(bus, registry, instance, own, room, lambda: sessions.free, sessions.has)
         ending.push_async_callback(peers.stop)
         handover = Handover(
-            sessions, peers, MonotonicClock(), lambda to, text: sockets.obey(to, gateway, text)
+            sessions,
+            peers,
+            MonotonicClock(),
+            lambda to, text: sockets.obey(to, gateway, text),
+            rooms,
         )
         ending.push_async_callback(handover.close)
         gateway = Gateway(
@@ -327,6 +332,20 @@ async def _tools(settings: GatewaySettings, ending: AsyncExitStack) -> ServerToo
     ending.push_async_callback(servers.stop)
     await servers.start()
     return servers
+
+
+async def _knowledge(settings: GatewaySettings, ending: AsyncExitStack) -> KnownTexts | None:
+    """The folder of texts, read. Raises InvalidInputError where there is none of that name."""
+    if settings.knowledge is None:
+        return None
+    from gateway.knowledge.folder import Knowledge  # its libraries take a while
+
+    knowledge = Knowledge(settings.knowledge)
+    await knowledge.open()
+    watching = Keeper("knowledge", knowledge.watch)
+    ending.push_async_callback(watching.stop)
+    watching.start()
+    return knowledge
 
 
 def _add_pages(app: FastAPI, settings: GatewaySettings) -> None:

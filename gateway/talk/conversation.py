@@ -37,6 +37,7 @@ from gateway.talk.actions import (
     Reason,
     ResumeTurn,
     SayMeanwhile,
+    Unasked,
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
@@ -160,7 +161,7 @@ class Conversation:
         )
         return self._settle(actions)
 
-    def speak_unasked(self, reason: Literal["welcome", "say"], now: float) -> list[Action]:
+    def speak_unasked(self, reason: Unasked, now: float) -> list[Action]:
         """Open a turn that nobody asked for; its text comes as any answer's does. It interrupts."""
         if self._turn is not None and self._turn.phase is not Phase.HELD and not self._turn.heard():
             self._history.forget_unanswered()
@@ -331,6 +332,13 @@ class Conversation:
         if turn.phase is Phase.STOPPED:
             return words  # whoever speaks over it decides
         return self._settle([*words, ResumeTurn(number, turn.played_s, rested=True)])
+
+    def sources_known(self, number: int) -> list[Action]:
+        """What of the operator's texts the answer is given; of a held turn it is told with it."""
+        turn = self._current(number)
+        if turn is None or turn.phase is Phase.HELD or not turn.known:
+            return []
+        return [Emit(turn.sources())]
 
     def tools_called(
         self, number: int, text: str, calls: Sequence[Call], now: float
@@ -559,7 +567,9 @@ class Conversation:
             return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
         going_on = self._going_on
         if going_on is not None and going_on.of is turn:
-            return self._replace(going_on)
+            if reason == "speech":
+                return self._replace(going_on)
+            self._going_on = None
         self._history.face(heard, turn.tools.messages(spoken=True))
         return [
             CloseTurn(turn.number, "interrupted"),
@@ -586,7 +596,9 @@ class Conversation:
         self._doubts.understood(utterance, text, verdict)
         going_on = self._going_on
         if going_on is not None and going_on.utterance == utterance and not going_on.taken_up:
-            if verdict is Verdict.VOICE and takes_back(text):
+            # What tools have done is done, and the language model has to know it.
+            done = takes_back(text) or going_on.of.tools.messages()
+            if verdict is Verdict.VOICE and done:
                 self._going_on = None
         return verdict
 

@@ -21,7 +21,7 @@ from gateway.settings import GatewaySettings
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.test_api import problem
 from tests.gateway.test_handover import HERE, drain
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -250,6 +250,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/room/comments",
         "/room/commands",
         "/room/live",
+        "/speech",
     }
     for socket in ("events", "media", "face", "audio"):
         assert statuses[SOCKET, f"{OF_A_SESSION}/{socket}"] == 101
