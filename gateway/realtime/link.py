@@ -343,10 +343,11 @@ class Link:
                 calls += piece.calls
                 if piece.text:
                     self._note(to_do.Written(effect.reply, piece.text))
-        for number, call in enumerate(_joined(calls)):
+        cut = last.finish_reason == "length"
+        whole = [call for call in _joined(calls) if not cut or event_in(call.arguments) is not None]
+        for number, call in enumerate(whole):
             call_id = call.id or f"call_{effect.reply}_{number}"
             self._note(to_do.Called(effect.reply, call_id, call.name, call.arguments))
-        cut = last.finish_reason == "length"
         self._note(to_do.Ended(effect.reply, _usage(last), cut))
         return "" if calls else text
 

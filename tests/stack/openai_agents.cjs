@@ -58,7 +58,7 @@ async function main() {
   });
   session.transport.sendEvent({
     type: "response.create",
-    response: { tool_choice: { type: "function", name: "get_weather" } },
+    response: { tool_choice: { type: "function", name: "get_weather" }, max_output_tokens: 80 },
   });
   await answered;
 

@@ -19,7 +19,7 @@ from tests.browser.conftest import chromium, chromium_path
 from tests.realtime_orders import Orders
 from tests.running_stack import RunningStack
 from tests.stack.conftest import spoken
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 __all__ = ["chromium_path"]
 

@@ -200,6 +200,6 @@ class Replies:
             return reply.finish_if_complete()
         if reply.message is None:
             # Calls of tools alone, or nothing at all.
-            return reply.finish("completed")
+            return reply.finish_as_made()
         reply.text_complete = True
         return reply.finish_if_complete()
