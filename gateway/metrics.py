@@ -226,6 +226,14 @@ room_answer_age_seconds = Histogram(
     buckets=_ROOM_S,
 )
 room_waiting = Gauge("gateway_room_waiting", "Comments that wait in live rooms.")
+knowledge_passages = Gauge(
+    "gateway_knowledge_passages", "Passages of the operator's texts that can be found."
+)
+knowledge_lookups = Counter(
+    "gateway_knowledge_lookups_total",
+    "Questions for which passages were looked for: found, nothing.",
+    ["result"],
+)
 tool_calls = Counter(
     "gateway_tool_calls_total",
     "Tools that answers have called, by who does them: the gateway itself (server), a client of "
@@ -243,7 +251,7 @@ tool_seconds = Histogram(
 def _begin_at_zero() -> None:
     """Prometheus sees no rise in a series that begins with its first event; promises are judged
     by such rises."""
-    for origin in ("speech", "text", "welcome", "say"):
+    for origin in ("speech", "text", "welcome", "say", "brought"):
         for seconds in (voice_to_voice_seconds, first_frame_seconds, overhead_seconds):
             seconds.labels(origin)
     for outcome in ("finished", "interrupted", "failed", "replaced", "discarded"):

@@ -234,6 +234,11 @@ class GatewaySettings(Settings):
         "was said before, by language, as JSON object; {}: nothing",
     )
     tool_filler_after_s: float = Field(1.0, ge=0, description="See tool_fillers")
+    knowledge: Path | None = Field(
+        None,
+        description="Folder of texts (txt, md, html) that answers are made of; read again when "
+        "they change. See docs/knowledge.md",
+    )
     mcp: Path | None = Field(
         None,
         description="TOML or JSON file of MCP servers whose tools answers may call; see "

@@ -17,7 +17,7 @@ from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 
 from gateway.access.doorkeeper import Doorkeeper
-from gateway.answers.answering import Sources
+from gateway.answers.answering import KnownTexts, Sources
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.answers.sharing import SharedLessons
@@ -41,6 +41,8 @@ from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.playout.sinks.recording_folders import forget_left_behind
+from gateway.realtime import calls
+from gateway.realtime import doors as realtime
 from gateway.room import routes as room_routes
 from gateway.room.rooms import Rooms
 from gateway.settings import GatewaySettings
@@ -165,11 +167,14 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         chat,
         speech,
         transcriptions,
+        realtime,
+        calls,
         room_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
+    app.include_router(realtime.sockets)
     app.include_router(room_routes.sockets)
     app.include_router(app_sockets.router)
     _add_pages(app, settings)
@@ -205,7 +210,8 @@ async def _running(
             lessons.start()
         new_id = partial(session_id, instance)
         tools = await _tools(settings, ending)
-        sessions = Sessions(bus, registry, settings, Sources(answers, tools), loops, new_id)
+        sources = Sources(answers, tools, await _knowledge(settings, ending))
+        sessions = Sessions(bus, registry, settings, sources, loops, new_id)
         ending.push_async_callback(sessions.end_all)
         sessions.start()
         entrance = _entrance(settings, sessions, registry, new_id)
@@ -326,6 +332,20 @@ async def _tools(settings: GatewaySettings, ending: AsyncExitStack) -> ServerToo
     ending.push_async_callback(servers.stop)
     await servers.start()
     return servers
+
+
+async def _knowledge(settings: GatewaySettings, ending: AsyncExitStack) -> KnownTexts | None:
+    """The folder of texts, read. Raises InvalidInputError where there is none of that name."""
+    if settings.knowledge is None:
+        return None
+    from gateway.knowledge.folder import Knowledge  # its libraries take a while
+
+    knowledge = Knowledge(settings.knowledge)
+    await knowledge.open()
+    watching = Keeper("knowledge", knowledge.watch)
+    ending.push_async_callback(watching.stop)
+    watching.start()
+    return knowledge
 
 
 def _add_pages(app: FastAPI, settings: GatewaySettings) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
-from gateway.api.choices import AnyLanguage, Change, DrawnBy, StyleName, TypedText
+from gateway.api.choices import AnyLanguage, Change, DrawnBy, SpokenBy, StyleName, TypedText
 from visavis.serving.errors import InvalidInputError
 from visavis.synthetic import SOURCE_TYPE, SourceType
 
@@ -43,6 +43,9 @@ class SessionEvent(Event):
     style: str = Field(default="", description="How answers are said, for example happy")
     drawn_by: DrawnBy = Field(
         default="server", description="client: there are poses on `…/face`, and no pictures"
+    )
+    spoken_by: SpokenBy = Field(
+        default="server", description="client: it brings the speech, and there is a face alone"
     )
     digital_source_type: SourceType = Field(
         default=SOURCE_TYPE, description="Of sound and pictures, as IPTC calls what is synthetic"
@@ -128,6 +131,24 @@ class SayEvent(Event):
     reason: str | None = Field(default=None, description="Why it will not be said; with dropped")
 
 
+class TextSource(Event):
+    """A part of a text of the operator's."""
+
+    file: str = Field(description="Its name within the folder")
+    heading: str = ""
+
+
+class SourcesEvent(Event):
+    """The answer's model was given these parts of the operator's texts, beside the question.
+
+    Not sent where none fits.
+    """
+
+    type: Literal["answer.sources"] = "answer.sources"
+    turn: int
+    sources: list[TextSource]
+
+
 class ToolCallEvent(Event):
     """The answer wants one of the session's tools: do it, and send `tool_result`.
 
@@ -160,6 +181,9 @@ class TurnEvent(Event):
         description="What interrupted it (text, speech, interrupt, say …), or why it failed",
     )
     heard: str | None = Field(default=None, description="What was audible of it, where interrupted")
+    played_ms: int | None = Field(
+        default=None, description="How much of its voice was heard, once it is over"
+    )
     media_ms: float | None = Field(
         default=None,
         description="With speaking: media time of its first sample, as the mp4 and the poses count "
@@ -175,7 +199,7 @@ class StageTime(Event):
     end_ms: float = Field(description="When its first chunk was there")
 
 
-Origin: TypeAlias = Literal["speech", "text", "welcome", "say"]
+Origin: TypeAlias = Literal["speech", "text", "welcome", "say", "brought"]
 SpanStage: TypeAlias = Literal["asr", "llm", "tts", "face", "encoder", "playout"]
 SpanKind: TypeAlias = Literal["transfer", "wait", "queue", "compute"]
 ChunkOrder: TypeAlias = Literal["first", "last"]
@@ -205,7 +229,9 @@ class LatencyEvent(Event):
     type: Literal["latency"] = "latency"
     turn: int = Field(description="The turn that was timed")
     stages: list[StageTime] = Field(description="In the order of their work")
-    origin: Origin = Field(default="text", description="What began it; welcome, say: nobody asked")
+    origin: Origin = Field(
+        default="text", description="What began it; else than speech and text: nobody asked"
+    )
     spans: list[Span] = Field(default_factory=list, description="In the order of the stages")
     first_frame_ms: float | None = Field(
         default=None, description="To the first lip-synced picture that leaves"
@@ -257,6 +283,7 @@ ServerEvent: TypeAlias = (
     | StateEvent
     | TranscriptEvent
     | AnswerEvent
+    | SourcesEvent
     | ToolCallEvent
     | WordsEvent
     | SayEvent
@@ -304,7 +331,7 @@ class ToolResultCommand(Event):
     """What a call of `answer.tool_call` came to, as the language model is to read it."""
 
     type: Literal["tool_result"]
-    call_id: str = Field(max_length=200)
+    call_id: str = Field(max_length=200, description="As `answer.tool_call` named the call")
     output: str = Field(description="Text, mostly JSON; what is too long is cut")
 
 

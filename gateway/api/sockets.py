@@ -137,6 +137,7 @@ async def media(
         with gateway.sessions.in_use(session.id):
             await session.wake()
             if role == "speaker":
+                session.check_ears()
                 await session.take_microphone(holder)
             viewer = session.broadcast.join(pictures=pictures)
     except VisavisError as error:

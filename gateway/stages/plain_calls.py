@@ -16,6 +16,7 @@ import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.knowledge.passages import Passage as KnownPassage
 from gateway.stages.catalog import our_error
 from gateway.stages.growing import Growing
 from gateway.stages.registry import Registry, ReplicaState
@@ -68,6 +69,8 @@ class Wanted:
     tools: tuple[ToolOffer, ...] = ()
     choice: ToolChoice = FREE
     calls_at_once: bool = True
+    known: tuple[KnownPassage, ...] = ()
+    """What the operator's texts say of the question, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,4 +334,7 @@ def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
             mode=_MODES[wanted.choice.calling], name=wanted.choice.named
         ),
         one_call_at_most=not wanted.calls_at_once,
+        passages=[
+            llm_pb2.KnownPassage(source=known.source, text=known.text) for known in wanted.known
+        ],
     )

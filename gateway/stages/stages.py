@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gateway import metrics
-from gateway.api.choices import DrawnBy
+from gateway.api.choices import DrawnBy, SpokenBy
 from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
+from gateway.knowledge.passages import Passage
 from gateway.playout.attention import Attention, AttentionOrder
 from gateway.playout.idle import IdleOrder
 from gateway.playout.playout import Playout
@@ -53,6 +54,12 @@ class Options:
     tools: tuple[ToolOffer, ...] = ()
     """What answers may have its clients do."""
     tool_choice: ToolChoice = FREE
+    spoken_by: SpokenBy = "server"
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What the session needs a slot of."""
+        return ("face",) if self.spoken_by == "client" else SERVICES
 
     @property
     def codecs(self) -> tuple[VideoCodec, ...]:
@@ -97,7 +104,7 @@ class Stages:
             "face": self._face_config,
         }
         self._leases = {
-            s: StageLease(s, registry, configs[s], listener, background) for s in SERVICES
+            s: StageLease(s, registry, configs[s], listener, background) for s in options.services
         }
         self._weigh_face()
 
@@ -152,16 +159,31 @@ class Stages:
         await asyncio.gather(*(lease.leave() for lease in self._leases.values()))
 
     async def begin_answer(
-        self, turn: int, messages: Iterable[Message], *, held: bool = False
+        self,
+        turn: int,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...] = (),
+        *,
+        held: bool = False,
     ) -> None:
-        """Let the language model answer. held: it may be thrown away. Raises StageLostError."""
-        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages), held=held)
+        """Let the language model answer. known: of the question; held: it may be thrown away.
+
+        Raises StageLostError.
+        """
+        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages, known), held=held)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
 
-    async def continue_answer(self, turn: int, messages: Iterable[Message], *, last: bool) -> None:
+    async def continue_answer(
+        self,
+        turn: int,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...] = (),
+        *,
+        last: bool,
+    ) -> None:
         """With the results of what it called. last: it calls no more. Raises StageLostError."""
         choice = ToolChoice("none" if last else "auto")
-        request = self._request(messages, choice)
+        request = self._request(messages, known, choice)
         go_on = llm_pb2.ContinueTurn(turn=turn, request=request)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(go_on=go_on))
 
@@ -170,9 +192,13 @@ class Stages:
         say = llm_pb2.SayMeanwhile(turn=turn, text=text)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(say=say))
 
-    async def read_ahead(self, messages: Iterable[Message]) -> None:
+    async def read_ahead(
+        self, messages: Iterable[Message], known: tuple[Passage, ...] = ()
+    ) -> None:
         """Let the language model read a question that is not complete. Raises StageLostError."""
-        read = llm_pb2.ReadAhead(request=self._request(messages))
+        if "llm" not in self._leases:
+            return
+        read = llm_pb2.ReadAhead(request=self._request(messages, known))
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
 
     async def update(self, options: Options) -> None:
@@ -188,7 +214,8 @@ class Stages:
         voice = ("language", "voice", "speed", "style")
         if any(getattr(options, name) != getattr(before, name) for name in voice):
             news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
-        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in news))
+        known = self._leases.keys() & news.keys()
+        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in known))
 
     def wear_default(self, *, attached: bool) -> None:
         """The avatar is there no more. attached: the face still has it, up to `refresh_face`."""
@@ -238,7 +265,10 @@ class Stages:
         self._leases["face"].light = not any(codec.drawn for codec in codecs)
 
     def _request(
-        self, messages: Iterable[Message], choice: ToolChoice | None = None
+        self,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...],
+        choice: ToolChoice | None = None,
     ) -> llm_pb2.GenerateRequest:
         """choice: instead of the session's."""
         options, settings = self._options, self._settings
@@ -249,6 +279,7 @@ class Stages:
             settings.temperature,
             tools=tools,
             choice=(choice or options.tool_choice) if tools else FREE,
+            known=known,
         )
         return generation(wanted)
 
@@ -278,7 +309,12 @@ class Stages:
 
     def _face_config(self, admitted: bool) -> face_pb2.FaceAttachRequest:
         codecs = self._codecs or self._options.codecs  # of none the face would make one
-        face = face_pb2.FaceConfig(avatar=self._options.avatar, codecs=[_codec(c) for c in codecs])
+        # Speech that is brought comes without phonemes.
+        brought = self._options.spoken_by == "client"
+        source = face_pb2.FaceConfig.SOURCE_VOICE if brought else face_pb2.FaceConfig.SOURCE_MEL
+        face = face_pb2.FaceConfig(
+            avatar=self._options.avatar, codecs=[_codec(c) for c in codecs], source=source
+        )
         config = face_pb2.FaceAttachConfig(session=self._session, face=face, admitted=admitted)
         return face_pb2.FaceAttachRequest(config=config)
 

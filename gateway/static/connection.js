@@ -21,7 +21,7 @@ import { WebRtcMedia } from "./webrtc.js";
 
 /** How turns end of which more may be buffered than is to be heard. */
 const CUT = ["interrupted", "replaced"];
-const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency", "error", "warning"];
+const FORWARDED = ["session", "state", "transcript", "answer", "answer.sources", "turn", "latency", "error", "warning"];
 /** No reason to give up WebRTC: no session, its microphone still taken, no answer at all. */
 const TEMPORARY = [404, 409, 0];
 /** No such session any more, or one whose token holds no more. */

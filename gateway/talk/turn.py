@@ -13,12 +13,15 @@ from gateway.api.events import (
     AnswerEvent,
     LatencyEvent,
     ServerEvent,
+    SourcesEvent,
+    TextSource,
     TranscriptEvent,
     TurnEvent,
     WarningEvent,
     WordsEvent,
     WordTime,
 )
+from gateway.knowledge.passages import Passage
 from gateway.playout.sound import VoiceResampler
 from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
@@ -39,7 +42,7 @@ LONGEST_RETURN_S = 1.0
 # So little of a voice is no voice; and so long it may be silent before the face stops to wait.
 _DRY_S, _DRY_FOR_S = 0.04, 0.3
 
-Source: TypeAlias = Literal["llm", "cache", "welcome", "say"]
+Source: TypeAlias = Literal["llm", "cache", "welcome", "say", "brought"]
 Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed", "replaced"]
 
 
@@ -81,6 +84,8 @@ class Turn:
     """The question, and whose answer it is, where that can be learned once it was heard."""
     messages: tuple[Message, ...] = ()
     """The conversation that it answers."""
+    known: tuple[Passage, ...] = ()
+    """What of the operator's texts it is given."""
     tools: ToolRounds = field(default_factory=lambda: ToolRounds(ToolLimits()))
     """What the answer has called."""
     text: str = ""
@@ -192,8 +197,14 @@ class Turn:
         media_ms: float | None = None,
     ) -> TurnEvent:
         """What listeners are told of its life."""
+        over = event in ("finished", "interrupted", "failed")
         self.told = TurnEvent(
-            turn=self.number, event=event, reason=reason, heard=heard, media_ms=media_ms
+            turn=self.number,
+            event=event,
+            reason=reason,
+            heard=heard,
+            media_ms=media_ms,
+            played_ms=round(1000 * self.played_s) if over else None,
         )
         return self.told
 
@@ -203,12 +214,20 @@ class Turn:
             utterance=self.utterance, text=self.question, final=True, turn=self.number
         )
         events: list[ServerEvent] = [said, self.tell("opened")]
+        if self.known:
+            events.append(self.sources())
         if self.text or self.text_complete:
             event = AnswerEvent(turn=self.number, text=self.text, final=self.text_complete)
             events.append(event)
         if self.words:
             events.append(WordsEvent(turn=self.number, words=list(self.words)))
         return events
+
+    def sources(self) -> SourcesEvent:
+        """Where what it is given stands."""
+        told = dict.fromkeys((passage.file, passage.heading) for passage in self.known)
+        sources = [TextSource(file=file, heading=heading) for file, heading in told]
+        return SourcesEvent(turn=self.number, sources=sources)
 
     # ------------------------------------------------------------ what is known of it
 
@@ -245,13 +264,16 @@ class Turn:
         """The stage whose work is missing; None where all of it is here."""
         if not self.text_complete:
             return "llm"
-        return None if self.voice_complete else "tts"
+        if self.voice_complete:
+            return None
+        return "speech" if self.source == "brought" else "tts"
 
     def needs(self, stage: str) -> bool:
         """Whether the turn cannot go on without `stage`."""
         if stage == "llm":
             return not self.text_complete
-        return stage == "face" or (stage == "tts" and not self.voice_complete)
+        speaks = stage == "tts" and self.source != "brought"
+        return stage == "face" or (speaks and not self.voice_complete)
 
 
 @dataclass(slots=True)

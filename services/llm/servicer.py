@@ -26,6 +26,7 @@ from services.llm.backends.base import (
 from services.llm.backends.registry import open_backend
 from services.llm.gate import Place
 from services.llm.generator import AnswerRequest, Generator, Piece
+from services.llm.passages import Passage
 from services.llm.prompt import clean_text
 from services.llm.session import AnsweringSession
 from services.llm.settings import LlmSettings
@@ -263,6 +264,9 @@ def read_request(
         tools=_tools(request),
         spoken=spoken,
         held=held,
+        passages=tuple(
+            Passage(clean_text(known.source), clean_text(known.text)) for known in request.passages
+        ),
     )
     wanted.check()
     return wanted

@@ -39,6 +39,8 @@ class AnsweredTurn(Turn):
         """Of the text that was published."""
         self.begun = False
         """Some of it is the model's."""
+        self.asked: Stamp | None = None
+        """When the model was asked first: tools are a part of its work, to whoever waits."""
         self._backend = generator.backend
         self._before: list[Answer] = []
         self._going_on: asyncio.Future[Callable[[], AnswerRequest]] | None = None
@@ -71,11 +73,15 @@ class AnsweredTurn(Turn):
         return sum(answer.ledger.completion_tokens for answer in answers if answer)
 
     def seconds(self) -> dict[str, float]:
-        if self.answer is None:
-            return {}
+        answers = [*self._before, self.answer]
+        generate_s = sum(answer.ledger.total_s for answer in answers if answer)
+        return {**answers[0].ledger.seconds(), "generate": generate_s} if answers[0] else {}
+
+    @property
+    def queue_s(self) -> float | None:
+        """From `asked` to the model's first work."""
         first = self._before[0] if self._before else self.answer
-        generate_s = sum(answer.ledger.total_s for answer in (*self._before, self.answer))
-        return {**first.ledger.seconds(), "generate": generate_s}
+        return first.ledger.queue_s if first else None
 
     def traced_as(self) -> Work:
         """By OpenTelemetry's conventions for generative AI; what was said is not in it."""
@@ -217,7 +223,7 @@ class AnsweringSession(StageWork):
                 await self._publish_text(turn, _PHRASE_END if called.text else "")
                 tell = self._stage.tools_called(turn.number, called.text, called.calls)
                 read_request = await turn.results(tell)
-                got, request = Stamp.now("llm.first_got"), read_request()
+                request = read_request()
         except VisavisError:
             # What was said so far can be spoken to its end.
             with contextlib.suppress(BusError):
@@ -243,7 +249,7 @@ class AnsweringSession(StageWork):
         self, turn: AnsweredTurn, answer: Answer, got: Stamp, unit: Unit
     ) -> _Written:
         """Every piece of text as a chunk; the turn's first carries when it came."""
-        asked = Stamp.now("llm.first_started")
+        asked = turn.asked = turn.asked or Stamp.now("llm.first_started")
         written = _Written()
         async with contextlib.aclosing(answer.pieces) as pieces:
             async for piece in pieces:
@@ -255,7 +261,7 @@ class AnsweringSession(StageWork):
                     unit.first()
                 if self._generator.in_turn and not answer.place.hurried:
                     unit.end()  # from here on others are let in
-                started = _first_stamps(asked, answer.ledger.queue_s) if first else ()
+                started = _first_stamps(asked, turn.queue_s) if first else ()
                 await self._publish_text(turn, piece, (got, *started) if first else ())
                 written.text += piece
         return written

@@ -22,7 +22,7 @@ from gateway.answers.questions import normalised
 from gateway.api.access import AccessControl
 from gateway.api.events import parse_command
 from gateway.api.routes_catalog import read_upload
-from gateway.api.schemas import Offer, SessionChange, SessionRequest, TextRequest
+from gateway.api.schemas import Offer, SayRequest, SessionChange, SessionRequest, TextRequest
 from gateway.openai.errors import RefusedError
 from gateway.openai.schemas import ChatRequest
 from gateway.playout.pictures import Picture, ReleasedPicture
@@ -48,6 +48,7 @@ _COMMANDS = [
     {"type": "update", "language": "zh-CN", "voice": "ada", "avatar": "eve", "speed": 1.5,
     "style": ""},
     {"type": "ping"},
+    {"type": "say", "text": "Hello.", "style": "calm", "language": "en", "interrupt": True},
 ]  # fmt: skip
 
 
@@ -65,6 +66,7 @@ _BODIES: list[tuple[Any, Any]] = [
     (SessionRequest, {"welcome": "Hello!", "speed": 1.5, "style": "sad", "queue": True}),
     (SessionChange, {"language": "zh", "speed": 0.5}),
     (TextRequest, {"text": "Who are you?", "style": "happy"}),
+    (SayRequest, {"text": "Hello.", "style": "happy", "language": "zh", "interrupt": True}),
     (Offer, {"sdp": "v=0", "type": "offer", "role": "viewer"}),
 ]
 

@@ -17,7 +17,7 @@ from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.media import TranscriptEvent, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -55,7 +55,7 @@ async def test_a_text_is_said_as_it_stands_and_remembered(
         (turn,) = (await client.call("GET", f"/v1/sessions/{session.id}/turns")).json()
         assert (turn["answered_by"], turn["state"]) == ("say", "finished")
         assert doubles.seen.prompts == []
-        await session.say("What did you say?")
+        await session.ask("What did you say?")
         await until(lambda: doubles.seen.prompts)
     said = [content for _, content in doubles.seen.prompts[0]]
     assert "We close in ten minutes." not in said[:-2], "a prompt begins with a question"

@@ -28,8 +28,8 @@ from gateway.playout.sinks.webrtc import asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving import aiortc_private
-from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -117,7 +117,7 @@ async def test_every_viewer_sees_and_hears_the_answer(
 ) -> None:
     for browser in browsers:
         await browser.connect("viewer")
-    await session.say("Sing.")
+    await session.ask("Sing.")
     for browser in browsers:
         # The pictures of a turn get brighter, idle ones stay dark.
         picture, _ = await asyncio.gather(

@@ -42,6 +42,14 @@ class ToolDefinition(_message.Message):
     parameters_json: str
     def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., parameters_json: _Optional[str] = ...) -> None: ...
 
+class KnownPassage(_message.Message):
+    __slots__ = ("source", "text")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    text: str
+    def __init__(self, source: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
 class ToolChoice(_message.Message):
     __slots__ = ("mode", "name")
     class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -59,7 +67,7 @@ class ToolChoice(_message.Message):
     def __init__(self, mode: _Optional[_Union[ToolChoice.Mode, str]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "max_tokens", "temperature", "stop", "seed", "top_p", "tools", "tool_choice", "one_call_at_most")
+    __slots__ = ("messages", "max_tokens", "temperature", "stop", "seed", "top_p", "tools", "tool_choice", "one_call_at_most", "passages")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +77,7 @@ class GenerateRequest(_message.Message):
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
     ONE_CALL_AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     max_tokens: int
     temperature: float
@@ -78,7 +87,8 @@ class GenerateRequest(_message.Message):
     tools: _containers.RepeatedCompositeFieldContainer[ToolDefinition]
     tool_choice: ToolChoice
     one_call_at_most: bool
-    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., max_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., stop: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., top_p: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[ToolDefinition, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., one_call_at_most: _Optional[bool] = ...) -> None: ...
+    passages: _containers.RepeatedCompositeFieldContainer[KnownPassage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., max_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., stop: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., top_p: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[ToolDefinition, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., one_call_at_most: _Optional[bool] = ..., passages: _Optional[_Iterable[_Union[KnownPassage, _Mapping]]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("text", "finish_reason", "prompt_tokens", "completion_tokens", "tool_calls")

@@ -100,22 +100,25 @@ _THOUGHT = Row(
             rates("gateway_answer_cache_lookups_total", "result"),
         ),
         Panel(
+            "Questions that texts answer",
+            "In a second: passages of the operator's texts were found for them, or nothing.",
+            "short",
+            (
+                *rates("gateway_knowledge_lookups_total", "result"),
+                *level("gateway_knowledge_passages", "instance", how="max"),
+            ),
+        ),
+        Panel(
             "Tools that answers call",
             "In a second, by who does them and what came of it.",
             "short",
             rates("gateway_tool_calls_total", "by, result"),
         ),
         Panel(
-            "Tools of the gateway's own",
-            "From the call to its result.",
+            "Results of tools",
+            "From the call to its result, by who does it.",
             "s",
-            quantiles("gateway_tool_seconds", "", 'by="server"'),
-        ),
-        Panel(
-            "Tools of a session's clients",
-            "From the call to its result.",
-            "s",
-            quantiles("gateway_tool_seconds", "", 'by="client"'),
+            quantiles("gateway_tool_seconds", "by"),
         ),
         Panel(
             "Prepared answers",

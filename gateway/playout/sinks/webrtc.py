@@ -17,6 +17,7 @@ import av
 import numpy as np
 from aiortc import (
     RTCConfiguration,
+    RTCDataChannel,
     RTCIceServer,
     RTCPeerConnection,
     RTCRtpSender,
@@ -39,6 +40,7 @@ from gateway.playout.sinks.tracks import (
     report_media_time,
 )
 from gateway.playout.sound import OpusEncoder
+from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicPackets, MicSound
 from visavis.serving import aiortc_private
 from visavis.serving.errors import InvalidInputError, UnknownNameError
@@ -65,7 +67,7 @@ class Peer:
     """One browser that watches a session, and may speak in it, over WebRTC.
 
     pictures: False where it draws the face itself and takes sound alone.
-    on_mic: gets the speaker's sound, [N] int16 at 16 kHz.
+    on_mic: gets the speaker's sound, [N] int16 at mic_rate_hz.
     on_keyframe: the browser has lost the picture, or is new.
     on_closed: the connection is gone; called once.
     """
@@ -80,6 +82,7 @@ class Peer:
         on_keyframe: Callable[[VideoCodec], None],
         on_closed: Callable[[Peer], None],
         pictures: bool = True,
+        mic_rate_hz: int = MIC_RATE_HZ,
     ) -> None:
         self.id = peer_id
         self.role = role
@@ -89,7 +92,7 @@ class Peer:
         self._on_closed = on_closed
         self._sound: PassTrack | None = None
         self._pictures: PassTrack | None = None
-        self._mic_sound = MicSound()
+        self._mic_sound = MicSound(mic_rate_hz)
         # Without this, aiortc would ask a public STUN server.
         servers = [
             RTCIceServer(
@@ -109,6 +112,10 @@ class Peer:
     @property
     def connected(self) -> bool:
         return str(self._pc.connectionState) == "connected"
+
+    def on_channel(self, opened: Callable[[RTCDataChannel], None]) -> None:
+        """Call `opened` for each data channel that the browser opens."""
+        self._pc.on("datachannel", opened)
 
     async def answer(self, sdp: str, kind: str) -> tuple[str, str]:
         """SDP and type that answer a browser's offer. Raises InvalidInputError."""
@@ -283,7 +290,11 @@ class Peers:
         seats: Seats,
         on_keyframe: Callable[[VideoCodec], None],
         changed: Callable[[], None],
+        *,
+        mic_rate_hz: int = MIC_RATE_HZ,
     ) -> None:
+        """mic_rate_hz: of what microphones bring."""
+        self._mic_rate_hz = mic_rate_hz
         self.ice_servers = ice_servers
         self._seats = seats
         self._on_keyframe = on_keyframe
@@ -317,8 +328,9 @@ class Peers:
         peer_id: str,
         pictures: bool = True,
     ) -> tuple[str, str]:
-        """Answer an offer; SDP and type. on_mic: gets [N] int16 at 16 kHz. pictures: else sound
-        alone.
+        """Answer an offer; SDP and type. on_mic: gets [N] int16 at mic_rate_hz.
+
+        pictures: else sound alone.
 
         Raises InvalidInputError, AtCapacityError, UnknownNameError once the session is over.
         """
@@ -339,6 +351,7 @@ class Peers:
             on_keyframe=self._on_keyframe,
             on_closed=closed,
             pictures=pictures,
+            mic_rate_hz=self._mic_rate_hz,
         )
         try:
             answer = await peer.answer(sdp, kind)
@@ -353,6 +366,13 @@ class Peers:
         metrics.viewers.labels("webrtc").inc()
         self._changed()
         return answer
+
+    def on_channel(self, peer_id: str, opened: Callable[[RTCDataChannel], None]) -> None:
+        """Call `opened` for each data channel of a browser that was just answered.
+
+        It opens none before it has the answer.
+        """
+        self._peers[peer_id].on_channel(opened)
 
     async def disconnect(self, peer_id: str) -> None:
         """Raises UnknownNameError."""

@@ -23,8 +23,8 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.room.platform_servers import TwitchServer
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_handover import HERE, drain
+from visavis.client import GatewayClient
 from visavis.serving.errors import UnknownNameError
-from visavis.tools.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

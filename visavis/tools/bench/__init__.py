@@ -4,6 +4,7 @@ What every benchmark stands on:
 
 - `benchmark`: options, the gateway that is measured, figures handed out
 - `questions`: the question set, spoken by our own voices (`visavis bench questions`)
+- `held_out`: questions by other voices, in noise, that nothing was tuned on
 - `visitor/`: speaks sound files into a session, and notes when what came
 - `figures/`: what is made of those notes, with its spread, as JSON and printed
 
