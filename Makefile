@@ -90,7 +90,7 @@ fuzz: $(VENV)/.test
 
 protos: $(VENV)/.test
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. protos/visavis/v1/*.proto
-	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(addprefix protos/visavis/v1/,asr.proto llm.proto tts.proto face.proto kserve.proto)
+	$(BIN)/python -m grpc_tools.protoc -I protos --grpc_python_out=. $(addprefix protos/visavis/v1/,asr.proto llm.proto tts.proto face.proto kserve.proto riva_asr.proto riva_tts.proto audio2face.proto)
 
 lock: | $(VENV)/bin/python
 	$(PIP) install --quiet $(LOCKED) requirements/uv.lock

@@ -8,6 +8,7 @@ In reading order, first the folders:
 `stages`: the four services as one session sees them.
 `playout`: sound and pictures leave by one clock.
 `answers`: what can be said without a language model.
+`apps`: what programs ask of a session beside a conversation.
 `ledger`: where a turn's time went.
 `edge`: TLS, security headers, connections that hold others up.
 `static`: the page.

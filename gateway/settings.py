@@ -67,6 +67,11 @@ class GatewaySettings(Settings):
         description="Whose pages may show ours in a frame, as JSON list of origins such as "
         "https://shop.example; empty: its own alone",
     )
+    allowed_origins: list[str] = Field(
+        default_factory=list,
+        description="Whose pages may use the API from a browser (CORS), as JSON list of origins "
+        "such as https://shop.example; empty: its own alone",
+    )
     trusted_proxies: list[str] = Field(
         default_factory=list,
         description="Addresses or networks of reverse proxies whose X-Forwarded-For and -Proto are "
@@ -274,7 +279,30 @@ class GatewaySettings(Settings):
     answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
     answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
 
-    @field_validator("embed_origins")
+    room_words: Path | None = Field(
+        None,
+        description="File of words that no live room reads aloud or answers, one a line, beside "
+        "those that ship; see docs/room.md",
+    )
+
+    wyoming_port: int = Field(
+        -1,
+        ge=-1,
+        le=65535,
+        description="TCP port for Home Assistant (Wyoming: speech to text, text to speech, "
+        "conversation), by custom 10300; 0: any free one, -1: none",
+    )
+    wyoming_host: str = Field("127.0.0.1", description="Address on which that port listens")
+    wyoming_clients: list[str] = Field(
+        default_factory=list,
+        description="Networks whose clients are answered there, beside this machine, as JSON list "
+        "such as 192.168.1.0/24: Wyoming knows no keys",
+    )
+    wyoming_requests: int = Field(
+        8, ge=1, le=1000, description="Requests of that port that are answered at once"
+    )
+
+    @field_validator("embed_origins", "allowed_origins")
     @classmethod
     def _origins(cls, origins: list[str]) -> list[str]:
         for origin in origins:
@@ -282,7 +310,7 @@ class GatewaySettings(Settings):
                 raise ValueError(f"{origin!r} is not an origin such as https://shop.example:8443")
         return origins
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "wyoming_clients")
     @classmethod
     def _networks(cls, networks: list[str]) -> list[str]:
         for network in networks:
@@ -339,6 +367,12 @@ def check_exposure(settings: GatewaySettings) -> None:
 
     Also where the key's file cannot be read.
     """
+    reached = settings.wyoming_port >= 0 and not is_loopback(settings.wyoming_host)
+    if reached and not settings.wyoming_clients:
+        raise SettingsError(
+            f"wyoming_host: {settings.wyoming_host} can be reached from other machines, and the "
+            "protocol knows no keys: name the networks that may with --wyoming-clients"
+        )
     if settings.key() or settings.access_file is not None:
         return
     # A proxy on this machine brings others, though the gateway listens to this machine alone.

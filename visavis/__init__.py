@@ -6,6 +6,7 @@
 `bundles`: weights, where they come from and what is made of them.
 `tools`: the command line, benchmarks, the one-machine stack.
 `styles`: how something is said, and its tags in an answer's text.
+`arkit`: the names of a face's 52 blendshapes, and their two orders.
 `mel`: mel scales and their triangles, for every network that listens in mel bands.
 `synthetic`: what files and streams say of themselves.
 `mp4`: a video file of pictures that are already encoded and sound.

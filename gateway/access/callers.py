@@ -14,10 +14,14 @@ SOCKET = "WEBSOCKET"
 
 _SESSIONS = "/v1/sessions"
 _SESSION = re.compile(r"/v1/sessions/([^/]+)(/.*)?", re.DOTALL)
-_CATALOGUE = re.compile(r"/v1/(voices|avatars|avatars/[^/]+/(portrait\.jpg|head\.glb))")
+_CATALOGUE = re.compile(
+    r"/v1/(voices|avatars|avatars/[^/]+/(portrait\.jpg|head\.(glb|json)|background\.png))"
+)
 _WITHOUT_A_SESSION = re.compile(
     r"/v1/(models(/.+)?|chat/completions|audio/(speech|transcriptions|voices))", re.DOTALL
 )
+# Comments of many, and what an operator does about them.
+_ROOM = re.compile(r"/room(/.*)?", re.DOTALL)
 _VIEWERS_OWN = re.compile(r"/(token|webrtc|webrtc/[^/]+)")
 _READING = ("GET", "HEAD")
 
@@ -83,6 +87,8 @@ def why_not(caller: Caller, method: str, path: str) -> str:
         return "a session's token opens that session alone"
     if found[1] != caller.session:
         return "this token is of another session"
+    if _ROOM.fullmatch(found[2] or ""):
+        return "a session's token opens no live room; an app's key does, or an operator's"
     looks_on = method in (*_READING, SOCKET) or _VIEWERS_OWN.fullmatch(found[2] or "")
     if role is Role.VIEWER and not looks_on:
         return "a viewer looks on; this is for the visitor"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -81,7 +84,8 @@ class AccessControl:
     the second is not said again.
 
     A web page of another origin could otherwise use its reader's browser to talk to a
-    gateway on loopback: requests with a foreign Origin are refused, and on loopback
+    gateway on loopback: requests with a foreign Origin, but those of `allowed_origins`, are
+    refused, and on loopback
     also those for a Host that is not loopback (DNS rebinding).
     """
 
@@ -89,6 +93,7 @@ class AccessControl:
         self._app = app
         self._doorkeeper = doorkeeper
         self._hosts = {*settings.allowed_hosts}
+        self._origins = re.compile(origins_pattern(settings.allowed_origins))
         self._loopback = settings.loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +125,8 @@ class AccessControl:
         origin = headers.get("origin")
         if origin:
             same = origin.partition("://")[2] == host
-            if not same and _name_of(origin) not in self._hosts:
+            known = _name_of(origin) in self._hosts or self._origins.fullmatch(origin.lower())
+            if not same and not known:
                 return 403, "forbidden_origin", f"origin: {origin[:80]!r} may not use this gateway"
         return None
 
@@ -154,6 +160,31 @@ class Ownership:
                 await problem(404, "not_found", message)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def origins_pattern(origins: Sequence[str]) -> str:
+    """A regular expression that matches each of these origins whole, and nothing else.
+
+    origins: as a Content-Security-Policy has them: `https://*.shop.example` is every name below.
+    """
+    known = (re.escape(o.lower()).replace(r"\*\.", r"([a-z0-9-]+\.)+") for o in origins)
+    return "|".join(known) or r"(?!)"
+
+
+def cross_origin(app: FastAPI, settings: GatewaySettings) -> None:
+    """Have browsers let the pages of `allowed_origins` use the API.
+
+    To be added last: a browser asks whether it may, without a key, before it asks for anything.
+    """
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origin_regex=origins_pattern(settings.allowed_origins),
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type"],
+            expose_headers=["Retry-After"],
+            max_age=600,
+        )
 
 
 def _name_of(url: str) -> str:

@@ -30,8 +30,10 @@ from gateway.api import (
     routes_sessions,
     sockets,
 )
-from gateway.api.access import AccessControl, BodyLimit, Ownership
+from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.state import Gateway
+from gateway.apps import routes_say
+from gateway.apps import sockets as app_sockets
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
 from gateway.openai import chat, routes_models, speech, transcriptions
@@ -39,6 +41,8 @@ from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.playout.sinks.recording_folders import forget_left_behind
+from gateway.room import routes as room_routes
+from gateway.room.rooms import Rooms
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
@@ -49,6 +53,7 @@ from gateway.talk.sessions import Sessions
 from gateway.tools.doing import NoServerTools, ServerTools
 from gateway.tools.mcp_servers import McpServers, read_servers
 from gateway.waiting.entrance import Entrance
+from gateway.wyoming.server import WyomingServer
 from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
 from visavis.serving.admission.admission import Admission
@@ -83,11 +88,15 @@ Speak or type to a face, and it answers with voice and lips in step.
 2. Media: `POST …/webrtc` with an SDP offer, or the WebSocket `…/media?role=speaker|viewer`
    (fragmented mp4 with H.264 and AAC to the client; the speaker's microphone as binary
    messages of 16-bit little-endian mono PCM at 16 kHz, 16 to 20 ms each).
+   Sound alone, as samples: the WebSocket `…/audio?role=speaker|listener`.
    With `"drawn_by": "client"` there are no pictures: the WebSocket `…/face` has 52 blendshapes for
-   each, and `GET /v1/avatars/{name}/head.glb` a head to draw with them.
+   each, and `GET /v1/avatars/{name}/head.glb` a head to draw with them; `…/head.json` and
+   `…/background.png` tell how its portrait shows it.
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
-   `state`, `transcript`, `answer`, `turn`, `latency`, `error`, `warning`, `pong`; client
-   to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `state`, `transcript`, `answer` (pieces of a text, to be appended), `words`, `say`, `turn`,
+   `latency`, `error`, `warning`, `pong`; client to server:
+   `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `{"type": "say", "text": "…", "style"?, "language"?, "interrupt"?}`,
    `{"type": "tool_result", "call_id": "…", "output": "…"}` to an `answer.tool_call`,
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?, "drawn_by"?}`,
    `{"type": "ping"}`.
@@ -143,9 +152,11 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     app.add_middleware(PassOn)
     app.add_middleware(BodyLimit, uploads=uploads)
     app.add_middleware(AccessControl, settings=settings, doorkeeper=doorkeeper)
+    cross_origin(app, settings)
     problems.install(app)
     for module in (
         routes_sessions,
+        routes_say,
         routes_media,
         routes_catalog,
         routes_cache,
@@ -154,10 +165,13 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         chat,
         speech,
         transcriptions,
+        room_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
+    app.include_router(room_routes.sockets)
+    app.include_router(app_sockets.router)
     _add_pages(app, settings)
     return app
 
@@ -205,6 +219,8 @@ async def _running(
         ending.push_async_callback(prerenderer.stop)
         if settings.prerender:
             prerenderer.start()
+        rooms = Rooms(settings)
+        ending.push_async_callback(rooms.close_all)
         carrier = _carrier(tls, ending)
         room = partial(_room, sessions, entrance)
         own = {"http": address, "scheme": "https" if tls else "http"} if address else {}
@@ -228,8 +244,12 @@ async def _running(
             handover,
             doorkeeper,
             PlainCalls(registry),
+            rooms,
         )
         await peers.start(handover.hear, gateway.usage_of)
+        wyoming = WyomingServer(gateway)
+        ending.push_async_callback(wyoming.stop)
+        await wyoming.start()
         heartbeat.working()
         yield gateway
 

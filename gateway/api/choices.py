@@ -125,9 +125,9 @@ def choice_of(chosen: ToolChosen, tools: Sequence[ToolOffer]) -> ToolChoice:
 class Change(BaseModel):
     """What of a session can be changed; what is left out stays."""
 
-    language: Language | None = None
-    voice: Name | None = None
-    avatar: Name | None = None
-    speed: Speed | None = None
-    style: StyleName | None = None
-    drawn_by: DrawnBy | None = None
+    language: Language | None = Field(None, description="BCP 47, for example en or zh")
+    voice: Name | None = Field(None, description="From /v1/voices; empty: the best one")
+    avatar: Name | None = Field(None, description="From /v1/avatars; empty: the default one")
+    speed: Speed | None = Field(None, description="Of the voice: 0.5 to 2, 1 is normal")
+    style: StyleName | None = Field(None, description="How answers are said, such as happy")
+    drawn_by: DrawnBy | None = Field(None, description="Who draws the face: server or client")

@@ -206,6 +206,26 @@ class TextRequest(Body):
     style: StyleName = Field("", description="Of this answer alone; empty: the session's")
 
 
+class SayRequest(Body):
+    """What is to be said as it stands."""
+
+    text: TypedText
+    style: StyleName = Field("", description="Of this text alone; empty: the session's")
+    language: AnyLanguage = Field(
+        "",
+        description="Of this text alone, where its script does not tell; empty: the session's",
+    )
+    interrupt: StrictBool = Field(
+        False, description="Say it now, in place of what is being said and of all that waits"
+    )
+
+
+class SayNumber(BaseModel):
+    """Which of the session's texts it became; `say` events name it."""
+
+    say: int
+
+
 class TurnNumber(BaseModel):
     """Which turn it became."""
 

@@ -166,9 +166,9 @@ def server_config(
     To be made once logging is set up.
     """
     guard = ConnectionGuard(Patience.of(settings))
-    said = security_headers(settings.embed_origins)
+    said = security_headers(settings.embed_origins, settings.allowed_origins)
     config = _Config(
-        SecurityHeaders(app, settings.embed_origins, loopback=settings.loopback),
+        SecurityHeaders(app, said, loopback=settings.loopback),
         # Called for each connection, as the class itself would be.
         http=cast(Any, partial(_Http, guard, said)),
         ws=cast(Any, partial(_Sockets, guard)),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.serving.errors import BusError
 from visavis.wire.bus import Bus, Subscription
@@ -75,19 +76,21 @@ class BusFeed:
         reason: str,
         *,
         held: bool = False,
-        style: str = "",
+        manner: Manner = AS_THE_SESSION_SAYS,
         motion_frame: int | None = None,
         traceparent: str = "",
     ) -> None:
         """Make `turn` the epoch; what waits of older turns is dropped unread.
 
-        style: of this turn alone. motion_frame: of the face, where viewers see it from memory.
+        motion_frame: of the face, where viewers see it from memory.
         traceparent: of the turn's span.
         """
         for subscription in self._subscriptions:
             subscription.advance(turn)
         place = Place(self._session, turn, 0, 0)
-        self._announced = TurnChunk(place, reason, held, style, motion_frame)
+        self._announced = TurnChunk(
+            place, reason, held, manner.style, motion_frame, manner.language
+        )
         self._traceparent = traceparent
         self._put(Kind.TURN, self._announced, traceparent)
         self._clock_seq = 0

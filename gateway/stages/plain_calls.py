@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gateway.knowledge.passages import Passage as KnownPassage
 from gateway.stages.catalog import our_error
+from gateway.stages.growing import Growing
 from gateway.stages.registry import Registry, ReplicaState
 from gateway.talk.actions import Message
 from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
@@ -152,16 +153,16 @@ class PlainCalls:
                     told.completion_tokens,
                 )
 
-    async def speak(self, text: str, how: Speaking) -> AsyncGenerator[Sound, None]:
-        """A text as it is spoken. Raises as `write`."""
+    async def speak(self, text: str | Growing[str], how: Speaking) -> AsyncGenerator[Sound, None]:
+        """A text as it is spoken, or as it is written. Raises as `write`."""
         config = tts_pb2.SynthesisConfig(
             language=how.language, voice=how.voice, speed=how.speed, style=how.style
         )
 
         async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
             yield tts_pb2.SynthesizeRequest(config=config)
-            for start in range(0, len(text), _TEXT_CHARS):
-                yield tts_pb2.SynthesizeRequest(text=text[start : start + _TEXT_CHARS])
+            async for piece in _pieces_of(text):
+                yield tts_pb2.SynthesizeRequest(text=piece)
 
         # A voice without a session takes no slot.
         with self._speeches.hold():
@@ -191,12 +192,27 @@ class PlainCalls:
         self, pcm: NDArray[np.int16], language: str
     ) -> AsyncGenerator[Recognised, None]:
         """A recording of any length, utterance by utterance. Raises as `write`."""
+        sound: Growing[NDArray[np.int16]] = Growing()
+        for start in range(0, len(pcm), RECOGNISED_RATE_HZ):
+            sound.add(pcm[start : start + RECOGNISED_RATE_HZ])
+        sound.end()
+        async with aclosing(self.hear(sound, language, live=False)) as utterances:
+            async for heard in utterances:
+                yield heard
+
+    async def hear(
+        self, sound: Growing[NDArray[np.int16]], language: str, *, live: bool = True
+    ) -> AsyncGenerator[Recognised, None]:
+        """Sound at 16 kHz in pieces of a second at most, utterance by utterance. live: it is being
+        spoken. Raises as `write`.
+        """
+        config = _recognition(language, recorded=not live)
 
         async def requests() -> AsyncIterator[asr_pb2.StreamingRecognizeRequest]:
-            yield asr_pb2.StreamingRecognizeRequest(config=_recognition(language))
-            for start in range(0, len(pcm), RECOGNISED_RATE_HZ):
-                piece = pcm[start : start + RECOGNISED_RATE_HZ].astype("<i2").tobytes()
-                yield asr_pb2.StreamingRecognizeRequest(pcm_s16le=piece)
+            yield asr_pb2.StreamingRecognizeRequest(config=config)
+            async for piece in sound:
+                data = piece.astype("<i2").tobytes()
+                yield asr_pb2.StreamingRecognizeRequest(pcm_s16le=data)
 
         answers = self._answers("asr", lambda stub: stub.StreamingRecognize(requests()))
         async with aclosing(answers):
@@ -271,9 +287,20 @@ def _passages(words: Iterable[Any]) -> tuple[Passage, ...]:
     return tuple(Passage(w.word, w.start_ms / 1e3, w.end_ms / 1e3) for w in words)
 
 
-def _recognition(language: str) -> asr_pb2.RecognitionConfig:
+async def _pieces_of(text: str | Growing[str]) -> AsyncIterator[str]:
+    """In parts that a voice may get at once."""
+    if isinstance(text, str):
+        for start in range(0, len(text), _TEXT_CHARS):
+            yield text[start : start + _TEXT_CHARS]
+    else:
+        async for piece in text:
+            for start in range(0, len(piece), _TEXT_CHARS):
+                yield piece[start : start + _TEXT_CHARS]
+
+
+def _recognition(language: str, *, recorded: bool = True) -> asr_pb2.RecognitionConfig:
     return asr_pb2.RecognitionConfig(
-        sample_rate_hz=RECOGNISED_RATE_HZ, language=language, recorded=True
+        sample_rate_hz=RECOGNISED_RATE_HZ, language=language, recorded=recorded
     )
 
 

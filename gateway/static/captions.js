@@ -60,8 +60,12 @@ export class Captions {
     this.#follow();
   }
 
-  /** The end of a turn; of an interrupted one, what was not heard any more is shown apart. */
+  /**
+   * The end of a turn; of an interrupted one, what was not heard any more is shown apart. One that
+   * is replaced leaves nothing: what was asked goes on growing, and another turn answers it.
+   */
   turn({ turn, event, heard }) {
+    if (event === "replaced") return this.#drop("avatar", turn);
     const line = this.#lines.get(this.#key("avatar", turn));
     if (!line || !["finished", "interrupted", "failed"].includes(event)) return;
     line.dataset.ended = event;

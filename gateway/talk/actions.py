@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from gateway.api.events import ServerEvent
 from gateway.tools.offers import Call
 
-Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome"]
+Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome", "say"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
@@ -23,6 +23,17 @@ class Message:
     content: str
     calls: tuple[Call, ...] = ()
     tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How one turn alone is said; empty: as the session says."""
+
+    style: str = ""
+    language: str = ""
+
+
+AS_THE_SESSION_SAYS = Manner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +131,11 @@ class CloseTurn:
     """The turn is over; nothing more will be counted for it."""
 
     turn: int
-    outcome: Literal["finished", "interrupted", "failed", "discarded"]
+    outcome: Literal["finished", "interrupted", "failed", "replaced", "discarded"]
     voice_s: float = 0.0
-    """Of a discarded one: the voice that was made for nothing."""
+    """Of a discarded or replaced one: the voice that was made for nothing."""
     tokens: int = 0
-    """Of a discarded one: text that was, as far as the stage has told."""
+    """Of such a one: text that was, as far as the stage has told."""
 
 
 @dataclass(frozen=True, slots=True)

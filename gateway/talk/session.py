@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from gateway.answers.cache import Speaker
 from gateway.api.choices import DrawnBy
 from gateway.api.events import (
     ErrorEvent,
+    SayEvent,
     ServerEvent,
     StateEvent,
     ToolCallEvent,
@@ -29,6 +31,7 @@ from gateway.api.events import (
 )
 from gateway.api.hub import EventHub, Listener
 from gateway.api.problems import code_of
+from gateway.apps.sayings import Saying, Sayings
 from gateway.background import Background
 from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
@@ -39,6 +42,7 @@ from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
 from gateway.playout.sinks.blendshapes import Blendshapes
 from gateway.playout.sinks.broadcast import Broadcast
+from gateway.playout.sinks.plain_sound import PlainSound
 from gateway.playout.sinks.recording import Recordings
 from gateway.playout.sinks.webrtc import Peers
 from gateway.playout.ticker import Pulse, Ticker
@@ -50,6 +54,7 @@ from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
 from gateway.talk import actions, speculation
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.conversation import Conversation, State
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
@@ -115,6 +120,7 @@ class Session:
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
         self._attending = Attending()
+        self._sayings = Sayings()
         self._hub = EventHub()
         self._stopwatch = Stopwatch(session_id, registry.clocks)
         ears = Ears()
@@ -166,11 +172,13 @@ class Session:
         self.peers = Peers(lambda: ice.of(self.id, time.time()), seats, missed, changed)
         self.broadcast = Broadcast(seats, missed, changed)
         self.blendshapes = Blendshapes(settings.max_viewers, changed)
+        self.plain_sound = PlainSound(seats, changed)
         folder, limit_s = settings.recording_dir, settings.recording_limit_s
         self.recordings = Recordings(
             self.id, folder, limit_s, missed, changed, self._recording_failed
         )
-        for sink in (self.peers, self.broadcast, self.blendshapes, self.recordings):
+        to_clients = (self.peers, self.broadcast, self.blendshapes, self.plain_sound)
+        for sink in (*to_clients, self.recordings):
             self.audience.add(sink)
 
     def _listening(self, bus: Bus) -> BusFeed:
@@ -233,6 +241,7 @@ class Session:
             if self._pulse is not None:
                 stack.callback(self._pulse.end)
             if not self.moved:
+                self._drop_sayings("closed")
                 self._emit(ErrorEvent(code="session_closed", message=message))
                 self._feed.announce(self._conversation.epoch + 1, "close")
 
@@ -247,7 +256,8 @@ class Session:
     @property
     def between_turns(self) -> bool:
         """Nobody speaks, nothing is being answered, and no recording would be cut off."""
-        return self.news.may_move("llm") and not self.recordings.watched
+        quiet = self.news.may_move("llm") and not len(self._sayings)
+        return quiet and not self.recordings.watched
 
     @property
     def epoch(self) -> int:
@@ -312,6 +322,11 @@ class Session:
     def state(self) -> State:
         return self._conversation.state
 
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that is open, held ones included; to be read."""
+        return self._conversation.turn
+
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""
         self._wake_ticks()
@@ -331,12 +346,28 @@ class Session:
         self.presence.asked()
         now = self._clock.now()
         self._stopwatch.asked(now)
-        self._perform(self._conversation.submit_text(text, now), style)
+        self._perform(self._conversation.submit_text(text, now), Manner(style))
         return self._conversation.epoch
+
+    def say(self, text: str, manner: Manner, *, interrupt: bool = False) -> Saying:
+        """Have `text` said as it stands, behind what is being said and what waits.
+
+        interrupt: now, in place of all that. Call `wake` before. Raises SayingsFullError.
+        """
+        self.presence.asked()
+        if interrupt:
+            self._drop_sayings("interrupted")
+        saying = self._sayings.add(text, manner)
+        self._emit(SayEvent(say=saying.number, event="waiting", text=text))
+        self._wake_ticks()
+        if interrupt:
+            self._say_next()
+        return saying
 
     def interrupt(self) -> int:
         """Silence; returns the turn number from which on something can be said again."""
         self.touch()
+        self._drop_sayings("interrupted")
         self._perform(self._conversation.interrupt())
         return self._conversation.epoch
 
@@ -445,7 +476,8 @@ class Session:
             self._conversation.played(turn.number, played_s, now)
         for event, number in tick.events:
             if event is PlayoutEvent.STARTED:
-                self._perform(self._conversation.started(number))
+                media_ms = 1000 * tick.start_samples / RATE_HZ
+                self._perform(self._conversation.started(number, media_ms))
                 self._report_latency()
             elif event is PlayoutEvent.FINISHED:
                 self._publish_clock()
@@ -461,13 +493,15 @@ class Session:
         if self._ticks % CHECK_TICKS == 0:
             self._check(now)
         self._greet(now)
+        if len(self._sayings) and self._conversation.silent:
+            self._say_next()
         self._quiet_ticks = self._quiet_ticks + 1 if self._deserted else 0
         return self._quiet_ticks < REST_TICKS
 
     @property
     def _deserted(self) -> bool:
         """Nobody is there, and nothing goes on that time would change."""
-        if self._watched or self._hub.listeners:
+        if self._watched or self._hub.listeners or len(self._sayings):
             return False
         conversation = self._conversation
         return conversation.turn is None and conversation.state == "idle" and self._playout.at_rest
@@ -495,9 +529,34 @@ class Session:
         untouched = not self._conversation.epoch and self._conversation.state == "idle"
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
         if text:
-            self._perform(self._conversation.greet(now))
-        if text and (turn := self._conversation.turn) is not None:
-            self.answering.greet(turn, text)
+            self._speak_unasked("welcome", text, now)
+
+    def _say_next(self) -> None:
+        """Begin with what has waited longest, where a turn may begin now."""
+        if not self.stages.settled or self.presence.departure is not None:
+            return
+        saying = self._sayings.take()
+        if saying is not None:
+            turn = self._conversation.epoch + 1
+            told = SayEvent(say=saying.number, event="opened", text=saying.text, turn=turn)
+            self._emit(told)
+            self._speak_unasked("say", saying.text, self._clock.now(), saying.manner)
+
+    def _drop_sayings(self, reason: str) -> None:
+        for saying in self._sayings.drop():
+            told = SayEvent(say=saying.number, event="dropped", text=saying.text, reason=reason)
+            self._emit(told)
+
+    def _speak_unasked(
+        self,
+        why: Literal["welcome", "say"],
+        text: str,
+        now: float,
+        manner: Manner = AS_THE_SESSION_SAYS,
+    ) -> None:
+        self._perform(self._conversation.speak_unasked(why, now), manner)
+        if (turn := self._conversation.turn) is not None:
+            self.answering.say(turn, text, why)
 
     def _attend(self, now: float) -> None:
         """Have the face listen or think, and be drawn for that."""
@@ -530,13 +589,15 @@ class Session:
 
     # ------------------------------------------------------------ carrying out
 
-    def _perform(self, wanted: Sequence[actions.Action], style: str = "") -> None:
+    def _perform(
+        self, wanted: Sequence[actions.Action], manner: Manner = AS_THE_SESSION_SAYS
+    ) -> None:
         if wanted:
             self._wake_ticks()
         for action in wanted:
             match action:
                 case actions.AnnounceTurn():
-                    self._announce(action, style if action.opens else "")
+                    self._announce(action, manner if action.opens else AS_THE_SESSION_SAYS)
                 case actions.BeginAnswer():
                     if (turn := self._conversation.turns.find(action.turn)) is not None:
                         self._background.run(self._begin(turn, action))
@@ -571,7 +632,7 @@ class Session:
                     self._emit(action.event)
             speculation.count(action)
 
-    def _announce(self, action: actions.AnnounceTurn, style: str) -> None:
+    def _announce(self, action: actions.AnnounceTurn, manner: Manner) -> None:
         now = self._clock.now()
         self._interruption.void(action.reason, now)
         if action.opens:
@@ -583,7 +644,7 @@ class Session:
             action.turn,
             action.reason,
             held=action.held,
-            style=style,
+            manner=manner,
             motion_frame=self._playout.motion_frame,
             traceparent=self._stopwatch.traceparent if action.opens else "",
         )
@@ -633,7 +694,9 @@ class Session:
             self.answering.closed(action, turn)
         if action.outcome != "finished":
             self.audience.cut(action.turn)
-        if action.outcome != "discarded":
+        if action.outcome == "interrupted":
+            self._drop_sayings("interrupted")
+        if action.outcome not in ("discarded", "replaced"):
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
         self._stopwatch.closed(action.turn, action.outcome)

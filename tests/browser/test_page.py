@@ -154,6 +154,22 @@ async def test_answer_pieces_are_joined_and_cut_where_interrupted(
     await expect(line.locator("s")).to_have_text(" I think.")
 
 
+async def test_a_question_that_goes_on_is_one_caption(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    heard = {"type": "transcript", "utterance": 1}
+    stub.push({**heard, "text": "How far is the moon.", "final": True, "turn": 1})
+    stub.push({"type": "answer", "turn": 1, "text": "The moon is"})
+    lines = page.locator(".line")
+    await expect(lines).to_have_text(["How far is the moon.", "The moon is"])
+    stub.push({"type": "turn", "turn": 1, "event": "replaced"})
+    stub.push({**heard, "text": "How far is the moon, and the", "final": False})
+    await expect(lines).to_have_text(["How far is the moon, and the"])
+    await expect(lines).to_have_attribute("data-partial", "")
+    stub.push({**heard, "text": "How far is the moon, and the sun?", "final": True, "turn": 3})
+    stub.push({"type": "answer", "turn": 3, "text": "Far."})
+    await expect(lines).to_have_text(["How far is the moon, and the sun?", "Far."])
+
+
 async def test_markup_in_captions_stays_text(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     text = "<img src=x onerror=alert(1)>"

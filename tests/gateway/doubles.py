@@ -485,8 +485,10 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
     async def GetAvatarHead(self, request: Any, context: Any) -> Any:
         if request.name != "eve":
             await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} has no head")
-        known = request.known_sha256 == "digest of eve"
-        return face_pb2.AvatarHead(glb=b"" if known else b"glTF of eve", sha256="digest of eve")
+        digest = f"digest {request.file} of eve"
+        told = (b"glTF of eve", b'{"title": "Eve"}', b"wall of eve")[request.file]
+        content = b"" if request.known_sha256 == digest else told
+        return face_pb2.AvatarHead(content=content, sha256=digest)
 
     async def CreateAvatar(self, request: Any, context: Any) -> Any:
         if request.image.startswith(b"slow"):

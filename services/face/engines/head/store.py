@@ -60,7 +60,7 @@ class HeadStore(FolderStore[Head]):
         kept[_THUMBNAIL] = self._thumbnail(files[PORTRAIT])
         about = read_about(files[ABOUT])
         self._add(name, partial(write_files, files=kept))
-        return AvatarInfo(name, self._size, False, about.licence)
+        return AvatarInfo(name, self._size, False, about.licence, head=self._folder / name)
 
     def _read(self, folder: Path) -> Head:
         try:
@@ -75,7 +75,8 @@ class HeadStore(FolderStore[Head]):
         return Head(model, digest.hexdigest())
 
     def _info(self, name: str, folder: Path) -> AvatarInfo:
-        return AvatarInfo(name, self._size, self.is_builtin(name), self._about(folder).licence)
+        licence = self._about(folder).licence
+        return AvatarInfo(name, self._size, self.is_builtin(name), licence, head=folder)
 
     def _about(self, folder: Path) -> About:
         try:
