@@ -46,7 +46,7 @@ clients: $(VENV)/.test
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/clients.txt
 	$(BIN)/visavis models pull --profile tiny
-	VISAVIS_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest tests/stack/test_openai_sdk.py $(ARGS)
+	VISAVIS_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest tests/stack/test_openai_sdk.py tests/stack/test_openai_realtime.py $(ARGS)
 
 gpu-test: $(VENV)/.test
 	$(BIN)/visavis models pull --profile tiny

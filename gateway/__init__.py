@@ -3,6 +3,7 @@
 In reading order, first the folders:
 
 `api`: the doors.
+`realtime`: OpenAI's Realtime API, on sessions.
 `access`: who a caller is, and what he may do.
 `talk`: who speaks, which answer counts, what was heard: one session.
 `stages`: the four services as one session sees them.

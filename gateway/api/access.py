@@ -34,6 +34,8 @@ SUBPROTOCOL = "visavis"
 """The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
 
 _BEARER = "bearer."
+_INSECURE = "openai-insecure-api-key."
+"""Behind it, OpenAI's clients in browsers offer their key."""
 # An address is kept in the logs of servers and proxies on the way: no secret may stand in it.
 _SECRET_PARAMETERS = ("api_key", "token", "access_token")
 
@@ -154,7 +156,8 @@ class Ownership:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller, session = scope.get(CALLER), session_in(scope.get("path", ""))
-        if caller is not None and caller.role is Role.APP and session:
+        owning = caller is not None and caller.role in (Role.APP, Role.GUEST)
+        if caller is not None and owning and session:
             if scope["app"].state.gateway.owner_of(session) != caller.owner:
                 message = f"session: your key has made no {session[:64]!r} that is still there"
                 await problem(404, "not_found", message)(scope, receive, send)
@@ -181,8 +184,9 @@ def cross_origin(app: FastAPI, settings: GatewaySettings) -> None:
             CORSMiddleware,
             allow_origin_regex=origins_pattern(settings.allowed_origins),
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type"],
-            expose_headers=["Retry-After"],
+            # The last one is sent by OpenAI's SDK for agents.
+            allow_headers=["Authorization", "Content-Type", "X-OpenAI-Agents-SDK"],
+            expose_headers=["Location", "Retry-After"],
             max_age=600,
         )
 
@@ -215,4 +219,6 @@ def _offered_keys(scope: Scope, headers: Headers) -> list[str]:
         if protocol.startswith(_BEARER):
             offered = protocol.removeprefix(_BEARER)
             return [offered, unquote(offered)]
+        if protocol.startswith(_INSECURE):
+            return [protocol.removeprefix(_INSECURE)]
     return []

@@ -41,6 +41,8 @@ from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.playout.sinks.recording_folders import forget_left_behind
+from gateway.realtime import calls
+from gateway.realtime import doors as realtime
 from gateway.room import routes as room_routes
 from gateway.room.rooms import Rooms
 from gateway.settings import GatewaySettings
@@ -165,11 +167,14 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         chat,
         speech,
         transcriptions,
+        realtime,
+        calls,
         room_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
+    app.include_router(realtime.sockets)
     app.include_router(room_routes.sockets)
     app.include_router(app_sockets.router)
     _add_pages(app, settings)
@@ -227,7 +232,11 @@ async def _running(
         peers = Peers(bus, registry, instance, own, room, lambda: sessions.free, sessions.has)
         ending.push_async_callback(peers.stop)
         handover = Handover(
-            sessions, peers, MonotonicClock(), lambda to, text: sockets.obey(to, gateway, text)
+            sessions,
+            peers,
+            MonotonicClock(),
+            lambda to, text: sockets.obey(to, gateway, text),
+            rooms,
         )
         ending.push_async_callback(handover.close)
         gateway = Gateway(

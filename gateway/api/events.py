@@ -323,7 +323,7 @@ class ToolResultCommand(Event):
     """What a call of `answer.tool_call` came to, as the language model is to read it."""
 
     type: Literal["tool_result"]
-    call_id: str = Field(max_length=200, description="Of the `answer.tool_call`")
+    call_id: str = Field(max_length=200, description="As `answer.tool_call` named the call")
     output: str = Field(description="Text, mostly JSON; what is too long is cut")
 
 

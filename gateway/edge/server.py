@@ -27,6 +27,8 @@ from gateway.settings import GatewaySettings
 _DRAIN_S = 3
 # A client that vanished without a word holds its session's slots until that is noticed.
 _PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
+# OpenAI's clients may send 15 MiB of sound at once, in base64.
+_OF_LARGE_MESSAGES, LARGE_MESSAGE_BYTES = "/v1/realtime", 22 * 1024 * 1024
 # Whoever decides whether this process lives is heard however many others there are.
 _ALWAYS_HEARD = f"GET {LIVE_PATH} ".encode()
 
@@ -137,6 +139,11 @@ class _Sockets(WebSocketsSansIOProtocol):
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if event.path.partition("?")[0] == _OF_LARGE_MESSAGES:
+            self.conn.max_message_size = LARGE_MESSAGE_BYTES
 
     def look(self) -> Look:
         # That it is there is told by its pongs.

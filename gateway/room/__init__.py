@@ -6,6 +6,7 @@
 `schemas`: what the doors take and tell.
 `room`: a room bound to one session.
 `views`: a room as its operator sees it.
+`moving`: a room that goes to another gateway with its session.
 `rooms`: all rooms of a gateway.
 `routes`: the doors, HTTP and a WebSocket.
 """

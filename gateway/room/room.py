@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from gateway import metrics
-from gateway.api.events import AnswerEvent, TurnEvent
+from gateway.api.events import AnswerEvent, SayEvent, TurnEvent
 from gateway.api.hub import Outbox
 from gateway.background import Background
 from gateway.room import schemas
@@ -94,6 +94,7 @@ class Room:
         self.host.paused = wanted.paused
         self._allowance = Allowance(COMMENTS_PER_S, _BURST, now)
         self._listeners: set[RoomOutbox] = set()
+        self._sayings: dict[int, Speech] = {}
         self._background = Background()
         self._told_waiting = 0
         self._counted: dict[Outcome, int] = {}
@@ -253,8 +254,16 @@ class Room:
             turn = self.session.submit_text(speech.text, self.wanted.style)
             self.host.opened(speech, turn)
         else:
-            self.session.say(speech.text, AS_THE_SESSION_SAYS, interrupt=True)
-            self.host.opened(speech, self.session.epoch)
+            self._say_as_it_stands(speech)
+
+    def _say_as_it_stands(self, speech: Speech) -> None:
+        try:
+            saying = self.session.say(speech.text, AS_THE_SESSION_SAYS)
+        except VisavisError as error:
+            log.warning("room of %s: %s", self.session.id, error)
+            self.host.failed(speech, self._clock.now())
+        else:
+            self._sayings[saying.number] = speech  # which turn it is comes as an event
 
     async def _listen(self) -> None:
         """What the session tells, until it is over."""
@@ -265,10 +274,21 @@ class Room:
                     await self._obey(self.host.said(event.turn, event.text, last=event.final))
                 elif isinstance(event, TurnEvent):
                     self._turn_told(event)
+                elif isinstance(event, SayEvent):
+                    self._saying_told(event)
         finally:
             self.session.unlisten(listener)
         self._ended()
         await asyncio.Event().wait()
+
+    def _saying_told(self, event: SayEvent) -> None:
+        if event.event == "waiting":
+            return
+        speech = self._sayings.pop(event.say, None)
+        if speech is not None and event.turn is not None:
+            self.host.opened(speech, event.turn)
+        elif speech is not None:
+            self.host.failed(speech, self._clock.now())
 
     def _turn_told(self, event: TurnEvent) -> None:
         now = self._clock.now()
@@ -322,13 +342,14 @@ class Room:
 
 
 def _rules_of(wanted: schemas.RoomRequest) -> Rules:
+    logins = [wanted.twitch.login] if wanted.twitch is not None else []
     return Rules(
         answer_within_s=wanted.answer_within_s,
         places=wanted.places,
         per_author=wanted.per_author,
         longest_characters=wanted.longest_characters,
         addressed_as=tuple(wanted.addressed_as),
-        bots=tuple(wanted.bots),
+        bots=tuple(name for name in (*wanted.bots, *logins) if name),
     )
 
 

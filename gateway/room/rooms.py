@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 from gateway.background import Background
-from gateway.room import schemas
+from gateway.room import moving, schemas
 from gateway.room.choosing.safety import read_words
+from gateway.room.platforms.bilibili import Bilibili
 from gateway.room.platforms.connection import Adapter, Connection
+from gateway.room.platforms.twitch import Twitch
+from gateway.room.platforms.youtube import YouTube
 from gateway.room.room import Room
 from gateway.settings import GatewaySettings
 from gateway.talk.session import Session
@@ -34,6 +40,16 @@ class Rooms:
         room.start([Connection(adapter, room.take) for adapter in adapters_of(wanted)])
         return room
 
+    def record(self, session_id: str) -> dict[str, Any] | None:
+        """What another gateway goes on with; None: the session has no room."""
+        room = self._open.get(session_id)
+        return None if room is None else moving.record_of(room, time.time())
+
+    def adopt(self, session: Session, told: dict[str, Any]) -> None:
+        """Go on with a room that another gateway had. Raises InvalidInputError and others."""
+        record, wanted = moving.read(told)
+        moving.carry_on(self.open(session, wanted), record)
+
     def get(self, session_id: str) -> Room:
         """Raises UnknownNameError."""
         room = self._open.get(session_id)
@@ -59,4 +75,13 @@ class Rooms:
 
 def adapters_of(wanted: schemas.RoomRequest) -> list[Adapter]:
     """What reads the platforms that a room is to be connected to."""
-    return []
+    found: list[Adapter] = []
+    if (twitch := wanted.twitch) is not None:
+        found.append(Twitch(twitch.channel, twitch.login, twitch.token.get_secret_value()))
+    if (bilibili := wanted.bilibili) is not None:
+        secret, code = bilibili.access_secret.get_secret_value(), bilibili.code.get_secret_value()
+        found.append(Bilibili(bilibili.access_key, secret, bilibili.app_id, code))
+    if (youtube := wanted.youtube) is not None:
+        key, token = youtube.api_key.get_secret_value(), youtube.token.get_secret_value()
+        found.append(YouTube(youtube.chat_id, youtube.video_id, key, token))
+    return found

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Depends, Response, WebSocket
 
 from gateway.access.limits import OverLimitError
 from gateway.api.problems import code_of, responses
-from gateway.api.sockets import accept, first_of, refuse
+from gateway.api.sockets import SESSION_ENDED, SESSION_MOVED, accept, first_of, refuse
 from gateway.api.state import TheGateway, TheSession, gateway_of
 from gateway.room import schemas, views
 from gateway.room.room import COMMENTS_PER_S, Room
@@ -17,8 +17,6 @@ from visavis.serving.errors import InvalidInputError, VisavisError
 
 router = APIRouter(prefix="/v1/sessions/{session_id}/room", tags=["live room"])
 sockets = APIRouter()
-
-SESSION_ENDED = 4410
 
 
 def room_of(session: TheSession, gateway: TheGateway) -> Room:
@@ -102,7 +100,10 @@ async def live(socket: WebSocket, session_id: str) -> None:
     async def send() -> None:
         async for event in outbox:
             await socket.send_text(event.model_dump_json(exclude_none=True))
-        await socket.close(SESSION_ENDED, "the room was closed")
+        if room.session.moved:
+            await socket.close(SESSION_MOVED, "the room goes on; connect again")
+        else:
+            await socket.close(SESSION_ENDED, "the room was closed")
 
     async def receive() -> None:
         while True:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainSerializer,
+    SecretStr,
+    SerializationInfo,
     StringConstraints,
     TypeAdapter,
     ValidationError,
+    model_validator,
 )
 
 from gateway.api.choices import StyleName, TypedText
@@ -28,6 +32,17 @@ _LONGEST_TEXT = 4000
 Short: TypeAlias = Annotated[str, Field(max_length=200)]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_WORD)]
 Platform: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
+WITH_SECRETS = "with secrets"
+"""Context of a `model_dump` that another gateway is to read; all others tell no secret."""
+
+
+def _shown(secret: SecretStr, about: SerializationInfo) -> str:
+    return secret.get_secret_value() if about.context == WITH_SECRETS else str(secret)
+
+
+Secret: TypeAlias = Annotated[
+    SecretStr, Field(max_length=4000), PlainSerializer(_shown, when_used="json")
+]
 
 
 class Strict(BaseModel):
@@ -96,6 +111,42 @@ class ScriptLine(Strict):
     ask: TypedText | None = None
 
 
+class TwitchIn(Strict):
+    """A channel of Twitch. Without login and token it is read, and nothing is posted."""
+
+    channel: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,25}$")]
+    login: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{0,25}$")] = ""
+    token: Secret = Field(default=SecretStr(""), description="OAuth, chat:read and chat:edit")
+
+
+class BilibiliIn(Strict):
+    """A room of Bilibili, by its open platform."""
+
+    access_key: Short
+    access_secret: Secret
+    app_id: int = Field(ge=1)
+    code: Secret = Field(description="The streamer's identity code")
+
+
+class YouTubeIn(Strict):
+    """A live chat of YouTube. An API key reads; an OAuth token also posts."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if not (self.chat_id or self.video_id):
+            raise ValueError("chat_id, or video_id, is wanted")
+        if not (self.api_key.get_secret_value() or self.token.get_secret_value()):
+            raise ValueError("api_key, or token, is wanted")
+        return self
+
+    chat_id: Annotated[str, StringConstraints(pattern=r"^[\w=-]{0,200}$")] = ""
+    video_id: Annotated[str, StringConstraints(pattern=r"^[\w-]{0,20}$")] = Field(
+        default="", description="Of the broadcast, where its chat's id is not known"
+    )
+    api_key: Secret = SecretStr("")
+    token: Secret = SecretStr("")
+
+
 class RoomRequest(Strict):
     """How a room is to be."""
 
@@ -119,6 +170,9 @@ class RoomRequest(Strict):
     style: StyleName = Field(default="", description="In which comments are answered")
     post_answers: bool = Field(default=False, description="As text, where the platform allows")
     paused: bool = False
+    twitch: TwitchIn | None = None
+    bilibili: BilibiliIn | None = None
+    youtube: YouTubeIn | None = None
 
 
 # ---------------------------------------------------------------- commands

@@ -124,9 +124,12 @@ class BusFeed:
         self._clock_seq += 1
         self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused, motion_frame))
 
-    def send_answer(self, turn: int, text: str) -> None:
-        """A whole answer that needs no language model: it goes where that one's tokens go."""
-        place = Place(self._session, turn, 0, 0, last=True)
+    def send_answer(self, turn: int, text: str, seq: int = 0, *, last: bool = True) -> None:
+        """An answer that needs no language model of the session's: it goes where tokens go.
+
+        seq: of a piece of it, from 0 on; last: nothing follows.
+        """
+        place = Place(self._session, turn, seq, 0, last=last)
         self._put(Kind.TOKENS, TokenChunk(place, text))
 
     def _put(self, kind: Kind, chunk: Chunk, traceparent: str = "") -> None:

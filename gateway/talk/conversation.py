@@ -10,6 +10,7 @@ a word of the answer was heard, the question goes on: another turn answers all o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from gateway.api.events import (
@@ -54,6 +55,19 @@ _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "spea
 _TO_BE_ASKED = "."
 
 
+@dataclass(frozen=True, slots=True)
+class TurnTaking:
+    """What follows from speech by itself; a client that decides for itself wants less of it.
+
+    answers: what was said is answered. interrupts: speech over an answer may end it. goes_on: who
+    speaks before a word of the answer was heard goes on with his question.
+    """
+
+    answers: bool = True
+    interrupts: bool = True
+    goes_on: bool = True
+
+
 class Conversation:
     """Decides who speaks in one session and which answer counts; owns the record of each turn.
 
@@ -77,6 +91,7 @@ class Conversation:
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubts = Doubts()
+        self.taking = TurnTaking()
         self._going_on: Continuation | None = None
         self._visitor_speaks = False
         self._state: State = "idle"
@@ -114,6 +129,10 @@ class Conversation:
         self._epoch = epoch
         self._history.carry_on(said)
 
+    def rewrite(self, said: Sequence[Message]) -> None:
+        """This is what was said, as somebody else keeps it."""
+        self._history.replace(said)
+
     def set_persona(self, persona: str) -> None:
         """What the language model is told it is, from the next turn on."""
         self._history.persona = persona
@@ -126,6 +145,19 @@ class Conversation:
         actions = self._end_turn("text")
         self._history.supersede()
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
+        return self._settle(actions)
+
+    def respond(self, prompt: Sequence[Message], now: float) -> list[Action]:
+        """Answer `prompt` as it stands, whatever was said before: it interrupts.
+
+        Its last message is the question; a system's is for this answer alone.
+        """
+        actions = self._end_turn("text")
+        *said, question = prompt
+        self._history.replace([message for message in said if message.role != "system"])
+        actions += self._open(
+            question.content, 0, confirmed=True, reason="text", now=now, prompt=tuple(prompt)
+        )
         return self._settle(actions)
 
     def speak_unasked(self, reason: Literal["welcome", "say"], now: float) -> list[Action]:
@@ -159,9 +191,12 @@ class Conversation:
         turn = self._turn
         if turn is not None and turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
+        if turn is not None and not self.taking.interrupts:
+            return self._settle([])
         self._doubts.speech_began(utterance, now, turn)
         if turn is not None:
-            self._going_on = Continuation(utterance, turn) if turn.may_go_on(now) else None
+            goes_on = self.taking.goes_on and turn.may_go_on(now)
+            self._going_on = Continuation(utterance, turn) if goes_on else None
         if turn is None or turn.phase is Phase.STOPPED:
             return self._settle([])
         speaks = turn.phase is Phase.SPEAKING
@@ -198,7 +233,8 @@ class Conversation:
         other = turn is not None and turn.phase is Phase.HELD and self._prepared(question) is None
         void = other or (turn is not None and self.doubt is not None)
         actions = [*(self._silence("speech") if void else []), _shown(spoken, question)]
-        if self._turn is None and (known := words_to_read(text)):
+        answers = self.taking.answers
+        if answers and self._turn is None and (known := words_to_read(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
         return self._settle(actions)
 
@@ -208,6 +244,8 @@ class Conversation:
         if self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             latest = self.doubt is not None and self.doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
+        if not self.taking.answers:
+            return self._settle([])
         turn, (_, question) = self._turn, self._asked(utterance, text)
         if turn is not None and self.doubt is None:
             if turn.phase is not Phase.HELD or same_question(turn.question, question):
@@ -227,6 +265,9 @@ class Conversation:
         if not text or self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             return self.discarded(utterance, now)
         self._visitor_speaks = False
+        undisturbed = self._turn is not None and not self.taking.interrupts
+        if undisturbed or not self.taking.answers:
+            return self._noted(utterance, text, undisturbed=undisturbed)
         _, question = self._asked(utterance, text)
         if forgone := self._speculation.take_forgone():
             self._speculation.decided(won=same_question(forgone, question))
@@ -237,6 +278,13 @@ class Conversation:
             actions = self._end_turn("speech")
             actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
         self._going_on = None
+        return self._settle(actions)
+
+    def _noted(self, utterance: int, text: str, *, undisturbed: bool) -> list[Action]:
+        """The visitor has said `text`, which somebody else answers or nobody."""
+        ends = self._turn is not None and not undisturbed
+        actions = self._silence("speech") if ends else []
+        actions.append(Emit(TranscriptEvent(utterance=utterance, text=text, final=True)))
         return self._settle(actions)
 
     def discarded(self, utterance: int, now: float) -> list[Action]:
@@ -445,14 +493,22 @@ class Conversation:
         return self._open(question, utterance, confirmed=True, reason="speech", now=now)
 
     def _open(
-        self, text: str, utterance: int, *, confirmed: bool, reason: Reason, now: float
+        self,
+        text: str,
+        utterance: int,
+        *,
+        confirmed: bool,
+        reason: Reason,
+        now: float,
+        prompt: tuple[Message, ...] | None = None,
     ) -> list[Action]:
+        """prompt: None: the history's."""
         self._epoch += 1
         phase = Phase.THINKING if confirmed else Phase.HELD
         spoken, question = self._asked(utterance, text)
         self._turn = turn = Turn(self._epoch, question, spoken, now, phase, asked_at_s=now)
         turn.goes_on = spoken != utterance
-        turn.messages = messages = self._history.prompt(text)
+        turn.messages = messages = prompt or self._history.prompt(text)
         turn.tools = ToolRounds(self._tool_limits)
         self.turns.add(turn)
         actions: list[Action] = [
@@ -512,7 +568,9 @@ class Conversation:
             return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
         going_on = self._going_on
         if going_on is not None and going_on.of is turn:
-            return self._replace(going_on)
+            if reason == "speech":
+                return self._replace(going_on)
+            self._going_on = None
         self._history.face(heard, turn.tools.messages(spoken=True))
         return [
             CloseTurn(turn.number, "interrupted"),
@@ -539,7 +597,9 @@ class Conversation:
         self._doubts.understood(utterance, text, verdict)
         going_on = self._going_on
         if going_on is not None and going_on.utterance == utterance and not going_on.taken_up:
-            if verdict is Verdict.VOICE and takes_back(text):
+            # What tools have done is done, and the language model has to know it.
+            done = takes_back(text) or going_on.of.tools.messages()
+            if verdict is Verdict.VOICE and done:
                 self._going_on = None
         return verdict
 

@@ -49,6 +49,11 @@ class History:
         """The conversation began elsewhere, with this."""
         self._said.extend(said)
 
+    def replace(self, said: Sequence[Message]) -> None:
+        """This has been said, and nothing else."""
+        self._said.clear()
+        self._said.extend(said)
+
     def visitor(self, text: str, *, goes_on: bool = False) -> None:
         """goes_on: `text` begins with what the visitor said last, and stands for both."""
         if goes_on:

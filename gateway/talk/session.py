@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from gateway.api.events import (
     ToolCallEvent,
     WarningEvent,
 )
-from gateway.api.hub import EventHub, Listener
+from gateway.api.hub import EventHub, Follower, Listener, Overheard
 from gateway.api.problems import code_of
 from gateway.apps.sayings import Saying, Sayings
 from gateway.background import Background
@@ -55,7 +55,7 @@ from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
 from gateway.talk import actions, speculation
 from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
-from gateway.talk.conversation import Conversation, State
+from gateway.talk.conversation import Conversation, State, TurnTaking
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import MicBundle, Microphone
@@ -131,6 +131,7 @@ class Session:
             self._stopwatch,
             self.microphone,
             ears,
+            self._hub,
         )
         self.news = StageNews(
             self._conversation,
@@ -156,6 +157,8 @@ class Session:
             self._playout, loops, self.stages, self._background, lambda: self.options.avatar
         )
         self._feed = self._listening(bus)
+        self.unwanted = False
+        """Whom it was made for has gone, and will not come back."""
         self._ticker = ticker
         self._pulse: Pulse | None = None
         self._ticks = self._quiet_ticks = 0
@@ -338,6 +341,56 @@ class Session:
         self._hub.leave(listener)
         self.touch()
 
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` everything from now on; somebody is there as long as it is told."""
+        self._wake_ticks()
+        self._hub.follow(follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        self._hub.unfollow(follower)
+        self.touch()
+
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` of whoever follows; it ends with the session."""
+        self._background.run(work)
+
+    def take_turns(self, taking: TurnTaking) -> None:
+        """What follows from speech from now on."""
+        self._conversation.taking = taking
+
+    def rewrite(self, said: Sequence[actions.Message]) -> None:
+        """Whoever follows keeps the conversation, and this is what was said in it."""
+        self._conversation.rewrite(said)
+
+    def respond(self, prompt: Sequence[actions.Message]) -> int:
+        """Answer `prompt` as it stands, its last message being the question: it interrupts.
+
+        Returns the turn. Call `wake` before.
+        """
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.respond(prompt, now))
+        return self._conversation.epoch
+
+    def begin_speaking(self) -> int:
+        """Open a turn for what somebody else writes; it interrupts. Returns the turn.
+
+        Call `wake` before, and `speak_on` as it is written.
+        """
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.speak_unasked("say", now))
+        if (turn := self._conversation.turn) is not None:
+            turn.source = "say"
+        return self._conversation.epoch
+
+    def speak_on(self, turn: int, text: str, piece: int, *, last: bool) -> None:
+        """Say this piece of it, the first being 0. Of a turn that is over it is dropped."""
+        if self._conversation.epoch == turn:
+            self._feed.send_answer(turn, text, piece, last=last)
+
     def submit_text(self, text: str, style: str = "") -> int:
         """The visitor typed `text`; returns the turn that answers it, in `style` if given.
 
@@ -378,10 +431,11 @@ class Session:
         self._tools.told(call_id)
         self._perform(wanted)
 
-    async def update(self, options: Options) -> None:
+    async def update(self, options: Options, persona: str | None = None) -> None:
         """Take effect from the next turn on; a stage that is away learns it as it returns."""
         self.touch()
         self.options = options
+        self.persona = self.persona if persona is None else persona
         self._conversation.set_persona(system_message(self.persona, options.language))
         self.answering.speak_as(Speaker(self.persona, options.language))
         await self.stages.update(options)
@@ -622,6 +676,10 @@ class Session:
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     was_paused = self._playout.paused
                     self._interruption.carry_out(action, self._clock.now())
+                    if isinstance(action, actions.PauseTurn) and not action.rests:
+                        doubt = self._conversation.doubt
+                        utterance = 0 if doubt is None else doubt.utterance
+                        self._hub.overheard(Overheard("over_answer", utterance))
                     if self._playout.playing:
                         self._publish_clock()
                     elif self._playout.paused != was_paused:

@@ -249,6 +249,8 @@ class Sessions:
                 if session.failed:
                     message = "an internal error ended the session"
                     endings.append(self._end(session, "failed", message))
+                elif session.unwanted:
+                    endings.append(self._end(session, "deleted", "whoever it was for has gone"))
                 elif session.idle_s() > self._settings.session_idle_s:
                     endings.append(self._end(session, "expired", "nobody used the session"))
             await asyncio.gather(*endings)

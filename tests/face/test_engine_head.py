@@ -20,6 +20,7 @@ from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import model_of
 from services.face.engines.head.renderer import HeadRenderer
 from services.face.engines.head.store import BUILTIN_FOLDER
+from services.face.engines.head.visible import seen_alone
 from tests.face import made_head
 from tests.face.made_head import bundle_files, made_glb, zipped
 from tests.face.test_servicer_studio import Stub, serving
@@ -117,6 +118,20 @@ def test_its_light_is_that_of_its_portrait() -> None:
     skin = near(made_head.SKIN, drawn, 60) & (drawn != made_head.background(SIZE)).any(axis=-1)
     assert np.abs(alike[skin].astype(int) - portrait[skin]).mean() < 6
     assert np.abs(drawn[skin].astype(int) - portrait[skin]).mean() > 25
+
+
+def test_what_is_never_seen_is_left_out_and_nothing_else() -> None:
+    whole = model_of(read_bundle(bundle_files()), SIZE)
+    less = seen_alone(whole)
+    assert len(less.triangles) < 0.8 * len(whole.triangles) and len(less.rest) < len(whole.rest)
+    for pose in (
+        FacePose(yaw=0.15, pitch=-0.1, blink_left=1.0),
+        FacePose(yaw=-0.45, jaw_open=0.3, breath=1.0),
+        FacePose(pitch=0.25, roll=0.2, gaze_x=0.5),
+    ):
+        wanted = HeadRenderer(whole).draw(pose)[..., :3].copy()
+        differs = (HeadRenderer(less).draw(pose)[..., :3] != wanted).any(axis=-1)
+        assert differs.mean() < 0.001
 
 
 def _glb_without(what: bytes, by: bytes) -> bytes:

@@ -19,6 +19,7 @@ from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from gateway.talk.speculation import count
 from gateway.talk.turn import GOES_ON_WITHIN_S, REACTION_S
+from gateway.tools.offers import Call
 from tests.gateway.test_conversation import of, prompt
 from tests.gateway.test_speculation import value
 
@@ -201,6 +202,27 @@ def test_who_takes_it_back_is_not_answered(talk: Conversation) -> None:
     talk.partial(2, "And of")
     talk.interrupt()
     assert of(talk.discarded(2, 2), BeginAnswer) == []
+
+
+def test_what_a_tool_has_done_for_the_first_part_is_kept() -> None:
+    talk = Conversation()
+    talk.speech_started(1, 0)
+    talk.final(1, "Book a table.", 1)
+    talk.tools_called(1, "", [Call("c1", "book", "{}")], 1)
+    talk.tool_result("c1", "booked", 1.5)
+    talk.speech_started(2, 2)
+    actions = talk.final(2, "And a taxi.", 3)
+    assert of(actions, CloseTurn) == [CloseTurn(1, "interrupted")]
+    (begin,) = of(actions, BeginAnswer)
+    assert [m.role for m in begin.messages] == ["user", "assistant", "tool", "user"]
+    assert begin.messages[-1].content == "And a taxi."
+
+
+def test_what_the_app_has_said_meanwhile_ends_the_turn_as_ever(talk: Conversation) -> None:
+    talk.speech_started(2, 1.5)
+    actions = talk.speak_unasked("say", 2)
+    assert of(actions, CloseTurn) == [CloseTurn(1, "interrupted")]
+    assert of(talk.partial(2, "And of"), TranscriptEvent)[0].utterance == 2
 
 
 def test_what_is_typed_meanwhile_is_another_question(talk: Conversation) -> None:

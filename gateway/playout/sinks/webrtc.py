@@ -17,6 +17,7 @@ import av
 import numpy as np
 from aiortc import (
     RTCConfiguration,
+    RTCDataChannel,
     RTCIceServer,
     RTCPeerConnection,
     RTCRtpSender,
@@ -109,6 +110,10 @@ class Peer:
     @property
     def connected(self) -> bool:
         return str(self._pc.connectionState) == "connected"
+
+    def on_channel(self, opened: Callable[[RTCDataChannel], None]) -> None:
+        """Call `opened` for each data channel that the browser opens."""
+        self._pc.on("datachannel", opened)
 
     async def answer(self, sdp: str, kind: str) -> tuple[str, str]:
         """SDP and type that answer a browser's offer. Raises InvalidInputError."""
@@ -353,6 +358,13 @@ class Peers:
         metrics.viewers.labels("webrtc").inc()
         self._changed()
         return answer
+
+    def on_channel(self, peer_id: str, opened: Callable[[RTCDataChannel], None]) -> None:
+        """Call `opened` for each data channel of a browser that was just answered.
+
+        It opens none before it has the answer.
+        """
+        self._peers[peer_id].on_channel(opened)
 
     async def disconnect(self, peer_id: str) -> None:
         """Raises UnknownNameError."""

@@ -215,6 +215,9 @@ class Host:
 
     def look(self, now: float, situation: Situation) -> Order | None:
         """What is to be done now, if anything; asked several times a second."""
+        self.selection.expire(now)
+        if self.next is not None and not self.selection.is_timely(self.next, now):
+            self._drop_next(Outcome.EXPIRED, now)
         if situation.idle and self.current is None:
             return self._begin_next(now)
         self._quiet_since_s = now

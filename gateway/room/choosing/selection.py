@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -98,7 +98,7 @@ class Selection:
         self._waiting: list[Entry] = []
         self._chosen: list[Entry] = []
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._answered: deque[tuple[float, Shape]] = deque(maxlen=_MOST_ANSWERED)
+        self._answered: deque[tuple[float, str, Shape]] = deque(maxlen=_MOST_ANSWERED)
         self._answered_at_s: OrderedDict[str, float] = OrderedDict()
         self._banned: OrderedDict[str, str] = OrderedDict()
 
@@ -135,7 +135,7 @@ class Selection:
         if isinstance(text, Outcome):
             return text
         shape = shape_of(text)
-        if any(self._same(shape, other) for _, other in self._remembered(now)):
+        if any(self._same(shape, other) for *_, other in self._remembered(now)):
             return Outcome.MERGED
         same = next((e for e in self._waiting + self._chosen if self._same(shape, e.shape)), None)
         if same is not None:
@@ -241,7 +241,7 @@ class Selection:
         entry.phase = Phase.OVER
         self.outcomes[outcome] += 1
         if outcome is Outcome.ANSWERED:
-            self._answered.append((now, entry.shape))
+            self._answered.append((now, entry.text, entry.shape))
             self._answered_at_s[entry.comment.author_key] = now
             self._answered_at_s.move_to_end(entry.comment.author_key)
             if len(self._answered_at_s) > _MOST_AUTHORS:
@@ -307,6 +307,24 @@ class Selection:
         for entry in [e for e in self._waiting if words.find(f"{e.name}\n{e.text}")]:
             self._end(entry, Outcome.BLOCKED_WORD)
 
+    # ------------------------------------------------------------ from gateway to gateway
+
+    def answered(self, now: float) -> list[tuple[float, str]]:
+        """What was answered lately: how long ago, and what."""
+        return [(now - at_s, text) for at_s, text, _ in self._remembered(now)]
+
+    def carry_on(
+        self,
+        outcomes: Mapping[Outcome, int],
+        answered: Sequence[tuple[float, str]],
+        now: float,
+    ) -> None:
+        """Count on from there, and answer none of these again."""
+        self.outcomes.update(outcomes)
+        self.received += sum(outcomes.values())
+        for age_s, text in answered:
+            self._answered.append((now - age_s, text, shape_of(text)))
+
     # ------------------------------------------------------------ inside
 
     def _end(self, entry: Entry, outcome: Outcome) -> None:
@@ -321,7 +339,7 @@ class Selection:
         enough = self.rules.alike
         return likeness(one, other, enough) >= enough
 
-    def _remembered(self, now: float) -> Iterator[tuple[float, Shape]]:
+    def _remembered(self, now: float) -> Iterator[tuple[float, str, Shape]]:
         while self._answered and now - self._answered[0][0] > self.rules.remembered_s:
             self._answered.popleft()
         yield from self._answered

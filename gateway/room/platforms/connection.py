@@ -9,10 +9,12 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gateway.room.choosing.comments import Comment
 from visavis.serving.errors import VisavisError
+
+M = TypeVar("M")
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,20 @@ class PlatformError(VisavisError):
 
 class RefusedError(VisavisError):
     """A platform does not want what it is shown: to try again would be no use."""
+
+
+def told(
+    read: Callable[[M, float, float], list[Comment]], message: M, now_s: float, unix_s: float
+) -> list[Comment]:
+    """What a message says of viewers; nothing where it is not as the platform describes it.
+
+    now_s and unix_s: the same moment.
+    """
+    try:
+        return read(message, now_s, unix_s)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        log.debug("a message of a platform that cannot be read: %r", error)
+        return []
 
 
 class Adapter(Protocol):

@@ -5,13 +5,13 @@ open.
 from __future__ import annotations
 
 import cv2
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.mesh import HeadFrame
+from services.face.draw.compiling import inlined, inner
 from services.face.draw.raster import (
     TABLE,
     opening_box,
@@ -203,7 +203,7 @@ def _smooth(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return t * t * (3 - 2 * t)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@inner()
 def draw_mouth(
     out: NDArray[np.uint8],
     bounds: NDArray[np.float64],
@@ -254,7 +254,7 @@ def draw_mouth(
             out[y, x, 2] = int(out[y, x, 2] * (1 - cover) + min(255.0, blue) * cover + 0.5)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _draw_seam(out, x, y, off, gap, edge, p):  # type: ignore[no-untyped-def]
     """The fine shadow where lips touch; it gives way to the dark of the mouth as they part."""
     width = 0.011 * p[12]
@@ -265,7 +265,7 @@ def _draw_seam(out, x, y, off, gap, edge, p):  # type: ignore[no-untyped-def]
     out[y, x, 2] = int(out[y, x, 2] * (1 - strength))
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _inside(at, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: ignore[no-untyped-def]
     """Colour at (u, v) in the mouth; below, above, edge: distances to the upper lip, the lower lip
     and the nearer corner.

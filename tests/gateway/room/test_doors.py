@@ -12,10 +12,13 @@ import pytest
 import pytest_asyncio
 import websockets
 
+from gateway.room.schemas import RoomRequest
+from gateway.settings import GatewaySettings
 from tests.fakes import MetricGrowth
-from tests.gateway.conftest import Rig, RunningGateway
+from tests.gateway.conftest import SETTINGS, Rig, RunningGateway
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
+from tests.gateway.test_handover import HERE, drain
 from visavis.serving.errors import UnknownNameError
 from visavis.tools.client import GatewayClient
 
@@ -219,6 +222,44 @@ async def test_a_room_ends_with_its_session_or_before(
         gateway.inside.rooms.get(session)
 
 
+async def test_a_room_goes_to_another_gateway_with_its_session(
+    gateway: RunningGateway, rig: Rig
+) -> None:
+    leaving = RunningGateway(GatewaySettings.model_validate({"nats_url": rig.nats.url, **SETTINGS}))
+    await leaving.start()
+    try:
+        await gateway.inside.registry.refresh()
+        async with GatewayClient(leaving.url) as client:
+            made = await client.call("POST", "/v1/sessions", json={}, headers=HERE)
+            path = f"/v1/sessions/{made.json()['id']}/room"
+            twitch = {"channel": "cleo", "login": "bot", "token": "oauth:word"}
+            await client.call("POST", path, json={"paused": True})
+            room = leaving.inside.rooms.get(made.json()["id"])
+            room.wanted = RoomRequest.model_validate({"blocked_words": ["x"], "twitch": twitch})
+            comments = [sent("Anna", "how are you?", id="a"), sent("Ben", "😀")]
+            await client.call("POST", f"{path}/comments", json={"comments": comments})
+            block = {"type": "block", "words": ["walnuts"]}
+            await client.call("POST", f"{path}/commands", json=block)
+            await client.call("POST", f"{path}/commands", json={"type": "ban", "author": "app:T"})
+            told = leaving.inside.rooms.record(made.json()["id"])
+            assert told is not None and told["wanted"]["twitch"]["token"] == "oauth:word"
+            room.wanted = RoomRequest()
+            async with client.connect(f"{path}/live") as live:
+                await leaving.inside.registry.refresh()
+                await drain(leaving)
+                async with asyncio.timeout(30):
+                    await live.wait_closed()
+                assert live.close_code == 1012
+        async with GatewayClient(gateway.url) as client:
+            state = (await client.call("GET", path)).json()
+        assert [entry["text"] for entry in state["waiting"]] == ["how are you?"]
+        assert state["paused"] and state["blocked_words"] == ["walnuts"]
+        assert state["banned"] == {"app:T": ""}
+        assert state["coverage"]["received"] == 2 and state["coverage"]["outcomes"] == {"empty": 1}
+    finally:
+        await leaving.stop()
+
+
 async def test_words_that_ship_are_blocked_unless_that_is_not_wanted(
     http: httpx.AsyncClient, session: str
 ) -> None:
@@ -228,3 +269,10 @@ async def test_words_that_ship_are_blocked_unless_that_is_not_wanted(
         taken = await http.post(f"{path}/comments", json=sent("Anna", "what a load of bullshit"))
         assert taken.json()["taken"][0]["outcome"] == outcome
         await http.delete(path)
+
+
+async def test_no_secret_of_a_platform_is_shown() -> None:
+    wanted = RoomRequest.model_validate(
+        {"twitch": {"channel": "cleo", "login": "cleobot", "token": "oauth:secret"}}
+    )
+    assert "secret" not in repr(wanted) and "secret" not in wanted.model_dump_json()

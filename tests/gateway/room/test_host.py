@@ -119,6 +119,19 @@ def test_the_operator_comes_first_also_while_the_room_is_paused() -> None:
     assert talk.begun[1].why is Why.COMMENT
 
 
+def test_what_waits_while_the_room_is_paused_grows_old() -> None:
+    talk = Talk(host(answer_within_s=10.0))
+    talk.host.take(by("Anna", "say something?"), 0.0)
+    talk.wait(1.0)
+    talk.speak()
+    talk.host.take(by("Ben", "and what is that thing?", 1.0), 1.0)
+    talk.left_s = 1.0
+    talk.wait(0.1)
+    talk.host.paused = True
+    talk.wait(11.0)
+    assert talk.host.next is None and talk.host.selection.outcomes == {Outcome.EXPIRED: 1}
+
+
 def test_skip_and_ban_and_removal_stop_what_is_being_answered() -> None:
     talk = Talk(host())
     stops = (

@@ -17,7 +17,8 @@ from gateway.room.choosing.host import Begin, Host, Hush, Situation, Speech
 from gateway.room.choosing.phrases import ENGLISH, Line, Script
 from gateway.room.choosing.safety import WordList, shipped_words
 from gateway.room.choosing.selection import Rules
-from visavis.tools.bench.room.replay import BLOCKED, BOT, Sent, Viewers, percentile
+from visavis.tools.bench.figures.report import summarise
+from visavis.tools.bench.room.replay import BLOCKED, BOT, Sent, Viewers
 
 _LOOK_S = 0.1
 
@@ -93,14 +94,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     result = run(asked.comments_per_s, asked.duration_s, asked.seed)
-    selection, ages_s = result.host.selection, result.ages_s
+    selection, ages = result.host.selection, summarise(result.ages_s)
     lines = [
         "simulated: a session that only takes time, no stack",
         f"came             {selection.received}",
         *(f"{name.value:16} {count}" for name, count in selection.outcomes.most_common()),
         f"unsettled        {result.host.unsettled}",
         f"longest queue    {result.longest_queue}",
-        f"age of answers   median {percentile(ages_s, 0.5):.1f} s, most {max(ages_s):.1f} s",
+        f"age of answers   {ages and ages.to_dict()}",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
 

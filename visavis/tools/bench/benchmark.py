@@ -110,13 +110,15 @@ class Benchmark:
         turns: Sequence[Mapping[str, Any]],
         settings: Mapping[str, Any],
         notes: Sequence[str] = (),
+        groups: Mapping[str, Any] | None = None,
     ) -> None:
-        """Print the figures and write what was asked for."""
+        """Print the figures and write what was asked for; arguments as for `report`."""
         self.console.print(figures_table(title, rows) if rows else Text(title))
         self.console.print(counts_table(counts))
         for note in notes:
             self.console.print(Text(f"Note: {note}", "yellow"))
-        if self.write_json(rows, counts=counts, turns=turns, settings=settings, notes=notes):
+        told = {"counts": counts, "turns": turns, "settings": settings, "notes": notes}
+        if self.write_json(rows, **told, groups=groups):
             self.console.print(Text(f"Figures: {self.json_path}"))
         if self.picture is not None:
             write_output(self.picture, draw_spread(title, rows))

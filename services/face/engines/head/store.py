@@ -27,6 +27,7 @@ from services.face.engines.head.bundle import (
 )
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, model_of
+from services.face.engines.head.visible import seen_alone
 from visavis.serving.errors import InvalidInputError
 
 BUILTIN_FOLDER = Path(__file__).parents[2] / "heads"
@@ -71,7 +72,7 @@ class HeadStore(FolderStore[Head]):
         for file in FILES:
             digest.update(files[file])
         bundle = read_bundle(files)
-        model = likened(model_of(bundle, self._size), bundle.portrait)
+        model = likened(seen_alone(model_of(bundle, self._size)), bundle.portrait)
         return Head(model, digest.hexdigest())
 
     def _info(self, name: str, folder: Path) -> AvatarInfo:

@@ -7,7 +7,6 @@ model, links, emoji, commands, and what is delivered twice.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -244,10 +243,3 @@ class Viewers:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self._weights[middle] < drawn else (low, middle)
         return low
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The nearest rank; 0 where there is none."""
-    if not values:
-        return 0.0
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
