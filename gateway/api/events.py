@@ -272,6 +272,15 @@ class WarningEvent(Event):
     message: str = Field(description="For people, in English")
 
 
+class BroadcastEvent(Event):
+    """A broadcast of the session stands otherwise than before; GET …/broadcasts has all of it."""
+
+    type: Literal["broadcast"] = "broadcast"
+    id: str
+    state: Literal["connecting", "live", "waiting", "stopped", "failed"]
+    message: str = Field(default="", description="Why it is not live")
+
+
 class PongEvent(Event):
     """Answer to a ping."""
 
@@ -291,6 +300,7 @@ ServerEvent: TypeAlias = (
     | LatencyEvent
     | ErrorEvent
     | WarningEvent
+    | BroadcastEvent
     | PongEvent
     | PlaceEvent
 )
