@@ -241,7 +241,8 @@ class Link:
             case to_do.EndUtterance():
                 return self._queue(_CLOSING_SILENCE)
             case to_do.Silence():
-                session.interrupt()
+                if session.turn is not None and session.turn.number == effect.turn:
+                    session.interrupt()
             case to_do.Remember():
                 await self._remember(effect)
             case to_do.Configure():
