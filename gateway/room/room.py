@@ -218,6 +218,7 @@ class Room:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
+            self.host.phrases = phrases_of(self.session.options.language)
             await self._obey(self.host.look(self._clock.now(), self._situation()))
             self._count()
 

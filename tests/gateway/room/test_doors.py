@@ -12,11 +12,15 @@ import pytest
 import pytest_asyncio
 import websockets
 
+from gateway.room.platforms.connection import Connection
+from gateway.room.platforms.twitch import Twitch
+from gateway.room.room import Room
 from gateway.room.schemas import RoomRequest
 from gateway.settings import GatewaySettings
 from tests.fakes import MetricGrowth
-from tests.gateway.conftest import SETTINGS, Rig, RunningGateway
+from tests.gateway.conftest import SETTINGS, Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
+from tests.gateway.room.platform_servers import TwitchServer
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_handover import HERE, drain
 from visavis.client import GatewayClient
@@ -220,6 +224,25 @@ async def test_a_room_ends_with_its_session_or_before(
         assert socket.close_code == 4410
     with pytest.raises(UnknownNameError):
         gateway.inside.rooms.get(session)
+
+
+async def test_an_answer_is_posted_where_the_comment_came_from(
+    gateway: RunningGateway, session: str, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    doubles.script.answer = "A rainbow is light."
+    line = "@display-name=Anna;id=m-1;user-id=42 :anna!a@a PRIVMSG #cleo :what is a rainbow?"
+    async with TwitchServer(line, password="oauth:word").running() as server:
+        wanted = RoomRequest.model_validate({"post_answers": True})
+        room = Room(gateway.inside.sessions.get(session), wanted, [], lambda: None)
+        adapter = Twitch("cleo", "bot", "oauth:word", url=server.url)
+        room.start([Connection(adapter, room.take)])
+        try:
+            posted = "@reply-parent-msg-id=m-1 PRIVMSG #cleo :A rainbow is light."
+            await until(lambda: posted in server.heard)
+            assert doubles.seen.prompts[-1][-1][1] == "Anna asks: “what is a rainbow?”"
+        finally:
+            await room.close()
 
 
 async def test_a_room_goes_to_another_gateway_with_its_session(
