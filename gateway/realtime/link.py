@@ -23,6 +23,7 @@ from gateway.api.hub import Overheard, Voiced
 from gateway.api.problems import code_of
 from gateway.api.state import Gateway
 from gateway.background import Background
+from gateway.playout.pacing import RATE_HZ as PLAYED_RATE_HZ
 from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.dialogue import Dialogue, News
 from gateway.realtime.protocol.reply import Event
@@ -342,10 +343,11 @@ class Link:
                 calls += piece.calls
                 if piece.text:
                     self._note(to_do.Written(effect.reply, piece.text))
-        for number, call in enumerate(_joined(calls)):
+        cut = last.finish_reason == "length"
+        whole = [call for call in _joined(calls) if not cut or event_in(call.arguments) is not None]
+        for number, call in enumerate(whole):
             call_id = call.id or f"call_{effect.reply}_{number}"
             self._note(to_do.Called(effect.reply, call_id, call.name, call.arguments))
-        cut = last.finish_reason == "length"
         self._note(to_do.Ended(effect.reply, _usage(last), cut))
         return "" if calls else text
 
@@ -354,7 +356,7 @@ class Link:
         options = self._session.options
         voice = self._dialogue.voice_of(effect.voice) or options.voice
         how = Speaking(options.language, voice, options.speed)
-        rate_hz = RATE_HZ
+        rate_hz = PLAYED_RATE_HZ
         if text.strip():
             async with aclosing(self._gateway.plain.speak(text, how)) as sounds:
                 async for sound in sounds:

@@ -197,7 +197,7 @@ class Turn:
         media_ms: float | None = None,
     ) -> TurnEvent:
         """What listeners are told of its life."""
-        over = event in ("finished", "interrupted", "failed")
+        over = event not in ("opened", "speaking")
         self.told = TurnEvent(
             turn=self.number,
             event=event,
@@ -239,7 +239,7 @@ class Turn:
         """
         if not self.utterance or self.phase in (Phase.HELD, Phase.CLOSED):
             return False
-        if self.tools.messages():
+        if self.tools.begun:
             return False
         return now - self.asked_at_s <= GOES_ON_WITHIN_S and not self.heard(REACTION_S)
 
