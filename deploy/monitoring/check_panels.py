@@ -68,6 +68,7 @@ _ABSENT = {
     "gateway_wyoming_requests_total": "nobody speaks Wyoming here",
     "gateway_viewer_drops_total": _NEVER_HAPPENED,
     "gateway_mic_packets_total": _NEVER_HAPPENED,
+    "gateway_broadcast": "nobody broadcasts here",
     "gateway_idle_loop_fetches_total": _NEVER_HAPPENED,
     "false_interruptions_total": _NEVER_HAPPENED,
     "gateway_answer_cache_lookups_total": "no answers are prepared or learnt here",

@@ -135,7 +135,7 @@ class TextSource(Event):
     """A part of a text of the operator's."""
 
     file: str = Field(description="Its name within the folder")
-    heading: str = ""
+    heading: str = Field(default="", description="Under which the part stands; empty: none")
 
 
 class SourcesEvent(Event):
@@ -145,8 +145,8 @@ class SourcesEvent(Event):
     """
 
     type: Literal["answer.sources"] = "answer.sources"
-    turn: int
-    sources: list[TextSource]
+    turn: int = Field(description="The turn whose answer they are for")
+    sources: list[TextSource] = Field(description="The best first")
 
 
 class ToolCallEvent(Event):
@@ -272,6 +272,15 @@ class WarningEvent(Event):
     message: str = Field(description="For people, in English")
 
 
+class BroadcastEvent(Event):
+    """A broadcast of the session stands otherwise than before; GET …/broadcasts has all of it."""
+
+    type: Literal["broadcast"] = "broadcast"
+    id: str
+    state: Literal["connecting", "live", "waiting", "stopped", "failed"]
+    message: str = Field(default="", description="Why it is not live")
+
+
 class PongEvent(Event):
     """Answer to a ping."""
 
@@ -291,6 +300,7 @@ ServerEvent: TypeAlias = (
     | LatencyEvent
     | ErrorEvent
     | WarningEvent
+    | BroadcastEvent
     | PongEvent
     | PlaceEvent
 )

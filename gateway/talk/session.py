@@ -21,7 +21,14 @@ from gateway import metrics
 from gateway.answers.answering import Answering, Sources
 from gateway.answers.cache import Speaker
 from gateway.api.choices import DrawnBy
-from gateway.api.events import ErrorEvent, ServerEvent, StateEvent, ToolCallEvent, WarningEvent
+from gateway.api.events import (
+    BroadcastEvent,
+    ErrorEvent,
+    ServerEvent,
+    StateEvent,
+    ToolCallEvent,
+    WarningEvent,
+)
 from gateway.api.hub import EventHub, Follower, Listener, Overheard
 from gateway.api.problems import code_of
 from gateway.apps.sayings import Saying
@@ -30,6 +37,8 @@ from gateway.apps.unasked import Unasked
 from gateway.background import Background
 from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
+from gateway.live.live import Live
+from gateway.live.push.target import Target
 from gateway.playout.attention import Attending, Attention
 from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ
@@ -103,8 +112,10 @@ class Session:
         self.microphone = Microphone()
         self._mic_bundle = MicBundle()
         self.audience = Audience(settings.max_viewers, self._codecs_changed, options.codecs)
-        self._add_sinks(settings)
         self._clock = MonotonicClock()
+        self._background = Background()
+        self._hub = EventHub()
+        self._add_sinks(settings)
         self._conversation = Conversation(
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
@@ -118,7 +129,6 @@ class Session:
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
         self._attending = Attending()
-        self._hub = EventHub()
         self._stopwatch = Stopwatch(session_id, registry.clocks)
         ears = Ears()
         self._incoming = Incoming(
@@ -138,7 +148,6 @@ class Session:
             ears,
             partial(self._take_off, attached=False),
         )
-        self._background = Background()
         self.stages = Stages(
             session_id,
             options,
@@ -188,8 +197,16 @@ class Session:
         self.recordings = Recordings(
             self.id, folder, limit_s, missed, changed, self._recording_failed
         )
+        self.live = Live(
+            self._clock,
+            self._background.run,
+            missed,
+            changed,
+            self._broadcast_changed,
+            lambda: ice.of(self.id, time.time()),
+        )
         to_clients = (self.peers, self.broadcast, self.blendshapes, self.plain_sound)
-        for sink in (*to_clients, self.recordings):
+        for sink in (*to_clients, self.recordings, self.live):
             self.audience.add(sink)
 
     def _listening(self, bus: Bus) -> BusFeed:
@@ -266,9 +283,9 @@ class Session:
 
     @property
     def between_turns(self) -> bool:
-        """Nobody speaks, nothing is being answered, and no recording would be cut off."""
-        quiet = self.news.may_move("llm") and not self.unasked.waits
-        return quiet and not self.recordings.watched
+        """Nobody speaks, nothing is being answered, no recording or broadcast would be cut off."""
+        kept = self.recordings.watched or self.live.broadcasts.running
+        return self.news.may_move("llm") and not self.unasked.waits and not kept
 
     @property
     def epoch(self) -> int:
@@ -804,6 +821,9 @@ class Session:
     def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
         self._playout.set_codecs(codecs)
         self._background.run(self.stages.set_codecs(sorted(codecs)))
+
+    def _broadcast_changed(self, target: Target) -> None:
+        self._emit(BroadcastEvent(id=target.name, state=target.phase.value, message=target.error))
 
     def _recording_failed(self, message: str) -> None:
         self._emit(ErrorEvent(code="recording_failed", message=message))

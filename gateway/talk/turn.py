@@ -197,7 +197,7 @@ class Turn:
         media_ms: float | None = None,
     ) -> TurnEvent:
         """What listeners are told of its life."""
-        over = event in ("finished", "interrupted", "failed")
+        over = event not in ("opened", "speaking")
         self.told = TurnEvent(
             turn=self.number,
             event=event,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tests.fuzz import doors, files, messages
+from tests.fuzz import doors, files, live, messages
 from tests.fuzz.decoder import Decoder
 
-DECODERS: tuple[Decoder, ...] = (*messages.DECODERS, *doors.DECODERS, *files.DECODERS)
+DECODERS: tuple[Decoder, ...] = (
+    *messages.DECODERS,
+    *doors.DECODERS,
+    *live.DECODERS,
+    *files.DECODERS,
+)

@@ -252,7 +252,7 @@ async def test_a_session_that_is_being_made_is_waited_for_and_goes_too(
 ) -> None:
     making, may_make = asyncio.Event(), asyncio.Event()
 
-    async def slowly() -> dict[str, str]:
+    async def slowly(*_services: object) -> dict[str, str]:
         making.set()
         await may_make.wait()
         return {}

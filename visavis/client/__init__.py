@@ -17,10 +17,11 @@ docs/apps.md shows the rest. In reading order:
 Nothing that serves imports any of it.
 """
 
+from visavis.arkit import ARKIT_NAMES
 from visavis.client.blocking import Client, Session
 from visavis.client.errors import GatewayError
 from visavis.client.gateway import GatewayClient
-from visavis.client.poses import ARKIT_NAMES, Pose
+from visavis.client.poses import Pose
 from visavis.client.session import MIC_RATE_HZ, GatewaySession
 from visavis.client.speech import Speech
 

@@ -129,6 +129,10 @@ class Session:
         """Have the answer stop."""
         self._loop.run(self._session.interrupt())
 
+    def tool_result(self, call_id: str, output: str) -> None:
+        """What a call of an `answer.tool_call` event came to."""
+        self._loop.run(self._session.tool_result(call_id, output))
+
     def update(self, **options: Any) -> None:
         """Change `language`, `voice`, `avatar`, `speed` or `style` from the next turn on."""
         self._loop.run(self._session.update(**options))

@@ -9,21 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from visavis.arkit import ARKIT_NAMES
 from visavis.client.errors import GatewayError
-
-ARKIT_NAMES = (
-    "browDownLeft browDownRight browInnerUp browOuterUpLeft browOuterUpRight cheekPuff "
-    "cheekSquintLeft cheekSquintRight eyeBlinkLeft eyeBlinkRight eyeLookDownLeft "
-    "eyeLookDownRight eyeLookInLeft eyeLookInRight eyeLookOutLeft eyeLookOutRight "
-    "eyeLookUpLeft eyeLookUpRight eyeSquintLeft eyeSquintRight eyeWideLeft eyeWideRight "
-    "jawForward jawLeft jawOpen jawRight mouthClose mouthDimpleLeft mouthDimpleRight "
-    "mouthFrownLeft mouthFrownRight mouthFunnel mouthLeft mouthLowerDownLeft "
-    "mouthLowerDownRight mouthPressLeft mouthPressRight mouthPucker mouthRight "
-    "mouthRollLower mouthRollUpper mouthShrugLower mouthShrugUpper mouthSmileLeft "
-    "mouthSmileRight mouthStretchLeft mouthStretchRight mouthUpperUpLeft mouthUpperUpRight "
-    "noseSneerLeft noseSneerRight tongueOut"
-).split()
-"""Apple ARKit's blendshapes, in the order in which weights come."""
 
 _RECORD = struct.Struct(f"<I{len(ARKIT_NAMES)}s6h")
 
