@@ -35,6 +35,7 @@ _SPAN_S = (
 _SKEW_S = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.04, 0.08, 0.16, 0.32)
 _LATE_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 _PASS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+_ROOM_S = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0)
 _SESSIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 sessions = Gauge("gateway_sessions", "Sessions that are open.")
@@ -105,7 +106,12 @@ mic_packets = Counter(
     "Packets of browsers' microphones that brought nothing: lost; late, or copies of others.",
     ["fate"],
 )
-turns = Counter("gateway_turns_total", "Turns that ended, by how.", ["outcome"])
+turns = Counter(
+    "gateway_turns_total",
+    "Turns that ended, by how; replaced: the visitor went on with the question before a word of "
+    "its answer was heard; discarded: prepared in a pause, and never asked for.",
+    ["outcome"],
+)
 voice_to_voice_seconds = Histogram(
     "voice_to_voice_seconds",
     "End of the visitor's speech or text to the first sample of the answer that leaves.",
@@ -225,14 +231,46 @@ answer_cache_removals = Counter(
     ["reason"],
 )
 
+room_comments = Counter(
+    "gateway_room_comments_total",
+    "Comments and gifts of live rooms, by what became of them.",
+    ["outcome"],
+)
+room_answer_age_seconds = Histogram(
+    "gateway_room_answer_age_seconds",
+    "From when a viewer sent a comment to the first sound of its answer.",
+    buckets=_ROOM_S,
+)
+room_waiting = Gauge("gateway_room_waiting", "Comments that wait in live rooms.")
+knowledge_passages = Gauge(
+    "gateway_knowledge_passages", "Passages of the operator's texts that can be found."
+)
+knowledge_lookups = Counter(
+    "gateway_knowledge_lookups_total",
+    "Questions for which passages were looked for: found, nothing.",
+    ["result"],
+)
+tool_calls = Counter(
+    "gateway_tool_calls_total",
+    "Tools that answers have called, by who does them: the gateway itself (server), a client of "
+    "the session, nobody where there is no such tool; dropped: nobody waited any more.",
+    ["by", "result"],
+)
+tool_seconds = Histogram(
+    "gateway_tool_seconds",
+    "From the call of a tool to its result, by who does it.",
+    ["by"],
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0),
+)
+
 
 def _begin_at_zero() -> None:
     """Prometheus sees no rise in a series that begins with its first event; promises are judged
     by such rises."""
-    for origin in ("speech", "text", "welcome"):
+    for origin in ("speech", "text", "welcome", "say", "brought"):
         for seconds in (voice_to_voice_seconds, first_frame_seconds, overhead_seconds):
             seconds.labels(origin)
-    for outcome in ("finished", "interrupted", "failed", "discarded"):
+    for outcome in ("finished", "interrupted", "failed", "replaced", "discarded"):
         turns.labels(outcome)
     for status, reason in (
         ("429", "at_capacity"),
@@ -255,3 +293,11 @@ def exemplar(session: str, turn: int, trace_id: str = "") -> dict[str, str]:
     """
     found = {"session": session, "turn": str(turn)}
     return {**found, "trace_id": trace_id} if trace_id else found
+
+
+wyoming_requests = Counter(
+    "gateway_wyoming_requests_total",
+    "Requests of Wyoming's clients that were answered, by kind and by code: ok, cancelled, or that "
+    "of the error.",
+    ["kind", "code"],
+)

@@ -12,13 +12,16 @@ from typing import ClassVar
 from pydantic import Field, SecretStr, field_validator
 
 from gateway.api.choices import Persona
+from gateway.faces.destinations import Destination, destination
 from gateway.playout.sinks.ice import IceServers, NamedServer
 from gateway.talk.speculation import SpeculationLimits
+from gateway.tools.rounds import ToolLimits
 from visavis.serving.addresses import is_loopback
 from visavis.serving.errors import SettingsError
 from visavis.serving.settings import Settings
 
 _BETS = SpeculationLimits()
+_FILLERS = {"en": "One moment, please.", "zh": "请稍等。"}
 # Nothing in it may end a header's value, or begin another policy.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:\d{1,5})?")
 # HMAC-SHA256 is as strong as its key, up to 256 bits.
@@ -64,6 +67,11 @@ class GatewaySettings(Settings):
         default_factory=list,
         description="Whose pages may show ours in a frame, as JSON list of origins such as "
         "https://shop.example; empty: its own alone",
+    )
+    allowed_origins: list[str] = Field(
+        default_factory=list,
+        description="Whose pages may use the API from a browser (CORS), as JSON list of origins "
+        "such as https://shop.example; empty: its own alone",
     )
     trusted_proxies: list[str] = Field(
         default_factory=list,
@@ -212,6 +220,31 @@ class GatewaySettings(Settings):
     temperature: float | None = Field(
         None, ge=0, le=2, description="Of the language model; empty: the service's default"
     )
+    tool_timeout_s: float = Field(
+        20.0, gt=0, le=600, description="Longest wait for the result of a tool that an answer calls"
+    )
+    tool_result_chars: int = Field(
+        4000, ge=100, le=1_000_000, description="So much of a result is read; the rest is cut"
+    )
+    tool_rounds: int = Field(
+        4, ge=1, le=32, description="How many times an answer may call tools before it has to end"
+    )
+    tool_fillers: dict[str, str] = Field(
+        default_factory=lambda: dict(_FILLERS),
+        description="What is said where a tool takes longer than tool_filler_after_s and nothing "
+        "was said before, by language, as JSON object; {}: nothing",
+    )
+    tool_filler_after_s: float = Field(1.0, ge=0, description="See tool_fillers")
+    knowledge: Path | None = Field(
+        None,
+        description="Folder of texts (txt, md, html) that answers are made of; read again when "
+        "they change. See docs/knowledge.md",
+    )
+    mcp: Path | None = Field(
+        None,
+        description="TOML or JSON file of MCP servers whose tools answers may call; see "
+        "docs/tools.md",
+    )
     recording_dir: Path | None = Field(
         None, description="Where recordings are written; empty: a temporary folder"
     )
@@ -247,13 +280,41 @@ class GatewaySettings(Settings):
     answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
     answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
 
+    face_outputs: dict[str, str] = Field(
+        default_factory=dict,
+        description="Where sessions may send their faces, as JSON object of names and addresses "
+        'such as {"studio": "vmc://10.0.0.5:39539?names=vrm1", "unreal": "livelink://10.0.0.6"}',
+    )
+    room_words: Path | None = Field(
+        None,
+        description="File of words that no live room reads aloud or answers, one a line, beside "
+        "those that ship; see docs/room.md",
+    )
+
+    wyoming_port: int = Field(
+        -1,
+        ge=-1,
+        le=65535,
+        description="TCP port for Home Assistant (Wyoming: speech to text, text to speech, "
+        "conversation), by custom 10300; 0: any free one, -1: none",
+    )
+    wyoming_host: str = Field("127.0.0.1", description="Address on which that port listens")
+    wyoming_clients: list[str] = Field(
+        default_factory=list,
+        description="Networks whose clients are answered there, beside this machine, as JSON list "
+        "such as 192.168.1.0/24: Wyoming knows no keys",
+    )
+    wyoming_requests: int = Field(
+        8, ge=1, le=1000, description="Requests of that port that are answered at once"
+    )
+
     broadcast_hosts: list[str] = Field(
         default_factory=list,
         description="Hosts to which apps may broadcast their sessions, as JSON list; *.name stands "
         "for all below it, * for any. Operators may broadcast anywhere",
     )
 
-    @field_validator("embed_origins")
+    @field_validator("embed_origins", "allowed_origins")
     @classmethod
     def _origins(cls, origins: list[str]) -> list[str]:
         for origin in origins:
@@ -261,12 +322,24 @@ class GatewaySettings(Settings):
                 raise ValueError(f"{origin!r} is not an origin such as https://shop.example:8443")
         return origins
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "wyoming_clients")
     @classmethod
     def _networks(cls, networks: list[str]) -> list[str]:
         for network in networks:
             ipaddress.ip_network(network)
         return networks
+
+    @field_validator("face_outputs")
+    @classmethod
+    def _face_outputs(cls, outputs: dict[str, str]) -> dict[str, str]:
+        for name, url in outputs.items():
+            destination(name, url)
+        return outputs
+
+    @cached_property
+    def destinations(self) -> dict[str, Destination]:
+        """Of `face_outputs`, by name."""
+        return {name: destination(name, url) for name, url in self.face_outputs.items()}
 
     def key(self) -> str:
         """What clients must send; empty: nothing. Raises SettingsError."""
@@ -298,6 +371,16 @@ class GatewaySettings(Settings):
         )
 
     @property
+    def tool_limits(self) -> ToolLimits:
+        """What an answer may ask of tools."""
+        return ToolLimits(
+            self.tool_timeout_s,
+            self.tool_result_chars,
+            self.tool_rounds,
+            self.tool_filler_after_s,
+        )
+
+    @property
     def loopback(self) -> bool:
         """Whether only this machine can reach the gateway."""
         return is_loopback(self.host)
@@ -308,6 +391,12 @@ def check_exposure(settings: GatewaySettings) -> None:
 
     Also where the key's file cannot be read.
     """
+    reached = settings.wyoming_port >= 0 and not is_loopback(settings.wyoming_host)
+    if reached and not settings.wyoming_clients:
+        raise SettingsError(
+            f"wyoming_host: {settings.wyoming_host} can be reached from other machines, and the "
+            "protocol knows no keys: name the networks that may with --wyoming-clients"
+        )
     if settings.key() or settings.access_file is not None:
         return
     # A proxy on this machine brings others, though the gateway listens to this machine alone.

@@ -83,8 +83,8 @@ OBJECTIVES = (
         "99 % of turns do not fail",
         0.99,
         '(sum(rate(gateway_turns_total{outcome="failed"}[$window])) or vector(0))'
-        ' / sum(rate(gateway_turns_total{outcome!="discarded"}[$window]))',
-        'sum(increase(gateway_turns_total{outcome!="discarded"}[$window]))',
+        ' / sum(rate(gateway_turns_total{outcome!~"discarded|replaced"}[$window]))',
+        'sum(increase(gateway_turns_total{outcome!~"discarded|replaced"}[$window]))',
     ),
     Objective(
         "visitors_refused",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 
 from gateway.access.bearers import BadBearerError, Bearers
 from gateway.access.callers import OPERATOR, Caller, Role
+from gateway.access.ephemeral import PREFIX as EPHEMERAL
+from gateway.access.ephemeral import EphemeralKeys
 from gateway.access.keys import digest_of, read_access
 from gateway.access.tokens import PREFIX, ExpiredError, Issued, NotOursError, SessionTokens
 from gateway.settings import GatewaySettings
@@ -28,6 +30,7 @@ class Doorkeeper:
         """now_s: seconds since 1970. Raises SettingsError."""
         life_s = max(settings.token_life_s, _IDLE_LIVES * settings.session_idle_s)
         self._tokens = SessionTokens(settings.signing_key(), life_s)
+        self._ephemeral = EphemeralKeys(settings.signing_key())
         self._now_s = now_s
         self._keys: dict[bytes, Caller] = {}
         """By the SHA-256 of the key."""
@@ -65,9 +68,15 @@ class Doorkeeper:
         """A token for one session."""
         return self._tokens.issue(session, role, self._now_s())
 
+    def lend(self, owner: Caller, wish: str, life_s: float) -> str:
+        """An ephemeral key for sessions of the owner's. Raises InvalidInputError."""
+        return self._ephemeral.issue(owner, wish, self._now_s() + life_s)
+
     async def _read(self, credential: str) -> Caller | None:
         if credential.startswith(PREFIX):
             return self._tokens.read(credential, self._now_s())
+        if credential.startswith(EPHEMERAL):
+            return self._ephemeral.read(credential, self._now_s())
         caller = self._keys.get(digest_of(credential))
         if caller is None and self._bearers is not None and credential.count(".") == 2:
             caller = await self._bearers.read(credential)

@@ -50,19 +50,19 @@ class SessionTokens:
         """A token for one session. role: VISITOR or VIEWER."""
         assert role in IN_A_SESSION
         content = {"session": session, "role": role, "expires": round(now_s + self._life_s, 3)}
-        text = PREFIX + _in_base64(json.dumps(content, separators=(",", ":")).encode())
-        return Issued(f"{text}.{self._signature(text)}", role, self._life_s)
+        text = PREFIX + in_base64(json.dumps(content, separators=(",", ":")).encode())
+        return Issued(f"{text}.{signature(self._secret, text)}", role, self._life_s)
 
     def read(self, token: str, now_s: float) -> Caller:
         """Whose token it is. Raises NotOursError, ExpiredError."""
-        text, _, signature = token.rpartition(".")
-        if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
+        text, _, signed = token.rpartition(".")
+        if not hmac.compare_digest(signed.encode(), signature(self._secret, text).encode()):
             raise NotOursError(
                 "this session token was not signed here: gateways behind one address need the "
                 "same token_key"
             )
         try:
-            content = json.loads(_from_base64(text.removeprefix(PREFIX)))
+            content = json.loads(from_base64(text.removeprefix(PREFIX)))
             session, role = str(content["session"]), Role(content["role"])
             expires_s = float(content["expires"])
         except (binascii.Error, ValueError, LookupError, TypeError):
@@ -73,14 +73,16 @@ class SessionTokens:
             raise ExpiredError("this session token has expired: it is renewed while it holds")
         return Caller(role, session=session)
 
-    def _signature(self, text: str) -> str:
-        return _in_base64(hmac.digest(self._secret, text.encode(), hashlib.sha256))
+
+def signature(secret: bytes, text: str) -> str:
+    """HMAC-SHA256, in base64."""
+    return in_base64(hmac.digest(secret, text.encode(), hashlib.sha256))
 
 
-def _in_base64(content: bytes) -> str:
+def in_base64(content: bytes) -> str:
     """Without the `=` at its end, which no subprotocol's name may hold."""
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def _from_base64(text: str) -> bytes:
+def from_base64(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

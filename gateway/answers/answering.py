@@ -6,17 +6,38 @@ And what it begins with: a welcome, once somebody is there to hear it.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
+from typing import Protocol
 
+from gateway import metrics
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.background import Background
+from gateway.knowledge.passages import Passage
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
-from gateway.talk.actions import BeginAnswer, CloseTurn, ReadAhead
+from gateway.talk.actions import BeginAnswer, CloseTurn, ContinueAnswer, Message, ReadAhead
 from gateway.talk.turn import Phase, Turn
+from gateway.tools.doing import ServerTools
 from visavis.serving.errors import VisavisError
 
 # A player that has just connected swallows its first moments.
 SETTLE_S = 0.4
+
+
+class KnownTexts(Protocol):
+    """Texts of the operator's, searched."""
+
+    def find(self, messages: tuple[Message, ...]) -> tuple[Passage, ...]:
+        """What the last question of a conversation asks for; nothing where nothing fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What answers are made of beside the language model, the same for all sessions."""
+
+    cache: AnswerCache
+    tools: ServerTools
+    knowledge: KnownTexts | None = None
 
 
 class Answering:
@@ -32,7 +53,7 @@ class Answering:
         self,
         stages: Stages,
         feed: BusFeed,
-        cache: AnswerCache,
+        sources: Sources,
         background: Background,
         welcome: str,
     ) -> None:
@@ -40,7 +61,8 @@ class Answering:
         self._speaker = Speaker("", "en")
         self._stages = stages
         self._feed = feed
-        self._cache = cache
+        self._cache = sources.cache
+        self._knowledge = sources.knowledge
         self._background = background
 
     def speak_as(self, speaker: Speaker) -> None:
@@ -48,7 +70,7 @@ class Answering:
         self._speaker = speaker
 
     async def answer(self, turn: Turn, action: BeginAnswer) -> None:
-        """Let the turn be answered. Raises StageLostError."""
+        """Let the turn be answered; `turn.known` is what it is made of. Raises StageLostError."""
         said = [message for message in action.messages if message.role != "system"]
         question, opening = said[-1].content, len(said) == 1
         hit = self._cache.find(question, self._speaker, opening=opening)
@@ -58,24 +80,35 @@ class Answering:
             return
         if opening and self._cache.learns:
             turn.lesson = (question, self._speaker)
-        turn.source = "llm"
+        turn.source, turn.known = "llm", self._known(action.messages)
+        if self._knowledge is not None:
+            metrics.knowledge_lookups.labels("found" if turn.known else "nothing").inc()
         held = turn.phase is Phase.HELD
-        await self._stages.begin_answer(turn.number, action.messages, held=held)
+        await self._stages.begin_answer(turn.number, action.messages, turn.known, held=held)
 
-    def greet(self, turn: Turn, text: str) -> None:
+    async def go_on(self, turn: Turn, action: ContinueAnswer) -> None:
+        """With the results of tools. Raises StageLostError."""
+        messages, last = action.messages, action.last
+        await self._stages.continue_answer(turn.number, messages, turn.known, last=last)
+
+    def _known(self, messages: tuple[Message, ...]) -> tuple[Passage, ...]:
+        return () if self._knowledge is None else self._knowledge.find(messages)
+
+    def say(self, turn: Turn, text: str) -> None:
         """Say what nobody asked for."""
-        turn.source = "welcome"
         self._feed.send_answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:
         """Let the language model read what the visitor says, while they say it."""
         with contextlib.suppress(VisavisError):  # nothing is lost but the time it would save
-            await self._stages.read_ahead(action.messages)
+            await self._stages.read_ahead(action.messages, self._known(action.messages))
 
     def closed(self, action: CloseTurn, turn: Turn) -> None:
         """A turn is over. One that was heard to its end can be learned from."""
         answer = turn.text.strip()
-        if turn.lesson is not None and action.outcome == "finished" and answer:
+        # What a tool or a text has told may be another thing tomorrow.
+        learnt = turn.lesson is not None and not (turn.tools.used or turn.known)
+        if turn.lesson is not None and learnt and action.outcome == "finished" and answer:
             question, speaker = turn.lesson
             self._background.run(self._learn(question, answer, speaker))
 

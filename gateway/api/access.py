@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,6 +39,8 @@ HLS_COOKIE = "visavis-hls"
 _HLS = re.compile(r"/v1/sessions/[^/]+/hls/[^/]+")
 
 _BEARER = "bearer."
+_INSECURE = "openai-insecure-api-key."
+"""Behind it, OpenAI's clients in browsers offer their key."""
 # An address is kept in the logs of servers and proxies on the way: no secret may stand in it.
 _SECRET_PARAMETERS = ("api_key", "token", "access_token")
 
@@ -87,7 +91,8 @@ class AccessControl:
     the second is not said again.
 
     A web page of another origin could otherwise use its reader's browser to talk to a
-    gateway on loopback: requests with a foreign Origin are refused, and on loopback
+    gateway on loopback: requests with a foreign Origin, but those of `allowed_origins`, are
+    refused, and on loopback
     also those for a Host that is not loopback (DNS rebinding).
     """
 
@@ -95,6 +100,7 @@ class AccessControl:
         self._app = app
         self._doorkeeper = doorkeeper
         self._hosts = {*settings.allowed_hosts}
+        self._origins = re.compile(origins_pattern(settings.allowed_origins))
         self._loopback = settings.loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,7 +132,8 @@ class AccessControl:
         origin = headers.get("origin")
         if origin:
             same = origin.partition("://")[2] == host
-            if not same and _name_of(origin) not in self._hosts:
+            known = _name_of(origin) in self._hosts or self._origins.fullmatch(origin.lower())
+            if not same and not known:
                 return 403, "forbidden_origin", f"origin: {origin[:80]!r} may not use this gateway"
         return None
 
@@ -154,12 +161,39 @@ class Ownership:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller, session = scope.get(CALLER), session_in(scope.get("path", ""))
-        if caller is not None and caller.role is Role.APP and session:
+        owning = caller is not None and caller.role in (Role.APP, Role.GUEST)
+        if caller is not None and owning and session:
             if scope["app"].state.gateway.owner_of(session) != caller.owner:
                 message = f"session: your key has made no {session[:64]!r} that is still there"
                 await problem(404, "not_found", message)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def origins_pattern(origins: Sequence[str]) -> str:
+    """A regular expression that matches each of these origins whole, and nothing else.
+
+    origins: as a Content-Security-Policy has them: `https://*.shop.example` is every name below.
+    """
+    known = (re.escape(o.lower()).replace(r"\*\.", r"([a-z0-9-]+\.)+") for o in origins)
+    return "|".join(known) or r"(?!)"
+
+
+def cross_origin(app: FastAPI, settings: GatewaySettings) -> None:
+    """Have browsers let the pages of `allowed_origins` use the API.
+
+    To be added last: a browser asks whether it may, without a key, before it asks for anything.
+    """
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origin_regex=origins_pattern(settings.allowed_origins),
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            # The last one is sent by OpenAI's SDK for agents.
+            allow_headers=["Authorization", "Content-Type", "X-OpenAI-Agents-SDK"],
+            expose_headers=["Location", "Retry-After"],
+            max_age=600,
+        )
 
 
 def _name_of(url: str) -> str:
@@ -190,6 +224,8 @@ def _offered_keys(scope: Scope, headers: Headers) -> list[str]:
         if protocol.startswith(_BEARER):
             offered = protocol.removeprefix(_BEARER)
             return [offered, unquote(offered)]
+        if protocol.startswith(_INSECURE):
+            return [protocol.removeprefix(_INSECURE)]
     if scope.get("method") == "GET" and _HLS.fullmatch(scope["path"]):
         kept = cookie_parser(headers.get("cookie", "")).get(HLS_COOKIE)
         return [kept] if kept else []

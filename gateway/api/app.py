@@ -17,6 +17,7 @@ from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 
 from gateway.access.doorkeeper import Doorkeeper
+from gateway.answers.answering import KnownTexts, Sources
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.answers.sharing import SharedLessons
@@ -29,16 +30,23 @@ from gateway.api import (
     routes_sessions,
     sockets,
 )
-from gateway.api.access import AccessControl, BodyLimit, Ownership
+from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.state import Gateway
+from gateway.apps import captions, routes_say
+from gateway.apps import sockets as app_sockets
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
+from gateway.faces import routes as face_routes
 from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
 from gateway.openai import chat, routes_models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
 from gateway.playout.sinks.recording_folders import forget_left_behind
+from gateway.realtime import calls
+from gateway.realtime import doors as realtime
+from gateway.room import routes as room_routes
+from gateway.room.rooms import Rooms
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
@@ -46,7 +54,10 @@ from gateway.stages.phrases import Phrases
 from gateway.stages.plain_calls import PlainCalls
 from gateway.stages.registry import Registry
 from gateway.talk.sessions import Sessions
+from gateway.tools.doing import NoServerTools, ServerTools
+from gateway.tools.mcp_servers import McpServers, read_servers
 from gateway.waiting.entrance import Entrance
+from gateway.wyoming.server import WyomingServer
 from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
 from visavis.serving.admission.admission import Admission
@@ -81,11 +92,16 @@ Speak or type to a face, and it answers with voice and lips in step.
 2. Media: `POST …/webrtc` with an SDP offer, or the WebSocket `…/media?role=speaker|viewer`
    (fragmented mp4 with H.264 and AAC to the client; the speaker's microphone as binary
    messages of 16-bit little-endian mono PCM at 16 kHz, 16 to 20 ms each).
+   Sound alone, as samples: the WebSocket `…/audio?role=speaker|listener`.
    With `"drawn_by": "client"` there are no pictures: the WebSocket `…/face` has 52 blendshapes for
-   each, and `GET /v1/avatars/{name}/head.glb` a head to draw with them.
+   each, and `GET /v1/avatars/{name}/head.glb` a head to draw with them; `…/head.json` and
+   `…/background.png` tell how its portrait shows it.
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
-   `state`, `transcript`, `answer`, `turn`, `latency`, `broadcast`, `error`, `warning`, `pong`;
-   client to server: `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `state`, `transcript`, `answer` (pieces of a text, to be appended), `words`, `say`, `turn`,
+   `latency`, `broadcast`, `error`, `warning`, `pong`; client to server:
+   `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `{"type": "say", "text": "…", "style"?, "language"?, "interrupt"?}`,
+   `{"type": "tool_result", "call_id": "…", "output": "…"}` to an `answer.tool_call`,
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?, "drawn_by"?}`,
    `{"type": "ping"}`.
 
@@ -143,9 +159,12 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     app.add_middleware(PassOn)
     app.add_middleware(BodyLimit, uploads=uploads)
     app.add_middleware(AccessControl, settings=settings, doorkeeper=doorkeeper)
+    cross_origin(app, settings)
     problems.install(app)
     for module in (
         routes_sessions,
+        routes_say,
+        captions,
         routes_media,
         routes_webrtc,
         routes_hls,
@@ -157,10 +176,17 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         chat,
         speech,
         transcriptions,
+        realtime,
+        calls,
+        room_routes,
+        face_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
+    app.include_router(realtime.sockets)
+    app.include_router(room_routes.sockets)
+    app.include_router(app_sockets.router)
     _add_pages(app, settings)
     return app
 
@@ -193,7 +219,9 @@ async def _running(
         if answers.learns:
             lessons.start()
         new_id = partial(session_id, instance)
-        sessions = Sessions(bus, registry, settings, answers, loops, new_id)
+        tools = await _tools(settings, ending)
+        sources = Sources(answers, tools, await _knowledge(settings, ending))
+        sessions = Sessions(bus, registry, settings, sources, loops, new_id)
         ending.push_async_callback(sessions.end_all)
         sessions.start()
         entrance = _entrance(settings, sessions, registry, new_id)
@@ -206,13 +234,19 @@ async def _running(
         ending.push_async_callback(prerenderer.stop)
         if settings.prerender:
             prerenderer.start()
+        rooms = Rooms(settings)
+        ending.push_async_callback(rooms.close_all)
         carrier = _carrier(tls, ending)
         room = partial(_room, sessions, entrance)
         own = {"http": address, "scheme": "https" if tls else "http"} if address else {}
         peers = Peers(bus, registry, instance, own, room, lambda: sessions.free, sessions.has)
         ending.push_async_callback(peers.stop)
         handover = Handover(
-            sessions, peers, MonotonicClock(), lambda to, text: sockets.obey(to, gateway, text)
+            sessions,
+            peers,
+            MonotonicClock(),
+            lambda to, text: sockets.obey(to, gateway, text),
+            rooms,
         )
         ending.push_async_callback(handover.close)
         gateway = Gateway(
@@ -229,8 +263,12 @@ async def _running(
             handover,
             doorkeeper,
             PlainCalls(registry),
+            rooms,
         )
         await peers.start(handover.hear, gateway.usage_of)
+        wyoming = WyomingServer(gateway)
+        ending.push_async_callback(wyoming.stop)
+        await wyoming.start()
         heartbeat.working()
         yield gateway
 
@@ -294,6 +332,30 @@ def _answers(settings: GatewaySettings) -> AnswerCache:
         learn_in=folder if settings.learn_answers else None,
         limits=limits,
     )
+
+
+async def _tools(settings: GatewaySettings, ending: AsyncExitStack) -> ServerTools:
+    """Those of configured servers. Raises InvalidInputError where their file is not in order."""
+    if settings.mcp is None:
+        return NoServerTools()
+    servers = McpServers(read_servers(settings.mcp))
+    ending.push_async_callback(servers.stop)
+    await servers.start()
+    return servers
+
+
+async def _knowledge(settings: GatewaySettings, ending: AsyncExitStack) -> KnownTexts | None:
+    """The folder of texts, read. Raises InvalidInputError where there is none of that name."""
+    if settings.knowledge is None:
+        return None
+    from gateway.knowledge.folder import Knowledge  # its libraries take a while
+
+    knowledge = Knowledge(settings.knowledge)
+    await knowledge.open()
+    watching = Keeper("knowledge", knowledge.watch)
+    ending.push_async_callback(watching.stop)
+    watching.start()
+    return knowledge
 
 
 def _add_pages(app: FastAPI, settings: GatewaySettings) -> None:

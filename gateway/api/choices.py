@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from gateway.tools.offers import ToolChoice, ToolOffer
+from visavis.serving.errors import InvalidInputError
 from visavis.styles import STYLES
 
 MAX_TEXT_CHARACTERS = 8000
 MAX_PERSONA_CHARACTERS = 8000
 MAX_WELCOME_CHARACTERS = 1000
 MAX_HISTORY = 100
+MAX_TOOLS = 64
+MAX_TOOL_CHARACTERS = 2000
+MAX_SCHEMA_CHARACTERS = 16_000
 _TAG = r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*"
 
 
@@ -19,6 +26,17 @@ def _readable(text: str) -> str:
     if not any(c.isprintable() and not c.isspace() for c in text):
         raise ValueError("there is nothing in it to be answered")
     return text
+
+
+def _json_of(schema: dict[str, Any]) -> str:
+    # JSON can hold half a character, which no message can.
+    return json.dumps(schema, ensure_ascii=False).encode(errors="replace").decode()
+
+
+def _short_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    if schema is not None and len(_json_of(schema)) > MAX_SCHEMA_CHARACTERS:
+        raise ValueError(f"more than {MAX_SCHEMA_CHARACTERS} characters of JSON")
+    return schema
 
 
 def _known_style(name: str) -> str:
@@ -45,6 +63,9 @@ StyleName: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_know
 DrawnBy: TypeAlias = Literal["server", "client"]
 """Who draws the face: the server sends pictures, or what a client draws it from."""
 
+SpokenBy: TypeAlias = Literal["server", "client"]
+"""Where the speech comes from: the server answers what it hears, or the client brings it."""
+
 TypedText: TypeAlias = Annotated[
     str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(_readable)
 ]
@@ -59,12 +80,57 @@ WelcomeText: TypeAlias = Annotated[
 """What a session begins with."""
 
 
+class ToolOption(BaseModel):
+    """A tool of the session's clients, which answers may call."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str = Field("", max_length=MAX_TOOL_CHARACTERS)
+    parameters: Annotated[dict[str, Any] | None, AfterValidator(_short_schema)] = Field(
+        default=None, description="JSON Schema of its arguments, an object; absent: it takes none"
+    )
+
+
+class NamedTool(BaseModel):
+    """The one tool that each answer has to call."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+
+
+ToolChosen: TypeAlias = Literal["auto", "none", "required"] | NamedTool
+"""Whether an answer calls a tool at first; with results there, it is free to."""
+
+
+def offers_of(tools: Sequence[ToolOption]) -> tuple[ToolOffer, ...]:
+    """As the language model is told. Raises InvalidInputError where two have one name."""
+    names = [tool.name for tool in tools]
+    if len(set(names)) < len(names):
+        raise InvalidInputError("tools: two have one name")
+    return tuple(
+        ToolOffer(tool.name, tool.description, _json_of(tool.parameters) if tool.parameters else "")
+        for tool in tools
+    )
+
+
+def choice_of(chosen: ToolChosen, tools: Sequence[ToolOffer]) -> ToolChoice:
+    """Raises InvalidInputError where there is no such tool."""
+    named = chosen.name if isinstance(chosen, NamedTool) else ""
+    if named and named not in [tool.name for tool in tools]:
+        raise InvalidInputError(f"tool_choice: there is no tool {named[:64]!r}")
+    if isinstance(chosen, NamedTool):
+        return ToolChoice("required", named)
+    return ToolChoice(chosen if tools else "auto")
+
+
 class Change(BaseModel):
     """What of a session can be changed; what is left out stays."""
 
-    language: Language | None = None
-    voice: Name | None = None
-    avatar: Name | None = None
-    speed: Speed | None = None
-    style: StyleName | None = None
-    drawn_by: DrawnBy | None = None
+    language: Language | None = Field(None, description="BCP 47, for example en or zh")
+    voice: Name | None = Field(None, description="From /v1/voices; empty: the best one")
+    avatar: Name | None = Field(None, description="From /v1/avatars; empty: the default one")
+    speed: Speed | None = Field(None, description="Of the voice: 0.5 to 2, 1 is normal")
+    style: StyleName | None = Field(None, description="How answers are said, such as happy")
+    drawn_by: DrawnBy | None = Field(None, description="Who draws the face: server or client")

@@ -1,14 +1,19 @@
 """A session's events to everybody who listens, each through an outbox; nobody waits for a
-slow one.
+slow one. And all that happens in it, to those who follow it: the fronts of other protocols.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Generic, Self, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gateway.api.events import ServerEvent
+from gateway.talk.history import Marks
 
 T = TypeVar("T")
 
@@ -65,16 +70,66 @@ class Listener(Outbox[ServerEvent]):
         self._put(event)
 
 
+@dataclass(frozen=True, slots=True)
+class Voiced:
+    """A piece of a turn's voice, as soon as it is made: long before it is played.
+
+    pcm: [N] int16 at 48 kHz, which follows on what came before. marks: where words of the turn's
+    text end in its voice, as far as this piece goes.
+    """
+
+    turn: int
+    pcm: NDArray[np.int16]
+    marks: Marks
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overheard:
+    """What becomes of the visitor's voice before a word of it is known, and its end.
+
+    over_answer: it has lasted, and the answer stands still for it. at_ms: of the microphone.
+    """
+
+    what: Literal["began", "over_answer", "ended"]
+    utterance: int
+    at_ms: int = 0
+
+
+class Follower(Protocol):
+    """The front of another protocol: it is told at once, and more than listeners are.
+
+    It notes what it is told, and does nothing with the session there and then.
+    """
+
+    def told(self, event: ServerEvent | Voiced | Overheard) -> None:
+        """Something has happened."""
+
+
 class EventHub:
     """Tells everybody who listens what happens in one session."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
+        self._followers: list[Follower] = []
         self._ended = False
 
     @property
     def listeners(self) -> int:
-        return len(self._listeners)
+        return len(self._listeners) + len(self._followers)
+
+    def follow(self, follower: Follower) -> None:
+        """Tell it everything from now on."""
+        self._followers.append(follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        if follower in self._followers:
+            self._followers.remove(follower)
+
+    def overheard(self, news: Voiced | Overheard) -> None:
+        """What only those who follow are told."""
+        for follower in self._followers:
+            follower.told(news)
 
     def join(self, *greeting: ServerEvent) -> Listener:
         """A new listener, which first gets `greeting`. After `end` it gets nothing else."""
@@ -94,6 +149,8 @@ class EventHub:
     def publish(self, event: ServerEvent) -> None:
         for listener in self._listeners:
             listener.tell(event)
+        for follower in self._followers:
+            follower.told(event)
 
     def end(self) -> None:
         """All listeners have heard the last event; who joins later gets his greeting alone."""

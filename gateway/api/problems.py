@@ -17,6 +17,7 @@ from gateway import metrics
 from gateway.access.limits import OverLimitError
 from gateway.api.events import MOST_FAULTS
 from gateway.api.schemas import Problem
+from gateway.apps.sayings import SayingsFullError
 from gateway.stages.room import NoRoomError
 from gateway.talk.microphone import MicrophoneTakenError
 from visavis.serving.errors import (
@@ -52,6 +53,7 @@ _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (TooLargeError, 413, "too_large"),
     (OverLimitError, 429, "over_limit"),
     (NoRoomError, 429, "at_capacity"),
+    (SayingsFullError, 429, "too_many_waiting"),
     (AtCapacityError, 503, "at_capacity"),
     (StageLostError, 503, "stage_lost"),
     (EngineError, 503, "unavailable"),

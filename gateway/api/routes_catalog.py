@@ -21,11 +21,13 @@ from gateway.api.schemas import (
 )
 from gateway.api.state import TheGateway
 from gateway.api.uploads import read_form, while_wanted
-from gateway.stages.catalog import Consent
+from gateway.stages.catalog import Consent, HeadFile
 from visavis.serving.errors import InvalidInputError
 
 router = APIRouter(prefix="/v1", tags=["voices and avatars"])
 
+Known = Annotated[str, Header()]
+"""If-None-Match."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORM: dict[str, Any] = {
     "requestBody": {
@@ -182,18 +184,50 @@ async def consent(name: str, gateway: TheGateway) -> ConsentInfo:
         **responses(404, 503),
     },
 )
-async def head(
-    name: str, gateway: TheGateway, if_none_match: Annotated[str, Header()] = ""
-) -> Response:
+async def head(name: str, gateway: TheGateway, if_none_match: Known = "") -> Response:
     """The avatar as a head that clients draw themselves: glTF with the 52 blendshapes.
 
     404 where it has none: a photograph is drawn by the server alone.
     """
-    found = await gateway.catalog.head(name, if_none_match.removeprefix("W/").strip('"')[:64])
+    return await _of_head(name, HeadFile.MODEL, "model/gltf-binary", gateway, if_none_match)
+
+
+@router.get(
+    "/avatars/{name}/head.json",
+    response_class=Response,
+    responses={
+        200: {"content": {"application/json": {}}},
+        304: {"description": "It is the one of `If-None-Match`"},
+        **responses(404, 503),
+    },
+)
+async def head_scene(name: str, gateway: TheGateway, if_none_match: Known = "") -> Response:
+    """How the portrait of such a head shows it: camera, lamps, and what it turns about. Metres."""
+    return await _of_head(name, HeadFile.SCENE, "application/json", gateway, if_none_match)
+
+
+@router.get(
+    "/avatars/{name}/background.png",
+    response_class=Response,
+    responses={
+        200: {"content": {"image/png": {}}},
+        304: {"description": "It is the one of `If-None-Match`"},
+        **responses(404, 503),
+    },
+)
+async def head_background(name: str, gateway: TheGateway, if_none_match: Known = "") -> Response:
+    """What stands behind such a head in its portrait; square."""
+    return await _of_head(name, HeadFile.BACKGROUND, "image/png", gateway, if_none_match)
+
+
+async def _of_head(
+    name: str, file: HeadFile, media_type: str, gateway: TheGateway, known: str
+) -> Response:
+    found = await gateway.catalog.head(name, file, known.removeprefix("W/").strip('"')[:64])
     kept = {"Cache-Control": "max-age=60", "ETag": f'"{found.sha256}"'}
-    if not found.glb:
+    if not found.content:
         return Response(status_code=304, headers=kept)
-    return Response(found.glb, media_type="model/gltf-binary", headers=kept)
+    return Response(found.content, media_type=media_type, headers=kept)
 
 
 @router.delete("/avatars/{name}", status_code=204, responses=responses(404, 409, 422, 503))

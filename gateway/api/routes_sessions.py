@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from gateway.access.callers import Role
 from gateway.access.tokens import IN_A_SESSION, Issued
 from gateway.answers.cache import Speaker
+from gateway.api.choices import choice_of, offers_of
 from gateway.api.problems import ForbiddenError, refusals_counted, responses
 from gateway.api.schemas import (
     NewPlace,
@@ -31,7 +32,7 @@ from gateway.talk.actions import Message
 from gateway.talk.actions import Role as Speaking
 from gateway.talk.session import Session
 from gateway.waiting.entrance import Standing, Wish
-from visavis.serving.errors import UnknownNameError
+from visavis.serving.errors import InvalidInputError, UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
@@ -49,6 +50,7 @@ def info_of(session: Session) -> SessionInfo:
         speed=options.speed,
         style=options.style,
         drawn_by=session.drawn_by(),
+        spoken_by=options.spoken_by,
         state=session.state,
         welcome=session.answering.welcome.text,
         viewers=session.audience.present,
@@ -94,7 +96,15 @@ async def create(
     sessions than it may: 429 `over_limit`. A session that nobody is connected to
     ends by itself after a while.
     """
-    options = Options(body.language, body.voice, body.avatar, body.speed, body.style, body.drawn_by)
+    tools = offers_of(body.tools)
+    chosen = ("language", "voice", "avatar", "speed", "style", "drawn_by", "spoken_by")
+    options = Options(
+        **{name: getattr(body, name) for name in chosen},
+        tools=tools,
+        tool_choice=choice_of(body.tool_choice, tools),
+    )
+    if body.welcome and body.spoken_by == "client":
+        raise InvalidInputError("welcome: the client brings all that is said (spoken_by)")
     await gateway.catalog.check_voice(body.voice)
     persona = gateway.settings.persona if body.persona is None else body.persona
     welcome = body.welcome if isinstance(body.welcome, str) else ""
@@ -186,9 +196,21 @@ async def get(session: TheSession) -> SessionInfo:
 
 
 @router.patch("/{session_id}", responses=responses(400, 404, 413, 422, 503))
-async def update(session: TheSession, body: SessionChange, gateway: TheGateway) -> SessionInfo:
-    """Change language, voice, avatar, speed or style; takes effect from the next turn on."""
-    await change_session(session, gateway, body.model_dump(exclude_unset=True))
+async def update(
+    session: TheSession, body: SessionChange, gateway: TheGateway, caller: TheCaller
+) -> SessionInfo:
+    """Change language, voice, avatar, speed, style or tools; takes effect from the next turn on.
+
+    Tools are the app's: a session's token does not change them.
+    """
+    change = body.model_dump(exclude_unset=True, exclude={"tools", "tool_choice"})
+    if body.tools is not None or body.tool_choice is not None:
+        if caller.role in IN_A_SESSION:
+            raise ForbiddenError("tools: only who made the session changes them")
+        tools = session.options.tools if body.tools is None else offers_of(body.tools)
+        chosen = body.tool_choice or "auto"
+        change |= {"tools": tools, "tool_choice": choice_of(chosen, tools)}
+    await change_session(session, gateway, change)
     return info_of(session)
 
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from gateway.api.choices import (
     MAX_HISTORY,
+    MAX_TOOLS,
     AnyLanguage,
     Change,
     DrawnBy,
@@ -15,7 +16,10 @@ from gateway.api.choices import (
     Name,
     Persona,
     Speed,
+    SpokenBy,
     StyleName,
+    ToolChosen,
+    ToolOption,
     TypedText,
     WelcomeText,
 )
@@ -73,6 +77,20 @@ class SessionRequest(Body):
         "WebSocket `…/face`. Holds for connections that do not say it themselves",
     )
 
+    tools: list[ToolOption] = Field(
+        default_factory=list,
+        max_length=MAX_TOOLS,
+        description="What answers may have the session's clients do: they are told by the event "
+        "`answer.tool_call` and answer with `tool_result`; see docs/tools.md",
+    )
+    tool_choice: ToolChosen = "auto"
+
+    spoken_by: SpokenBy = Field(
+        "server",
+        description="client: nothing is heard, thought or spoken here; the face says the speech "
+        "that the client brings, on the WebSocket `…/speech` or over WebRTC",
+    )
+
     queue: StrictBool = Field(
         False,
         description="Where there is no room: wait for it, with an answer 202, instead of 429",
@@ -100,6 +118,11 @@ class PlaceInfo(BaseModel):
 class SessionChange(Body, Change):
     """What is left out stays. Takes effect from the next turn on."""
 
+    tools: list[ToolOption] | None = Field(
+        None, max_length=MAX_TOOLS, description="For the app that made the session, or an operator"
+    )
+    tool_choice: ToolChosen | None = None
+
 
 class SessionInfo(BaseModel):
     """A session as it is now."""
@@ -112,6 +135,7 @@ class SessionInfo(BaseModel):
     speed: float
     style: str
     drawn_by: DrawnBy
+    spoken_by: SpokenBy
     state: Literal["idle", "listening", "thinking", "speaking"]
     welcome: str = Field(description="What is still to be said first; empty: nothing")
     viewers: int
@@ -188,6 +212,26 @@ class TextRequest(Body):
 
     text: TypedText
     style: StyleName = Field("", description="Of this answer alone; empty: the session's")
+
+
+class SayRequest(Body):
+    """What is to be said as it stands."""
+
+    text: TypedText
+    style: StyleName = Field("", description="Of this text alone; empty: the session's")
+    language: AnyLanguage = Field(
+        "",
+        description="Of this text alone, where its script does not tell; empty: the session's",
+    )
+    interrupt: StrictBool = Field(
+        False, description="Say it now, in place of what is being said and of all that waits"
+    )
+
+
+class SayNumber(BaseModel):
+    """Which of the session's texts it became; `say` events name it."""
+
+    say: int
 
 
 class TurnNumber(BaseModel):

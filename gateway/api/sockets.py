@@ -20,14 +20,18 @@ from gateway.api.events import (
     PingCommand,
     PlaceEvent,
     PongEvent,
+    SayCommand,
     ServerEvent,
     TextCommand,
+    ToolResultCommand,
     UpdateCommand,
     parse_command,
 )
 from gateway.api.problems import ForbiddenError, code_of, problem_of
 from gateway.api.routes_sessions import change_session, place_of
 from gateway.api.state import Gateway, caller_of, gateway_of
+from gateway.apps.routes_say import say_in
+from gateway.talk.actions import Manner
 from gateway.talk.microphone import pcm_of_message
 from gateway.talk.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
@@ -45,18 +49,18 @@ SESSION_MOVED = 1012
 async def events(socket: WebSocket, session_id: str) -> None:
     """JSON both ways, see gateway/api/events.py. The first two events tell the present state."""
     gateway = gateway_of(socket)
-    session = await _session(socket, gateway, session_id)
+    session = await session_at(socket, gateway, session_id)
     if session is None:
         return
-    await _accept(socket)
+    await accept(socket)
     looks_on = caller_of(socket).role is Role.VIEWER
     listener = session.listen()
     late: list[str] = []
 
     async def send() -> None:
         async for event in listener:
-            await _send(socket, event)
-        await _close(socket, session)
+            await send_event(socket, event)
+        await close(socket, session)
 
     async def receive() -> None:
         while True:
@@ -79,7 +83,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
                 listener.tell(answer)
 
     try:
-        await _first_of(send(), receive())
+        await first_of(send(), receive())
     finally:
         session.unlisten(listener)
         if late and session.moved:
@@ -93,20 +97,20 @@ async def place(socket: WebSocket, session_id: str) -> None:
     try:
         gateway.entrance.standing(session_id)
     except VisavisError as error:
-        await _refuse(socket, error)
+        await refuse(socket, error)
         return
-    await _accept(socket)
+    await accept(socket)
 
     async def send() -> None:
         async for standing in gateway.entrance.follow(session_id):
-            await _send(socket, PlaceEvent(**place_of(standing).model_dump()))
+            await send_event(socket, PlaceEvent(**place_of(standing).model_dump()))
         await socket.close()
 
     async def receive() -> None:
         while (await socket.receive())["type"] != "websocket.disconnect":
             pass
 
-    await _first_of(send(), receive())
+    await first_of(send(), receive())
 
 
 @router.websocket("/v1/sessions/{session_id}/media")
@@ -120,7 +124,7 @@ async def media(
     as the session says.
     """
     gateway = gateway_of(socket)
-    session = await _session(socket, gateway, session_id)
+    session = await session_at(socket, gateway, session_id)
     if session is None:
         return
     holder = f"ws-{secrets.token_urlsafe(9)}"
@@ -133,30 +137,31 @@ async def media(
         with gateway.sessions.in_use(session.id):
             await session.wake()
             if role == "speaker":
+                session.check_ears()
                 await session.take_microphone(holder)
             viewer = session.broadcast.join(pictures=pictures)
     except VisavisError as error:
         session.release_microphone(holder)
-        await _refuse(socket, error)
+        await refuse(socket, error)
         return
 
     async def send() -> None:
         async for payload in viewer:
             await socket.send_bytes(payload)
-        await _close(socket, session)
+        await close(socket, session)
 
     async def receive() -> None:
         while True:
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            problem = _hear(session, holder, role, message.get("bytes"))
+            problem = hear(session, holder, role, message.get("bytes"))
             if problem is not None:
-                await _send(socket, problem)
+                await send_event(socket, problem)
 
     try:
-        await _accept(socket)
-        await _first_of(send(), receive())
+        await accept(socket)
+        await first_of(send(), receive())
     finally:
         session.broadcast.leave(viewer)
         session.release_microphone(holder)
@@ -164,40 +169,46 @@ async def media(
 
 
 @router.websocket("/v1/sessions/{session_id}/face")
-async def face(socket: WebSocket, session_id: str) -> None:
+async def face(socket: WebSocket, session_id: str, form: str = "") -> None:
     """What a client draws the face from: binary messages of one or more records of 68 bytes.
 
     A record is the media time in milliseconds (32 bits, little-endian) and the pose, as
     VideoCodec.BLENDSHAPES of media.proto says. Media time is that of the mp4 of `…/media`; over
     WebRTC what leaves together belongs together. A record takes the place of all of its time or
-    later.
+    later. form=talkinghead: JSON instead, see gateway/faces/talking_head.py.
     """
     gateway = gateway_of(socket)
-    session = await _session(socket, gateway, session_id)
+    session = await session_at(socket, gateway, session_id)
     if session is None:
         return
     try:
+        sink = session.drawers.get(form)
+        if sink is None:
+            raise InvalidInputError(f"form: {form[:20]!r} is none; known is 'talkinghead'")
         with gateway.sessions.in_use(session.id):
             await session.wake()
-            viewer = session.blendshapes.join()
+            viewer = sink.join()
     except VisavisError as error:
-        await _refuse(socket, error)
+        await refuse(socket, error)
         return
 
     async def send() -> None:
         async for message in viewer:
-            await socket.send_bytes(message)
-        await _close(socket, session)
+            if isinstance(message, str):
+                await socket.send_text(message)
+            else:
+                await socket.send_bytes(message)
+        await close(socket, session)
 
     async def receive() -> None:
         while (await socket.receive())["type"] != "websocket.disconnect":
             pass
 
     try:
-        await _accept(socket)
-        await _first_of(send(), receive())
+        await accept(socket)
+        await first_of(send(), receive())
     finally:
-        session.blendshapes.leave(viewer)
+        sink.leave(viewer)
         session.touch()
 
 
@@ -221,8 +232,13 @@ async def obey(session: Session, gateway: Gateway, text: str | None) -> ServerEv
             case TextCommand():
                 await session.wake()
                 session.submit_text(command.text, command.style)
+            case SayCommand():
+                manner = Manner(command.style, command.language)
+                await say_in(session, gateway, command.text, manner, interrupt=command.interrupt)
             case InterruptCommand():
                 session.interrupt()
+            case ToolResultCommand():
+                session.tool_result(command.call_id, command.output)
             case UpdateCommand():
                 change = command.model_dump(exclude={"type"}, exclude_none=True)
                 await change_session(session, gateway, change)
@@ -244,7 +260,7 @@ def _to_viewer(session: Session, text: str | None) -> ServerEvent:
         return ErrorEvent(code=code_of(error)[1], message=str(error))
 
 
-def _hear(session: Session, holder: str, role: str, payload: bytes | None) -> ErrorEvent | None:
+def hear(session: Session, holder: str, role: str, payload: bytes | None) -> ErrorEvent | None:
     """Use a message of the media socket as sound; what is wrong with it."""
     try:
         if payload is None:
@@ -257,37 +273,40 @@ def _hear(session: Session, holder: str, role: str, payload: bytes | None) -> Er
     return None
 
 
-async def _session(socket: WebSocket, gateway: Gateway, session_id: str) -> Session | None:
+async def session_at(socket: WebSocket, gateway: Gateway, session_id: str) -> Session | None:
+    """The session that a socket asks for; None where there is none, and the client was told."""
     try:
         return gateway.sessions.get(session_id)
     except VisavisError as error:
-        await _refuse(socket, error)
+        await refuse(socket, error)
         return None
 
 
-async def _accept(socket: WebSocket) -> None:
+async def accept(socket: WebSocket) -> None:
     """Confirm our subprotocol where it is offered; what carries the key is not said again."""
     offered = socket.scope.get("subprotocols") or []
     await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
 
 
-async def _close(socket: WebSocket, session: Session) -> None:
+async def close(socket: WebSocket, session: Session) -> None:
+    """Tell whether the session goes on elsewhere or has ended."""
     if session.moved:
         await socket.close(SESSION_MOVED, "the session goes on; connect again")
     else:
         await socket.close(SESSION_ENDED, "the session has ended")
 
 
-async def _refuse(socket: WebSocket, error: Exception) -> None:
+async def refuse(socket: WebSocket, error: Exception) -> None:
     """Answer the handshake with an HTTP error instead."""
     await socket.send_denial_response(problem_of(error))
 
 
-async def _send(socket: WebSocket, event: ServerEvent) -> None:
+async def send_event(socket: WebSocket, event: ServerEvent) -> None:
+    """As JSON, without what has no value."""
     await socket.send_text(event.model_dump_json(exclude_none=True))
 
 
-async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
+async def first_of(*work: Coroutine[Any, Any, None]) -> None:
     """Run until one ends; the others are cancelled. A client that has gone is no error."""
     async with cancelled_at_last(*work) as tasks:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

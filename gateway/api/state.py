@@ -19,6 +19,7 @@ from gateway.answers.prerender import Prerenderer
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier
 from gateway.peers.peers import Peers
+from gateway.room.rooms import Rooms
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.plain_calls import PlainCalls
@@ -46,6 +47,7 @@ class Gateway:
     handover: Handover
     doorkeeper: Doorkeeper
     plain: PlainCalls
+    rooms: Rooms
     making: Making = field(default_factory=Making)
 
     def owner_of(self, session_id: str) -> str | None:

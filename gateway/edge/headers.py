@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse
@@ -62,8 +62,13 @@ def _common(embed_origins: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def security_headers(embed_origins: Sequence[str]) -> dict[str, str]:
-    """What stands in every answer, whatever it is to."""
+def security_headers(
+    embed_origins: Sequence[str], allowed_origins: Sequence[str] = ()
+) -> dict[str, str]:
+    """What stands in every answer, whatever it is to.
+
+    embed_origins: whose pages may show ours in a frame; allowed_origins: use the API.
+    """
     microphone = " ".join(("self", *(f'"{origin}"' for origin in embed_origins)))
     return {
         "Content-Security-Policy": page_policy(embed_origins),
@@ -73,22 +78,24 @@ def security_headers(embed_origins: Sequence[str]) -> dict[str, str]:
             (f"microphone=({microphone})", *(f"{name}=()" for name in _NOT_NEEDED))
         ),
         # A page that keeps strangers out of its process wants this of what it embeds.
-        "Cross-Origin-Resource-Policy": "cross-origin" if embed_origins else "same-origin",
+        "Cross-Origin-Resource-Policy": (
+            "cross-origin" if embed_origins or allowed_origins else "same-origin"
+        ),
     }
 
 
 class SecurityHeaders:
     """ASGI middleware around everything: each answer says what browsers may do with it.
 
-    embed_origins: whose pages may show ours in a frame. loopback: browsers reach us by it alone,
-    and trust it as they trust https.
+    always: what stands in each. loopback: browsers reach us by it alone, and trust it as they trust
+    https.
 
     It also answers `/livez` itself, to anybody: that needs an event loop that turns, and no more.
     """
 
-    def __init__(self, app: ASGIApp, embed_origins: Sequence[str], *, loopback: bool) -> None:
+    def __init__(self, app: ASGIApp, always: Mapping[str, str], *, loopback: bool) -> None:
         self._app = app
-        self._always = security_headers(embed_origins)
+        self._always = always
         self._loopback = loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

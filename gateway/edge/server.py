@@ -27,6 +27,8 @@ from gateway.settings import GatewaySettings
 _DRAIN_S = 3
 # A client that vanished without a word holds its session's slots until that is noticed.
 _PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
+# OpenAI's clients may send 15 MiB of sound at once, in base64.
+_OF_LARGE_MESSAGES, LARGE_MESSAGE_BYTES = "/v1/realtime", 22 * 1024 * 1024
 # Whoever decides whether this process lives is heard however many others there are.
 _ALWAYS_HEARD = f"GET {LIVE_PATH} ".encode()
 
@@ -138,6 +140,11 @@ class _Sockets(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True
 
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if event.path.partition("?")[0] == _OF_LARGE_MESSAGES:
+            self.conn.max_message_size = LARGE_MESSAGE_BYTES
+
     def look(self) -> Look:
         # That it is there is told by its pongs.
         return Look(Waits.NOTHING, None, 0, self.transport.get_write_buffer_size())
@@ -166,9 +173,9 @@ def server_config(
     To be made once logging is set up.
     """
     guard = ConnectionGuard(Patience.of(settings))
-    said = security_headers(settings.embed_origins)
+    said = security_headers(settings.embed_origins, settings.allowed_origins)
     config = _Config(
-        SecurityHeaders(app, settings.embed_origins, loopback=settings.loopback),
+        SecurityHeaders(app, said, loopback=settings.loopback),
         # Called for each connection, as the class itself would be.
         http=cast(Any, partial(_Http, guard, said)),
         ws=cast(Any, partial(_Sockets, guard)),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from gateway.api.events import Origin, Span, StageTime
+from gateway.api.events import Origin, Span, StageTime, WordTime
 from gateway.talk.turn import Life, Source, Turn, Turns
 
 
@@ -19,7 +19,11 @@ class TurnRecord(BaseModel):
     answer: str = Field(default="", description="The whole answer as far as it was made")
     answer_complete: bool = False
     answered_by: Source = Field(
-        default="llm", description="cache: the answer was known before; welcome: nobody asked"
+        default="llm",
+        description="cache: the answer was known before; welcome, say, brought: nobody asked",
+    )
+    words: list[WordTime] = Field(
+        default_factory=list, description="When each is said, as far as the voice was made"
     )
     heard: str | None = Field(default=None, description="What was audible, where cut off")
     reason: str | None = Field(default=None, description="Why it was interrupted or failed")
@@ -73,6 +77,7 @@ def record_of(turn: Turn) -> TurnRecord:
         answer=turn.text,
         answer_complete=turn.text_complete,
         answered_by=turn.source or "llm",
+        words=turn.words,
         heard=told.heard if told else None,
         reason=told.reason if told else None,
         warnings=[warning.message for warning in turn.warnings],

@@ -14,7 +14,13 @@ from gateway.playout.playout import Playout, PlayoutEvent, Tick
 from gateway.stages.registry import HostClocks
 from visavis.wire.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
 
-_ORIGINS: dict[str, Origin] = {"text": "text", "welcome": "welcome"}
+_UNASKED = ("welcome", "say", "brought")
+_ORIGINS: dict[str, Origin] = {
+    "text": "text",
+    "welcome": "welcome",
+    "say": "say",
+    "brought": "brought",
+}
 _LOOPED, _LIVE, _OF_TURN = (metrics.pictures.labels(of) for of in ("loop", "live", "turn"))
 _SAYS_ALL = (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
 
@@ -55,7 +61,7 @@ class Stopwatch:
 
     def opened(self, turn: int, origin: str, now: float, *, held: bool) -> None:
         """A turn begins; a held one is not understood yet."""
-        if origin == "welcome":
+        if origin in _UNASKED:
             self.asked(now)
         self._ledger = ledger = Ledger(turn, _ORIGINS.get(origin, "speech"))
         ledger.mark(Mark.ASKED, self._asked_at_s)

@@ -17,7 +17,8 @@ from gateway.openai.errors import OpenAiRoute, event_of
 from gateway.openai.names import known_model
 from gateway.openai.schemas import ChatRequest
 from gateway.openai.serving import DONE, EVENTS, Flowing, begun, event, whole, within_limits
-from gateway.stages.plain_calls import Call, Written
+from gateway.stages.plain_calls import Written
+from gateway.tools.offers import Call
 from visavis.serving.errors import VisavisError
 
 router = APIRouter(prefix="/v1/chat", tags=["OpenAI"], route_class=OpenAiRoute)

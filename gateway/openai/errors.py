@@ -18,7 +18,7 @@ from gateway.access.limits import OverLimitError
 from gateway.api.problems import RETRY_AFTER_S, TooLargeError, code_of
 from visavis.serving.errors import AtCapacityError, InvalidInputError, VisavisError
 
-_PATHS = re.compile(r"/v1/(models|chat|audio)(/.*)?", re.DOTALL)
+_PATHS = re.compile(r"/v1/(models|chat|audio|realtime)(/.*)?", re.DOTALL)
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 # An answer without a session takes about so long.
 _SLOT_FREE_S = 2

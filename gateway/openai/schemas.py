@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, Field
 
 from gateway.openai.errors import RefusedError, unsupported
-from gateway.stages.plain_calls import Call, Said, ToolOffer, Wanted
+from gateway.stages.plain_calls import Wanted
+from gateway.talk.actions import Message
+from gateway.tools.offers import Call, ToolChoice, ToolOffer
 
 LONGEST_ANSWER_TOKENS = 2048
 """More are not written in one answer, whatever is asked for."""
@@ -131,8 +133,7 @@ class ChatRequest(BaseModel):
             # As many bits as the samplers have.
             None if self.seed is None else self.seed & 0xFFFFFFFF,
             tuple(_offer(tool, index) for index, tool in enumerate(self.tools or ())),
-            "required" if named else calling,
-            named,
+            ToolChoice("required" if named else calling, named),
             self.parallel_tool_calls is not False,
         )
 
@@ -159,16 +160,19 @@ class ChatRequest(BaseModel):
             raise RefusedError("tool_choice: there are no tools", "tool_choice", "invalid_value")
 
 
-def _conversation(messages: list[ChatMessage]) -> tuple[Said, ...]:
+def _conversation(messages: list[ChatMessage]) -> tuple[Message, ...]:
     """What instructs at the beginning becomes one message, as the models know it."""
     said = [_said(message, f"messages[{index}]") for index, message in enumerate(messages)]
     first = next((at for at, message in enumerate(said) if message.role != "system"), len(said))
     if first < 2:
         return tuple(said)
-    return (Said("system", "\n\n".join(message.content for message in said[:first])), *said[first:])
+    return (
+        Message("system", "\n\n".join(message.content for message in said[:first])),
+        *said[first:],
+    )
 
 
-def _said(message: ChatMessage, place: str) -> Said:
+def _said(message: ChatMessage, place: str) -> Message:
     if message.role == "function":
         raise unsupported(f"{place}.role", "function came before tool; use that")
     calls = []
@@ -178,7 +182,7 @@ def _said(message: ChatMessage, place: str) -> Said:
         calls.append(Call(call.id, call.function.name, call.function.arguments))
     role = "system" if message.role == "developer" else message.role
     content = _text_of(message.content, f"{place}.content")
-    return Said(role, content, tuple(calls), message.tool_call_id)
+    return Message(role, content, tuple(calls), message.tool_call_id)
 
 
 def _text_of(content: str | list[TextPart] | None, place: str) -> str:

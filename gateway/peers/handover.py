@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gateway.background import Background
 from gateway.ledger.records import Timeline, TurnRecord
 from gateway.peers.peers import Answer, Peer, Peers
+from gateway.room.rooms import Rooms
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
 from gateway.talk.session import Session
@@ -55,17 +56,22 @@ class SessionRecord(BaseModel):
     timelines: list[Timeline]
     attached: bool
     """Whether it has its stages."""
+    room: dict[str, Any] | None = None
+    """Its live room, as `gateway/room/moving.py` reads it."""
 
 
 class Handover:
     """Gives the sessions of a gateway that drains to its peers, and takes theirs."""
 
-    def __init__(self, sessions: Sessions, peers: Peers, clock: Clock, say: Say) -> None:
+    def __init__(
+        self, sessions: Sessions, peers: Peers, clock: Clock, say: Say, rooms: Rooms
+    ) -> None:
         """say: does what a message of a session's events socket says."""
         self._sessions = sessions
         self._peers = peers
         self._clock = clock
         self._say = say
+        self._rooms = rooms
         self._looks_alone = 0
         self._heir = ""
         """Instance of the peer that has taken sessions of ours."""
@@ -120,7 +126,7 @@ class Handover:
 
     async def _moves(self, session: Session, peer: Peer) -> bool:
         """Whether the peer has taken it; then it is gone from here."""
-        record = _record_of(session)
+        record = _record_of(session, self._rooms.record(session.id))
         async with session.presence.departing() as departure:
             try:
                 await self._peers.tell(peer, {"session": record.model_dump(mode="json")})
@@ -176,6 +182,8 @@ class Handover:
             record.id, record.options, record.persona, record.welcome, record.owner
         )
         session.carry_on(record.epoch, record.said, record.turns, record.timelines)
+        if record.room is not None:
+            self._rooms.adopt(session, record.room)
         log.info("session %s goes on here", record.id)
         if record.attached:
             session.stages.admit()
@@ -185,7 +193,7 @@ class Handover:
                 log.warning("session %s: %s", record.id, error)  # it is tried again by itself
 
 
-def _record_of(session: Session) -> SessionRecord:
+def _record_of(session: Session, room: dict[str, Any] | None) -> SessionRecord:
     turns = session.records.all()[-_TURNS_TOLD:]
     timelines = (session.records.timeline(session.id, turn.turn) for turn in turns)
     return SessionRecord(
@@ -199,4 +207,5 @@ def _record_of(session: Session) -> SessionRecord:
         turns=turns,
         timelines=[timeline for timeline in timelines if timeline is not None],
         attached=session.stages.attached,
+        room=room,
     )

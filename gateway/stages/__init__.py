@@ -9,6 +9,7 @@
 `incoming`: chunks from the bus on their way into the pure parts.
 `catalog`: voices and avatars.
 `plain_calls`: an answer, a voice, a text of a recording, without a session.
+`growing`: sound or text of theirs that is still coming.
 `idle_loops`: the idle life of faces, fetched once for all sessions.
 `phrases`: the sound that replicas keep of texts which will be said.
 """

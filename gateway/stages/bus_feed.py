@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.apps.speech import VoicePiece
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.serving.errors import BusError
 from visavis.wire.bus import Bus, Subscription
@@ -75,19 +77,21 @@ class BusFeed:
         reason: str,
         *,
         held: bool = False,
-        style: str = "",
+        manner: Manner = AS_THE_SESSION_SAYS,
         motion_frame: int | None = None,
         traceparent: str = "",
     ) -> None:
         """Make `turn` the epoch; what waits of older turns is dropped unread.
 
-        style: of this turn alone. motion_frame: of the face, where viewers see it from memory.
+        motion_frame: of the face, where viewers see it from memory.
         traceparent: of the turn's span.
         """
         for subscription in self._subscriptions:
             subscription.advance(turn)
         place = Place(self._session, turn, 0, 0)
-        self._announced = TurnChunk(place, reason, held, style, motion_frame)
+        self._announced = TurnChunk(
+            place, reason, held, manner.style, motion_frame, manner.language
+        )
         self._traceparent = traceparent
         self._put(Kind.TURN, self._announced, traceparent)
         self._clock_seq = 0
@@ -121,10 +125,18 @@ class BusFeed:
         self._clock_seq += 1
         self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused, motion_frame))
 
-    def send_answer(self, turn: int, text: str) -> None:
-        """A whole answer that needs no language model: it goes where that one's tokens go."""
-        place = Place(self._session, turn, 0, 0, last=True)
+    def send_answer(self, turn: int, text: str, seq: int = 0, *, last: bool = True) -> None:
+        """An answer that needs no language model of the session's: it goes where tokens go.
+
+        seq: of a piece of it, from 0 on; last: nothing follows.
+        """
+        place = Place(self._session, turn, seq, 0, last=last)
         self._put(Kind.TOKENS, TokenChunk(place, text))
+
+    def send_voice(self, turn: int, seq: int, piece: VoicePiece) -> None:
+        """A piece of the voice that a client brings: where a synthesised one goes."""
+        place = Place(self._session, turn, seq, piece.pts, piece.last)
+        self._put(Kind.VOICE, PcmChunk(place, piece.rate_hz, piece.pcm))
 
     def _put(self, kind: Kind, chunk: Chunk, traceparent: str = "") -> None:
         try:

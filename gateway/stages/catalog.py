@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Any
 
 import grpc.aio
@@ -69,11 +70,21 @@ class Avatar:
     engine: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A head that clients draw themselves. glb: empty where it is the one that is known."""
+class HeadFile(Enum):
+    """What clients need that draw a head themselves."""
 
-    glb: bytes
+    MODEL = face_pb2.GetAvatarHeadRequest.FILE_MODEL
+    SCENE = face_pb2.GetAvatarHeadRequest.FILE_SCENE
+    BACKGROUND = face_pb2.GetAvatarHeadRequest.FILE_BACKGROUND
+
+
+@dataclass(frozen=True, slots=True)
+class HeadContent:
+    """A file of a head that clients draw themselves. content: empty where it is the one that is
+    known.
+    """
+
+    content: bytes
     sha256: str
 
 
@@ -143,11 +154,15 @@ class Catalog:
             told.likeness, told.agreed_to, told.stated_by, told.stated_via, told.stated_at
         )
 
-    async def head(self, name: str, known_sha256: str = "") -> Head:
-        """What clients draw of an avatar. Raises UnknownNameError, also where it has none."""
-        request = face_pb2.GetAvatarHeadRequest(name=name, known_sha256=known_sha256)
+    async def head(self, name: str, file: HeadFile, known_sha256: str = "") -> HeadContent:
+        """What clients need that draw an avatar. Raises UnknownNameError, also where it is no
+        head.
+        """
+        request = face_pb2.GetAvatarHeadRequest(
+            name=name, known_sha256=known_sha256, file=file.value
+        )
         answer: face_pb2.AvatarHead = await self._call("face", "GetAvatarHead", request)
-        return Head(answer.glb, answer.sha256)
+        return HeadContent(answer.content, answer.sha256)
 
     async def create_avatar(self, name: str, image: bytes, consent: Consent | None) -> Avatar:
         """Raises InvalidInputError with the reason why a picture will not do, or what has to be

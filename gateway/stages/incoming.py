@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from gateway.api.hub import EventHub, Overheard, Voiced
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import Picture
@@ -14,6 +15,7 @@ from gateway.talk.actions import Action
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from gateway.talk.interruption import Interruption
+from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import Microphone
 from gateway.talk.turn import Turn
 from gateway.talk.words import is_misheard_hum
@@ -111,6 +113,7 @@ class Incoming:
         stopwatch: Stopwatch,
         microphone: Microphone,
         ears: Ears,
+        hub: EventHub,
     ) -> None:
         self._conversation = conversation
         self._playout = playout
@@ -118,11 +121,13 @@ class Incoming:
         self._stopwatch = stopwatch
         self._microphone = microphone
         self._ears = ears
+        self._hub = hub
 
     def transcript(self, chunk: TranscriptChunk, now: float) -> list[Action]:
         """The visitor's speech goes on."""
         if not self._ears.count(chunk):
             return []
+        self._tell_followers(chunk)
         end_s = self._microphone.arrival_s(chunk.speech_end_samples)
         self._stopwatch.heard(chunk, end_s or now)
         if chunk.event is TranscriptEvent.SPEECH_STARTED:
@@ -149,8 +154,19 @@ class Incoming:
         pcm = turn.resampler.resample(chunk.place.pts, chunk.pcm, last=last)
         self._playout.push_voice(turn.number, pcm, last=last)
         self._stopwatch.voice(chunk, now)
+        marks = marks_of(chunk)
+        self._hub.overheard(Voiced(turn.number, pcm, marks, last))
         seconds = len(chunk.pcm) / chunk.sample_rate_hz
-        return self._conversation.voice(turn.number, seconds, marks_of(chunk), last=last, now=now)
+        return self._conversation.voice(turn.number, seconds, marks, last=last, now=now)
+
+    def _tell_followers(self, chunk: TranscriptChunk) -> None:
+        match chunk.event:
+            case TranscriptEvent.SPEECH_STARTED:
+                at_ms = chunk.place.pts * 1000 // MIC_RATE_HZ
+                self._hub.overheard(Overheard("began", chunk.utterance, at_ms))
+            case TranscriptEvent.FINAL | TranscriptEvent.DISCARDED:
+                at_ms = chunk.speech_end_samples * 1000 // MIC_RATE_HZ
+                self._hub.overheard(Overheard("ended", chunk.utterance, at_ms))
 
     def video(self, chunk: VideoChunk, now: float) -> Picture | None:
         """A picture of the face, for playout; None if it cannot be used."""

@@ -10,14 +10,18 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.knowledge.passages import Passage as KnownPassage
 from gateway.stages.catalog import our_error
+from gateway.stages.growing import Growing
 from gateway.stages.registry import Registry, ReplicaState
+from gateway.talk.actions import Message
+from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
 from visavis.serving.errors import (
     AtCapacityError,
     InvalidInputError,
@@ -26,7 +30,7 @@ from visavis.serving.errors import (
     VisavisError,
 )
 from visavis.serving.lease import CallLimit
-from visavis.v1 import asr_pb2, llm_pb2, media_pb2, tts_pb2
+from visavis.v1 import asr_pb2, control_pb2, llm_pb2, media_pb2, tts_pb2
 
 SILENCE_S = 120.0
 """A service that says nothing for so long is given up."""
@@ -53,48 +57,20 @@ _ROLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What a model called, or a piece of it. arguments: JSON."""
-
-    id: str
-    name: str
-    arguments: str
-    index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """One message of a conversation. tool_call_id: of a tool's result."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str
-    calls: tuple[Call, ...] = ()
-    tool_call_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOffer:
-    """A tool. parameters: JSON Schema; "": it takes none."""
-
-    name: str
-    description: str
-    parameters: str
-
-
-@dataclass(frozen=True, slots=True)
 class Wanted:
-    """An answer that is asked for. None, 0: the service's default. named: the tool to be called."""
+    """An answer that is asked for. None, 0: the service's default."""
 
-    messages: tuple[Said, ...]
+    messages: tuple[Message, ...]
     max_tokens: int = 0
     temperature: float | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
     tools: tuple[ToolOffer, ...] = ()
-    calling: Literal["auto", "none", "required"] = "auto"
-    named: str = ""
+    choice: ToolChoice = FREE
     calls_at_once: bool = True
+    known: tuple[KnownPassage, ...] = ()
+    """What the operator's texts say of the question, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +153,16 @@ class PlainCalls:
                     told.completion_tokens,
                 )
 
-    async def speak(self, text: str, how: Speaking) -> AsyncGenerator[Sound, None]:
-        """A text as it is spoken. Raises as `write`."""
+    async def speak(self, text: str | Growing[str], how: Speaking) -> AsyncGenerator[Sound, None]:
+        """A text as it is spoken, or as it is written. Raises as `write`."""
         config = tts_pb2.SynthesisConfig(
             language=how.language, voice=how.voice, speed=how.speed, style=how.style
         )
 
         async def requests() -> AsyncIterator[tts_pb2.SynthesizeRequest]:
             yield tts_pb2.SynthesizeRequest(config=config)
-            for start in range(0, len(text), _TEXT_CHARS):
-                yield tts_pb2.SynthesizeRequest(text=text[start : start + _TEXT_CHARS])
+            async for piece in _pieces_of(text):
+                yield tts_pb2.SynthesizeRequest(text=piece)
 
         # A voice without a session takes no slot.
         with self._speeches.hold():
@@ -216,12 +192,27 @@ class PlainCalls:
         self, pcm: NDArray[np.int16], language: str
     ) -> AsyncGenerator[Recognised, None]:
         """A recording of any length, utterance by utterance. Raises as `write`."""
+        sound: Growing[NDArray[np.int16]] = Growing()
+        for start in range(0, len(pcm), RECOGNISED_RATE_HZ):
+            sound.add(pcm[start : start + RECOGNISED_RATE_HZ])
+        sound.end()
+        async with aclosing(self.hear(sound, language, live=False)) as utterances:
+            async for heard in utterances:
+                yield heard
+
+    async def hear(
+        self, sound: Growing[NDArray[np.int16]], language: str, *, live: bool = True
+    ) -> AsyncGenerator[Recognised, None]:
+        """Sound at 16 kHz in pieces of a second at most, utterance by utterance. live: it is being
+        spoken. Raises as `write`.
+        """
+        config = _recognition(language, recorded=not live)
 
         async def requests() -> AsyncIterator[asr_pb2.StreamingRecognizeRequest]:
-            yield asr_pb2.StreamingRecognizeRequest(config=_recognition(language))
-            for start in range(0, len(pcm), RECOGNISED_RATE_HZ):
-                piece = pcm[start : start + RECOGNISED_RATE_HZ].astype("<i2").tobytes()
-                yield asr_pb2.StreamingRecognizeRequest(pcm_s16le=piece)
+            yield asr_pb2.StreamingRecognizeRequest(config=config)
+            async for piece in sound:
+                data = piece.astype("<i2").tobytes()
+                yield asr_pb2.StreamingRecognizeRequest(pcm_s16le=data)
 
         answers = self._answers("asr", lambda stub: stub.StreamingRecognize(requests()))
         async with aclosing(answers):
@@ -296,9 +287,20 @@ def _passages(words: Iterable[Any]) -> tuple[Passage, ...]:
     return tuple(Passage(w.word, w.start_ms / 1e3, w.end_ms / 1e3) for w in words)
 
 
-def _recognition(language: str) -> asr_pb2.RecognitionConfig:
+async def _pieces_of(text: str | Growing[str]) -> AsyncIterator[str]:
+    """In parts that a voice may get at once."""
+    if isinstance(text, str):
+        for start in range(0, len(text), _TEXT_CHARS):
+            yield text[start : start + _TEXT_CHARS]
+    else:
+        async for piece in text:
+            for start in range(0, len(piece), _TEXT_CHARS):
+                yield piece[start : start + _TEXT_CHARS]
+
+
+def _recognition(language: str, *, recorded: bool = True) -> asr_pb2.RecognitionConfig:
     return asr_pb2.RecognitionConfig(
-        sample_rate_hz=RECOGNISED_RATE_HZ, language=language, recorded=True
+        sample_rate_hz=RECOGNISED_RATE_HZ, language=language, recorded=recorded
     )
 
 
@@ -310,7 +312,7 @@ def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
                 role=_ROLES[said.role],
                 content=said.content,
                 tool_calls=[
-                    llm_pb2.ToolCall(id=c.id, name=c.name, arguments_json=c.arguments)
+                    control_pb2.ToolCall(id=c.id, name=c.name, arguments_json=c.arguments)
                     for c in said.calls
                 ],
                 tool_call_id=said.tool_call_id,
@@ -328,6 +330,11 @@ def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
             )
             for t in wanted.tools
         ],
-        tool_choice=llm_pb2.ToolChoice(mode=_MODES[wanted.calling], name=wanted.named),
+        tool_choice=llm_pb2.ToolChoice(
+            mode=_MODES[wanted.choice.calling], name=wanted.choice.named
+        ),
         one_call_at_most=not wanted.calls_at_once,
+        passages=[
+            llm_pb2.KnownPassage(source=known.source, text=known.text) for known in wanted.known
+        ],
     )

@@ -9,20 +9,24 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gateway import metrics
-from gateway.api.choices import DrawnBy
+from gateway.api.choices import DrawnBy, SpokenBy
 from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
+from gateway.knowledge.passages import Passage
 from gateway.playout.attention import Attention, AttentionOrder
 from gateway.playout.idle import IdleOrder
 from gateway.playout.playout import Playout
 from gateway.settings import GatewaySettings
 from gateway.stages.ears import Ears
 from gateway.stages.lease import LeaseListener, StageLease
+from gateway.stages.plain_calls import Wanted, generation
 from gateway.stages.registry import SERVICES, Registry
 from gateway.stages.room import NoRoomError
 from gateway.talk.actions import Action, Emit, Message
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
+from gateway.tools.doing import ServerTools, offered
+from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
 from visavis.serving.errors import AtCapacityError, VisavisError
 from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
 from visavis.wire.clock import Clock
@@ -30,11 +34,6 @@ from visavis.wire.media import VideoCodec
 
 log = logging.getLogger(__name__)
 
-_ROLES = {
-    "system": llm_pb2.Message.SYSTEM,
-    "user": llm_pb2.Message.USER,
-    "assistant": llm_pb2.Message.ASSISTANT,
-}
 _ATTENTION = {
     Attention.NOBODY: face_pb2.SetAttention.NOBODY,
     Attention.LISTENING: face_pb2.SetAttention.LISTENING,
@@ -52,6 +51,15 @@ class Options:
     speed: float = 1.0
     style: str = ""
     drawn_by: DrawnBy = "server"
+    tools: tuple[ToolOffer, ...] = ()
+    """What answers may have its clients do."""
+    tool_choice: ToolChoice = FREE
+    spoken_by: SpokenBy = "server"
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What the session needs a slot of."""
+        return ("face",) if self.spoken_by == "client" else SERVICES
 
     @property
     def codecs(self) -> tuple[VideoCodec, ...]:
@@ -61,7 +69,8 @@ class Options:
 
     def event(self, session: str) -> SessionEvent:
         """As listeners of `session` are told."""
-        return SessionEvent(id=session, **asdict(self))
+        told = {k: v for k, v in asdict(self).items() if k not in ("tools", "tool_choice")}
+        return SessionEvent(id=session, **told)
 
 
 class Stages:
@@ -76,9 +85,12 @@ class Stages:
         settings: GatewaySettings,
         background: Background,
         ears: Ears,
+        tools: ServerTools,
     ) -> None:
+        """tools: that the gateway does itself."""
         self._session = session
         self._ears = ears
+        self._tools = tools
         self._options = options
         self._settings = settings
         self.attached = False
@@ -92,7 +104,7 @@ class Stages:
             "face": self._face_config,
         }
         self._leases = {
-            s: StageLease(s, registry, configs[s], listener, background) for s in SERVICES
+            s: StageLease(s, registry, configs[s], listener, background) for s in options.services
         }
         self._weigh_face()
 
@@ -147,15 +159,46 @@ class Stages:
         await asyncio.gather(*(lease.leave() for lease in self._leases.values()))
 
     async def begin_answer(
-        self, turn: int, messages: Iterable[Message], *, held: bool = False
+        self,
+        turn: int,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...] = (),
+        *,
+        held: bool = False,
     ) -> None:
-        """Let the language model answer. held: it may be thrown away. Raises StageLostError."""
-        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages), held=held)
+        """Let the language model answer. known: of the question; held: it may be thrown away.
+
+        Raises StageLostError.
+        """
+        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages, known), held=held)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
 
-    async def read_ahead(self, messages: Iterable[Message]) -> None:
+    async def continue_answer(
+        self,
+        turn: int,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...] = (),
+        *,
+        last: bool,
+    ) -> None:
+        """With the results of what it called. last: it calls no more. Raises StageLostError."""
+        choice = ToolChoice("none" if last else "auto")
+        request = self._request(messages, known, choice)
+        go_on = llm_pb2.ContinueTurn(turn=turn, request=request)
+        await self._leases["llm"].send(llm_pb2.LlmAttachRequest(go_on=go_on))
+
+    async def say_meanwhile(self, turn: int, text: str) -> None:
+        """Words of ours in an answer that waits for results. Raises StageLostError."""
+        say = llm_pb2.SayMeanwhile(turn=turn, text=text)
+        await self._leases["llm"].send(llm_pb2.LlmAttachRequest(say=say))
+
+    async def read_ahead(
+        self, messages: Iterable[Message], known: tuple[Passage, ...] = ()
+    ) -> None:
         """Let the language model read a question that is not complete. Raises StageLostError."""
-        read = llm_pb2.ReadAhead(request=self._request(messages))
+        if "llm" not in self._leases:
+            return
+        read = llm_pb2.ReadAhead(request=self._request(messages, known))
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
 
     async def update(self, options: Options) -> None:
@@ -168,9 +211,11 @@ class Stages:
         news: dict[str, Any] = {}
         if options.language != before.language:
             news["asr"] = asr_pb2.AsrAttachRequest(language=options.language)
-        if replace(options, avatar=before.avatar, drawn_by=before.drawn_by) != before:
+        voice = ("language", "voice", "speed", "style")
+        if any(getattr(options, name) != getattr(before, name) for name in voice):
             news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
-        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in news))
+        known = self._leases.keys() & news.keys()
+        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in known))
 
     def wear_default(self, *, attached: bool) -> None:
         """The avatar is there no more. attached: the face still has it, up to `refresh_face`."""
@@ -219,12 +264,24 @@ class Stages:
         codecs = self._codecs or self._options.codecs
         self._leases["face"].light = not any(codec.drawn for codec in codecs)
 
-    def _request(self, messages: Iterable[Message]) -> llm_pb2.GenerateRequest:
-        return llm_pb2.GenerateRequest(
-            messages=[llm_pb2.Message(role=_ROLES[m.role], content=m.content) for m in messages],
-            max_tokens=self._settings.max_tokens,
-            temperature=self._settings.temperature,
+    def _request(
+        self,
+        messages: Iterable[Message],
+        known: tuple[Passage, ...],
+        choice: ToolChoice | None = None,
+    ) -> llm_pb2.GenerateRequest:
+        """choice: instead of the session's."""
+        options, settings = self._options, self._settings
+        tools = offered(options.tools, self._tools.offers)
+        wanted = Wanted(
+            tuple(messages),
+            settings.max_tokens,
+            settings.temperature,
+            tools=tools,
+            choice=(choice or options.tool_choice) if tools else FREE,
+            known=known,
         )
+        return generation(wanted)
 
     # ------------------------------------------------------------ first messages
 
@@ -252,7 +309,12 @@ class Stages:
 
     def _face_config(self, admitted: bool) -> face_pb2.FaceAttachRequest:
         codecs = self._codecs or self._options.codecs  # of none the face would make one
-        face = face_pb2.FaceConfig(avatar=self._options.avatar, codecs=[_codec(c) for c in codecs])
+        # Speech that is brought comes without phonemes.
+        brought = self._options.spoken_by == "client"
+        source = face_pb2.FaceConfig.SOURCE_VOICE if brought else face_pb2.FaceConfig.SOURCE_MEL
+        face = face_pb2.FaceConfig(
+            avatar=self._options.avatar, codecs=[_codec(c) for c in codecs], source=source
+        )
         config = face_pb2.FaceAttachConfig(session=self._session, face=face, admitted=admitted)
         return face_pb2.FaceAttachRequest(config=config)
 
@@ -311,6 +373,11 @@ class StageNews:
         elif kind == "turn_notice":
             notice = event.turn_notice
             self._perform(self._conversation.notice(notice.turn, notice.code, notice.message))
+        elif kind == "tools_called":
+            called = event.tools_called
+            calls = [Call(c.id, c.name, c.arguments_json) for c in called.calls]
+            now = self._clock.now()
+            self._perform(self._conversation.tools_called(called.turn, called.text, calls, now))
         elif kind == "turn_finished":
             finished, turns = event.turn_finished, self._conversation.turns
             turn = turns.find(finished.turn)

@@ -339,6 +339,16 @@ export class Api {
     return (await this.request("GET", `v1/avatars/${encodeURIComponent(name)}/head.glb`)).arrayBuffer();
   }
 
+  /** How the head's portrait shows it: camera, lamps, neck. */
+  headScene(name) {
+    return this.json("GET", `v1/avatars/${encodeURIComponent(name)}/head.json`);
+  }
+
+  /** What stands behind the head in its portrait. */
+  async headBackground(name) {
+    return (await this.request("GET", `v1/avatars/${encodeURIComponent(name)}/background.png`)).blob();
+  }
+
   /**
    * Uploads a portrait. XMLHttpRequest, because fetch does not tell upload progress.
    * @param {{likeness: string, agreed_to: string}} consent of the person shown

@@ -53,8 +53,19 @@ export class Captions {
     this.#write(line, line.textContent + words, final);
   }
 
-  /** The end of a turn; of an interrupted one, what was not heard any more is shown apart. */
+  /** Where what the answer is made of stands; shown once the line is there. */
+  sources({ turn, sources }) {
+    const told = sources.map(({ file, heading }) => (heading ? `${heading} (${file})` : file));
+    this.#line("avatar", turn).dataset.sources = `${text("captions.sources")} ${told.join(" · ")}`;
+    this.#follow();
+  }
+
+  /**
+   * The end of a turn; of an interrupted one, what was not heard any more is shown apart. One that
+   * is replaced leaves nothing: what was asked goes on growing, and another turn answers it.
+   */
   turn({ turn, event, heard }) {
+    if (event === "replaced") return this.#drop("avatar", turn);
     const line = this.#lines.get(this.#key("avatar", turn));
     if (!line || !["finished", "interrupted", "failed"].includes(event)) return;
     line.dataset.ended = event;
@@ -102,7 +113,7 @@ export class Captions {
     this.announcer.textContent = "";
   }
 
-  /** All lines as plain values: {side, words, speaker, of?, heard?, ended?, key?}. */
+  /** All lines as plain values: {side, words, speaker, of?, heard?, ended?, key?, sources?}. */
   records() {
     return [...this.list.children].map(({ dataset, textContent, firstChild, lastElementChild }) => ({
       side: dataset.side,
@@ -112,6 +123,7 @@ export class Captions {
       ended: dataset.ended,
       heard: lastElementChild ? (firstChild.textContent ?? "") : undefined,
       key: dataset.i18n,
+      sources: dataset.sources,
     }));
   }
 
@@ -125,12 +137,13 @@ export class Captions {
 
   /** The lines that `records` gave before the page was loaded again. */
   restore(records) {
-    for (const { side, words, speaker, of, ended, heard, key } of records) {
+    for (const { side, words, speaker, of, ended, heard, key, sources } of records) {
       if (!SIDES.includes(side) || typeof words !== "string") continue;
       const line = this.#append(side, of);
       line.textContent = key ? text(key) : words;
       if (side === "avatar") line.dataset.speaker = speaker;
       if (ended) line.dataset.ended = ended;
+      if (sources) line.dataset.sources = sources;
       if (key) line.dataset.i18n = key;
       if (heard !== undefined) strike(line, heard);
     }

@@ -19,7 +19,9 @@ import { text } from "./i18n.js";
 import { SocketMedia } from "./media_ws.js";
 import { WebRtcMedia } from "./webrtc.js";
 
-const FORWARDED = ["session", "state", "transcript", "answer", "turn", "latency", "error", "warning"];
+/** How turns end of which more may be buffered than is to be heard. */
+const CUT = ["interrupted", "replaced"];
+const FORWARDED = ["session", "state", "transcript", "answer", "answer.sources", "turn", "latency", "error", "warning"];
 /** No reason to give up WebRTC: no session, its microphone still taken, no answer at all. */
 const TEMPORARY = [404, 409, 0];
 /** No such session any more, or one whose token holds no more. */
@@ -237,7 +239,7 @@ export class Connection extends EventTarget {
     for (const type of FORWARDED) {
       events.addEventListener(type, ({ detail }) => {
         if (type === "state") this.#follow(detail.state);
-        if (type === "turn" && detail.event === "interrupted") this.#silence();
+        if (type === "turn" && CUT.includes(detail.event)) this.#silence();
         this.#tell(type, detail);
       });
     }

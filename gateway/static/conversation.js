@@ -148,6 +148,7 @@ export class Conversation {
     on("state", ({ state }) => this.stage.state(state));
     on("transcript", (detail) => this.captions.transcript(detail));
     on("answer", (detail) => this.captions.answer(detail));
+    on("answer.sources", (detail) => this.captions.sources(detail));
     on("turn", (detail) => this.#turned(detail));
     on("latency", (detail) => this.latency.show(detail));
     on("error", ({ code, message }) => {

@@ -2,7 +2,8 @@
  * Puts the page together. The address may say: language, voice, avatar,
  * transport=websocket|webrtc, drawnBy=server|client (of the face), autostart=1 (no start screen), mic=1 (with
  * microphone), session=<id> (a conversation that there is: to look on, or to
- * talk where its fragment, #token=…, is a visitor's).
+ * talk where its fragment, #token=…, is a visitor's), embed=1 (face and controls alone), appearance, captions,
+ * latency, muted, welcome. docs/apps.md tells what each does.
  */
 import { Api } from "./api.js";
 import { addressOf, AvatarPicker, nameFault, OwnAvatar, titleOf } from "./avatars.js";
@@ -130,6 +131,7 @@ class Page {
     };
     for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
     document.body.toggleAttribute("data-joined", query.has("session"));
+    document.body.toggleAttribute("data-embed", query.get("embed") === "1");
     byId("fullscreen").hidden = !document.fullscreenEnabled;
     const message = byId("message");
     message.addEventListener("input", () => (byId("send").disabled = !message.value.trim()));

@@ -30,6 +30,7 @@ const FROM_ADDRESS = {
   language: ["en", "zh"],
   transport: ["auto", "webrtc", "websocket"],
   drawnBy: ["server", "client"],
+  appearance: ["auto", "dark", "light"],
 };
 
 export class Preferences {
@@ -40,6 +41,9 @@ export class Preferences {
     this.#values = { ...DEFAULTS, ...this.#saved };
     for (const [name, allowed] of Object.entries(FROM_ADDRESS)) {
       if (allowed.includes(query.get(name))) this.#values[name] = query.get(name);
+    }
+    for (const name of ["captions", "latency", "muted", "welcome"]) {
+      if (["0", "1"].includes(query.get(name))) this.#values[name] = query.get(name) === "1";
     }
     for (const name of ["voice", "avatar"]) {
       if (query.get(name)) this.#values[name] = query.get(name);

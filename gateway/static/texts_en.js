@@ -41,6 +41,7 @@ export const ENGLISH = {
   "connection.live": "Live",
   "connection.reconnecting": "Reconnecting",
   "captions.title": "Conversation",
+  "captions.sources": "Source:",
   "captions.empty": "What you both say appears here, as it is said.",
   "captions.renewed": "The connection was renewed. The avatar remembers what is written above, and nothing else.",
   "conversation.new": "New conversation",

@@ -41,6 +41,7 @@ export const CHINESE = {
   "connection.live": "已连接",
   "connection.reconnecting": "重新连接中",
   "captions.title": "对话",
+  "captions.sources": "来源：",
   "captions.empty": "双方说的话会实时显示在这里。",
   "captions.renewed": "连接已重新建立。形象只记得上面写下的内容，其余的已经忘记。",
   "conversation.new": "新对话",

@@ -6,17 +6,37 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gateway.api.events import ServerEvent
+from gateway.tools.offers import Call
 
-Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome"]
-Role: TypeAlias = Literal["system", "user", "assistant"]
+Unasked: TypeAlias = Literal["welcome", "say", "brought"]
+"""Why something is said that nobody asked for; brought: it is a client's own speech."""
+
+Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close"] | Unasked
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of the conversation that the language model reads."""
+    """One entry of the conversation that the language model reads.
+
+    calls: of an assistant's, what it called; tool_call_id: of a tool's, which call has this result.
+    """
 
     role: Role
     content: str
+    calls: tuple[Call, ...] = ()
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How one turn alone is said; empty: as the session says."""
+
+    style: str = ""
+    language: str = ""
+
+
+AS_THE_SESSION_SAYS = Manner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +58,33 @@ class BeginAnswer:
 
     turn: int
     messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallTool:
+    """Have a tool do what the answer wants of it, and tell what it came to."""
+
+    turn: int
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueAnswer:
+    """Let the language model go on with the results that the messages end with.
+
+    last: it may call nothing more.
+    """
+
+    turn: int
+    messages: tuple[Message, ...]
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SayMeanwhile:
+    """A tool takes its time: say that something is being done, if there are words for it."""
+
+    turn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +110,13 @@ class DuckTurn:
 
 @dataclass(frozen=True, slots=True)
 class PauseTurn:
-    """Somebody speaks: the turn falls silent and keeps what it has."""
+    """Somebody speaks: the turn falls silent and keeps what it has.
+
+    rests: nobody does; it has nothing more to say until a tool is done.
+    """
 
     turn: int
+    rests: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +125,8 @@ class ResumeTurn:
 
     turn: int
     at_s: float
+    rested: bool = False
+    """As in PauseTurn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +134,11 @@ class CloseTurn:
     """The turn is over; nothing more will be counted for it."""
 
     turn: int
-    outcome: Literal["finished", "interrupted", "failed", "discarded"]
+    outcome: Literal["finished", "interrupted", "failed", "replaced", "discarded"]
     voice_s: float = 0.0
-    """Of a discarded one: the voice that was made for nothing."""
+    """Of a discarded or replaced one: the voice that was made for nothing."""
     tokens: int = 0
-    """Of a discarded one: text that was, as far as the stage has told."""
+    """Of such a one: text that was, as far as the stage has told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +151,9 @@ class Emit:
 Action: TypeAlias = (
     AnnounceTurn
     | BeginAnswer
+    | CallTool
+    | ContinueAnswer
+    | SayMeanwhile
     | ReadAhead
     | ConfirmTurn
     | DuckTurn

@@ -3,21 +3,32 @@
 Pure: inputs are what happened, the output of each is a list of actions. Every answer is
 a turn with its own number; to interrupt is to announce a higher one. While the visitor
 pauses an answer is prepared in a held turn, which is confirmed when the visitor has
-finished with those words, and thrown away when they go on.
+finished with those words, and thrown away when they go on. Where they go on after that, before
+a word of the answer was heard, the question goes on: another turn answers all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, WarningEvent
+from gateway.api.events import (
+    AnswerEvent,
+    ErrorEvent,
+    StateEvent,
+    TranscriptEvent,
+    WarningEvent,
+    WordsEvent,
+)
 from gateway.talk.actions import (
     Action,
     AnnounceTurn,
     BeginAnswer,
+    CallTool,
     CloseTurn,
     ConfirmTurn,
+    ContinueAnswer,
     DuckTurn,
     Emit,
     Message,
@@ -25,12 +36,17 @@ from gateway.talk.actions import (
     ReadAhead,
     Reason,
     ResumeTurn,
+    SayMeanwhile,
+    Unasked,
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
-from gateway.talk.turn import Phase, Turn, Turns
-from gateway.talk.words import same_question, words_to_read
+from gateway.talk.turn import Continuation, Phase, Turn, Turns
+from gateway.talk.words import same_question, takes_back, words_to_read
+from gateway.tools.offers import Call
+from gateway.tools.rounds import ToolLimits, ToolRounds
+from visavis.serving.errors import UnknownNameError
 
 State = Literal["idle", "listening", "thinking", "speaking"]
 _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "speaking"}
@@ -38,6 +54,19 @@ _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "spea
 
 # Stands for a question that nobody has asked yet.
 _TO_BE_ASKED = "."
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTaking:
+    """What follows from speech by itself; a client that decides for itself wants less of it.
+
+    answers: what was said is answered. interrupts: speech over an answer may end it. goes_on: who
+    speaks before a word of the answer was heard goes on with his question.
+    """
+
+    answers: bool = True
+    interrupts: bool = True
+    goes_on: bool = True
 
 
 class Conversation:
@@ -52,7 +81,9 @@ class Conversation:
         *,
         answer_timeout_s: float = 20.0,
         speculation: SpeculationLimits | None = None,
+        tools: ToolLimits | None = None,
     ) -> None:
+        self._tool_limits = tools or ToolLimits()
         self._history = History(persona)
         self._timeout_s = answer_timeout_s
         self._speculation = Speculation(speculation)
@@ -61,6 +92,8 @@ class Conversation:
         self._epoch = 0
         self._turn: Turn | None = None
         self._doubts = Doubts()
+        self.taking = TurnTaking()
+        self._going_on: Continuation | None = None
         self._visitor_speaks = False
         self._state: State = "idle"
 
@@ -71,6 +104,11 @@ class Conversation:
     @property
     def state(self) -> State:
         return self._state
+
+    @property
+    def silent(self) -> bool:
+        """Whether neither of both says anything, or is about to."""
+        return self._turn is None and not self._visitor_speaks
 
     @property
     def turn(self) -> Turn | None:
@@ -92,6 +130,10 @@ class Conversation:
         self._epoch = epoch
         self._history.carry_on(said)
 
+    def rewrite(self, said: Sequence[Message]) -> None:
+        """This is what was said, as somebody else keeps it."""
+        self._history.replace(said)
+
     def set_persona(self, persona: str) -> None:
         """What the language model is told it is, from the next turn on."""
         self._history.persona = persona
@@ -100,24 +142,43 @@ class Conversation:
 
     def submit_text(self, text: str, now: float) -> list[Action]:
         """The visitor typed `text`: it interrupts, and opens a turn at once."""
+        self._going_on = None
         actions = self._end_turn("text")
         self._history.supersede()
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
         return self._settle(actions)
 
-    def greet(self, now: float) -> list[Action]:
-        """Open a turn that nobody asked for; its text comes as any answer's does."""
+    def respond(self, prompt: Sequence[Message], now: float) -> list[Action]:
+        """Answer `prompt` as it stands, whatever was said before: it interrupts.
+
+        Its last message is the question; a system's is for this answer alone.
+        """
+        actions = self._end_turn("text")
+        *said, question = prompt
+        self._history.replace([message for message in said if message.role != "system"])
+        actions += self._open(
+            question.content, 0, confirmed=True, reason="text", now=now, prompt=tuple(prompt)
+        )
+        return self._settle(actions)
+
+    def speak_unasked(self, reason: Unasked, now: float) -> list[Action]:
+        """Open a turn that nobody asked for; its text comes as any answer's does. It interrupts."""
+        if self._turn is not None and self._turn.phase is not Phase.HELD and not self._turn.heard():
+            self._history.forget_unanswered()
+        actions = self._end_turn(reason)
         self._epoch += 1
         self._turn = turn = Turn(self._epoch, "", 0, now)
         self.turns.add(turn)
         opened = Emit(turn.tell("opened"))
-        return self._settle([AnnounceTurn(turn.number, "welcome", opens=True), opened])
+        return self._settle([*actions, AnnounceTurn(turn.number, reason, opens=True), opened])
 
     def interrupt(self) -> list[Action]:
         """The visitor wants silence. Without a turn this does nothing."""
+        self._going_on = None
         if self._turn is None:
             return []
-        if self._turn.phase is not Phase.HELD and not self._turn.heard():
+        turn = self._turn
+        if turn.phase is not Phase.HELD and not (turn.heard() or turn.tools.messages()):
             self._history.forget_unanswered()
         return self._settle(self._silence("interrupt"))
 
@@ -131,7 +192,12 @@ class Conversation:
         turn = self._turn
         if turn is not None and turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
+        if turn is not None and not self.taking.interrupts:
+            return self._settle([])
         self._doubts.speech_began(utterance, now, turn)
+        if turn is not None:
+            goes_on = self.taking.goes_on and turn.may_go_on(now)
+            self._going_on = Continuation(utterance, turn) if goes_on else None
         if turn is None or turn.phase is Phase.STOPPED:
             return self._settle([])
         speaks = turn.phase is Phase.SPEAKING
@@ -160,13 +226,16 @@ class Conversation:
         """What is understood so far. Words that contradict a held answer void it."""
         self._visitor_speaks = True
         turn, text = self._turn, self._doubts.own_words(utterance, text, self._turn)
-        shown = Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
         if self._understand(utterance, text, complete=False) is not Verdict.VOICE:
-            return self._settle([shown])
-        other = turn is not None and turn.phase is Phase.HELD and self._prepared(text) is None
+            if self._going_on is not None and self._going_on.utterance == utterance:
+                self._going_on.shown_apart = True
+            return self._settle([_shown(utterance, text)])
+        spoken, question = self._asked(utterance, text)
+        other = turn is not None and turn.phase is Phase.HELD and self._prepared(question) is None
         void = other or (turn is not None and self.doubt is not None)
-        actions = [*(self._silence("speech") if void else []), shown]
-        if self._turn is None and (known := words_to_read(text)):
+        actions = [*(self._silence("speech") if void else []), _shown(spoken, question)]
+        answers = self.taking.answers
+        if answers and self._turn is None and (known := words_to_read(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
         return self._settle(actions)
 
@@ -176,13 +245,15 @@ class Conversation:
         if self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             latest = self.doubt is not None and self.doubt.utterance == utterance
             return self._settle(self._resume(now) if latest else [])
-        turn = self._turn
+        if not self.taking.answers:
+            return self._settle([])
+        turn, (_, question) = self._turn, self._asked(utterance, text)
         if turn is not None and self.doubt is None:
-            if turn.phase is not Phase.HELD or same_question(turn.question, text):
+            if turn.phase is not Phase.HELD or same_question(turn.question, question):
                 # A typed question is being answered, or this very answer is under way.
                 return []
         actions = self._end_turn("speech")
-        if self._speculation.allows(utterance, text, probability):
+        if self._speculation.allows(utterance, question, probability):
             self._speculation.opened(utterance)
             actions += self._open(text, utterance, confirmed=False, reason="speech", now=now)
         elif turn is not None:
@@ -195,13 +266,26 @@ class Conversation:
         if not text or self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             return self.discarded(utterance, now)
         self._visitor_speaks = False
+        undisturbed = self._turn is not None and not self.taking.interrupts
+        if undisturbed or not self.taking.answers:
+            return self._noted(utterance, text, undisturbed=undisturbed)
+        _, question = self._asked(utterance, text)
         if forgone := self._speculation.take_forgone():
-            self._speculation.decided(won=same_question(forgone, text))
-        if (turn := self._prepared(text)) is not None:
-            turn.question = text
-            return self._settle(self._confirm(turn, now))
-        actions = self._end_turn("speech")
-        actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
+            self._speculation.decided(won=same_question(forgone, question))
+        if (turn := self._prepared(question)) is not None:
+            turn.question = question
+            actions = self._confirm(turn, now)
+        else:
+            actions = self._end_turn("speech")
+            actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
+        self._going_on = None
+        return self._settle(actions)
+
+    def _noted(self, utterance: int, text: str, *, undisturbed: bool) -> list[Action]:
+        """The visitor has said `text`, which somebody else answers or nobody."""
+        ends = self._turn is not None and not undisturbed
+        actions = self._silence("speech") if ends else []
+        actions.append(Emit(TranscriptEvent(utterance=utterance, text=text, final=True)))
         return self._settle(actions)
 
     def discarded(self, utterance: int, now: float) -> list[Action]:
@@ -215,8 +299,9 @@ class Conversation:
             self._doubts.resolve()
         if self._turn is not None and self._turn.phase is Phase.HELD:
             actions += self._silence("speech")
-        # Captions forget what they showed of it.
-        actions.append(Emit(TranscriptEvent(utterance=utterance, text="", final=True)))
+        actions.append(_forgotten(utterance))
+        if self._going_on is not None and self._going_on.utterance <= utterance:
+            actions += self._ask_again(now)
         return self._settle(actions)
 
     # ------------------------------------------------------------ the answer
@@ -230,23 +315,63 @@ class Conversation:
         actions: list[Action] = []
         if turn.phase is not Phase.HELD and (text or last):
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
-        return self._settle(actions)
+        return self._settle([*actions, *self._words(turn)])
 
     def voice(
         self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
     ) -> list[Action]:
-        """Voice of the answer has arrived, and where its words end in it. Nothing follows yet."""
+        """Voice of the answer has arrived, and where its words end in it."""
         turn = self._current(number)
-        if turn is not None:
-            turn.take_voice(seconds, marks, last=last, now=now)
-        return []
+        if turn is None:
+            return []
+        turn.take_voice(seconds, marks, last=last, now=now)
+        words = self._words(turn)
+        if not turn.rests:
+            return words
+        turn.rests = False
+        if turn.phase is Phase.STOPPED:
+            return words  # whoever speaks over it decides
+        return self._settle([*words, ResumeTurn(number, turn.played_s, rested=True)])
 
-    def started(self, number: int) -> list[Action]:
-        """The turn's first sample is leaving."""
+    def sources_known(self, number: int) -> list[Action]:
+        """What of the operator's texts the answer is given; of a held turn it is told with it."""
+        turn = self._current(number)
+        if turn is None or turn.phase is Phase.HELD or not turn.known:
+            return []
+        return [Emit(turn.sources())]
+
+    def tools_called(
+        self, number: int, text: str, calls: Sequence[Call], now: float
+    ) -> list[Action]:
+        """The answer goes on with the results of these. text: of it, since the last ones.
+
+        Nothing is done yet of a held turn, or while somebody speaks over it: nobody may have asked
+        for what a tool changes.
+        """
+        turn = self._current(number)
+        if turn is None or turn.text_complete or turn.tools.waits or turn.tools.pending:
+            return []
+        turn.progress_at_s = now
+        turn.tools.called(text, calls)
+        waits = turn.phase in (Phase.HELD, Phase.STOPPED)
+        return self._settle([] if waits else self._call(turn, now))
+
+    def tool_result(self, call_id: str, output: str, now: float) -> list[Action]:
+        """A call has come to this. Raises UnknownNameError where none waits under that id."""
+        turn = self._turn
+        if turn is None or not turn.tools.result(call_id, output):
+            raise UnknownNameError(
+                f"call_id: no call {call_id[:80]!r} waits for its result (any more)"
+            )
+        turn.progress_at_s = now
+        return self._settle(self._go_on(turn))
+
+    def started(self, number: int, media_ms: float | None = None) -> list[Action]:
+        """The turn's first sample is leaving, at that media time."""
         turn = self._current(number)
         if turn is None or not turn.start_speaking():
             return []
-        return self._settle([Emit(turn.tell("speaking"))])
+        return self._settle([Emit(turn.tell("speaking", media_ms=media_ms))])
 
     def played(self, number: int, seconds: float, now: float) -> None:
         """So much of the voice has been heard."""
@@ -260,8 +385,8 @@ class Conversation:
         turn = self._current(number)
         if turn is None or turn.phase is Phase.HELD:
             return []
-        self._history.face(turn.text.strip())
-        self._turn = None
+        self._history.face(turn.text.strip(), turn.tools.messages(spoken=True))
+        self._turn = self._going_on = None
         turn.end()
         self._doubts.answer_over(turn.text, now)
         actions: list[Action] = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
@@ -301,6 +426,7 @@ class Conversation:
             self._visitor_speaks = False
             actions += self._resume(now)
             self._doubts.resolve()
+            actions += self._ask_again(now)
         if turn is None or not turn.needs(stage):
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
@@ -317,11 +443,12 @@ class Conversation:
         turn, doubt = self._turn, self.doubt
         if turn is None or turn.phase is Phase.HELD:
             return []
+        actions = self._settle(self._check_tools(turn, now))
         if doubt is not None and turn.phase is Phase.STOPPED:
-            return self._check_stopped(doubt, now)
+            return actions + self._check_stopped(doubt, now)
         stage = turn.awaited_stage()
-        if now - turn.progress_at_s <= self._timeout_s:
-            return []
+        if turn.tools.waits or now - turn.progress_at_s <= self._timeout_s:
+            return actions
         if stage is None and turn.phase is Phase.SPEAKING:
             return []
         message = f"{stage or 'playout'}: no progress for {self._timeout_s:g} s"
@@ -339,32 +466,94 @@ class Conversation:
             return None
         return turn if same_question(turn.question, text) else None
 
+    def _words(self, turn: Turn) -> list[Action]:
+        """Tell those whose times have become known; of a held turn once that is heard."""
+        words = turn.take_words()
+        if not words or turn.phase is Phase.HELD:
+            return []
+        return [Emit(WordsEvent(turn=turn.number, words=words))]
+
     def _announce(self, reason: Reason) -> AnnounceTurn:
         self._epoch += 1
         return AnnounceTurn(self._epoch, reason)
 
+    def _asked(self, utterance: int, text: str) -> tuple[int, str]:
+        """All that is asked where `text` goes on with a question, and of which utterance it is."""
+        going_on = self._going_on
+        if not text or going_on is None or going_on.utterance != utterance:
+            return utterance, text
+        return going_on.of.utterance, going_on.question(text)
+
+    def _ask_again(self, now: float) -> list[Action]:
+        """Nobody goes on with the question after all: where its turn was given up, open another."""
+        going_on, self._going_on = self._going_on, None
+        if going_on is None or not going_on.taken_up or self._turn is not None:
+            return []
+        self._history.take_back()
+        question, utterance = going_on.of.question, going_on.of.utterance
+        return self._open(question, utterance, confirmed=True, reason="speech", now=now)
+
     def _open(
-        self, text: str, utterance: int, *, confirmed: bool, reason: Reason, now: float
+        self,
+        text: str,
+        utterance: int,
+        *,
+        confirmed: bool,
+        reason: Reason,
+        now: float,
+        prompt: tuple[Message, ...] | None = None,
     ) -> list[Action]:
+        """prompt: None: the history's."""
         self._epoch += 1
         phase = Phase.THINKING if confirmed else Phase.HELD
-        self._turn = turn = Turn(self._epoch, text, utterance, now, phase)
+        spoken, question = self._asked(utterance, text)
+        self._turn = turn = Turn(self._epoch, question, spoken, now, phase, asked_at_s=now)
+        turn.goes_on = spoken != utterance
+        turn.messages = messages = prompt or self._history.prompt(text)
+        turn.tools = ToolRounds(self._tool_limits)
         self.turns.add(turn)
         actions: list[Action] = [
             AnnounceTurn(turn.number, reason, opens=True, held=not confirmed),
-            BeginAnswer(turn.number, self._history.prompt(text)),
+            BeginAnswer(turn.number, messages),
         ]
         return actions + (self._reveal(turn) if confirmed else [])
 
     def _confirm(self, turn: Turn, now: float) -> list[Action]:
         turn.confirm(now)
         self._speculation.decided(won=True)
-        return [ConfirmTurn(turn.number), *map(Emit, turn.warnings), *self._reveal(turn)]
+        told = [ConfirmTurn(turn.number), *map(Emit, turn.warnings), *self._reveal(turn)]
+        return told + (self._call(turn, now) if turn.tools.pending else [])
 
     def _reveal(self, turn: Turn) -> list[Action]:
         """Make a turn known to listeners, with what a held one has prepared so far."""
-        self._history.visitor(turn.question)
+        self._history.visitor(turn.question, goes_on=turn.goes_on)
         return [Emit(event) for event in turn.opened()]
+
+    def _call(self, turn: Turn, now: float) -> list[Action]:
+        """Have done what the answer has called."""
+        calls = turn.tools.begin(now)
+        return [CallTool(turn.number, call) for call in calls] or self._go_on(turn)
+
+    def _go_on(self, turn: Turn) -> list[Action]:
+        """With the answer, once all results are there."""
+        if turn.tools.waits:
+            return []
+        messages = (*turn.messages, *turn.tools.messages())
+        return [ContinueAnswer(turn.number, messages, turn.tools.exhausted)]
+
+    def _check_tools(self, turn: Turn, now: float) -> list[Action]:
+        """While tools are at work: what is over its time, and what is said and seen meanwhile."""
+        if not turn.tools.waits:
+            return []
+        if turn.tools.expire(now):
+            turn.progress_at_s = now
+            return self._go_on(turn)
+        if turn.has_run_dry(now):
+            turn.rests = True
+            return [PauseTurn(turn.number, rests=True)]
+        if turn.phase is Phase.THINKING and not turn.text and turn.tools.take_filler(now):
+            return [SayMeanwhile(turn.number)]
+        return []
 
     def _end_turn(self, reason: Reason) -> list[Action]:
         """Close the open turn early; the caller announces what comes next."""
@@ -378,10 +567,25 @@ class Conversation:
             self._speculation.decided(won=False)
             self.turns.discard(turn)
             return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
-        self._history.face(heard)
+        going_on = self._going_on
+        if going_on is not None and going_on.of is turn:
+            if reason == "speech":
+                return self._replace(going_on)
+            self._going_on = None
+        self._history.face(heard, turn.tools.messages(spoken=True))
         return [
             CloseTurn(turn.number, "interrupted"),
             Emit(turn.tell("interrupted", reason, heard)),
+        ]
+
+    def _replace(self, going_on: Continuation) -> list[Action]:
+        """The question goes on: what of its answer there is leaves no trace."""
+        turn = going_on.of
+        self.turns.discard(turn)
+        return [
+            CloseTurn(turn.number, "replaced", turn.voice_s, turn.tokens),
+            Emit(turn.tell("replaced")),
+            *([_forgotten(going_on.utterance)] if going_on.shown_apart else []),
         ]
 
     def _silence(self, reason: Reason) -> list[Action]:
@@ -392,6 +596,12 @@ class Conversation:
         """What words amount to, as far as they go; noted for what follows them."""
         verdict = self._doubts.judge(text, self._turn, complete=complete)
         self._doubts.understood(utterance, text, verdict)
+        going_on = self._going_on
+        if going_on is not None and going_on.utterance == utterance and not going_on.taken_up:
+            # What tools have done is done, and the language model has to know it.
+            done = takes_back(text) or going_on.of.tools.messages()
+            if verdict is Verdict.VOICE and done:
+                self._going_on = None
         return verdict
 
     def _check_stopped(self, doubt: Doubt, now: float) -> list[Action]:
@@ -410,15 +620,18 @@ class Conversation:
         if turn is None or self.doubt is None or turn.phase is Phase.HELD:
             return []
         turn.go_on(now)
-        return [ResumeTurn(turn.number, turn.resume_s())]
+        resumed: list[Action] = [ResumeTurn(turn.number, turn.resume_s())]
+        return resumed + (self._call(turn, now) if turn.tools.pending else [])
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         held, heard = turn.phase is Phase.HELD, turn.heard()
-        if heard:
-            self._history.face(heard)
+        if heard or turn.tools.messages():
+            self._history.face(heard, turn.tools.messages(spoken=True))
         elif not held:
             self._history.forget_unanswered()
         self._turn = None
+        if self._going_on is not None and self._going_on.of is turn:
+            self._going_on = None
         turn.end()
         self._doubts.resolve()
         actions: list[Action] = [self._announce("failed"), CloseTurn(turn.number, "failed")]
@@ -431,7 +644,18 @@ class Conversation:
         state: State = "listening" if self._visitor_speaks else "idle"
         if self._turn is not None:
             state = _STATES.get(self._turn.phase, state)
+            if state == "speaking" and self._turn.rests:
+                state = "thinking"
         if state != self._state:
             self._state = state
             actions.append(Emit(StateEvent(state=state)))
         return actions
+
+
+def _shown(utterance: int, text: str) -> Action:
+    return Emit(TranscriptEvent(utterance=utterance, text=text, final=False))
+
+
+def _forgotten(utterance: int) -> Action:
+    """Captions forget what they showed of it."""
+    return Emit(TranscriptEvent(utterance=utterance, text="", final=True))

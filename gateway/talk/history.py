@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.talk.actions import Message
+from gateway.talk.words import joined
 
 # Older exchanges are beyond any token budget that answers in real time.
 LIMIT = 100
@@ -48,10 +49,25 @@ class History:
         """The conversation began elsewhere, with this."""
         self._said.extend(said)
 
-    def visitor(self, text: str) -> None:
+    def replace(self, said: Sequence[Message]) -> None:
+        """This has been said, and nothing else."""
+        self._said.clear()
+        self._said.extend(said)
+
+    def visitor(self, text: str, *, goes_on: bool = False) -> None:
+        """goes_on: `text` begins with what the visitor said last, and stands for both."""
+        if goes_on:
+            self.take_back()
         self._said.append(Message("user", text))
 
-    def face(self, text: str) -> None:
+    def take_back(self) -> None:
+        """What the visitor said last will be said anew."""
+        if self._said and self._said[-1].role == "user":
+            self._said.pop()
+
+    def face(self, text: str, called: Sequence[Message] = ()) -> None:
+        """called: what it called for its answer, and the results."""
+        self._said.extend(called)
         if text:
             self._said.append(Message("assistant", text))
 
@@ -77,10 +93,11 @@ class History:
         """
         merged: list[Message] = []
         for said in (*self._said, Message("user", text)):
-            if merged and merged[-1].role == said.role:
-                said = Message(said.role, f"{merged.pop().content} {said.content}")
+            alike = bool(merged) and merged[-1].role == said.role != "tool"
+            if alike and not (said.calls or merged[-1].calls):
+                said = Message(said.role, joined(merged.pop().content, said.content))
             merged.append(said)
-        while merged[0].role == "assistant":
+        while merged[0].role != "user":
             # Its question has fallen out of the window.
             merged.pop(0)
         system = [Message("system", self.persona)] if self.persona else []

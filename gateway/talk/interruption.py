@@ -73,6 +73,10 @@ class Interruption:
         match action:
             case DuckTurn():
                 self._playout.duck(action.turn)
+            case PauseTurn(rests=True):
+                self._playout.pause(action.turn)
+            case ResumeTurn(rested=True):
+                self._playout.resume(action.turn, round(action.at_s * RATE_HZ))
             case PauseTurn():
                 if self._playout.playing:
                     self._decided_s = now

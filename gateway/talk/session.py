@@ -6,23 +6,37 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway import metrics
-from gateway.answers.answering import Answering
-from gateway.answers.cache import AnswerCache, Speaker
+from gateway.answers.answering import Answering, Sources
+from gateway.answers.cache import Speaker
 from gateway.api.choices import DrawnBy
-from gateway.api.events import BroadcastEvent, ErrorEvent, ServerEvent, StateEvent, WarningEvent
-from gateway.api.hub import EventHub, Listener
+from gateway.api.events import (
+    BroadcastEvent,
+    ErrorEvent,
+    ServerEvent,
+    StateEvent,
+    ToolCallEvent,
+    WarningEvent,
+)
+from gateway.api.hub import EventHub, Follower, Listener, Overheard
 from gateway.api.problems import code_of
+from gateway.apps.sayings import Saying
+from gateway.apps.speech import SpeechInTrack
+from gateway.apps.unasked import Unasked
 from gateway.background import Background
+from gateway.faces.outputs import FaceOutputs
+from gateway.faces.talking_head import TalkingHeads
 from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.live.live import Live
@@ -34,6 +48,7 @@ from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
 from gateway.playout.sinks.blendshapes import Blendshapes
 from gateway.playout.sinks.broadcast import Broadcast
+from gateway.playout.sinks.plain_sound import PlainSound
 from gateway.playout.sinks.recording import Recordings
 from gateway.playout.sinks.webrtc import Peers
 from gateway.playout.ticker import Pulse, Ticker
@@ -45,14 +60,18 @@ from gateway.stages.incoming import Incoming, played
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
 from gateway.talk import actions, speculation
-from gateway.talk.conversation import Conversation, State
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
+from gateway.talk.conversation import Conversation, State, TurnTaking
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
+from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicBundle, Microphone
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Phase, Turn
-from visavis.serving.errors import VisavisError
+from gateway.tools.doing import ToolDoer
+from gateway.tools.offers import Call
+from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.serving.logs import log_context
 from visavis.wire import media
 from visavis.wire.bus import Bus
@@ -61,6 +80,8 @@ from visavis.wire.media import VideoCodec
 from visavis.wire.subjects import Kind
 
 CLOCK_TICKS = 5
+# Of speech that comes over WebRTC, as good as most voices are made.
+BROUGHT_RATE_HZ = 24_000
 CHECK_TICKS = 25
 # With nobody there and nothing to do for so long, there are no ticks: by then the pictures that the
 # face had on the way have come, and what was played is no echo any more.
@@ -79,7 +100,7 @@ class Session:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        answers: AnswerCache,
+        answers: Sources,
         loops: LoopLibrary,
         ticker: Ticker,
         welcome: str = "",
@@ -101,7 +122,9 @@ class Session:
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
             speculation=settings.speculation,
+            tools=settings.tool_limits,
         )
+        self._fillers = settings.tool_fillers
         self.records = Records(self._conversation.turns)
         self._playout = Playout()
         self._playout.set_codecs(set(options.codecs))
@@ -117,6 +140,7 @@ class Session:
             self._stopwatch,
             self.microphone,
             ears,
+            self._hub,
         )
         self.news = StageNews(
             self._conversation,
@@ -127,12 +151,22 @@ class Session:
             partial(self._take_off, attached=False),
         )
         self.stages = Stages(
-            session_id, options, registry, self.news, settings, self._background, ears
+            session_id,
+            options,
+            registry,
+            self.news,
+            settings,
+            self._background,
+            ears,
+            answers.tools,
         )
+        self._tools = ToolDoer(answers.tools, self._background, self._ask_clients, self._tool_done)
         self._loops = SessionLoops(
             self._playout, loops, self.stages, self._background, lambda: self.options.avatar
         )
         self._feed = self._listening(bus)
+        self.unwanted = False
+        """Whom it was made for has gone, and will not come back."""
         self._ticker = ticker
         self._pulse: Pulse | None = None
         self._ticks = self._quiet_ticks = 0
@@ -140,15 +174,27 @@ class Session:
         self._keyframes = KeyframeThrottle()
         self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
         self.answering.speak_as(Speaker(persona, options.language))
+        self.unasked = Unasked(
+            self._conversation, self._feed, self.answering, self._clock, self._perform, self._emit
+        )
+        self._track = SpeechInTrack(self.unasked.brought, BROUGHT_RATE_HZ)
         self.presence = self._presence(settings)
 
     def _add_sinks(self, settings: GatewaySettings) -> None:
         """All that sound and pictures go to."""
         seats, changed, missed = self.audience.seats, self._audience_changed, self._picture_missed
         ice = settings.ice
-        self.peers = Peers(lambda: ice.of(self.id, time.time()), seats, missed, changed)
+        brought = self.options.spoken_by == "client"
+        self.peers = Peers(
+            lambda: ice.of(self.id, time.time()),
+            seats,
+            missed,
+            changed,
+            mic_rate_hz=BROUGHT_RATE_HZ if brought else MIC_RATE_HZ,
+        )
         self.broadcast = Broadcast(seats, missed, changed)
         self.blendshapes = Blendshapes(settings.max_viewers, changed)
+        self.plain_sound = PlainSound(seats, changed)
         folder, limit_s = settings.recording_dir, settings.recording_limit_s
         self.recordings = Recordings(
             self.id, folder, limit_s, missed, changed, self._recording_failed
@@ -161,8 +207,18 @@ class Session:
             self._broadcast_changed,
             lambda: ice.of(self.id, time.time()),
         )
-        for sink in (self.peers, self.broadcast, self.blendshapes, self.recordings, self.live):
+        to_clients = (self.peers, self.broadcast, self.blendshapes, self.plain_sound)
+        for sink in (*to_clients, self.recordings, self.live):
             self.audience.add(sink)
+        self.face_outputs = FaceOutputs(seats, changed)
+        talking_heads = TalkingHeads(settings.max_viewers, changed)
+        self.drawers: Mapping[str, Blendshapes] = {
+            "": self.blendshapes,
+            "talkinghead": talking_heads,
+        }
+        """Who draws the face himself, by the form in which he wants it."""
+        for other in (self.face_outputs, talking_heads):
+            self.audience.add(other)
 
     def _listening(self, bus: Bus) -> BusFeed:
         return BusFeed(
@@ -224,6 +280,7 @@ class Session:
             if self._pulse is not None:
                 stack.callback(self._pulse.end)
             if not self.moved:
+                self.unasked.drop("closed")
                 self._emit(ErrorEvent(code="session_closed", message=message))
                 self._feed.announce(self._conversation.epoch + 1, "close")
 
@@ -239,7 +296,7 @@ class Session:
     def between_turns(self) -> bool:
         """Nobody speaks, nothing is being answered, no recording or broadcast would be cut off."""
         kept = self.recordings.watched or self.live.broadcasts.running
-        return self.news.may_move("llm") and not kept
+        return self.news.may_move("llm") and not self.unasked.waits and not kept
 
     @property
     def epoch(self) -> int:
@@ -304,6 +361,11 @@ class Session:
     def state(self) -> State:
         return self._conversation.state
 
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that is open, held ones included; to be read."""
+        return self._conversation.turn
+
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""
         self._wake_ticks()
@@ -315,27 +377,98 @@ class Session:
         self._hub.leave(listener)
         self.touch()
 
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` everything from now on; somebody is there as long as it is told."""
+        self._wake_ticks()
+        self._hub.follow(follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        self._hub.unfollow(follower)
+        self.touch()
+
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` of whoever follows; it ends with the session."""
+        self._background.run(work)
+
+    def take_turns(self, taking: TurnTaking) -> None:
+        """What follows from speech from now on."""
+        self._conversation.taking = taking
+
+    def rewrite(self, said: Sequence[actions.Message]) -> None:
+        """Whoever follows keeps the conversation, and this is what was said in it."""
+        self._conversation.rewrite(said)
+
+    def respond(self, prompt: Sequence[actions.Message]) -> int:
+        """Answer `prompt` as it stands, its last message being the question: it interrupts.
+
+        Returns the turn. Call `wake` before.
+        """
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.respond(prompt, now))
+        return self._conversation.epoch
+
+    def begin_speaking(self) -> int:
+        """Open a turn for what somebody else writes; it interrupts. Returns the turn.
+
+        Call `wake` before, and `speak_on` as it is written.
+        """
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.speak_unasked("say", now))
+        if (turn := self._conversation.turn) is not None:
+            turn.source = "say"
+        return self._conversation.epoch
+
+    def speak_on(self, turn: int, text: str, piece: int, *, last: bool) -> None:
+        """Say this piece of it, the first being 0. Of a turn that is over it is dropped."""
+        if self._conversation.epoch == turn:
+            self._feed.send_answer(turn, text, piece, last=last)
+
     def submit_text(self, text: str, style: str = "") -> int:
         """The visitor typed `text`; returns the turn that answers it, in `style` if given.
 
         Call `wake` before.
         """
+        self._needs_a_voice()
         self.presence.asked()
         now = self._clock.now()
         self._stopwatch.asked(now)
-        self._perform(self._conversation.submit_text(text, now), style)
+        self._perform(self._conversation.submit_text(text, now), Manner(style))
         return self._conversation.epoch
+
+    def say(self, text: str, manner: Manner, *, interrupt: bool = False) -> Saying:
+        """Have `text` said as it stands, behind what is being said and what waits.
+
+        interrupt: now, in place of all that. Call `wake` before. Raises SayingsFullError.
+        """
+        self._needs_a_voice()
+        self.presence.asked()
+        self._wake_ticks()
+        may_begin = self._may_begin
+        return self.unasked.say(text, manner, interrupt=interrupt, may_begin=may_begin)
 
     def interrupt(self) -> int:
         """Silence; returns the turn number from which on something can be said again."""
         self.touch()
+        self.unasked.drop("interrupted")
         self._perform(self._conversation.interrupt())
         return self._conversation.epoch
 
-    async def update(self, options: Options) -> None:
+    def tool_result(self, call_id: str, output: str) -> None:
+        """A client has done what an answer called. Raises UnknownNameError where none waits."""
+        self.touch()
+        wanted = self._conversation.tool_result(call_id, output, self._clock.now())
+        self._tools.told(call_id)
+        self._perform(wanted)
+
+    async def update(self, options: Options, persona: str | None = None) -> None:
         """Take effect from the next turn on; a stage that is away learns it as it returns."""
         self.touch()
         self.options = options
+        self.persona = self.persona if persona is None else persona
         self._conversation.set_persona(system_message(self.persona, options.language))
         self.answering.speak_as(Speaker(self.persona, options.language))
         await self.stages.update(options)
@@ -357,18 +490,69 @@ class Session:
         message = f"the avatar {name!r} was deleted; this is the default one"
         self._emit(WarningEvent(turn=self.epoch, code="avatar_deleted", message=message))
 
+    def begin_speech(self, rate_hz: int, text: str) -> None:
+        """The client begins to bring an utterance. Raises as `BroughtSpeech.begin` does."""
+        self.presence.asked()
+        self.unasked.brought.begin(rate_hz, text)
+
+    def add_speech(self, pcm: NDArray[np.int16]) -> None:
+        """Sound of it: [N] int16. Raises OutOfOrderError where none was begun."""
+        self.unasked.brought.add(pcm)
+        self._wake_ticks()
+
+    def end_speech(self) -> None:
+        """It is complete. Raises OutOfOrderError where none was begun."""
+        self.unasked.brought.end()
+        self._wake_ticks()
+
+    def check_ears(self) -> None:
+        """Raises InvalidInputError where nothing that is said to it is heard."""
+        if self.options.spoken_by == "client":
+            raise InvalidInputError("role: this session's speech is brought, on …/speech")
+
+    def _needs_a_voice(self) -> None:
+        if self.options.spoken_by == "client":
+            raise InvalidInputError(
+                "session: its client brings the speech (spoken_by); there is no language model and "
+                "no voice here"
+            )
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether the stages are there for a turn."""
+        return self.stages.settled and self.presence.departure is None
+
     async def take_microphone(self, holder: str) -> None:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""
         stale = self.microphone.take(holder, self._clock.now())
+        if stale is not None:
+            self._end_bringing()
         if stale is not None and stale in self.peers:
             await self.peers.disconnect(stale)
 
     def release_microphone(self, holder: str) -> None:
+        if holder == self.microphone.holder:
+            self._end_bringing()
         self.microphone.release(holder)
 
+    def _end_bringing(self) -> None:
+        """Who brought speech has gone: what there is of it is all."""
+        self._track.end()
+        if self.unasked.brought.bringing:
+            self.end_speech()
+
     def push_mic(self, holder: str, pcm: NDArray[np.int16]) -> None:
-        """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second."""
+        """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second.
+
+        Where the client brings the speech it is that, at BROUGHT_RATE_HZ.
+        """
         if not len(pcm):
+            return
+        if self.options.spoken_by == "client":
+            if holder == self.microphone.holder:
+                self.microphone.take(holder, self._clock.now())
+                self._track.hear(pcm)
+                self._wake_ticks()
             return
         now = self._clock.now()
         pts = self.microphone.place(holder, len(pcm), now)
@@ -430,7 +614,8 @@ class Session:
             self._conversation.played(turn.number, played_s, now)
         for event, number in tick.events:
             if event is PlayoutEvent.STARTED:
-                self._perform(self._conversation.started(number))
+                media_ms = 1000 * tick.start_samples / RATE_HZ
+                self._perform(self._conversation.started(number, media_ms))
                 self._report_latency()
             elif event is PlayoutEvent.FINISHED:
                 self._publish_clock()
@@ -446,13 +631,15 @@ class Session:
         if self._ticks % CHECK_TICKS == 0:
             self._check(now)
         self._greet(now)
+        if self.unasked.waits:
+            self.unasked.tick(may_begin=self._may_begin)
         self._quiet_ticks = self._quiet_ticks + 1 if self._deserted else 0
         return self._quiet_ticks < REST_TICKS
 
     @property
     def _deserted(self) -> bool:
         """Nobody is there, and nothing goes on that time would change."""
-        if self._watched or self._hub.listeners:
+        if self._watched or self._hub.listeners or self.unasked.waits:
             return False
         conversation = self._conversation
         return conversation.turn is None and conversation.state == "idle" and self._playout.at_rest
@@ -480,9 +667,7 @@ class Session:
         untouched = not self._conversation.epoch and self._conversation.state == "idle"
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
         if text:
-            self._perform(self._conversation.greet(now))
-        if text and (turn := self._conversation.turn) is not None:
-            self.answering.greet(turn, text)
+            self.unasked.speak("welcome", text)
 
     def _attend(self, now: float) -> None:
         """Have the face listen or think, and be drawn for that."""
@@ -515,16 +700,26 @@ class Session:
 
     # ------------------------------------------------------------ carrying out
 
-    def _perform(self, wanted: Sequence[actions.Action], style: str = "") -> None:
+    def _perform(
+        self, wanted: Sequence[actions.Action], manner: Manner = AS_THE_SESSION_SAYS
+    ) -> None:
         if wanted:
             self._wake_ticks()
         for action in wanted:
             match action:
                 case actions.AnnounceTurn():
-                    self._announce(action, style if action.opens else "")
+                    self._announce(action, manner if action.opens else AS_THE_SESSION_SAYS)
                 case actions.BeginAnswer():
                     if (turn := self._conversation.turns.find(action.turn)) is not None:
                         self._background.run(self._begin(turn, action))
+                case actions.CallTool(turn=number, call=call):
+                    self._tools.do(number, call, self.options.tools)
+                case actions.ContinueAnswer():
+                    self._tools.stop()
+                    self._background.run(self._go_on(action))
+                case actions.SayMeanwhile():
+                    if filler := self._filler():
+                        self._background.run(self.stages.say_meanwhile(action.turn, filler))
                 case actions.ReadAhead():
                     self._background.run(self.answering.read_ahead(action))
                 case actions.ConfirmTurn():
@@ -538,6 +733,10 @@ class Session:
                 case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
                     was_paused = self._playout.paused
                     self._interruption.carry_out(action, self._clock.now())
+                    if isinstance(action, actions.PauseTurn) and not action.rests:
+                        doubt = self._conversation.doubt
+                        utterance = 0 if doubt is None else doubt.utterance
+                        self._hub.overheard(Overheard("over_answer", utterance))
                     if self._playout.playing:
                         self._publish_clock()
                     elif self._playout.paused != was_paused:
@@ -548,7 +747,7 @@ class Session:
                     self._emit(action.event)
             speculation.count(action)
 
-    def _announce(self, action: actions.AnnounceTurn, style: str) -> None:
+    def _announce(self, action: actions.AnnounceTurn, manner: Manner) -> None:
         now = self._clock.now()
         self._interruption.void(action.reason, now)
         if action.opens:
@@ -560,7 +759,7 @@ class Session:
             action.turn,
             action.reason,
             held=action.held,
-            style=style,
+            manner=manner,
             motion_frame=self._playout.motion_frame,
             traceparent=self._stopwatch.traceparent if action.opens else "",
         )
@@ -574,17 +773,45 @@ class Session:
             return  # superseded before its stage was asked
         try:
             await self.answering.answer(turn, action)
+            self._perform(self._conversation.sources_known(turn.number))
         except VisavisError as error:
             failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
             self._perform(failed)
 
+    def _ask_clients(self, turn: int, call: Call) -> None:
+        self._emit(
+            ToolCallEvent(turn=turn, call_id=call.id, name=call.name, arguments=call.arguments)
+        )
+
+    def _tool_done(self, call_id: str, output: str) -> None:
+        with contextlib.suppress(UnknownNameError):  # the time was over just then
+            self._perform(self._conversation.tool_result(call_id, output, self._clock.now()))
+
+    async def _go_on(self, action: actions.ContinueAnswer) -> None:
+        if self._conversation.turn is None or self._conversation.turn.number != action.turn:
+            return
+        try:
+            await self.stages.continue_answer(action.turn, action.messages, last=action.last)
+        except VisavisError as error:
+            failed = self._conversation.stage_failed("llm", action.turn, "stage_lost", str(error))
+            self._perform(failed)
+
+    def _filler(self) -> str:
+        """What is said while a tool takes its time, as a phrase that ends; "": nothing."""
+        language = self.options.language.partition("-")[0].lower()
+        filler = self._fillers.get(language, "")
+        return f"{filler}\n" if filler else ""
+
     def _close_turn(self, action: actions.CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()
+        self._tools.stop()
         if (turn := self._conversation.turns.find(action.turn)) is not None:
             self.answering.closed(action, turn)
         if action.outcome != "finished":
             self.audience.cut(action.turn)
-        if action.outcome != "discarded":
+        if action.outcome in ("interrupted", "failed"):
+            self.unasked.drop(action.outcome)
+        if action.outcome not in ("discarded", "replaced"):
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
         self._stopwatch.closed(action.turn, action.outcome)

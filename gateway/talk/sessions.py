@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gateway import metrics
-from gateway.answers.cache import AnswerCache
+from gateway.answers.answering import Sources
 from gateway.playout.ticker import Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.idle_loops import LoopLibrary
@@ -44,7 +44,7 @@ class Sessions:
         bus: Bus,
         registry: Registry,
         settings: GatewaySettings,
-        answers: AnswerCache,
+        answers: Sources,
         loops: LoopLibrary,
         new_id: Callable[[], str],
     ) -> None:
@@ -149,7 +149,7 @@ class Sessions:
         session = self._make(name or self._new_id(), options, persona, welcome, owner)
         self._opening += 1
         try:
-            await self._check_ready()
+            await self._check_ready(options.services)
             await session.open()
         finally:
             self._opening -= 1
@@ -201,8 +201,8 @@ class Sessions:
         if self.free <= 0:
             raise NoRoomError(self.limit_reached, "gateway")
 
-    async def _check_ready(self) -> None:
-        missing = await self._registry.missing()
+    async def _check_ready(self, services: Sequence[str]) -> None:
+        missing = await self._registry.missing(services)
         if missing:
             told = "; ".join(f"{part}: {why}" for part, why in missing.items())
             kind = BusError if "bus" in missing else StageLostError
@@ -249,6 +249,8 @@ class Sessions:
                 if session.failed:
                     message = "an internal error ended the session"
                     endings.append(self._end(session, "failed", message))
+                elif session.unwanted:
+                    endings.append(self._end(session, "deleted", "whoever it was for has gone"))
                 elif session.idle_s() > self._settings.session_idle_s:
                     endings.append(self._end(session, "expired", "nobody used the session"))
             await asyncio.gather(*endings)

@@ -73,7 +73,7 @@ class Speculation:
 
 
 def count(action: Action) -> None:
-    """Count what the turn state machine has decided about a prepared answer."""
+    """Count what was decided about an answer that was prepared, or asked for, too early."""
     match action:
         case AnnounceTurn(held=True):
             metrics.speculation_opened.inc()
@@ -81,5 +81,6 @@ def count(action: Action) -> None:
             metrics.speculation_confirmed.inc()
         case CloseTurn(outcome="discarded"):
             metrics.speculation_discarded.inc()
-            metrics.speculation_wasted_voice_seconds.inc(action.voice_s)
-            metrics.speculation_wasted_tokens.inc(action.tokens)
+    if isinstance(action, CloseTurn) and action.outcome in ("discarded", "replaced"):
+        metrics.speculation_wasted_voice_seconds.inc(action.voice_s)
+        metrics.speculation_wasted_tokens.inc(action.tokens)

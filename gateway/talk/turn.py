@@ -1,4 +1,4 @@
-"""One answer on its way: what is known of it, and the doubt whether it is being interrupted."""
+"""One answer on its way: what is known of it, and whether its question goes on."""
 
 from __future__ import annotations
 
@@ -13,22 +13,37 @@ from gateway.api.events import (
     AnswerEvent,
     LatencyEvent,
     ServerEvent,
+    SourcesEvent,
+    TextSource,
     TranscriptEvent,
     TurnEvent,
     WarningEvent,
+    WordsEvent,
+    WordTime,
 )
+from gateway.knowledge.passages import Passage
 from gateway.playout.sound import VoiceResampler
+from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
+from gateway.talk.words import joined
+from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.styles import CaptionText
 
 KEPT_TURNS = 100
 # Discarded ones that a stage may still report on.
 _KEPT_DISCARDED = 32
+# Who goes on with a question so long after it seemed over, goes on; later he says something new.
+GOES_ON_WITHIN_S = 3.0
+# Nobody answers to a word sooner: people take 0.2 s to begin what they had ready when they heard it
+# (Levinson & Torreira, "Timing in turn-taking", Front. Psychol. 6, 2015).
+REACTION_S = 0.2
 # Further back than this nobody remembers how the sentence went: it goes on where it stopped.
 LONGEST_RETURN_S = 1.0
+# So little of a voice is no voice; and so long it may be silent before the face stops to wait.
+_DRY_S, _DRY_FOR_S = 0.04, 0.3
 
-Source: TypeAlias = Literal["llm", "cache", "welcome"]
-Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed"]
+Source: TypeAlias = Literal["llm", "cache", "welcome", "say", "brought"]
+Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed", "replaced"]
 
 
 class Phase(StrEnum):
@@ -59,10 +74,20 @@ class Turn:
     progress_at_s: float
     """When it last came forward, for the time limit."""
     phase: Phase = Phase.THINKING
+    asked_at_s: float = 0.0
+    """When its question seemed over; a held one was not asked yet."""
+    goes_on: bool = False
+    """Its question begins with that of a turn that it stands for."""
     source: Source | None = None
     """Where the answer comes from; None while that is not known."""
     lesson: tuple[str, Speaker] | None = None
     """The question, and whose answer it is, where that can be learned once it was heard."""
+    messages: tuple[Message, ...] = ()
+    """The conversation that it answers."""
+    known: tuple[Passage, ...] = ()
+    """What of the operator's texts it is given."""
+    tools: ToolRounds = field(default_factory=lambda: ToolRounds(ToolLimits()))
+    """What the answer has called."""
     text: str = ""
     """Of the answer so far, without style tags."""
     text_complete: bool = False
@@ -74,7 +99,11 @@ class Turn:
     """Brings the voice to the playout's rate; None before the first of it."""
     marks: list[SpokenMark] = field(default_factory=list)
     """Where words of the text end in the voice, in order."""
+    words: list[WordTime] = field(default_factory=list)
+    """Those whose text and times are both known."""
     played_s: float = 0.0
+    rests: bool = False
+    """All of its voice is played, and what goes on waits for a tool: the face is not to freeze."""
     warnings: list[WarningEvent] = field(default_factory=list)
     """What was asked for and cannot be done."""
     stage_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -85,12 +114,14 @@ class Turn:
     """Where its time went, as listeners were told last."""
     _captions: CaptionText = field(default_factory=CaptionText)
     _stopped_in: Phase = Phase.THINKING
+    _marks_worded: int = 0
+    """So many of the marks have become words."""
 
     # ------------------------------------------------------------ what becomes of it
 
     def confirm(self, now: float) -> None:
         """The visitor has asked for it."""
-        self.phase, self.progress_at_s = Phase.THINKING, now
+        self.phase, self.progress_at_s, self.asked_at_s = Phase.THINKING, now, now
 
     def start_speaking(self) -> bool:
         """Its first sample leaves; False where one has left before."""
@@ -111,12 +142,14 @@ class Turn:
         """Undo `stand_still`, if it was stopped."""
         if self.phase is Phase.STOPPED:
             self.phase, self._stopped_in = self._stopped_in, Phase.THINKING
+        self.rests = False
         self.progress_at_s = now
 
     def end(self) -> None:
         """It is over: what only a turn under way needs is let go of."""
         self.phase = Phase.CLOSED
         self.resampler = None
+        self.messages = ()
         self.marks.clear()
 
     def take_text(self, text: str, *, last: bool, now: float) -> str:
@@ -136,9 +169,43 @@ class Turn:
         self.voice_complete = self.voice_complete or last
         self.marks += marks
 
-    def tell(self, event: Life, reason: str | None = None, heard: str | None = None) -> TurnEvent:
+    def has_run_dry(self, now: float) -> bool:
+        """Whether it waits for a tool, and all of its voice so far is played."""
+        dry = self.voice_s - self.played_s < _DRY_S and now - self.progress_at_s > _DRY_FOR_S
+        return self.phase is Phase.SPEAKING and not self.rests and dry
+
+    def take_words(self) -> list[WordTime]:
+        """Those that have become known since this was last asked."""
+        before = len(self.words)
+        for mark in self.marks[self._marks_worded :]:
+            if mark.chars > len(self.text):
+                break  # its text is still on the way
+            start = self.marks[self._marks_worded - 1] if self._marks_worded else SpokenMark(0, 0)
+            self._marks_worded += 1
+            text = self.text[start.chars : mark.chars].strip()
+            if text:
+                times = {"start_ms": round(1000 * start.at_s), "end_ms": round(1000 * mark.at_s)}
+                self.words.append(WordTime(text=text, chars=mark.chars, **times))
+        return self.words[before:]
+
+    def tell(
+        self,
+        event: Life,
+        reason: str | None = None,
+        heard: str | None = None,
+        *,
+        media_ms: float | None = None,
+    ) -> TurnEvent:
         """What listeners are told of its life."""
-        self.told = TurnEvent(turn=self.number, event=event, reason=reason, heard=heard)
+        over = event not in ("opened", "speaking")
+        self.told = TurnEvent(
+            turn=self.number,
+            event=event,
+            reason=reason,
+            heard=heard,
+            media_ms=media_ms,
+            played_ms=round(1000 * self.played_s) if over else None,
+        )
         return self.told
 
     def opened(self) -> list[ServerEvent]:
@@ -147,19 +214,41 @@ class Turn:
             utterance=self.utterance, text=self.question, final=True, turn=self.number
         )
         events: list[ServerEvent] = [said, self.tell("opened")]
+        if self.known:
+            events.append(self.sources())
         if self.text or self.text_complete:
             event = AnswerEvent(turn=self.number, text=self.text, final=self.text_complete)
             events.append(event)
+        if self.words:
+            events.append(WordsEvent(turn=self.number, words=list(self.words)))
         return events
+
+    def sources(self) -> SourcesEvent:
+        """Where what it is given stands."""
+        told = dict.fromkeys((passage.file, passage.heading) for passage in self.known)
+        sources = [TextSource(file=file, heading=heading) for file, heading in told]
+        return SourcesEvent(turn=self.number, sources=sources)
 
     # ------------------------------------------------------------ what is known of it
 
-    def heard(self) -> str:
-        """What was audible of the answer so far."""
+    def may_go_on(self, now: float) -> bool:
+        """Whether a visitor who begins to speak now may be going on with the question.
+
+        It was spoken, a moment ago, and no word of the answer can have made him speak. What a tool
+        has done for the answer cannot be forgotten: then it is an interruption.
+        """
+        if not self.utterance or self.phase in (Phase.HELD, Phase.CLOSED):
+            return False
+        if self.tools.begun:
+            return False
+        return now - self.asked_at_s <= GOES_ON_WITHIN_S and not self.heard(REACTION_S)
+
+    def heard(self, before_s: float = 0.0) -> str:
+        """What was audible of the answer so far, or up to `before_s` seconds ago."""
         known = self.text_complete and self.voice_complete
         return heard_text(
             self.text,
-            played_s=self.played_s,
+            played_s=self.played_s - before_s,
             voice_s=self.voice_s if known else None,
             marks=self.marks,
         ).rstrip()
@@ -175,13 +264,35 @@ class Turn:
         """The stage whose work is missing; None where all of it is here."""
         if not self.text_complete:
             return "llm"
-        return None if self.voice_complete else "tts"
+        if self.voice_complete:
+            return None
+        return "speech" if self.source == "brought" else "tts"
 
     def needs(self, stage: str) -> bool:
         """Whether the turn cannot go on without `stage`."""
         if stage == "llm":
             return not self.text_complete
-        return stage == "face" or (stage == "tts" and not self.voice_complete)
+        speaks = stage == "tts" and self.source != "brought"
+        return stage == "face" or (speaks and not self.voice_complete)
+
+
+@dataclass(slots=True)
+class Continuation:
+    """An utterance that may go on with the question of a turn, until it is over."""
+
+    utterance: int
+    of: Turn
+    shown_apart: bool = False
+    """Captions show words of it that seemed to be nothing."""
+
+    @property
+    def taken_up(self) -> bool:
+        """It does: another turn stands for that one."""
+        return self.of.phase is Phase.CLOSED
+
+    def question(self, words: str) -> str:
+        """All that is asked, with `words` of this utterance."""
+        return joined(self.of.question, words)
 
 
 class Turns:
@@ -198,7 +309,7 @@ class Turns:
             self._kept.popitem(last=False)
 
     def discard(self, turn: Turn) -> None:
-        """It was prepared for nothing."""
+        """It was prepared for nothing, or another stands for it: nobody is told of it any more."""
         self._kept.pop(turn.number, None)
         self._discarded.append(turn)
 

@@ -1,4 +1,4 @@
-"""What spoken words amount to: the same question again, a mere "uh-huh", or our own words."""
+"""What spoken words amount to: the same question again or its rest, "uh-huh", our own words."""
 
 from __future__ import annotations
 
@@ -45,6 +45,23 @@ _BEHIND_ECHO = " \t.,!?;:…。，！？；：、"
 _ECHO_SPAN_WORDS = 12
 # Each is compared with each, on the event loop: some minutes of speech take a tenth of a second.
 _MOST_COMPARED_WORDS = 600
+
+
+# What begins no sentence, or hardly ever one that is not the rest of another.
+_CARRIES_ON = re.compile(
+    r"(?:and|or|nor|but|because|than|of|with|plus)\b|和|跟|与|以及|或者|还是|但|而且|因为|并且|还有",
+    re.IGNORECASE,
+)
+_TAKES_BACK = re.compile(
+    r"(?:stop|wait|hold|no|cancel|quiet|silence|shut|enough|never ?mind|forget)\b"
+    r"|停|等|别|不|算了|安静|闭嘴",
+    re.IGNORECASE,
+)
+_BROKEN_OFF = re.compile(r"\s*(?:…+|\.{2,}|[-–—]+)$")
+_FULL_STOP = re.compile(r"[.。]$")
+_ENDS = "?!？！"
+_WIDE_MARKS = "，。、；：？！…"
+_WIDE = re.compile(f"[{_HAN}{_WIDE_MARKS}]")
 
 
 def words_of(text: str) -> list[str]:
@@ -120,6 +137,29 @@ def is_misheard_hum(
     if words[0] in _HUMS_AS_WORDS:
         return True
     return hum_odds is not None and (goes_on or hum_odds > _LEAST_HUM_ODDS)
+
+
+def takes_back(text: str) -> bool:
+    """Whether this stops an answer to what was asked, and is no rest of the question."""
+    return _TAKES_BACK.match(text.lstrip()) is not None
+
+
+def joined(first: str, second: str) -> str:
+    """What one visitor said before and after a pause, as one text.
+
+    A recogniser takes the pause for an end and writes a full stop there. It becomes a comma where
+    the second part cannot begin a sentence ("and of Peru", "和英国"); the dash or the dots of one
+    who broke off go. Between Chinese characters and marks stands no blank.
+    """
+    first, second = _BROKEN_OFF.sub("", first.rstrip()), second.lstrip()
+    if not first or not second:
+        return first or second
+    goes_on = second[0].islower() or _CARRIES_ON.match(second) is not None
+    if goes_on and first[-1] not in _ENDS:
+        first = _FULL_STOP.sub(lambda stop: "," if stop.group() == "." else "，", first)
+        second = second[0].lower() + second[1:]
+    wide = _WIDE.fullmatch(first[-1]) and (first[-1] in _WIDE_MARKS or _WIDE.fullmatch(second[0]))
+    return f"{first}{second}" if wide else f"{first} {second}"
 
 
 def share_repeated(words: Sequence[str], said: Sequence[str]) -> float:

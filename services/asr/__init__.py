@@ -8,4 +8,5 @@
 `stream`: one session's listener, which runs no network itself.
 `session`: an attached session, from the microphone through the networks to the bus.
 `servicer`: the service on the wire.
+`riva/`: the same for clients of NVIDIA's Riva.
 """

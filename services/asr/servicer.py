@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 
 from services.asr.hearing.networks import BundledNetworks, Hearing
+from services.asr.riva import servicer as riva
 from services.asr.session import ASSUMED, ListeningSession, TranscribingSession, chunk_of, words_of
 from services.asr.settings import AsrSettings
 from services.asr.sound import resample
@@ -28,7 +29,7 @@ from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError, SettingsError
 from visavis.serving.lease import CallLimit, read_config
 from visavis.serving.stage import Leases, engine_status
-from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
+from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2, riva_asr_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import Place, check_sample_rate, pcm_from_bytes
@@ -89,7 +90,11 @@ class AsrService:
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         asr_pb2_grpc.add_SpeechRecognitionServicer_to_server(self._servicer, server)
-        return [asr_pb2.DESCRIPTOR.services_by_name["SpeechRecognition"].full_name]
+        riva_asr_pb2_grpc.add_RivaSpeechRecognitionServicer_to_server(
+            self._servicer.for_riva(), server
+        )
+        ours = asr_pb2.DESCRIPTOR.services_by_name["SpeechRecognition"].full_name
+        return [ours, riva.SERVICE]
 
     async def close(self) -> None:
         await asyncio.to_thread(self._hearing.close)
@@ -183,6 +188,18 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
     ) -> control_pb2.ServiceStatus:
         engines = [engine_status(bundle, state) for bundle, state in self.engine_states()]
         return self.leases.status(engines, self._hearing.known_languages)
+
+    def for_riva(self) -> riva.RivaRecognitionServicer:
+        """The same for Riva's clients: networks, slots and limits are shared."""
+
+        def listen(language: str, interim_results: bool) -> ListeningSession:
+            return self._session(
+                asr_pb2.RecognitionConfig(language=language, interim_results=interim_results)
+            )
+
+        return riva.RivaRecognitionServicer(
+            self._hearing, listen, self.leases.slots, self._recordings, LONGEST_RECORDING_S
+        )
 
     def engine_states(self) -> list[tuple[str, EngineState]]:
         """Each bundle, and where its networks run."""

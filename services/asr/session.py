@@ -118,6 +118,10 @@ class ListeningSession:
         """`n_samples` at 16 kHz in which nothing came in."""
         await self._listen(np.zeros(n_samples, np.float32))
 
+    async def end_utterance(self) -> None:
+        """Whoever speaks has finished, whatever the silence: the client says so."""
+        await self._take(self._listener.finish())
+
     async def finish(self) -> None:
         """No more sound: bring every open utterance to its end, then end `events`."""
         rest = np.zeros(0, np.int16)
@@ -125,7 +129,7 @@ class ListeningSession:
             await self._listen(self._resampler.feed(rest, last=True))
         if len(self._waiting):
             await self._listen(np.zeros(FRAME_SAMPLES - len(self._waiting), np.float32))
-        await self._take(self._listener.finish())
+        await self.end_utterance()
         await self._settle()
         await self._events.put(None)
 

@@ -53,8 +53,8 @@ _JUDGED_SILENCE = np.zeros(SAMPLE_RATE_HZ // 6, np.float32)
 class Listener:
     """What one session's sound comes to: utterances, pauses, texts and ends of turn.
 
-    Feed frames with `hear_frame`, results with `transcribed`, `passed_over` and `judged`; end with
-    `finish`.
+    Feed frames with `hear_frame`, results with `transcribed`, `passed_over` and `judged`; `finish`
+    ends an utterance, and all of it.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Listener:
         return outputs
 
     def finish(self) -> list[Output]:
-        """No more sound will come."""
+        """The open utterance has ended, whatever the silence."""
         return self._heed(self._endpointer.end_utterance())
 
     def transcribed(self, work: Transcribe, text: Transcript, cost_s: float) -> list[Output]:

@@ -8,5 +8,6 @@
 - `studio`: what is loaded once and serves every session.
 
 `lips/` say what the mouth does, `life/` what the rest of the face does, `avatar/` is what a face is
-made of, `draw/` paints it, `engines/` are other ways to paint it.
+made of, `draw/` paints it, `engines/` are other ways to paint it, `audio2face/` is for clients of
+NVIDIA's Audio2Face-3D.
 """

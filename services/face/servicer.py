@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
+from services.face.audio2face import servicer as audio2face
 from services.face.avatar.consent import Consent
+from services.face.avatar.heads import HeadFile
 from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.loop import SEGMENTS, loop_motion, loop_pictures
@@ -32,9 +34,9 @@ from visavis.serving import metrics
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError
-from visavis.serving.lease import CallLimit, read_config
+from visavis.serving.lease import LIGHT_FOR_A_SLOT, CallLimit, read_config
 from visavis.serving.stage import Leases, engine_status
-from visavis.v1 import control_pb2, face_pb2, face_pb2_grpc
+from visavis.v1 import audio2face_pb2_grpc, control_pb2, face_pb2, face_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
@@ -105,7 +107,11 @@ class FaceService:
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         face_pb2_grpc.add_FaceAnimationServicer_to_server(self._servicer, server)
-        return [face_pb2.DESCRIPTOR.services_by_name["FaceAnimation"].full_name]
+        audio2face_pb2_grpc.add_A2FControllerServiceServicer_to_server(
+            self._servicer.for_audio2face(), server
+        )
+        ours = face_pb2.DESCRIPTOR.services_by_name["FaceAnimation"].full_name
+        return [ours, audio2face.SERVICE]
 
     async def close(self) -> None:
         await self._drawing.stop()
@@ -215,9 +221,9 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     async def GetAvatarHead(
         self, request: face_pb2.GetAvatarHeadRequest, context: _Context
     ) -> face_pb2.AvatarHead:
-        head = await self._studio.head(request.name)
+        head = await self._studio.head(request.name, _head_file(request.file))
         known = head.sha256 == request.known_sha256
-        return face_pb2.AvatarHead(glb=b"" if known else head.glb, sha256=head.sha256)
+        return face_pb2.AvatarHead(content=b"" if known else head.content, sha256=head.sha256)
 
     async def CreateAvatar(
         self, request: face_pb2.CreateAvatarRequest, context: _Context
@@ -246,6 +252,16 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             free_slots=max(0, self.leases.slots.free - self._animations.running),
         )
         return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)
+
+    def for_audio2face(self) -> audio2face.Audio2FaceServicer:
+        """The same for clients of Audio2Face-3D: the network and its lane are shared."""
+
+        def hearing() -> Hearing:
+            return self._studio.hearing(fps=audio2face.FPS, durations=False)
+
+        # Nothing is drawn for them.
+        clips = CallLimit(LIGHT_FOR_A_SLOT * self._settings.slots, "clips")
+        return audio2face.Audio2FaceServicer(hearing, self._drawing.clock, clips)
 
     async def _pictures(self, options: FaceOptions, *, repeats: bool = False) -> PictureMaker:
         return await self._studio.pictures(
@@ -425,6 +441,17 @@ async def _loop_responses(
             waiting = []
 
 
+def _head_file(file: face_pb2.GetAvatarHeadRequest.File) -> HeadFile:
+    match file:
+        case face_pb2.GetAvatarHeadRequest.FILE_MODEL:
+            return HeadFile.MODEL
+        case face_pb2.GetAvatarHeadRequest.FILE_SCENE:
+            return HeadFile.SCENE
+        case face_pb2.GetAvatarHeadRequest.FILE_BACKGROUND:
+            return HeadFile.BACKGROUND
+    raise InvalidInputError(f"file: a head has no file {file}")
+
+
 def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
     told = None if avatar.consent is None else face_pb2.Consent(**asdict(avatar.consent))
     return face_pb2.Avatar(
@@ -434,6 +461,6 @@ def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
         builtin=avatar.builtin,
         licence=avatar.licence,
         consent=told,
-        head=avatar.head,
+        head=avatar.head is not None,
         engine=avatar.engine,
     )

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.consent import NOT_STATED, Consent
-from services.face.avatar.heads import HeadFile, Heads
+from services.face.avatar.heads import HeadContent, HeadFile, read_head
 from services.face.avatar.making.decoding import Decoder
 from services.face.avatar.packing import LARGEST_BYTES, is_packed
 from services.face.draw.animator import Frame
@@ -25,7 +24,7 @@ from services.face.draw.loop import loop_digest, loop_frames, loop_motion
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
 from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState, Upload
-from services.face.engines.choice import default_avatar_dir, open_face_engine
+from services.face.engines.choice import open_face_engine
 from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
 from services.face.lips.turn_lips import Hearing
 from services.face.settings import FaceSettings
@@ -58,12 +57,10 @@ class Studio:
         *,
         lips: Engine | None = None,
         bus: Bus | None = None,
-        heads: Heads | None = None,
     ) -> None:
-        """`lips`: the network that hears them; `heads`: what clients draw themselves; None: the
-        product's own. `bus`: by which replicas share avatars.
+        """`lips`: the network that hears them; None: the product's own. `bus`: by which replicas
+        share avatars.
         """
-        self._heads = heads or Heads(settings.avatar_dir or default_avatar_dir())
         self._settings = settings
         self._engine = engine
         self._open_encoder = open_encoder
@@ -189,15 +186,15 @@ class Studio:
 
     async def avatars(self) -> Sequence[AvatarInfo]:
         await self._sync(look=True)
-        return await self._gallery_lane.run(self._listed)
+        return await self._gallery_lane.run(self._engine.avatars)
 
     async def portrait(self, name: str) -> bytes:
         """JPEG. Raises UnknownNameError."""
         await self._sync()
         return await self._gallery_lane.run(self._engine.portrait, name)
 
-    async def head(self, name: str) -> HeadFile:
-        """What clients draw themselves of an avatar ("": the default one).
+    async def head(self, name: str, file: HeadFile) -> HeadContent:
+        """What clients need that draw an avatar ("": the default one) themselves.
 
         Raises UnknownNameError, also where it has none.
         """
@@ -209,7 +206,7 @@ class Studio:
             raise UnknownNameError(
                 f"avatar: there is no {name[:64]!r}; there are {[avatar.name for avatar in known]}"
             )
-        return await self._gallery_lane.run(self._heads.read, found)
+        return await self._gallery_lane.run(read_head, found, file)
 
     async def create(self, name: str, image: bytes, consent: Consent | None) -> AvatarInfo:
         """Of a picture, or of a head bundle in one archive.
@@ -268,11 +265,6 @@ class Studio:
         """Have our avatars be those of all replicas; see `Shared.sync`."""
         if self._shared is not None:
             await self._shared.sync(look=look)
-
-    def _listed(self) -> Sequence[AvatarInfo]:
-        """Blocks."""
-        known = self._engine.avatars()
-        return [replace(avatar, head=self._heads.of(avatar) is not None) for avatar in known]
 
     def _loop_of(self, painter: Painter, fps: int) -> str:
         return loop_digest(
@@ -334,4 +326,4 @@ def _copied(engine: FaceEngine, name: str, new_name: str) -> AvatarInfo:
     with contextlib.suppress(AtCapacityError):  # one goes for the one that comes
         engine.check_new(new_name)
     shelf.take(new_name, shelf.pack(name), "")
-    return replace(known[name], name=new_name)
+    return next(info for info in engine.avatars() if info.name == new_name)

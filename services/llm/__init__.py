@@ -2,6 +2,7 @@
 
 `settings`: which backend, how long and how lively answers are, the persona.
 `prompt`: the conversation, as much of it as fits the token budget.
+`passages`: of the operator's texts, told with the question that they fit.
 `backends/`: the engines an answer may come from.
 `tools`: what the model may call, and its calls out of an answer.
 `gate`: which request may be at the model now.

@@ -65,6 +65,8 @@ class Place:
         self.text = ""
         self.tokens = 0
         """Of the text, which is what is written so far."""
+        self.calls = False
+        """A call of a tool has begun."""
         self._clock = clock
         self._settle = settle
         self._began_s = 0.0
@@ -79,7 +81,7 @@ class Place:
     @property
     def makes_way(self) -> bool:
         """It may be begun anew without a loss: nothing is written."""
-        return self.order is not Order.ANSWER and not self.text
+        return self.order is not Order.ANSWER and not self.text and not self.calls
 
     @property
     def reserve_s(self) -> float:
@@ -148,6 +150,7 @@ class Gate:
                     async for delta in self._until_denied(place, deltas):
                         made_way = delta is None
                         if delta is not None:
+                            place.calls = place.calls or bool(delta.tool_calls)
                             place.wrote(delta.text)
                             yield delta
                 if not made_way:

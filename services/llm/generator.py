@@ -22,6 +22,7 @@ from services.llm.backends.base import (
 )
 from services.llm.gate import Gate, Order, Place
 from services.llm.loop_guard import LoopGuard
+from services.llm.passages import MOST_CHARS, MOST_PASSAGES, Passage
 from services.llm.prompt import asks_in_chinese, build_prompt, fits_surely
 from services.llm.text_stream import SpokenText, TextStream
 from services.llm.tools import CallPieces, check_calls, check_tools
@@ -77,6 +78,8 @@ class AnswerRequest:
     tools: Tools | None = None
     spoken: bool = False
     held: bool = False
+    passages: tuple[Passage, ...] = ()
+    """What is known of the question, the best first."""
 
     def check(self) -> None:
         """Raises InvalidInputError naming the field that is out of bounds."""
@@ -93,8 +96,10 @@ class AnswerRequest:
         check_calls(self.messages)
         if self.tools is not None:
             check_tools(self.tools)
-            if self.spoken:
-                raise InvalidInputError("tools: an answer that is spoken cannot call them")
+        if len(self.passages) > MOST_PASSAGES:
+            raise InvalidInputError(f"passages: {len(self.passages)}, at most {MOST_PASSAGES}")
+        if any(len(passage.text) > MOST_CHARS for passage in self.passages):
+            raise InvalidInputError(f"passages: one has more than {MOST_CHARS} characters")
         if len(self.stop) > MAX_STOPS:
             raise InvalidInputError(f"stop: {len(self.stop)} strings, at most {MAX_STOPS}")
         for index, stop in enumerate(self.stop):
@@ -169,7 +174,9 @@ class Generator:
             raise InvalidInputError(f"tools: {self._backend.no_tools}")
         ledger = Ledger()
         order = Order.HELD if request.held else Order.ANSWER
-        place = self._gate.place(order, slot, spoken=request.spoken)
+        # One that may call tools is written in one go: a call cannot go on from its middle.
+        rests = request.spoken and request.tools is None
+        place = self._gate.place(order, slot, spoken=rests)
         return Answer(self._pieces(request, place, ledger), place, ledger)
 
     @property
@@ -295,7 +302,7 @@ class Generator:
         if request.tools is not None:
             room -= await self._cost_of(request.tools, room)
         return BackendRequest(
-            await self._prompt(request.messages, room),
+            await self._prompt(request.messages, room, request.passages),
             Sampling(
                 max_tokens=max_tokens,
                 temperature=temperature,
@@ -320,10 +327,13 @@ class Generator:
         return tokens
 
     async def _prompt(
-        self, messages: tuple[ChatMessage, ...], budget_tokens: int
+        self,
+        messages: tuple[ChatMessage, ...],
+        budget_tokens: int,
+        passages: tuple[Passage, ...] = (),
     ) -> tuple[ChatMessage, ...]:
         persona = self._defaults.persona_for(messages)
-        if fits_surely(messages, persona, budget_tokens):
+        if not passages and fits_surely(messages, persona, budget_tokens):
             return build_prompt(
                 messages, persona=persona, budget_tokens=budget_tokens, count_tokens=_bytes_in
             )
@@ -334,6 +344,7 @@ class Generator:
             persona=persona,
             budget_tokens=budget_tokens,
             count_tokens=self._backend.count_tokens,
+            passages=passages,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.llm.backends.base import ChatMessage, TokenCounter
+from services.llm.passages import Passage, fitting, told
 from services.llm.text_stream import SPECIAL_TOKEN
 from visavis.serving.errors import InvalidInputError
 
@@ -44,8 +45,11 @@ def build_prompt(
     persona: str,
     budget_tokens: int,
     count_tokens: TokenCounter,
+    passages: Sequence[Passage] = (),
 ) -> tuple[ChatMessage, ...]:
     """The system message, then as much of the newest history as fits.
+
+    passages: what is known of the newest question, told with it as far as there is room.
 
     `persona` stands in where the conversation brings no system message. Oldest
     pairs go first, always in the same places as the conversation grows. A
@@ -70,7 +74,7 @@ def build_prompt(
         )
     merged = _merge(clean[1:] if has_system else clean)
     asked = max(at for at, message in enumerate(merged) if message.role == "user")
-    newest = _fit_exchange(merged[asked:], room, count_tokens)
+    newest = _with_known(merged[asked:], room, passages, count_tokens)
     history = (*merged[:asked], *newest)
     return (*system, *_newest(history, room, count_tokens, kept=len(newest)))
 
@@ -192,6 +196,23 @@ def _newest(
     while messages[start].role != "user":
         start += 1
     return messages[start:]
+
+
+def _with_known(
+    messages: Sequence[ChatMessage],
+    room: int,
+    passages: Sequence[Passage],
+    count_tokens: TokenCounter,
+) -> list[ChatMessage]:
+    """The newest question and its calls, fitted, with what is known of it."""
+    known = fitting(passages, room, count_tokens)
+    if not known:
+        return _fit_exchange(messages, room, count_tokens)
+    in_chinese = asks_in_chinese(messages)
+    taken = count_tokens(told("", known, in_chinese=in_chinese))
+    fitted = _fit_exchange(messages, room - taken, count_tokens)
+    question = told(fitted[0].content, known, in_chinese=in_chinese)
+    return [replace(fitted[0], content=question), *fitted[1:]]
 
 
 def _fit_exchange(

@@ -26,6 +26,7 @@ from services.llm.backends.base import (
 from services.llm.backends.registry import open_backend
 from services.llm.gate import Place
 from services.llm.generator import AnswerRequest, Generator, Piece
+from services.llm.passages import Passage
 from services.llm.prompt import clean_text
 from services.llm.session import AnsweringSession
 from services.llm.settings import LlmSettings
@@ -200,9 +201,14 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
                     case "read_ahead":
                         unfinished = request.read_ahead.request
                         session.read_ahead(lambda: read_request(unfinished, spoken=True))
+                    case "go_on":
+                        rest = request.go_on.request
+                        session.go_on(request.go_on.turn, lambda: read_request(rest, spoken=True))
+                    case "say":
+                        await session.say(request.say.turn, request.say.text)
                     case _:
                         raise OutOfOrderError(
-                            "after the config only begin and read_ahead may follow on Attach"
+                            "after the config only begin, read_ahead, go_on and say may follow"
                         )
 
             async with contextlib.aclosing(stage.serve(session, requests, on_request)) as events:
@@ -258,6 +264,9 @@ def read_request(
         tools=_tools(request),
         spoken=spoken,
         held=held,
+        passages=tuple(
+            Passage(clean_text(known.source), clean_text(known.text)) for known in request.passages
+        ),
     )
     wanted.check()
     return wanted

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from services.llm.backends.base import ToolCallDelta
 from services.llm.gate import Order, Place
 from services.llm.generator import Answer, AnswerRequest, Generator
 from visavis.serving.admission.meter import Meter, Unit
@@ -20,22 +21,67 @@ from visavis.wire.subjects import Kind
 
 log = logging.getLogger(__name__)
 
+_PHRASE_END = "\n"
+"""What was said before a call is spoken at once: nobody knows how long the call takes."""
+
 
 class AnsweredTurn(Turn):
-    """The answer to one turn; None until its request has been read."""
+    """The answer to one turn, in one piece or, where it calls tools, in several with results
+    between them.
+    """
 
     answer: Answer | None = None
+    """What is being written, or was last; None until its request has been read."""
 
     def __init__(self, number: int, generator: Generator) -> None:
         super().__init__(number)
+        self.chars = 0
+        """Of the text that was published."""
+        self.begun = False
+        """Some of it is the model's."""
+        self.asked: Stamp | None = None
+        """When the model was asked first: tools are a part of its work, to whoever waits."""
         self._backend = generator.backend
+        self._before: list[Answer] = []
+        self._going_on: asyncio.Future[Callable[[], AnswerRequest]] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for what its calls come to."""
+        return self._going_on is not None and not self._going_on.done()
+
+    def write(self, answer: Answer) -> None:
+        """This is written now."""
+        if self.answer is not None:
+            self._before.append(self.answer)
+        self.answer = answer
+
+    async def results(self, tell: Coroutine[Any, Any, None]) -> Callable[[], AnswerRequest]:
+        """Returns the request that goes on with the results of calls. tell: asks for them."""
+        self._going_on = asyncio.get_running_loop().create_future()
+        await tell
+        return await self._going_on
+
+    def go_on(self, read_request: Callable[[], AnswerRequest]) -> None:
+        """The results are there. Nothing happens where it waits for none."""
+        if self._going_on is not None and not self._going_on.done():
+            self._going_on.set_result(read_request)
 
     @property
     def produced(self) -> int:
-        return self.answer.ledger.completion_tokens if self.answer else 0
+        answers = [*self._before, self.answer]
+        return sum(answer.ledger.completion_tokens for answer in answers if answer)
 
     def seconds(self) -> dict[str, float]:
-        return self.answer.ledger.seconds() if self.answer else {}
+        answers = [*self._before, self.answer]
+        generate_s = sum(answer.ledger.total_s for answer in answers if answer)
+        return {**answers[0].ledger.seconds(), "generate": generate_s} if answers[0] else {}
+
+    @property
+    def queue_s(self) -> float | None:
+        """From `asked` to the model's first work."""
+        first = self._before[0] if self._before else self.answer
+        return first.ledger.queue_s if first else None
 
     def traced_as(self) -> Work:
         """By OpenTelemetry's conventions for generative AI; what was said is not in it."""
@@ -113,6 +159,18 @@ class AnsweringSession(StageWork):
         turn = AnsweredTurn(number, self._generator)
         await self._stage.begin_turn(turn, lambda: self._answer(turn, read_request))
 
+    def go_on(self, number: int, read_request: Callable[[], AnswerRequest]) -> None:
+        """The results of what turn `number` called are there, if it still waits for them."""
+        turn = self._stage.turn
+        if turn is not None and turn.number == number:
+            turn.go_on(read_request)
+
+    async def say(self, number: int, text: str) -> None:
+        """Words of the gateway's own, while turn `number` waits for results."""
+        turn = self._stage.turn
+        if text and turn is not None and turn.number == number and turn.waits:
+            await self._publish_text(turn, text)
+
     def read_ahead(self, read_request: Callable[[], AnswerRequest]) -> None:
         """Read a conversation whose last message is still being spoken, once the slot is free.
 
@@ -160,43 +218,87 @@ class AnsweringSession(StageWork):
         request = read_request()
         if turn.number <= self._confirmed:
             request = replace(request, held=False)
-        turn.answer = answer = self._generator.answer(request, self._slot)
         try:
-            async with self._at_slot:
-                with self._meter.unit() as unit:
-                    await self._publish(turn.number, answer, got, unit)
-        finally:
-            answer.ledger.observe()
-
-    async def _publish(self, turn: int, answer: Answer, got: Stamp, unit: Unit) -> None:
-        """Every piece as a chunk, and an empty last one; the first carries when it came."""
-        asked = Stamp.now("llm.first_started")
-        chars, first = 0, True
-        try:
-            async with contextlib.aclosing(answer.pieces) as pieces:
-                async for text in pieces:
-                    if not isinstance(text, str):
-                        continue  # no tool was offered
-                    if first and answer.place.order is Order.ANSWER:
-                        unit.first()
-                    if self._generator.in_turn and not answer.place.hurried:
-                        unit.end()  # from here on others are let in
-                    started = _first_stamps(asked, answer.ledger.queue_s) if first else ()
-                    stamps = (got, *started) if first else ()
-                    place = self._stage.place(turn, Kind.TOKENS, chars, stamps=stamps)
-                    await self._stage.publish(Kind.TOKENS, TokenChunk(place, text))
-                    chars, first = chars + len(text), False
+            while (called := await self._write(turn, request, got)).calls:
+                await self._publish_text(turn, _PHRASE_END if called.text else "")
+                tell = self._stage.tools_called(turn.number, called.text, called.calls)
+                read_request = await turn.results(tell)
+                request = read_request()
         except VisavisError:
             # What was said so far can be spoken to its end.
             with contextlib.suppress(BusError):
-                await self._publish_last(turn, chars)
+                await self._publish_last(turn)
             raise
-        await self._publish_last(turn, chars)
+        await self._publish_last(turn)
 
-    async def _publish_last(self, turn: int, chars: int) -> None:
+    async def _write(self, turn: AnsweredTurn, request: AnswerRequest, got: Stamp) -> _Written:
+        if request.tools is not None and (why := self._generator.backend.no_tools):
+            # What is offered to every session must not keep this one from answering at all.
+            await self._stage.notice(turn.number, f"tools: {why}")
+            request = replace(request, tools=None)
+        answer = self._generator.answer(request, self._slot)
+        turn.write(answer)
+        try:
+            async with self._at_slot:
+                with self._meter.unit() as unit:
+                    return await self._publish(turn, answer, got, unit)
+        finally:
+            answer.ledger.observe()
+
+    async def _publish(
+        self, turn: AnsweredTurn, answer: Answer, got: Stamp, unit: Unit
+    ) -> _Written:
+        """Every piece of text as a chunk; the turn's first carries when it came."""
+        asked = turn.asked = turn.asked or Stamp.now("llm.first_started")
+        written = _Written()
+        async with contextlib.aclosing(answer.pieces) as pieces:
+            async for piece in pieces:
+                if not isinstance(piece, str):
+                    written.add(piece)
+                    continue
+                first, turn.begun = not turn.begun, True
+                if first and answer.place.order is Order.ANSWER:
+                    unit.first()
+                if self._generator.in_turn and not answer.place.hurried:
+                    unit.end()  # from here on others are let in
+                started = _first_stamps(asked, turn.queue_s) if first else ()
+                await self._publish_text(turn, piece, (got, *started) if first else ())
+                written.text += piece
+        return written
+
+    async def _publish_text(
+        self, turn: AnsweredTurn, text: str, stamps: tuple[Stamp, ...] = ()
+    ) -> None:
+        if not text:
+            return
+        place = self._stage.place(turn.number, Kind.TOKENS, turn.chars, stamps=stamps)
+        turn.chars += len(text)
+        await self._stage.publish(Kind.TOKENS, TokenChunk(place, text))
+
+    async def _publish_last(self, turn: AnsweredTurn) -> None:
         stamps = (Stamp.now("llm.last_finished"),)
-        place = self._stage.place(turn, Kind.TOKENS, chars, last=True, stamps=stamps)
+        place = self._stage.place(turn.number, Kind.TOKENS, turn.chars, last=True, stamps=stamps)
         await self._stage.publish(Kind.TOKENS, TokenChunk(place, ""))
+
+
+class _Written:
+    """What an answer has come to: text, and calls put together of their pieces."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._calls: list[ToolCallDelta] = []
+
+    def add(self, piece: ToolCallDelta) -> None:
+        if piece.name:
+            self._calls.append(piece)
+        else:
+            call = self._calls[piece.index]
+            self._calls[piece.index] = replace(call, arguments=call.arguments + piece.arguments)
+
+    @property
+    def calls(self) -> list[tuple[str, str, str]]:
+        """Of each id, name and arguments in JSON."""
+        return [(call.id, call.name, call.arguments or "{}") for call in self._calls]
 
 
 def _first_stamps(asked: Stamp, queue_s: float | None) -> tuple[Stamp, ...]:

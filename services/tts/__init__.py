@@ -12,5 +12,5 @@
 - `sound`: what the voices share: blocks, silence at their ends, loudness, log-mel.
 - `word_ends`: which spoken word is which word of the text.
 
-`text/` cuts and spells it, `voices/` speak it.
+`text/` cuts and spells it, `voices/` speak it, `riva/` is the same for clients of NVIDIA's Riva.
 """

@@ -17,6 +17,7 @@ import numpy as np
 from services.tts.phrase_cache import KeptPhrase, PhraseCache
 from services.tts.phrase_feed import cut_phrases
 from services.tts.prosody import styles_within
+from services.tts.riva import servicer as riva
 from services.tts.session import SpeakingSession
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
@@ -31,7 +32,7 @@ from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import EngineError, OutOfOrderError, VisavisError
 from visavis.serving.lease import read_config
 from visavis.serving.stage import Leases, engine_status
-from visavis.v1 import control_pb2, tts_pb2, tts_pb2_grpc
+from visavis.v1 import control_pb2, riva_tts_pb2_grpc, tts_pb2, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import MelChunk, PcmChunk, Place
@@ -94,7 +95,11 @@ class TtsService:
 
     def register(self, server: grpc.aio.Server) -> Sequence[str]:
         tts_pb2_grpc.add_SpeechSynthesisServicer_to_server(self.servicer, server)
-        return [tts_pb2.DESCRIPTOR.services_by_name["SpeechSynthesis"].full_name]
+        riva_tts_pb2_grpc.add_RivaSpeechSynthesisServicer_to_server(
+            self.servicer.for_riva(), server
+        )
+        ours = tts_pb2.DESCRIPTOR.services_by_name["SpeechSynthesis"].full_name
+        return [ours, riva.SERVICE]
 
     async def close(self) -> None:
         self._lane.close()
@@ -202,6 +207,10 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
     ) -> control_pb2.ServiceStatus:
         engines = [engine_status(bundle, state) for bundle, state in self.engine_states()]
         return self.leases.status(engines, TtsService.languages)
+
+    def for_riva(self) -> riva.RivaSynthesisServicer:
+        """The same for Riva's clients: voices and lane are shared."""
+        return riva.RivaSynthesisServicer(self._ready, self.voices, self._clock)
 
     def engine_states(self) -> list[tuple[str, EngineState]]:
         """The bundles of the voices, and where their networks run."""

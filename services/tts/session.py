@@ -145,7 +145,9 @@ class SpeakingSession(StageWork):
         options, held = self.options, False
         if self._announced is not None and self._announced.place.turn == first.place.turn:
             held = self._announced.held
-            options = replace(options, style=self._announced.style or options.style)
+            style = self._announced.style or options.style
+            language = self._announced.language or options.language
+            options = replace(options, style=style, language=language)
         stamps = (*first.place.stamps, Stamp.now("tts.first_got"))
         now_s = self._clock.now()
         ledger = TurnLedger(self._clock, now_s, options.language, held, stamps=stamps)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, FilePayload, Page, expect
+from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
 from tests.browser.block_head import block_figure, block_head
 from tests.browser.conftest import WEBGL, chromium, fresh_page
 from tests.browser.driving import body, open_page
 from tests.browser.stub_gateway import StubGateway
+from tests.face import made_head
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
@@ -74,6 +77,57 @@ async def test_a_head_of_ones_own_is_kept_in_the_browser_and_an_unfit_one_refuse
         # The stub's avatars have no head.
         await expect(page.locator("[name=drawnBy][value=server]")).to_be_checked()
         assert await page.evaluate(KEPT_BYTES) == len(block_figure())
+
+
+SCENE: dict[str, Any] = {
+    "framing": {"position": [0.5, 0.1, 1.2], "target": [0.0, 0.1, 0.0], "vertical_fov_deg": 20.0},
+    "light": {
+        "lamps": [{"direction": [1, 0, 0], "strength": 1, "angle": 0.2, "colour": [1, 0.5, 0]}],
+        "ambient": 0.2,
+        "baked": False,
+    },
+    "neck": [0.0, -0.1, 0.0],
+}
+
+
+async def test_the_avatars_head_stands_as_in_its_portrait(
+    drawing: Browser, stub: StubGateway
+) -> None:
+    wall = made_head.bundle_files()["background.png"]
+    async with fresh_page(drawing) as page:
+        for file, given in (
+            ("head.glb", {"body": block_head(), "content_type": "model/gltf-binary"}),
+            ("head.json", {"json": SCENE}),
+            ("background.png", {"body": wall, "content_type": "image/png"}),
+        ):
+            await page.route(f"**/v1/avatars/*/{file}", partial(_fulfil, given))
+        await open_page(page, stub, "?drawnBy=client&transport=websocket")
+        await page.click("#start-type")
+        await page.wait_for_selector("#head")
+        shown = await page.evaluate(
+            """async () => {
+              const style = getComputedStyle(document.querySelector(".frame"));
+              const [, url] = /url\\("(.*)"\\)/.exec(style.getPropertyValue("--backdrop"));
+              return (await (await fetch(url)).blob()).size;
+            }"""
+        )
+        assert shown == len(wall)
+        camera, light = await page.evaluate(
+            """async (scene) => {
+              const { framed, lit } = await import("/static/head/framing.js");
+              const eyes = { middle: { x: 0, y: 0, z: 0.1 }, apart: 0.06 };
+              return [framed(eyes, scene, "portrait", { x: 0, y: 0, zoom: 1 }, 1.5), lit(scene)];
+            }""",
+            SCENE,
+        )
+        framing = SCENE["framing"]
+        assert camera["position"] == pytest.approx(framing["position"])
+        assert camera["target"] == framing["target"] and camera["angle"] == 20.0
+        assert [lamp["direction"] for lamp in light["lamps"]] == [[1, 0, 0]]
+
+
+async def _fulfil(given: dict[str, Any], route: Route) -> None:
+    await route.fulfill(**given)
 
 
 async def test_without_webgl_the_page_says_so_and_the_server_draws(

@@ -26,6 +26,15 @@ async def test_opens_with_portrait_and_two_ways_to_start(page: Page, stub: StubG
     assert not stub.seen.sessions  # nothing is spent before the visitor wants to talk
 
 
+async def test_in_a_frame_there_are_face_and_controls_alone(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub, "?embed=1&captions=0&appearance=light")
+    await expect(page.locator(".top")).to_be_hidden()
+    await expect(page.locator("#start-talk")).to_be_visible()
+    assert await page.evaluate("document.body.hasAttribute('data-no-captions')")
+    assert await page.evaluate("document.documentElement.dataset.appearance") == "light"
+    assert await page.evaluate("localStorage.length") == 0, "the address is not kept"
+
+
 async def test_needs_nothing_from_elsewhere(page: Page, stub: StubGateway) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -152,6 +161,22 @@ async def test_answer_pieces_are_joined_and_cut_where_interrupted(
     stub.push({"type": "turn", "turn": 4, "event": "interrupted", "heard": "It is noon,"})
     await expect(line).to_have_attribute("data-ended", "interrupted")
     await expect(line.locator("s")).to_have_text(" I think.")
+
+
+async def test_a_question_that_goes_on_is_one_caption(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    heard = {"type": "transcript", "utterance": 1}
+    stub.push({**heard, "text": "How far is the moon.", "final": True, "turn": 1})
+    stub.push({"type": "answer", "turn": 1, "text": "The moon is"})
+    lines = page.locator(".line")
+    await expect(lines).to_have_text(["How far is the moon.", "The moon is"])
+    stub.push({"type": "turn", "turn": 1, "event": "replaced"})
+    stub.push({**heard, "text": "How far is the moon, and the", "final": False})
+    await expect(lines).to_have_text(["How far is the moon, and the"])
+    await expect(lines).to_have_attribute("data-partial", "")
+    stub.push({**heard, "text": "How far is the moon, and the sun?", "final": True, "turn": 3})
+    stub.push({"type": "answer", "turn": 3, "text": "Far."})
+    await expect(lines).to_have_text(["How far is the moon, and the sun?", "Far."])
 
 
 async def test_markup_in_captions_stays_text(page: Page, stub: StubGateway) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.consent import Consent
-from services.face.avatar.heads import Heads
 from services.face.avatar.making.decoding import Reading
 from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
@@ -95,6 +94,8 @@ class FakeGallery:
 
     def __init__(self) -> None:
         self.names = {"built-in": True}
+        self.heads: dict[str, Path] = {}
+        """Folders of bundles, by the avatars that are such heads."""
         self.go = threading.Event()
         self.go.set()
         self.prepared: list[Frame] = []
@@ -142,7 +143,7 @@ class FakeGallery:
         del self.names[name]
 
     def _info(self, name: str) -> AvatarInfo:
-        return AvatarInfo(name, SIZE, self.names[name], "CC0")
+        return AvatarInfo(name, SIZE, self.names[name], "CC0", head=self.heads.get(name))
 
 
 class LoudnessNetwork(Engine):
@@ -175,8 +176,6 @@ class LoudnessNetwork(Engine):
         pass
 
 
-def fake_studio(
-    settings: FaceSettings, gallery: FakeGallery | None = None, heads: Heads | None = None
-) -> Studio:
+def fake_studio(settings: FaceSettings, gallery: FakeGallery | None = None) -> Studio:
     lips = LoudnessNetwork()
-    return Studio(settings, gallery or FakeGallery(), FakeEncoder, lips=lips, heads=heads)
+    return Studio(settings, gallery or FakeGallery(), FakeEncoder, lips=lips)

@@ -11,7 +11,6 @@ import grpc
 import numpy as np
 import pytest
 
-from services.face.avatar.heads import Heads
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from tests.face.fake_studio import FakeGallery, fake_studio
@@ -31,11 +30,10 @@ VOICE_SOURCE = face_pb2.FaceConfig.SOURCE_VOICE
 async def serving(
     bus: Bus | None = None,
     gallery: FakeGallery | None = None,
-    heads: Heads | None = None,
     **settings: Any,
 ) -> AsyncIterator[Stub]:
     chosen = FaceSettings(**settings)
-    studio = fake_studio(chosen, gallery, heads)
+    studio = fake_studio(chosen, gallery)
     service = FaceService(chosen, bus, "face-test", studio=studio)
     async with served(service, "visavis.v1.FaceAnimation") as channel:
         yield Stub(channel)

@@ -19,6 +19,8 @@ from services.face.engines.head.bundle import read_bundle, unpack_bundle
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import model_of
 from services.face.engines.head.renderer import HeadRenderer
+from services.face.engines.head.store import BUILTIN_FOLDER
+from services.face.engines.head.visible import seen_alone
 from tests.face import made_head
 from tests.face.made_head import bundle_files, made_glb, zipped
 from tests.face.test_servicer_studio import Stub, serving
@@ -118,6 +120,20 @@ def test_its_light_is_that_of_its_portrait() -> None:
     assert np.abs(drawn[skin].astype(int) - portrait[skin]).mean() > 25
 
 
+def test_what_is_never_seen_is_left_out_and_nothing_else() -> None:
+    whole = model_of(read_bundle(bundle_files()), SIZE)
+    less = seen_alone(whole)
+    assert len(less.triangles) < 0.8 * len(whole.triangles) and len(less.rest) < len(whole.rest)
+    for pose in (
+        FacePose(yaw=0.15, pitch=-0.1, blink_left=1.0),
+        FacePose(yaw=-0.45, jaw_open=0.3, breath=1.0),
+        FacePose(pitch=0.25, roll=0.2, gaze_x=0.5),
+    ):
+        wanted = HeadRenderer(whole).draw(pose)[..., :3].copy()
+        differs = (HeadRenderer(less).draw(pose)[..., :3] != wanted).any(axis=-1)
+        assert differs.mean() < 0.001
+
+
 def _glb_without(what: bytes, by: bytes) -> bytes:
     whole = made_glb()
     assert len(what) == len(by) and what in whole
@@ -157,7 +173,7 @@ def test_a_zip_may_hold_a_folder_and_must_hold_all_files() -> None:
 
 async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
     photograph = Path(__file__).parent / "astronaut"
-    shutil.copytree(photograph, tmp_path / "ada")  # a visitor's, from before
+    shutil.copytree(photograph, tmp_path / "cleo")  # a visitor's, from before
     async with serving(tmp_path) as stub:
         packed = zipped(bundle_files())
         made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="balls", image=packed))
@@ -166,9 +182,14 @@ async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
             a.name: a for a in (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
         }
         assert listed["balls"].engine == "head" and listed["default"].engine == "warp"
-        assert listed["ada"].engine == "warp" and not listed["ada"].builtin
-        shipped = listed["ada-head"]
+        assert listed["cleo"].engine == "warp" and not listed["cleo"].builtin
+        shipped = listed["cleo-head"]
         assert shipped.engine == "head" and shipped.builtin and shipped.licence == "CC0-1.0"
+        assert not listed["cleo"].head, "a visitor's photograph, whatever it is called"
+        ask = face_pb2.GetAvatarHeadRequest
+        for avatar, bundle in (("cleo-head", "cleo"), ("dai", "dai"), ("default", "ada")):
+            drawn = await stub.GetAvatarHead(ask(name=avatar))
+            assert drawn.content == (BUILTIN_FOLDER / bundle / "head.glb").read_bytes(), avatar
         asked = face_pb2.GetAvatarPortraitRequest(name="balls")
         assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
         assert await _refused(stub, "balls", packed) is grpc.StatusCode.ALREADY_EXISTS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import grpc
 import numpy as np
 import pytest
 
-from services.face.avatar.heads import Heads
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.settings import FaceSettings
 from tests.face.fake_studio import FakeGallery, FakePainter
+from tests.face.made_head import bundle_files
 from tests.face.portraits import png_of_declared_size
 from tests.face.serving import (
     BLENDSHAPES,
@@ -491,20 +492,27 @@ async def test_who_draws_the_face_himself_gets_its_pose_and_takes_no_slot(bus: B
 
 
 async def test_a_head_is_given_once(bus: Bus, tmp_path: Path) -> None:
-    (tmp_path / "ada").mkdir()
-    (tmp_path / "ada" / "head.glb").write_bytes(b"glTF of ada")
+    for file, content in bundle_files().items():
+        (tmp_path / file).write_bytes(content)
     gallery = FakeGallery()
-    gallery.names["photo"] = False
-    async with serving(bus, gallery, heads=Heads(builtin=tmp_path)) as stub:
+    gallery.names["photo"], gallery.heads["built-in"] = False, tmp_path
+    async with serving(bus, gallery) as stub:
         listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
-        assert {avatar.name: avatar.head for avatar in listed} == {
-            avatar.name: avatar.builtin for avatar in listed
-        }
+        assert {avatar.name: avatar.head for avatar in listed} == {"built-in": True, "photo": False}
         ask = face_pb2.GetAvatarHeadRequest
-        head = await stub.GetAvatarHead(ask(name=listed[0].name))
-        assert head.glb == b"glTF of ada"
-        known = ask(name=listed[0].name, known_sha256=head.sha256)
-        assert (await stub.GetAvatarHead(known)).glb == b""
+        head = await stub.GetAvatarHead(ask(name="built-in"))
+        assert head.content == (tmp_path / "head.glb").read_bytes()
+        known = ask(name="built-in", known_sha256=head.sha256)
+        assert (await stub.GetAvatarHead(known)).content == b""
+        wall = await stub.GetAvatarHead(ask(name="", file=ask.FILE_BACKGROUND))
+        assert wall.content == (tmp_path / "background.png").read_bytes()
+        scene = json.loads((await stub.GetAvatarHead(ask(name="", file=ask.FILE_SCENE))).content)
+        assert scene["licence"] == "CC0-1.0" and scene["light"]["baked"] is True
+        assert scene["framing"] == {
+            "position": [0.0, 0.0, 1.5],
+            "target": [0.0, 0.0, 0.0],
+            "vertical_fov_deg": 20.0,
+        }
         for name in ("photo", "nobody"):
             error = await failing(stub.GetAvatarHead(ask(name=name)))
             assert error.code() is grpc.StatusCode.NOT_FOUND

@@ -63,6 +63,8 @@ class Script:
     """How the doubles behave; a test changes it before or while they work."""
 
     answer: str = "Hello there. I am fine."
+    calls: list[tuple[str, str, str]] = field(default_factory=list)
+    """Id, name and arguments of what llm calls before its next answer."""
     voice_s: float = 0.4
     hears: str = ""
     """What asr says that every burst of sound meant; empty: asr is deaf."""
@@ -121,6 +123,8 @@ class Double:
         self._micro: Any = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._draining = asyncio.Event()
+        self.events: dict[str, asyncio.Queue[control_pb2.AttachEvent]] = {}
+        """What a session's lease tells next."""
         self._metadata: dict[str, str] = {}
         self.first_utterance = 1
 
@@ -196,16 +200,22 @@ class Double:
         self.leases += 1
         self.seen.attached[self.name] = self.seen.attached.get(self.name, 0) + 1
         listening = asyncio.Event()
+        events = self.events[config.session] = asyncio.Queue()
         if self.name == "asr":
             self.first_utterance = config.first_utterance
         worker = asyncio.create_task(self.work(config.session, listening))
         reader = asyncio.create_task(self._read(config.session, requests))
         told = asyncio.create_task(self._draining.wait())
-        tasks = (worker, reader, told)
+        tasks: list[asyncio.Task[Any]] = [worker, reader, told]
         try:
             await listening.wait()
             yield control_pb2.AttachEvent(ready=control_pb2.AttachReady(instance=self.instance))
-            await asyncio.wait({reader, told}, return_when=asyncio.FIRST_COMPLETED)
+            while not (reader.done() or told.done()):
+                coming = asyncio.create_task(events.get())
+                tasks.append(coming)
+                await asyncio.wait({reader, told, coming}, return_when=asyncio.FIRST_COMPLETED)
+                if coming.done():
+                    yield coming.result()
             if not reader.done():
                 yield control_pb2.AttachEvent(draining=control_pb2.Draining())
             await reader
@@ -276,11 +286,20 @@ class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
         llm_pb2_grpc.add_LanguageModelServicer_to_server(self, server)
 
     async def request(self, session: str, request: Any) -> None:
-        if request.WhichOneof("request") != "begin":
+        if request.WhichOneof("request") not in ("begin", "go_on"):
             return
-        begin = request.begin
+        begin = request.begin if request.HasField("begin") else request.go_on
         self.seen.prompts.append([(m.role, m.content) for m in begin.request.messages])
         if self.name in self.script.silent:
+            return
+        if self.script.calls:
+            calls = [
+                control_pb2.ToolCall(id=i, name=name, arguments_json=json)
+                for i, name, json in self.script.calls
+            ]
+            self.script.calls = []
+            called = control_pb2.ToolsCalled(turn=begin.turn, calls=calls)
+            await self.events[session].put(control_pb2.AttachEvent(tools_called=called))
             return
         words = self.script.answer.split(" ")
         for i, word in enumerate(words):
@@ -466,8 +485,10 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
     async def GetAvatarHead(self, request: Any, context: Any) -> Any:
         if request.name != "eve":
             await context.abort(grpc.StatusCode.NOT_FOUND, f"avatar {request.name} has no head")
-        known = request.known_sha256 == "digest of eve"
-        return face_pb2.AvatarHead(glb=b"" if known else b"glTF of eve", sha256="digest of eve")
+        digest = f"digest {request.file} of eve"
+        told = (b"glTF of eve", b'{"title": "Eve"}', b"wall of eve")[request.file]
+        content = b"" if request.known_sha256 == digest else told
+        return face_pb2.AvatarHead(content=content, sha256=digest)
 
     async def CreateAvatar(self, request: Any, context: Any) -> Any:
         if request.image.startswith(b"slow"):

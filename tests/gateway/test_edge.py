@@ -14,25 +14,29 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+import websockets
 from fastapi.routing import APIRoute
 
+from gateway.api.access import origins_pattern
 from gateway.edge import self_signed
 from gateway.edge.patience import Look, Patience, Verdict, Waits, Watch
 from gateway.edge.tls import Tls, open_tls
 from gateway.playout.sinks.ice import IceServers
 from gateway.settings import GatewaySettings
 from tests.gateway.conftest import Rig, RunningGateway
+from visavis.client import GatewayClient, GatewayError
 from visavis.serving.addresses import machine_addresses
 from visavis.serving.errors import SettingsError
 from visavis.serving.settings import load_settings
 from visavis.serving.trust import client_context, own_certificate
-from visavis.tools.client import GatewayClient, GatewayError
 
 SHOP = "https://shop.example"
+APP_PAGE = "https://one.apps.example"
 SETTINGS: dict[str, Any] = {
     "host": "0.0.0.0",
     "tls_self_signed": True,
     "embed_origins": [SHOP],
+    "allowed_origins": ["https://*.apps.example", "http://localhost:5173"],
     "head_timeout_s": 0.2,
     "body_timeout_s": 0.2,
     "ice_servers": [
@@ -234,6 +238,57 @@ async def test_every_answer_says_what_browsers_may_do_with_it(
             framed_by = answer.headers["content-security-policy"].partition("frame-ancestors ")[2]
             assert framed_by == f"'self' {SHOP}"
             assert f'microphone=(self "{SHOP}")' in answer.headers["permissions-policy"]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_pages_of_allowed_origins_use_the_api_and_no_others(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    before = {
+        "Origin": APP_PAGE,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type",
+    }
+    for origin, may in ((APP_PAGE, True), ("https://apps.example", False), (SHOP, False)):
+        answer = await http.options("/v1/sessions", headers={**before, "Origin": origin})
+        assert answer.is_success is may, origin
+        answer = await http.get("/v1/sessions", headers={"Origin": origin})
+        assert answer.status_code == (200 if may else 403)
+        assert answer.headers.get("access-control-allow-origin") == (origin if may else None)
+        assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
+    async with GatewayClient(gateway.url) as client, client.session() as session:
+        url = f"wss{gateway.url.removeprefix('https')}/v1/sessions/{session.id}/events"
+        for origin, may in ((APP_PAGE, True), (SHOP, False)):
+            opening = websockets.connect(
+                url, origin=websockets.Origin(origin), ssl=client.tls, proxy=None
+            )
+            if may:
+                async with opening as events:
+                    assert '"session"' in str(await events.recv())
+            else:
+                with pytest.raises(websockets.InvalidStatus):
+                    await opening
+
+
+@pytest.mark.parametrize(
+    ("origin", "matches"),
+    [
+        ("https://a.shop.example", True),
+        ("https://a.b.shop.example", True),
+        ("https://shop.example", False),
+        ("https://evilshop.example", False),
+        ("https://a.shop.example.evil", False),
+        ("http://a.shop.example", False),
+        ("https://a.shopxexample", False),
+        ("http://here:8", True),
+        ("http://here:80", False),
+        ("null", False),
+    ],
+)
+def test_an_origin_is_matched_whole(origin: str, matches: bool) -> None:
+    pattern = origins_pattern(["https://*.shop.example", "http://here:8"])
+    assert bool(re.fullmatch(pattern, origin)) is matches
+    assert re.fullmatch(origins_pattern([]), origin) is None
 
 
 @pytest.mark.asyncio(loop_scope="module")

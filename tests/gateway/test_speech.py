@@ -14,7 +14,7 @@ from gateway.talk.session import Session
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewaySession
 from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -101,11 +101,37 @@ async def test_a_visitor_who_goes_on_is_not_spoken_over(
     assert doubles.seen.prompts[-1][-1][1] == "How are you today?"
 
 
+async def test_a_question_that_goes_on_is_one_question(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles, client: GatewayClient
+) -> None:
+    doubles.script.silent = {"llm"}
+    await visitor.does(E.SPEECH_STARTED)
+    await visitor.does(E.FINAL, "How far is the moon.")
+    await until(lambda: doubles.seen.prompts)
+    visitor.utterance = 2
+    await visitor.does(E.SPEECH_STARTED)
+    await visitor.does(E.PARTIAL, "and the")
+    doubles.script.silent = set()
+    await visitor.does(E.FINAL, "and the sun?")
+    events = await collect(session, "finished")
+    whole = "How far is the moon, and the sun?"
+    turns = [(e["turn"], e["event"]) for e in events if e["type"] == "turn"]
+    assert turns[:2] == [(1, "opened"), (1, "replaced")]
+    assert [event for _, event in turns[2:]] == ["opened", "speaking", "finished"]
+    captions = {e["utterance"]: e["text"] for e in events if e["type"] == "transcript"}
+    assert captions == {1: whole}
+    assert [m[1] for m in doubles.seen.prompts[-1]][-1] == whole
+    path = f"/v1/sessions/{session.id}/turns"
+    records = (await client.call("GET", path)).json()
+    assert [r["transcript"] for r in records] == [whole]
+    assert {e["turn"] for e in events if e["type"] == "latency"} == {records[0]["turn"]}
+
+
 async def spoken_over(
     visitor: Visitor, session: GatewaySession, gateway: RunningGateway
 ) -> Session:
     """An answer that stands still, for a voice was heard over it."""
-    await session.say("Tell me a story.")
+    await session.ask("Tell me a story.")
     await collect(session, "speaking")
     inside = gateway.inside.sessions.get(session.id)
     await visitor.does(E.SPEECH_STARTED)
@@ -167,7 +193,7 @@ async def test_the_sound_goes_silent_at_once(
     visitor: Visitor, session: GatewaySession, doubles: Doubles, gateway: RunningGateway
 ) -> None:
     doubles.script.voice_s = 5.0
-    await session.say("Tell me a story.")
+    await session.ask("Tell me a story.")
     await collect(session, "speaking")
     inside = gateway.inside.sessions.get(session.id)
     levels: list[int] = []

@@ -9,6 +9,7 @@ from gateway.talk.words import (
     is_backchannel,
     is_echo,
     is_misheard_hum,
+    joined,
     same_question,
     share_repeated,
     without_echo,
@@ -180,3 +181,27 @@ def test_words_that_are_no_hum(
 def test_well_alone_is_no_interruption() -> None:
     assert is_backchannel("Well.", asked=True)
     assert not is_backchannel("Well done.")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        ("What is", "the capital of Peru?", "What is the capital of Peru?"),
+        ("Where is Peru.", "And of what is it made?", "Where is Peru, and of what is it made?"),
+        ("Where is Peru?", "And where is Chile?", "Where is Peru? And where is Chile?"),
+        ("I have a dog.", "What does he eat?", "I have a dog. What does he eat?"),
+        ("I have a dog.", "I like him.", "I have a dog. I like him."),
+        ("I would like…", "green apples.", "I would like green apples."),
+        ("I would --", "Orlando is far.", "I would Orlando is far."),
+        ("秘鲁的首都", "在哪里？", "秘鲁的首都在哪里？"),
+        ("秘鲁在哪里。", "还有智利呢？", "秘鲁在哪里，还有智利呢？"),
+        ("我喜欢", "Python 吗", "我喜欢 Python 吗"),
+        ("我喜欢。", "Python 好吗", "我喜欢。Python 好吗"),
+        ("Say", "你好", "Say 你好"),
+        ("", "Hello", "Hello"),
+        ("...", "Hello", "Hello"),
+        ("Hello", " ", "Hello"),
+    ],
+)
+def test_what_a_pause_has_parted(first: str, second: str, both: str) -> None:
+    assert joined(first, second) == both

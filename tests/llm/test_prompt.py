@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from services.llm.backends.base import ChatMessage, Role
+from services.llm.passages import Passage
 from services.llm.prompt import CUT_MARK, asks_in_chinese, build_prompt, clean_text, fits_surely
 from visavis.serving.errors import InvalidInputError
 
@@ -141,3 +142,37 @@ def test_the_language_is_that_of_the_newest_telling_question(
     contents: tuple[str, ...], chinese: bool
 ) -> None:
     assert asks_in_chinese(talk(*contents)) is chinese
+
+
+def test_what_is_known_stands_before_the_question_as_far_as_there_is_room() -> None:
+    known = [Passage("b.md", "x" * 100), Passage("a.md", "y" * 250), Passage("c.md", "z" * 20)]
+    messages = talk("Hi", "Hello", "When are you open?")
+
+    def told(budget: int, passages: list[Passage]) -> list[str]:
+        built = build_prompt(
+            messages, persona="P", budget_tokens=budget, count_tokens=len, passages=passages
+        )
+        return [message.content for message in built]
+
+    # One that does not fit makes room for others; the same ones make the same prompt.
+    assert told(600, known) == told(600, known[::-1])
+    *before, question = told(600, known)
+    assert before == ["P", "Hi", "Hello"]
+    assert question.splitlines()[1:] == [
+        f"- b.md: {'x' * 100}",
+        f"- c.md: {'z' * 20}",
+        "",
+        "Question: When are you open?",
+    ]
+    assert told(600, []) == ["P", "Hi", "Hello", "When are you open?"]
+    assert told(100, known)[-1] == "When are you open?"
+    # A question that is too long loses its middle, and what is known stays.
+    long = build_prompt(
+        talk("w " * 500), persona="P", budget_tokens=600, count_tokens=len, passages=known[:1]
+    )
+    assert sum(len(m.content) for m in long) <= 600 and f"- b.md: {'x' * 100}" in long[-1].content
+    assert CUT_MARK in long[-1].content
+    chinese = build_prompt(
+        talk("几点开门？"), persona="", budget_tokens=600, count_tokens=len, passages=known[:1]
+    )
+    assert chinese[0].content.endswith("问题：几点开门？")

@@ -120,6 +120,18 @@ async def test_bad_requests_are_explained(bad: llm_pb2.GenerateRequest, complain
     assert complaint in details
 
 
+async def test_what_is_known_reaches_the_model_cleaned() -> None:
+    backend = FakeBackend(*words("Nine."))
+    known = [llm_pb2.KnownPassage(source="a.md, Hours", text="We open at nine.<|im_end|>")]
+    async with serving(backend) as stub:
+        async for _ in stub.Generate(request("When do you open?", passages=known)):
+            pass
+        code, details = await refused(stub.Generate(request(passages=known * 11)))
+    told = backend.requests[-1].messages[-1].content
+    assert "- a.md, Hours: We open at nine.\n" in told and told.endswith("When do you open?")
+    assert code is grpc.StatusCode.INVALID_ARGUMENT and "passages: 11, at most 10" in details
+
+
 async def test_a_client_that_cancels_frees_its_slot() -> None:
     backend = FakeBackend(Delta("Well"), slots=1, hang=True)
     async with serving(backend) as stub:

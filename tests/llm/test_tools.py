@@ -25,9 +25,11 @@ from services.llm.prompt import CUT_MARK, build_prompt
 from services.llm.tools import CallPieces
 from tests.llm.fake_backend import FakeBackend
 from tests.llm.test_openai_compatible import USAGE, end, pair, piece, streaming
-from tests.llm.test_servicer import serving
+from tests.llm.test_servicer import announce, attached, serving, tokens_of_turn
 from visavis.serving.errors import EngineError, InvalidInputError
-from visavis.v1 import llm_pb2
+from visavis.v1 import control_pb2, llm_pb2
+from visavis.wire.bus import Bus
+from visavis.wire.subjects import Kind
 
 SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
 WEATHER = Tool("get_weather", "The weather of a city now.", SCHEMA)
@@ -70,7 +72,9 @@ async def test_calls_stream_to_the_client_and_its_results_reach_the_model() -> N
             llm_pb2.Message(
                 role=ASSISTANT,
                 tool_calls=[
-                    llm_pb2.ToolCall(id="c1", name="get_weather", arguments_json='{"city": "Rome"}')
+                    control_pb2.ToolCall(
+                        id="c1", name="get_weather", arguments_json='{"city": "Rome"}'
+                    )
                 ],
             ),
             llm_pb2.Message(role=TOOL, tool_call_id="c1", content="18 degrees<|im_end|>"),
@@ -167,6 +171,64 @@ def test_results_of_several_calls_are_not_joined() -> None:
     two = ChatMessage("assistant", "", (*CALLED.tool_calls, ToolCall("c2", "get_weather", "{}")))
     results = (ChatMessage("tool", "sun", (), "c1"), ChatMessage("tool", "", (), "c2"))
     assert fitted(asked(two, *results), 1000)[1:] == asked(two, *results)
+
+
+async def test_a_session_waits_for_results_and_goes_on_in_the_same_turn(bus: Bus) -> None:
+    backend = FakeBackend(
+        Delta("Let me look."),
+        Delta(tool_calls=(ToolCallDelta(0, "c1", "get_weather", '{"city": '),)),
+        Delta(tool_calls=(ToolCallDelta(0, arguments='"Rome"}'),)),
+        Delta(finish_reason="stop", prompt_tokens=9, completion_tokens=7),
+        context_tokens=2000,
+    )
+    asking = weather_request()
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("tools", Kind.TOKENS) as tokens,
+        attached(stub, "tools") as call,
+    ):
+        begin = llm_pb2.BeginTurn(turn=1, request=asking)
+        await call.write(llm_pb2.LlmAttachRequest(begin=begin))
+        await call.read()
+        called = (await call.read()).tools_called
+        assert (called.turn, called.text, len(called.calls)) == (1, "Let me look.", 1)
+        assert called.calls[0].arguments_json == '{"city": "Rome"}'
+        backend.deltas = (Delta("Sunny."), Delta(finish_reason="stop", completion_tokens=2))
+        say = llm_pb2.SayMeanwhile(turn=1, text="One moment.\n")
+        other = llm_pb2.ContinueTurn(turn=9, request=asking)
+        results = [
+            llm_pb2.Message(role=ASSISTANT, tool_calls=called.calls),
+            llm_pb2.Message(role=TOOL, tool_call_id="c1", content="sun"),
+        ]
+        rest = llm_pb2.ContinueTurn(turn=1, request=weather_request(messages=results))
+        for told in ({"say": say}, {"go_on": other}, {"go_on": rest}, {"say": say}):
+            await call.write(llm_pb2.LlmAttachRequest(**told))
+        chunks = await tokens_of_turn(tokens, 1)
+        finished = (await call.read()).turn_finished
+    # What is to be spoken at once ends a phrase; places are counted over all of the turn.
+    assert [c.text for c in chunks] == ["Let me look.", "\n", "One moment.\n", "Sunny.", ""]
+    assert [c.place.seq for c in chunks] == [0, 1, 2, 3, 4]
+    assert [c.place.pts for c in chunks] == [0, 12, 13, 25, 31]
+    assert [bool(c.place.stamps) for c in chunks] == [True, False, False, False, True]
+    assert finished.produced == 9
+    assert backend.requests[-1].messages[-1] == ChatMessage("tool", "sun", (), "c1")
+
+
+async def test_a_new_epoch_ends_the_wait_for_results(bus: Bus) -> None:
+    call_ = Delta(tool_calls=(ToolCallDelta(0, "c1", "get_weather", '{"city": "Rome"}'),))
+    backend = FakeBackend(call_, Delta(finish_reason="stop"), context_tokens=2000)
+    async with serving(backend, bus) as stub, attached(stub, "waits") as call:
+        begin = llm_pb2.BeginTurn(turn=1, request=weather_request())
+        await call.write(llm_pb2.LlmAttachRequest(begin=begin))
+        events = [await call.read(), await call.read()]
+        await announce(bus, "waits", 2)
+        events.append(await call.read())
+    assert [event.WhichOneof("event") for event in events] == [
+        "turn_started",
+        "tools_called",
+        "turn_finished",
+    ]
+    assert events[-1].turn_finished.cancelled
 
 
 def weather_asked(*more: ChatMessage, **choice: Any) -> BackendRequest:

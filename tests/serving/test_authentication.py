@@ -172,6 +172,46 @@ async def test_without_a_secret_everybody_is_believed() -> None:
         assert len(model.came) == 1
 
 
+RIVA = "/nvidia.riva.asr.RivaSpeechRecognition/Recognize"
+
+
+class Told:
+    """A call of which its metadata alone are known."""
+
+    def __init__(self, authorization: str) -> None:
+        self._told = (("authorization", authorization),) if authorization else ()
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._told
+
+
+@pytest.mark.parametrize(
+    ("secret", "client_key", "authorization", "why"),
+    [
+        ("", "", "", ""),
+        (SECRET, "", "", "client_key"),
+        (SECRET, "", f"Bearer {SECRET}", "client_key"),
+        (SECRET, "k3y", "Bearer k3y", ""),
+        ("", "k3y", "bearer k3y", ""),
+        ("", "k3y", "", "Bearer"),
+        ("", "k3y", "k3y", "Bearer"),
+        ("", "k3y", "Bearer k3yé", "Bearer"),
+    ],
+)
+async def test_clients_of_other_protocols_show_a_key_of_their_own(
+    secret: str, client_key: str, authorization: str, why: str
+) -> None:
+    door, call = Door(secret, client_key), Told(authorization)
+    if why:
+        with pytest.raises(UnauthenticatedError, match=why):
+            await door.admit(RIVA, call)  # type: ignore[arg-type]
+    else:
+        await door.admit(RIVA, call)  # type: ignore[arg-type]
+    if secret:
+        with pytest.raises(UnauthenticatedError):
+            await door.admit(METHOD, call)  # type: ignore[arg-type]
+
+
 class Issuer:
     """A certificate authority of a test's own, as openssl makes one."""
 

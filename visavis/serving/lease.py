@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+)
 from typing import Any, Literal, Protocol, TypeVar
 
 from visavis.serving import metrics
@@ -184,6 +192,14 @@ class EventStream:
         """Something that was asked for cannot be done; the turn goes on without it."""
         notice = pb.TurnNotice(turn=turn, code=code, message=message)
         await self._events.put(pb.AttachEvent(turn_notice=notice))
+
+    async def tools_called(
+        self, turn: int, text: str, calls: Iterable[tuple[str, str, str]]
+    ) -> None:
+        """The turn waits for results. calls: id, name and arguments in JSON; text: said before."""
+        told = (pb.ToolCall(id=id_, name=name, arguments_json=json) for id_, name, json in calls)
+        called = pb.ToolsCalled(turn=turn, text=text, calls=told)
+        await self._events.put(pb.AttachEvent(tools_called=called))
 
     async def draining(self) -> None:
         """The replica is about to end: the session is to go to another one, between turns."""

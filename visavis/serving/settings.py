@@ -131,6 +131,15 @@ class ServiceSettings(Settings):
         description="Address that others reach this one by; empty: host, or the machine's own "
         "where host is every address, such as 0.0.0.0",
     )
+    client_key: SecretStr = Field(
+        SecretStr(""),
+        description="What programs written for other servers (Riva, Audio2Face-3D) send as "
+        "authorization: Bearer …; empty: with a stack_secret they are refused, without one nothing "
+        "is asked. Better in a file",
+    )
+    client_key_file: Path | None = Field(
+        None, description="File that holds the client_key on one line"
+    )
     slots: int = Field(4, ge=1, le=1024, description="Sessions served at once at most")
     admission: Literal["predicted", "slots"] = Field(
         "slots",

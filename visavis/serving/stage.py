@@ -278,6 +278,12 @@ class Stage(Generic[TurnT]):
         """Something that was asked for is not supported; the turn goes on without it."""
         await self._events.turn_notice(number, "unsupported", message)
 
+    async def tools_called(
+        self, number: int, text: str, calls: Iterable[tuple[str, str, str]]
+    ) -> None:
+        """The turn waits for results. calls: id, name and arguments in JSON; text: said before."""
+        await self._events.tools_called(number, text, calls)
+
     # The lease
 
     async def serve(

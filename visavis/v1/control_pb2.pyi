@@ -7,20 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AttachEvent(_message.Message):
-    __slots__ = ("ready", "turn_started", "turn_finished", "turn_failed", "turn_notice", "draining")
+    __slots__ = ("ready", "turn_started", "turn_finished", "turn_failed", "turn_notice", "draining", "tools_called")
     READY_FIELD_NUMBER: _ClassVar[int]
     TURN_STARTED_FIELD_NUMBER: _ClassVar[int]
     TURN_FINISHED_FIELD_NUMBER: _ClassVar[int]
     TURN_FAILED_FIELD_NUMBER: _ClassVar[int]
     TURN_NOTICE_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_CALLED_FIELD_NUMBER: _ClassVar[int]
     ready: AttachReady
     turn_started: TurnStarted
     turn_finished: TurnFinished
     turn_failed: TurnFailed
     turn_notice: TurnNotice
     draining: Draining
-    def __init__(self, ready: _Optional[_Union[AttachReady, _Mapping]] = ..., turn_started: _Optional[_Union[TurnStarted, _Mapping]] = ..., turn_finished: _Optional[_Union[TurnFinished, _Mapping]] = ..., turn_failed: _Optional[_Union[TurnFailed, _Mapping]] = ..., turn_notice: _Optional[_Union[TurnNotice, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ...) -> None: ...
+    tools_called: ToolsCalled
+    def __init__(self, ready: _Optional[_Union[AttachReady, _Mapping]] = ..., turn_started: _Optional[_Union[TurnStarted, _Mapping]] = ..., turn_finished: _Optional[_Union[TurnFinished, _Mapping]] = ..., turn_failed: _Optional[_Union[TurnFailed, _Mapping]] = ..., turn_notice: _Optional[_Union[TurnNotice, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., tools_called: _Optional[_Union[ToolsCalled, _Mapping]] = ...) -> None: ...
 
 class Draining(_message.Message):
     __slots__ = ()
@@ -76,6 +78,26 @@ class TurnNotice(_message.Message):
     code: str
     message: str
     def __init__(self, turn: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ToolsCalled(_message.Message):
+    __slots__ = ("turn", "text", "calls")
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    turn: int
+    text: str
+    calls: _containers.RepeatedCompositeFieldContainer[ToolCall]
+    def __init__(self, turn: _Optional[int] = ..., text: _Optional[str] = ..., calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ...) -> None: ...
+
+class ToolCall(_message.Message):
+    __slots__ = ("id", "name", "arguments_json")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    arguments_json: str
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., arguments_json: _Optional[str] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()

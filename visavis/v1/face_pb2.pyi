@@ -214,20 +214,30 @@ class AvatarPortrait(_message.Message):
     def __init__(self, jpeg: _Optional[bytes] = ...) -> None: ...
 
 class GetAvatarHeadRequest(_message.Message):
-    __slots__ = ("name", "known_sha256")
+    __slots__ = ("name", "known_sha256", "file")
+    class File(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        FILE_MODEL: _ClassVar[GetAvatarHeadRequest.File]
+        FILE_SCENE: _ClassVar[GetAvatarHeadRequest.File]
+        FILE_BACKGROUND: _ClassVar[GetAvatarHeadRequest.File]
+    FILE_MODEL: GetAvatarHeadRequest.File
+    FILE_SCENE: GetAvatarHeadRequest.File
+    FILE_BACKGROUND: GetAvatarHeadRequest.File
     NAME_FIELD_NUMBER: _ClassVar[int]
     KNOWN_SHA256_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
     name: str
     known_sha256: str
-    def __init__(self, name: _Optional[str] = ..., known_sha256: _Optional[str] = ...) -> None: ...
+    file: GetAvatarHeadRequest.File
+    def __init__(self, name: _Optional[str] = ..., known_sha256: _Optional[str] = ..., file: _Optional[_Union[GetAvatarHeadRequest.File, str]] = ...) -> None: ...
 
 class AvatarHead(_message.Message):
-    __slots__ = ("glb", "sha256")
-    GLB_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("content", "sha256")
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
-    glb: bytes
+    content: bytes
     sha256: str
-    def __init__(self, glb: _Optional[bytes] = ..., sha256: _Optional[str] = ...) -> None: ...
+    def __init__(self, content: _Optional[bytes] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class CreateAvatarRequest(_message.Message):
     __slots__ = ("name", "image", "consent")

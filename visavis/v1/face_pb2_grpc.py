@@ -130,7 +130,7 @@ class FaceAnimationServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetAvatarHead(self, request, context):
-        """The head that a client draws itself. NOT_FOUND: this avatar has none.
+        """A file of the head that a client draws itself. NOT_FOUND: this avatar has none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

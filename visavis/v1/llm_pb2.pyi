@@ -28,19 +28,9 @@ class Message(_message.Message):
     TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
     role: Message.Role
     content: str
-    tool_calls: _containers.RepeatedCompositeFieldContainer[ToolCall]
+    tool_calls: _containers.RepeatedCompositeFieldContainer[_control_pb2.ToolCall]
     tool_call_id: str
-    def __init__(self, role: _Optional[_Union[Message.Role, str]] = ..., content: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ...) -> None: ...
-
-class ToolCall(_message.Message):
-    __slots__ = ("id", "name", "arguments_json")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    ARGUMENTS_JSON_FIELD_NUMBER: _ClassVar[int]
-    id: str
-    name: str
-    arguments_json: str
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., arguments_json: _Optional[str] = ...) -> None: ...
+    def __init__(self, role: _Optional[_Union[Message.Role, str]] = ..., content: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_control_pb2.ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ...) -> None: ...
 
 class ToolDefinition(_message.Message):
     __slots__ = ("name", "description", "parameters_json")
@@ -51,6 +41,14 @@ class ToolDefinition(_message.Message):
     description: str
     parameters_json: str
     def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., parameters_json: _Optional[str] = ...) -> None: ...
+
+class KnownPassage(_message.Message):
+    __slots__ = ("source", "text")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    text: str
+    def __init__(self, source: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ToolChoice(_message.Message):
     __slots__ = ("mode", "name")
@@ -69,7 +67,7 @@ class ToolChoice(_message.Message):
     def __init__(self, mode: _Optional[_Union[ToolChoice.Mode, str]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "max_tokens", "temperature", "stop", "seed", "top_p", "tools", "tool_choice", "one_call_at_most")
+    __slots__ = ("messages", "max_tokens", "temperature", "stop", "seed", "top_p", "tools", "tool_choice", "one_call_at_most", "passages")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +77,7 @@ class GenerateRequest(_message.Message):
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
     ONE_CALL_AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     max_tokens: int
     temperature: float
@@ -88,7 +87,8 @@ class GenerateRequest(_message.Message):
     tools: _containers.RepeatedCompositeFieldContainer[ToolDefinition]
     tool_choice: ToolChoice
     one_call_at_most: bool
-    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., max_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., stop: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., top_p: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[ToolDefinition, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., one_call_at_most: _Optional[bool] = ...) -> None: ...
+    passages: _containers.RepeatedCompositeFieldContainer[KnownPassage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., max_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., stop: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., top_p: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[ToolDefinition, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., one_call_at_most: _Optional[bool] = ..., passages: _Optional[_Iterable[_Union[KnownPassage, _Mapping]]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("text", "finish_reason", "prompt_tokens", "completion_tokens", "tool_calls")
@@ -117,14 +117,18 @@ class ToolCallDelta(_message.Message):
     def __init__(self, index: _Optional[int] = ..., id: _Optional[str] = ..., name: _Optional[str] = ..., arguments_json: _Optional[str] = ...) -> None: ...
 
 class LlmAttachRequest(_message.Message):
-    __slots__ = ("config", "begin", "read_ahead")
+    __slots__ = ("config", "begin", "read_ahead", "go_on", "say")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     READ_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    GO_ON_FIELD_NUMBER: _ClassVar[int]
+    SAY_FIELD_NUMBER: _ClassVar[int]
     config: LlmAttachConfig
     begin: BeginTurn
     read_ahead: ReadAhead
-    def __init__(self, config: _Optional[_Union[LlmAttachConfig, _Mapping]] = ..., begin: _Optional[_Union[BeginTurn, _Mapping]] = ..., read_ahead: _Optional[_Union[ReadAhead, _Mapping]] = ...) -> None: ...
+    go_on: ContinueTurn
+    say: SayMeanwhile
+    def __init__(self, config: _Optional[_Union[LlmAttachConfig, _Mapping]] = ..., begin: _Optional[_Union[BeginTurn, _Mapping]] = ..., read_ahead: _Optional[_Union[ReadAhead, _Mapping]] = ..., go_on: _Optional[_Union[ContinueTurn, _Mapping]] = ..., say: _Optional[_Union[SayMeanwhile, _Mapping]] = ...) -> None: ...
 
 class LlmAttachConfig(_message.Message):
     __slots__ = ("session", "admitted")
@@ -149,3 +153,19 @@ class BeginTurn(_message.Message):
     request: GenerateRequest
     held: bool
     def __init__(self, turn: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ..., held: _Optional[bool] = ...) -> None: ...
+
+class ContinueTurn(_message.Message):
+    __slots__ = ("turn", "request")
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    turn: int
+    request: GenerateRequest
+    def __init__(self, turn: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ...) -> None: ...
+
+class SayMeanwhile(_message.Message):
+    __slots__ = ("turn", "text")
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    turn: int
+    text: str
+    def __init__(self, turn: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...

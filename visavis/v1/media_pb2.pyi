@@ -117,18 +117,20 @@ class TranscriptChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., event: _Optional[_Union[TranscriptChunk.Event, str]] = ..., utterance: _Optional[int] = ..., text: _Optional[str] = ..., language: _Optional[str] = ..., end_of_turn_probability: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordTime, _Mapping]]] = ..., speech_end_samples: _Optional[int] = ..., stable_characters: _Optional[int] = ..., voiced_ms: _Optional[int] = ..., compute_ms: _Optional[float] = ..., hum_odds: _Optional[float] = ...) -> None: ...
 
 class TurnChunk(_message.Message):
-    __slots__ = ("header", "reason", "held", "style", "motion_frame")
+    __slots__ = ("header", "reason", "held", "style", "motion_frame", "language")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     STYLE_FIELD_NUMBER: _ClassVar[int]
     MOTION_FRAME_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     reason: str
     held: bool
     style: str
     motion_frame: int
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ..., style: _Optional[str] = ..., motion_frame: _Optional[int] = ...) -> None: ...
+    language: str
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ..., style: _Optional[str] = ..., motion_frame: _Optional[int] = ..., language: _Optional[str] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
     __slots__ = ("header", "text")

@@ -239,6 +239,8 @@ class TurnChunk(OnTheWire):
     """Of this turn alone; "": the session's."""
     motion_frame: int | None = None
     """Of the face's motion, as seen now from the gateway's memory; None: the face draws it live."""
+    language: str = ""
+    """Of this turn alone; "": the session's."""
 
 
 @dataclass(frozen=True, slots=True)

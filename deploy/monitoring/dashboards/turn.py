@@ -100,6 +100,27 @@ _THOUGHT = Row(
             rates("gateway_answer_cache_lookups_total", "result"),
         ),
         Panel(
+            "Questions that texts answer",
+            "In a second: passages of the operator's texts were found for them, or nothing.",
+            "short",
+            (
+                *rates("gateway_knowledge_lookups_total", "result"),
+                *level("gateway_knowledge_passages", "instance", how="max"),
+            ),
+        ),
+        Panel(
+            "Tools that answers call",
+            "In a second, by who does them and what came of it.",
+            "short",
+            rates("gateway_tool_calls_total", "by, result"),
+        ),
+        Panel(
+            "Results of tools",
+            "From the call to its result, by who does it.",
+            "s",
+            quantiles("gateway_tool_seconds", "by"),
+        ),
+        Panel(
             "Prepared answers",
             "In a second: opened in a pause, then spoken or thrown away.",
             "short",

@@ -199,9 +199,34 @@ _TURNS = Row(
     ),
 )
 
+_ROOMS = Row(
+    "Live rooms",
+    (
+        Panel(
+            "Comments by what became of them",
+            "In a second: answered, merged with what others asked, expired, blocked and so on.",
+            "short",
+            rates("gateway_room_comments_total", "outcome"),
+        ),
+        Panel(
+            "Age of a comment as its answer begins",
+            "From when a viewer sent it to the first sound; none begins after the room's limit.",
+            "s",
+            quantiles("gateway_room_answer_age_seconds"),
+            limit=30.0,
+        ),
+        Panel(
+            "Comments that wait",
+            "In all rooms together; each has so many places.",
+            "short",
+            (Query("sum(gateway_room_waiting)", "waiting"),),
+        ),
+    ),
+)
+
 VISITORS = Board(
     "visitors",
     "visavis: what visitors experience",
     "How soon answers begin, whether sound and picture are whole, who was turned away.",
-    (_PROMISES, _ANSWERS, _MEDIA, _TURNS),
+    (_PROMISES, _ANSWERS, _MEDIA, _TURNS, _ROOMS),
 )

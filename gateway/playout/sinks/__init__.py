@@ -6,6 +6,7 @@
 `broadcast`: viewers on a WebSocket.
 `fmp4`: the fragments of mp4 that they get.
 `blendshapes`: those who draw the face themselves.
+`plain_sound`: programs that take sound alone, as samples.
 `recording`: files.
 `recording_folders`: where these lie, and what of them a gateway that was killed has left.
 """

@@ -17,6 +17,7 @@ import av
 import numpy as np
 from aiortc import (
     RTCConfiguration,
+    RTCDataChannel,
     RTCIceCandidate,
     RTCIceServer,
     RTCPeerConnection,
@@ -32,9 +33,11 @@ from gateway.playout.audience import Seats
 from gateway.playout.pacing import VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import Tick
+from gateway.playout.sinks.blendshapes import records_of
 from gateway.playout.sinks.ice import IceServer
 from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sound import OpusEncoder
+from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicPackets, MicSound
 from visavis.serving import aiortc_private
 from visavis.serving.errors import InvalidInputError, UnknownNameError
@@ -45,6 +48,10 @@ log = logging.getLogger(__name__)
 Role = Literal["speaker", "viewer", "publisher"]
 """A publisher speaks, and takes neither sound nor pictures."""
 
+POSES_CHANNEL = "face"
+"""A data channel of this label has the poses, in the records of the WebSocket of that name."""
+_MOST_POSES_BYTES = 16_384
+"""Of poses that wait for a slow connection: some seconds."""
 MIC_PACKET_MS = 10
 CONNECT_TIMEOUT_S = 20.0
 # A browser tells how it receives several times a second to every five seconds. One that tells
@@ -62,9 +69,9 @@ class Peer:
     """One browser that watches a session, or speaks in it, or both, over WebRTC.
 
     pictures: False where it takes none: it draws the face itself, or is a publisher.
-    on_mic: gets the speaker's sound, [N] int16 at 16 kHz.
+    on_mic: gets the speaker's sound, [N] int16 at mic_rate_hz.
     on_keyframe: the browser has lost the picture, or is new.
-    on_closed: the connection is gone; called once.
+    on_closed: the connection is gone; called once. on_draws: it draws the face from now on.
     """
 
     def __init__(
@@ -76,7 +83,9 @@ class Peer:
         on_mic: Callable[[NDArray[np.int16]], None],
         on_keyframe: Callable[[VideoCodec], None],
         on_closed: Callable[[Peer], None],
+        on_draws: Callable[[], None] = lambda: None,
         pictures: bool = True,
+        mic_rate_hz: int = MIC_RATE_HZ,
     ) -> None:
         self.id = peer_id
         self.role = role
@@ -84,9 +93,11 @@ class Peer:
         self._on_mic = on_mic
         self._on_keyframe = on_keyframe
         self._on_closed = on_closed
+        self._on_draws = on_draws
+        self._poses: RTCDataChannel | None = None
         self._sound: PassTrack | None = None
         self._pictures: PassTrack | None = None
-        self._mic_sound = MicSound()
+        self._mic_sound = MicSound(mic_rate_hz)
         self._pc = RTCPeerConnection(configuration(ice_servers))
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
@@ -95,8 +106,18 @@ class Peer:
         """Nothing has come from the browser for SILENT_S."""
 
     @property
+    def codecs(self) -> set[VideoCodec]:
+        """The streams that it takes now."""
+        drawn = {VideoCodec.BLENDSHAPES} if self._poses is not None else set()
+        return drawn | ({self.codec} if self.codec is not None else set())
+
+    @property
     def connected(self) -> bool:
         return str(self._pc.connectionState) == "connected"
+
+    def on_channel(self, opened: Callable[[RTCDataChannel], None]) -> None:
+        """Call `opened` for each data channel that the browser opens."""
+        self._pc.on("datachannel", opened)
 
     async def answer(self, sdp: str, kind: str) -> tuple[str, str]:
         """SDP and type that answer a browser's offer. Raises InvalidInputError."""
@@ -113,6 +134,7 @@ class Peer:
         if self.role != "publisher":
             self._add_tracks()
         self._pc.on("connectionstatechange", self._state_changed)
+        self._pc.on("datachannel", self._channel_opened)
         try:
             await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
             if self.role == "publisher":
@@ -138,7 +160,7 @@ class Peer:
         except Exception as error:  # aiortc raises whatever it met
             raise InvalidInputError(f"candidate: it cannot be used: {error}") from error
 
-    def push(self, packets: Iterable[Any], pictures: Iterable[ReleasedPicture]) -> None:
+    def push(self, packets: Iterable[Any], pictures: Sequence[ReleasedPicture]) -> None:
         """Send Opus packets in session media time, and the pictures in this viewer's codec.
 
         What goes wrong ends this connection alone.
@@ -150,6 +172,8 @@ class Peer:
                 self._push_sound(packet)
             for released in pictures:
                 self._push_picture(released)
+            if self._poses is not None:
+                self._push_poses(self._poses, pictures)
         except Exception as error:
             self._fail(error)
 
@@ -180,6 +204,21 @@ class Peer:
         packet.pts = released.time
         packet.time_base = VIDEO_TIME_BASE
         self._pictures.send(packet, keyframe=released.picture.keyframe)
+
+    def _push_poses(self, channel: RTCDataChannel, pictures: Iterable[ReleasedPicture]) -> None:
+        records = records_of(pictures)
+        if not records or channel.readyState != "open":
+            return
+        if channel.bufferedAmount > _MOST_POSES_BYTES:
+            self._dropped()
+        else:
+            channel.send(records)
+
+    def _channel_opened(self, channel: RTCDataChannel) -> None:
+        """The browser draws the face, too, where it calls the channel so."""
+        if channel.label == POSES_CHANNEL and self._poses is None:
+            self._poses = channel
+            self._on_draws()
 
     def _add_tracks(self) -> None:
         clock, lost = MediaClock(), self._lost_picture
@@ -280,7 +319,11 @@ class Peers:
         seats: Seats,
         on_keyframe: Callable[[VideoCodec], None],
         changed: Callable[[], None],
+        *,
+        mic_rate_hz: int = MIC_RATE_HZ,
     ) -> None:
+        """mic_rate_hz: of what microphones bring."""
+        self._mic_rate_hz = mic_rate_hz
         self.ice_servers = ice_servers
         self._seats = seats
         self._on_keyframe = on_keyframe
@@ -290,7 +333,7 @@ class Peers:
 
     @property
     def codecs(self) -> set[VideoCodec]:
-        return {peer.codec for peer in self._peers.values() if peer.codec is not None}
+        return {codec for peer in self._peers.values() for codec in peer.codecs}
 
     @property
     def attended(self) -> bool:
@@ -314,8 +357,9 @@ class Peers:
         peer_id: str,
         pictures: bool = True,
     ) -> tuple[str, str]:
-        """Answer an offer; SDP and type. on_mic: gets [N] int16 at 16 kHz. pictures: else sound
-        alone.
+        """Answer an offer; SDP and type. on_mic: gets [N] int16 at mic_rate_hz.
+
+        pictures: else sound alone.
 
         Raises InvalidInputError, AtCapacityError, UnknownNameError once the session is over.
         """
@@ -335,7 +379,9 @@ class Peers:
             on_mic=lambda pcm: on_mic(peer_id, pcm),
             on_keyframe=self._on_keyframe,
             on_closed=closed,
+            on_draws=self._changed,
             pictures=pictures,
+            mic_rate_hz=self._mic_rate_hz,
         )
         try:
             answer = await peer.answer(sdp, kind)
@@ -350,6 +396,13 @@ class Peers:
         metrics.viewers.labels("webrtc").inc()
         self._changed()
         return answer
+
+    def on_channel(self, peer_id: str, opened: Callable[[RTCDataChannel], None]) -> None:
+        """Call `opened` for each data channel of a browser that was just answered.
+
+        It opens none before it has the answer.
+        """
+        self._peers[peer_id].on_channel(opened)
 
     async def add_candidates(
         self, peer_id: str, candidates: Iterable[RTCIceCandidate | None]

@@ -6,6 +6,7 @@ import {
   Euler, Group, MathUtils, Matrix3, Matrix4, Quaternion, Texture, Vector3,
 } from "../vendor/three/three.module.min.js";
 import { GLTFLoader } from "../vendor/three/GLTFLoader.js";
+import { portraitSide } from "./framing.js";
 import { ARKIT } from "./pose.js";
 
 const GLB = 0x46546c67;
@@ -16,7 +17,6 @@ const CHUNK_HEADER_BYTES = 8;
 const LEAST_SHAPES = 20;
 /** Distances on a head, in distances between its eyes. */
 const NECK = { below: 2.2, behind: 1.4, from: -1.4, to: 0.6, lean: 0.6 };
-export const PORTRAIT_SIDE = 7;
 const BREATH = 0.06;
 const MATT = 0.9;
 
@@ -114,7 +114,7 @@ function bend(material, turn) {
     Object.assign(shader.uniforms, turn);
     shader.vertexShader = shader.vertexShader
       .replace("#include <common>", `#include <common>
-        uniform mat3 headTurn; uniform vec3 neck; uniform vec3 neckUp; uniform vec2 neckSpan;
+        uniform mat3 headTurn; uniform vec3 neck; uniform vec3 pivot; uniform vec3 neckUp; uniform vec2 neckSpan;
         uniform vec3 headShift; uniform float breath;
         float headShare() {
           vec3 at = (modelMatrix * vec4(position, 1.0)).xyz;
@@ -126,7 +126,7 @@ function bend(material, turn) {
       .replace("#include <project_vertex>", `
         float share = headShare();
         vec3 at = (modelMatrix * vec4(transformed, 1.0)).xyz;
-        at = mix(at, headTurn * (at - neck) + neck, share) + share * headShift;
+        at = mix(at, headTurn * (at - pivot) + pivot, share) + share * headShift;
         at.y += (1.0 - share) * breath;
         vec4 mvPosition = viewMatrix * vec4(at, 1.0);
         gl_Position = projectionMatrix * mvPosition;`);
@@ -138,6 +138,7 @@ const BONES = /^(.*[:_])?(head|neck)$/i;
 
 export class ArkitHead {
   object = new Group();
+  scene;
   #faces;
   #turn;
   #eyes;
@@ -146,8 +147,9 @@ export class ArkitHead {
   #matrix = new Matrix4();
   #part = new Quaternion();
 
-  /** @param gltf as GLTFLoader has it. Throws UnfitFile. */
-  constructor(gltf) {
+  /** @param gltf as GLTFLoader has it; scene: of its bundle, if it has one. Throws UnfitFile. */
+  constructor(gltf, scene) {
+    this.scene = scene;
     this.object.add(gltf.scene);
     gltf.scene.updateMatrixWorld(true);
     const meshes = [];
@@ -169,9 +171,11 @@ export class ArkitHead {
 
   #neck() {
     const { middle, apart } = this.#eyes;
+    const neck = middle.clone().add(new Vector3(0, -NECK.below * apart, -NECK.behind * apart));
     return {
       headTurn: { value: new Matrix3() },
-      neck: { value: middle.clone().add(new Vector3(0, -NECK.below * apart, -NECK.behind * apart)) },
+      neck: { value: neck },
+      pivot: { value: this.scene?.neck ? new Vector3(...this.scene.neck) : neck },
       neckUp: { value: new Vector3(0, 1, NECK.lean).normalize() },
       neckSpan: { value: [NECK.from * apart, NECK.to * apart] },
       headShift: { value: new Vector3() },
@@ -207,7 +211,7 @@ export class ArkitHead {
       bone.quaternion.copy(rest).multiply(this.#part);
     }
     this.#turn.headTurn.value.setFromMatrix4(this.#matrix);
-    const side = PORTRAIT_SIDE * this.#eyes.apart;
+    const side = portraitSide(this.#eyes, this.scene);
     this.#turn.headShift.value.set(shiftX * side, -shiftY * side, 0);
     this.#turn.breath.value = MathUtils.clamp(breath, 0, 1) * BREATH * this.#eyes.apart;
   }
@@ -223,11 +227,14 @@ export class ArkitHead {
   }
 }
 
-/** @param {ArrayBuffer} bytes a GLB with ARKit's shapes, or a VRM. Throws UnfitFile. */
-export async function headOf(bytes) {
+/**
+ * @param {ArrayBuffer} bytes a GLB with ARKit's shapes, or a VRM. Throws UnfitFile.
+ * @param scene how the portrait of its bundle shows it, see framing.js; null: it is of no bundle
+ */
+export async function headOf(bytes, scene = null) {
   const { extensionsUsed = [] } = described(bytes);
   if (extensionsUsed.some((name) => name === "VRM" || name === "VRMC_vrm")) {
     return (await import("./vrm.js")).vrmOf(bytes);
   }
-  return new ArkitHead(await parsed(bytes));
+  return new ArkitHead(await parsed(bytes), scene);
 }

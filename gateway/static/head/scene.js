@@ -1,26 +1,12 @@
 /** A head on a canvas: light, camera, and as many pictures as the screen shows. */
 import {
-  ACESFilmicToneMapping, DirectionalLight, HemisphereLight, MathUtils, PerspectiveCamera, Scene, WebGLRenderer,
+  ACESFilmicToneMapping, Color, DirectionalLight, Group, HemisphereLight, MathUtils, NoToneMapping, PerspectiveCamera,
+  Scene, WebGLRenderer,
 } from "../vendor/three/three.module.min.js";
-import { PORTRAIT_SIDE } from "./model.js";
+import { framed, isView, lit } from "./framing.js";
 
-/** Height of the picture and place of its middle, in distances between the eyes. */
-const VIEWS = {
-  portrait: { height: PORTRAIT_SIDE, middle: -0.5 },
-  close: { height: 5, middle: -0.6 },
-  wide: { height: 9.8, middle: -0.8 },
-};
-const FIELD_OF_VIEW = 15;
 const TURN_LIMIT = { x: 0.7, y: 0.35 };
 const ZOOM_LIMIT = { least: 0.6, most: 1.6 };
-/** Colour, strength, and from where: a key, a fill, one from below and two rims, as in a studio. */
-const LIGHTS = [
-  [0xfff6eb, 1.9, [-0.45, 0.47, 0.76]],
-  [0xebf5ff, 0.65, [0.71, 0.05, 0.71]],
-  [0xfff2e6, 0.4, [0, -0.7, 0.72]],
-  [0xfff7ed, 0.7, [0.59, 0.47, -0.65]],
-  [0xedf5ff, 0.6, [-0.62, 0.36, -0.69]],
-];
 const EXPOSURE = 0.85;
 const MOST_PIXELS = 2;
 const LEAST_PIXELS = 0.5;
@@ -38,7 +24,8 @@ export function canDraw() {
 export class HeadScene {
   #renderer;
   #scene = new Scene();
-  #camera = new PerspectiveCamera(FIELD_OF_VIEW, 1, 0.05, 50);
+  #camera = new PerspectiveCamera();
+  #light = new Group();
   #head = null;
   #view = "portrait";
   #look = { x: 0, y: 0, zoom: 1 };
@@ -53,14 +40,7 @@ export class HeadScene {
   constructor(canvas, onLost) {
     this.canvas = canvas;
     this.#renderer = new WebGLRenderer({ canvas, antialias: true, alpha: true });
-    this.#renderer.toneMapping = ACESFilmicToneMapping;
-    this.#renderer.toneMappingExposure = EXPOSURE;
-    this.#scene.add(new HemisphereLight(0xffffff, 0x8a7f78, 0.9));
-    for (const [colour, strength, from] of LIGHTS) {
-      const light = new DirectionalLight(colour, strength);
-      light.position.set(...from);
-      this.#scene.add(light);
-    }
+    this.#scene.add(this.#light);
     canvas.addEventListener("webglcontextlost", () => this.#running && onLost());
     this.#resizing = new ResizeObserver(() => (this.#resized = true));
     this.#resizing.observe(canvas);
@@ -74,13 +54,27 @@ export class HeadScene {
     }
     this.#head = head;
     this.#scene.add(head.object);
+    this.#shine(lit(head.scene));
     this.#look = { x: 0, y: 0, zoom: 1 };
     this.#place();
   }
 
+  #shine({ lamps, around, baked }) {
+    this.#light.clear();
+    this.#light.add(new HemisphereLight(0xffffff, baked ? 0xffffff : 0x8a7f78, around));
+    for (const { colour, strength, direction } of lamps) {
+      const light = new DirectionalLight(new Color(...colour), strength);
+      light.position.set(...direction);
+      this.#light.add(light);
+    }
+    // Light that is in the textures has been through a film already.
+    this.#renderer.toneMapping = baked ? NoToneMapping : ACESFilmicToneMapping;
+    this.#renderer.toneMappingExposure = baked ? 1 : EXPOSURE;
+  }
+
   /** @param {"portrait" | "close" | "wide"} name */
   view(name) {
-    this.#view = name in VIEWS ? name : "portrait";
+    this.#view = isView(name) ? name : "portrait";
     this.#look = { x: 0, y: 0, zoom: 1 };
     this.#place();
   }
@@ -132,19 +126,13 @@ export class HeadScene {
 
   #place() {
     if (!this.#head) return;
-    const { middle, apart } = this.#head.eyes;
-    const { height, middle: below } = VIEWS[this.#view];
-    const { x, y, zoom } = this.#look;
-    // A narrow picture shows as much from side to side as a square one.
-    const shown = (height * apart * zoom) / Math.min(1, this.#camera.aspect);
-    const distance = shown / (2 * Math.tan(MathUtils.degToRad(FIELD_OF_VIEW / 2)));
-    // Round the middle of the head, which lies behind the eyes.
-    const [cx, cy, cz] = [middle.x, middle.y + below * apart, middle.z - 1.1 * apart];
-    const across = distance * Math.cos(y);
-    this.#camera.position.set(cx + across * Math.sin(x), cy + distance * Math.sin(y), cz + across * Math.cos(x));
-    this.#camera.near = distance / 20;
-    this.#camera.far = distance * 20;
-    this.#camera.lookAt(cx, cy, cz);
+    const { eyes, scene } = this.#head;
+    const { position, target, angle, away } = framed(eyes, scene, this.#view, this.#look, this.#camera.aspect);
+    this.#camera.position.set(...position);
+    this.#camera.fov = angle;
+    this.#camera.near = away / 20;
+    this.#camera.far = away * 20;
+    this.#camera.lookAt(...target);
     this.#camera.updateProjectionMatrix();
   }
 

@@ -18,6 +18,7 @@ export class HeadView {
   #scene = null;
   #stream = null;
   #wearing = "";
+  #wall = null;
   #backdrop = "";
 
   /**
@@ -106,9 +107,14 @@ export class HeadView {
     const name = file ? "" : this.#avatar();
     if (file?.size > LARGEST_BYTES) throw new Error("head.unfit.large");
     if (this.#scene && name && name === this.#wearing) return;
-    const [{ headOf }, bytes] = await Promise.all([import("./model.js"), file ? file.arrayBuffer() : this.#load(name)]);
-    const head = await headOf(bytes);
-    if (!this.#scene) this.#open(HeadScene);
+    const [{ headOf }, [bytes, scene, wall]] = await Promise.all([
+      import("./model.js"),
+      file ? file.arrayBuffer().then((own) => [own, null, null]) : this.#load(name),
+    ]);
+    const head = await headOf(bytes, scene);
+    this.#wall = wall;
+    if (this.#scene) void this.#paintBackground();
+    else this.#open(HeadScene);
     this.#scene.wear(head);
     this.#wearing = name;
     if (this.#stream) this.follow(this.#stream);
@@ -129,9 +135,10 @@ export class HeadView {
     void this.#paintBackground();
   }
 
+  /** The avatar's head, how its portrait shows it, and what stands behind it there. */
   async #load(name) {
     try {
-      return await this.#api.head(name);
+      return await Promise.all([this.#api.head(name), this.#api.headScene(name), this.#api.headBackground(name)]);
     } catch (error) {
       if (error.status === 404) throw new Error("head.none");
       throw error;
@@ -176,7 +183,7 @@ export class HeadView {
     const wanted = this.#preferences.get("headBackground");
     document.body.dataset.backdrop = wanted;
     if (file) await keep("headBackground", file);
-    const picture = wanted === "own" ? (file ?? (await kept("headBackground"))) : null;
+    const picture = wanted === "own" ? (file ?? (await kept("headBackground"))) : wanted === "soft" ? this.#wall : null;
     URL.revokeObjectURL(this.#backdrop);
     this.#backdrop = picture ? URL.createObjectURL(picture) : this.#softened();
     this.#frame.style.setProperty("--backdrop", this.#backdrop ? `url("${this.#backdrop}")` : "none");

@@ -1,7 +1,7 @@
 """What a face is made of, and how it is made: a folder that loads in a moment.
 
 - `store`: avatars by name, in folders.
-- `heads`: what clients draw themselves of an avatar.
+- `heads`: what clients need that draw an avatar themselves.
 - `packing`: one avatar as one piece of bytes, for the replicas that share it.
 - `avatar`: all that the renderer needs, and its folder.
 - `consent`: what the person shown has agreed to, as whoever made the avatar has stated it.

@@ -1,59 +1,74 @@
-"""The heads that clients draw themselves: glTF files with the 52 blendshapes as morph targets."""
+"""What clients need that draw a head themselves: files of its bundle."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+import math
+from dataclasses import asdict, dataclass
+from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
 from services.face.engines.base import AvatarInfo
-from visavis.serving.errors import UnknownNameError
+from services.face.engines.head.bundle import ABOUT, BACKGROUND, MODEL, About, read_about
+from visavis.serving.errors import InvalidInputError, UnknownNameError
 
-_BUILTIN_FOLDER = Path(__file__).parents[1] / "heads"
-_FILE = "head.glb"
+
+class HeadFile(Enum):
+    """Which of them, by what it is made of."""
+
+    MODEL = MODEL
+    """glTF 2.0 binary."""
+    SCENE = ABOUT
+    """JSON: how the portrait shows the model."""
+    BACKGROUND = BACKGROUND
+    """PNG."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeadFile:
-    """A head as clients load it. glb: glTF 2.0 binary."""
+class HeadContent:
+    """A file as clients load it."""
 
-    glb: bytes
+    content: bytes
     sha256: str
 
 
-class Heads:
-    """Says which head belongs to an avatar, and gives it: of bundles, a folder each.
+def read_head(avatar: AvatarInfo, file: HeadFile) -> HeadContent:
+    """A file of the head that the engine says the avatar is. Blocks.
 
-    An avatar that bears a bundle's name is that head. Our own others are the first that ships with
-    the product: they are pictures of such heads. What was made of somebody's photo has none.
+    Raises UnknownNameError where it is none, InvalidInputError where its bundle is damaged.
     """
-
-    def __init__(self, *more: Path, builtin: Path = _BUILTIN_FOLDER) -> None:
-        """builtin: with those that ship with the product; more: with those of users."""
-        self._builtin = builtin
-        self._folders = (builtin, *more)
-
-    def of(self, avatar: AvatarInfo) -> Path | None:
-        """Where the avatar's head lies; None: it has none."""
-        for folder in self._folders:
-            path = folder / avatar.name / _FILE
-            if path.is_file():
-                return path
-        return min(self._builtin.glob(f"*/{_FILE}"), default=None) if avatar.builtin else None
-
-    def read(self, avatar: AvatarInfo) -> HeadFile:
-        """Blocks. Raises UnknownNameError where the avatar has none."""
-        path = self.of(avatar)
-        if path is None:
-            raise UnknownNameError(
-                f"head: the avatar {avatar.name!r} is a photograph and has none; "
-                "`head` of /v1/avatars tells which have"
-            )
-        return _read(path, path.stat().st_mtime_ns)
+    if avatar.head is None:
+        raise UnknownNameError(
+            f"head: the avatar {avatar.name!r} is a photograph and has none; "
+            "`head` of /v1/avatars tells which have"
+        )
+    path = avatar.head / file.value
+    try:
+        return _read(path, file, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise InvalidInputError(f"head bundle {path.parent} is damaged: {error}") from error
 
 
-@lru_cache(maxsize=16)
-def _read(path: Path, _changed_ns: int) -> HeadFile:
-    glb = path.read_bytes()
-    return HeadFile(glb, hashlib.sha256(glb).hexdigest())
+@lru_cache(maxsize=32)
+def _read(path: Path, file: HeadFile, _changed_ns: int) -> HeadContent:
+    content = path.read_bytes()
+    if file is HeadFile.SCENE:
+        content = json.dumps(_scene(read_about(content))).encode()
+    return HeadContent(content, hashlib.sha256(content).hexdigest())
+
+
+def _scene(about: About) -> dict[str, object]:
+    framing, light = about.framing, about.light
+    return {
+        "title": about.title,
+        "licence": about.licence,
+        "framing": {
+            "position": framing.position,
+            "target": framing.target,
+            "vertical_fov_deg": round(math.degrees(framing.vertical_fov_rad), 6),
+        },
+        "light": asdict(light),
+        "neck": None if about.neck is None else about.neck.tolist(),
+    }

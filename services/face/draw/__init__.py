@@ -7,6 +7,7 @@
 - `pictures`: one session's pictures, painted and encoded.
 - `renderer`: an avatar drawn in a pose.
 - `head_turn`: where each point of the mesh is as the head turns.
+- `compiling`: how loops are compiled.
 - `raster`: the loops that paint triangles.
 - `mouth`: teeth, tongue and the dark behind them.
 - `eyes`: the balls behind the lids, and the lids.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.draw.compiling import inlined, inner
 from services.face.draw.raster import opening_box, place_in_opening, sample, smooth_step
 
 EYE_PARAMETERS = 18
@@ -21,7 +21,7 @@ distances.
 """
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@inner()
 def draw_eye(
     out: NDArray[np.uint8],
     bounds: NDArray[np.float64],
@@ -65,7 +65,7 @@ def draw_eye(
                 _draw_lid(out, (x, y), in_lids, height - rise, below, edge, p, lids)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _draw_ball(out, pixel, texel, cover, below_lid, p, texture):  # type: ignore[no-untyped-def]
     """The iris moves as a whole, the white beside it gives way; a lowered lid throws a shadow."""
     (x, y), (tx, ty) = pixel, texel
@@ -77,7 +77,7 @@ def _draw_ball(out, pixel, texel, cover, below_lid, p, texture):  # type: ignore
         out[y, x, c] = int(out[y, x, c] * (1 - cover) + value * cover + 0.5)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _draw_lid(out, pixel, in_lids, below_rest, below, edge, p, lids):  # type: ignore[no-untyped-def]
     """Skin from the fold down to the rim, then the lashes along the rim."""
     (x, y), unit, shut = pixel, p[11], p[12]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.draw.compiling import inlined, inner
 from services.face.draw.pose import POSE_INDEX
 
 _CAMERA = 7.0
@@ -30,7 +30,7 @@ All lengths in pixels.
 """
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@inner()
 def fill_head(
     head: NDArray[np.float64],
     pose: NDArray[np.float64],
@@ -51,7 +51,7 @@ def fill_head(
     head[11] = pose[_BREATH] * size / 512
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@inner()
 def add_shapes(
     rest: NDArray[np.float64],
     shapes: NDArray[np.float64],
@@ -73,7 +73,7 @@ def add_shapes(
                 out[n, 1] += weight * shapes[k, n, 1]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@inner()
 def shut_lips(
     places: NDArray[np.float64],
     shut: float,
@@ -99,7 +99,7 @@ def shut_lips(
                 places[at, axis] += shut * (together + thinner)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@inner()
 def turn_head(
     places: NDArray[np.float64],
     depth: NDArray[np.float64],
@@ -116,7 +116,7 @@ def turn_head(
         places[n, 0], places[n, 1] = x, y
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@inner()
 def to_rest(
     x: float, y: float, depth: float, step: float, head: NDArray[np.float64]
 ) -> tuple[float, float, float, float, float, float]:
@@ -135,7 +135,7 @@ def to_rest(
     return a, b, x - a * ox - b * oy, d, e, y - d * ox - e * oy
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _turned(px, py, depth, weight, head):  # type: ignore[no-untyped-def]
     """One point after the motion of head and shoulders."""
     unit = head[2]

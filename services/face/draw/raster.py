@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from services.face.draw.compiling import compiled, inlined
 
 TABLE = 96
 """Samples along an opening, from corner to corner."""
@@ -28,7 +29,7 @@ def fraction_bits(rows: int, columns: int) -> int:
     return min(8, 16 - (max(rows, columns) - 1).bit_length())
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled(cache=True)
 def locate_texels(
     places: NDArray[np.float32],
     source: NDArray[np.float32],
@@ -74,8 +75,8 @@ def locate_texels(
         yy = (vy * (bx - ax) - uy * (cx - ax)) * inverse
         du, dv = _fixed(xx) << bits, _fixed(yx) << bits
         # A line lies between the edge from top to bottom and one of the two others.
-        px, py, qx, qy, rx, ry = _downwards(ax, ay, bx, by, cx, cy)
-        whole, upper, lower = _slope(px, py, rx, ry), _slope(px, py, qx, qy), _slope(qx, qy, rx, ry)
+        px, py, qx, qy, rx, ry = downwards(ax, ay, bx, by, cx, cy)
+        whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
         for y in range(first, last):
             side = px + (y - py) * whole
             other = px + (y - py) * upper if y < qy else qx + (y - qy) * lower
@@ -100,14 +101,14 @@ def locate_texels(
                     v += dv
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _last(count, bits):  # type: ignore[no-untyped-def]
     """The last place in a texture of `count` texels that has another texel behind its own."""
     return ((count - 1) << (16 + bits)) - 1
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _downwards(ax, ay, bx, by, cx, cy):  # type: ignore[no-untyped-def]
+@inlined()
+def downwards(ax, ay, bx, by, cx, cy):  # type: ignore[no-untyped-def]
     """Three corners, the uppermost first."""
     if by < ay:
         ax, ay, bx, by = bx, by, ax, ay
@@ -118,19 +119,19 @@ def _downwards(ax, ay, bx, by, cx, cy):  # type: ignore[no-untyped-def]
     return ax, ay, bx, by, cx, cy
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _slope(px, py, qx, qy):  # type: ignore[no-untyped-def]
+@inlined()
+def slope(px, py, qx, qy):  # type: ignore[no-untyped-def]
     """Of the edge from p down to q: to the right for one line down."""
     return (qx - px) / (qy - py) if py < qy else px - px
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _within(begin, end, last):  # type: ignore[no-untyped-def]
     """Whether all from `begin` to `end` lies between 0 and `last`."""
     return min(begin, end) >= 0 and max(begin, end) <= last
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _fixed(x):  # type: ignore[no-untyped-def]
     """In 65536ths of a texel; what is far outside of any texture stays outside."""
     return np.int64(min(max(x * 65536.0, -1e9), 1e9))
@@ -144,7 +145,7 @@ def texel_pairs(texture: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return np.ndarray((count,), np.uint64, buffer=texture, strides=(4,))
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled(cache=True)
 def paint_texels(
     texel_at: NDArray[np.uint32],
     bits: int,
@@ -177,7 +178,7 @@ def paint_texels(
             _blend(part, np.uint32(bits), above.view(np.uint32), below.view(np.uint32), to)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled(cache=True)
 def _fetch(line, bits, pairs, columns, above, below):  # type: ignore[no-untyped-def]
     """The texel of each pixel and the one right of it, and both below; clear ones for NOWHERE."""
     for i in range(np.uint64(len(line))):
@@ -190,7 +191,7 @@ def _fetch(line, bits, pairs, columns, above, below):  # type: ignore[no-untyped
             above[i], below[i] = pairs[at], pairs[at + columns]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled(cache=True)
 def _blend(line, bits, above, below, out):  # type: ignore[no-untyped-def]
     """Mixes the four texels of each pixel, two lanes of 16 bits at a time, over `out` [N]."""
     fraction, up = np.uint32((1 << bits) - 1), np.uint32(8) - bits
@@ -212,19 +213,19 @@ def _blend(line, bits, above, below, out):  # type: ignore[no-untyped-def]
         green_alpha += _ROUNDING
         clear = _FULL - (green_alpha >> np.uint32(24))
         beneath = out[i]
-        red_blue = ((red_blue >> _BYTE) & _LANES) + _shares(beneath & _LANES, clear)
-        green = ((green_alpha >> _BYTE) & _FULL) + _shares((beneath >> _BYTE) & _FULL, clear)
+        red_blue = ((red_blue >> _BYTE) & _LANES) + shares(beneath & _LANES, clear)
+        green = ((green_alpha >> _BYTE) & _FULL) + shares((beneath >> _BYTE) & _FULL, clear)
         out[i] = red_blue | (green << _BYTE)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
-def _shares(lanes, clear):  # type: ignore[no-untyped-def]
+@inlined()
+def shares(lanes, clear):  # type: ignore[no-untyped-def]
     """In both lanes of 16 bits value * clear / 255, rounded; exact for bytes."""
     products = lanes * clear + _ROUNDING
     return ((products + ((products >> _BYTE) & _LANES)) >> _BYTE) & _LANES
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled(cache=True)
 def paint_box(
     out: NDArray[np.uint8],
     top: int,
@@ -246,7 +247,7 @@ def paint_box(
             out[y, x, 0], out[y, x, 1], out[y, x, 2] = colour[0], colour[1], colour[2]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled(cache=True)
 def opening_table(
     places: NDArray[np.float64],
     rims: NDArray[np.int64],
@@ -307,7 +308,7 @@ def opening_table(
             table[rim, s] = height[i] + t * (height[i + 1] - height[i])
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled(cache=True)
 def opening_box(
     bounds: NDArray[np.float64], table: NDArray[np.float64], height: int, width: int
 ) -> tuple[int, int, int, int]:
@@ -330,7 +331,7 @@ def opening_box(
     )
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def place_in_opening(bounds, table, x, y):  # type: ignore[no-untyped-def]
     """Of a pixel: how far it lies along an opening and above its line (positive down), and the
     heights of the upper and the lower rim there, all in pixels."""
@@ -344,14 +345,14 @@ def place_in_opening(bounds, table, x, y):  # type: ignore[no-untyped-def]
     return along, -dx * bounds[3] + dy * bounds[2], rise, fall
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def smooth_step(x):  # type: ignore[no-untyped-def]
     """0 below 0, 1 above 1, smooth between."""
     t = min(1.0, max(0.0, x))
     return t * t * (3 - 2 * t)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def sample(texture, x, y, channel):  # type: ignore[no-untyped-def]
     """One channel of texture [h, w, c] at (x, y), bilinear, edges repeated."""
     u = min(max(x, 0.0), texture.shape[1] - 1.001)

@@ -7,21 +7,18 @@ however many faces are drawn.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import avatar, shapes, topology
 from services.face.avatar.avatar import TEXTURE_SCALE, Avatar
 from services.face.avatar.shapes import SHAPES
-from services.face.draw import eyes, head_turn, mouth, pose, raster
+from services.face.draw import compiling, eyes, head_turn, mouth, pose, raster
+from services.face.draw.compiling import compiled, inlined, source_digest
 from services.face.draw.eyes import EYE_PARAMETERS, draw_eye
 from services.face.draw.head_turn import (
     HEAD_PARAMETERS,
@@ -59,7 +56,8 @@ _LIMITS = {
 }
 _LOW, _HIGH = np.array([_LIMITS.get(name, (0.0, 1.0)) for name in POSE_NAMES]).T.copy()
 _SHAPE_COLUMNS = np.array([POSE_INDEX[name] for name in SHAPES])
-_JAW, _PUCKER, _TONGUE = (POSE_INDEX[name] for name in ("jaw_open", "pucker", "tongue_up"))
+_JAW, _PUCKER = POSE_INDEX["jaw_open"], POSE_INDEX["pucker"]
+_TONGUE, _TIP = POSE_INDEX["tongue_up"], POSE_INDEX["tongue_out"]
 _CLOSED = POSE_INDEX["lips_closed"]
 _DIMPLE_LEFT, _DIMPLE_RIGHT = POSE_INDEX["dimple_left"], POSE_INDEX["dimple_right"]
 _SMILE = SHAPES.index("smile")
@@ -274,23 +272,11 @@ def _canvas(size: int) -> Canvas:
     return canvas
 
 
-# Compiled code of other modules is built into that of this one, and so are their constants. Its
-# cache on disk is kept by this file and by what its functions enclose: so they enclose a digest.
-
-
-def _digest(*modules: ModuleType) -> int:
-    """Of their source."""
-    found = hashlib.blake2b(digest_size=7)
-    for module in modules:
-        found.update(Path(module.__file__ or "").read_bytes())
-    return int.from_bytes(found.digest(), "little")
-
-
-_BUILT_IN = _digest(avatar, topology, shapes, eyes, head_turn, mouth, pose, raster)
+_BUILT_IN = source_digest(avatar, topology, shapes, compiling, eyes, head_turn, mouth, pose, raster)
 
 
 def _place_with(built_in: int) -> _Place:
-    @numba.njit(nogil=True, cache=True, fastmath=True)
+    @compiled(cache=True)
     def place(pose: NDArray[np.float64], scene: Scene, scratch: Scratch) -> None:
         """Where every vertex is; pose, weights and head of the scratch are set, too."""
         assert built_in
@@ -316,12 +302,12 @@ def _place_with(built_in: int) -> _Place:
         for k in range(len(places)):
             scratch.near[k, 0], scratch.near[k, 1] = places[k, 0], places[k, 1]
 
-    compiled: _Place = place
-    return compiled
+    made: _Place = place
+    return made
 
 
 def _draw_with(built_in: int) -> _Draw:
-    @numba.njit(nogil=True, cache=True, fastmath=True)
+    @compiled(cache=True)
     def draw(pose: NDArray[np.float64], scene: Scene, scratch: Scratch, canvas: Canvas) -> None:
         """pose: [len(POSE_NAMES)] float64, of any size."""
         assert built_in
@@ -346,15 +332,15 @@ def _draw_with(built_in: int) -> _Draw:
         for which in range(2):
             _draw_eye(picture, which, scene, scratch)
 
-    compiled: _Draw = draw
-    return compiled
+    made: _Draw = draw
+    return made
 
 
 _place = _place_with(_BUILT_IN)
 _draw = _draw_with(_BUILT_IN)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _draw_in_corners(places, scene, left, right):  # type: ignore[no-untyped-def]
     """One corner of the mouth by itself: half of a smile."""
     if left <= 0 and right <= 0:
@@ -368,19 +354,19 @@ def _draw_in_corners(places, scene, left, right):  # type: ignore[no-untyped-def
             places[k, axis] += share * smile[k, axis]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _copy(source, out):  # type: ignore[no-untyped-def]
     for k in range(np.uint64(len(out))):
         out[k] = source[k]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _fill(out, value):  # type: ignore[no-untyped-def]
     for k in range(np.uint64(len(out))):
         out[k] = value
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _paint_cracks(lines, top, scene, scratch):  # type: ignore[no-untyped-def]
     first = 0
     for k in range(len(scene.crack_ends)):
@@ -389,7 +375,7 @@ def _paint_cracks(lines, top, scene, scratch):  # type: ignore[no-untyped-def]
         first = end
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _draw_mouth(picture, scene, scratch):  # type: ignore[no-untyped-def]
     pose, unit, parameters = scratch.pose, scene.unit, scratch.mouth
     opening_table(scratch.places, _MOUTH, scratch.bounds, scratch.table)
@@ -409,12 +395,13 @@ def _draw_mouth(picture, scene, scratch):  # type: ignore[no-untyped-def]
     for channel in range(3):
         parameters[9 + channel] = scene.mouth_light[channel] * (1 - 0.15 * pucker)
     parameters[12], parameters[13], parameters[14] = unit, scene.seam, jaw
+    parameters[15] = pose[_TIP]
     mouth.draw_mouth(
         picture, scratch.bounds, scratch.table, parameters, scene.upper_teeth, scene.lower_teeth
     )
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, inline="always")
+@inlined()
 def _draw_eye(picture, which, scene, scratch):  # type: ignore[no-untyped-def]
     pose, unit, parameters, iris = scratch.pose, scene.unit, scratch.eye, scene.iris[which]
     opening_table(scratch.places, _EYES[which], scratch.bounds, scratch.table)

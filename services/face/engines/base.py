@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from services.face.avatar.consent import Consent
@@ -25,8 +26,8 @@ class AvatarInfo:
     licence: str
     consent: Consent | None = None
     """As it was stated with the photograph; None: it was not."""
-    head: bool = False
-    """Clients can draw it themselves; the studio says so."""
+    head: Path | None = None
+    """Folder of the head bundle that clients can draw it from themselves; None: they cannot."""
     engine: str = ""
     """What draws it."""
 

@@ -23,7 +23,8 @@ class WithHeads:
     """The engine that the settings name, and that of heads beside it, as one.
 
     An avatar belongs to the one that keeps it. A head that has the name of a picture, as what the
-    default one was taken of, goes by that name with "-head" after it.
+    default one was taken of, goes by that name with "-head" after it. The photographs that ship
+    with the product are pictures of the first head that does: clients may draw it in their place.
     """
 
     def __init__(self, pictures: FaceEngine, heads: HeadEngine, default: str) -> None:
@@ -58,9 +59,18 @@ class WithHeads:
 
     def avatars(self) -> Sequence[AvatarInfo]:
         """The default one first, then those that ship with the product."""
-        found = [replace(avatar, engine=self.name) for avatar in self._pictures.avatars()]
+        heads = self._heads.avatars()
+        pictured = next((head.head for head in heads if head.builtin), None)
+        found = [
+            replace(
+                avatar,
+                engine=self.name,
+                head=pictured if avatar.builtin and self.of_people else None,
+            )
+            for avatar in self._pictures.avatars()
+        ]
         names = {avatar.name for avatar in found}
-        for head in self._heads.avatars():
+        for head in heads:
             shown = head.name + _HEAD if head.name in names else head.name
             if shown not in names:
                 found.append(replace(head, name=shown, engine=self._heads.name))

@@ -261,6 +261,8 @@ class _Call:
         if tools is not None and tools.calling == "none":
             tools = None
         body["prompt"] = templated(request.messages, tools)
+        if not request.sampling.max_tokens:
+            body["prompt"], tools = _up_to_last(body["prompt"], request), None
         if tools is not None:
             if (schema := schema_of(tools)) is not None:
                 body["json_schema"] = schema
@@ -287,12 +289,7 @@ class _Call:
             server.handle_chat_completions(json.dumps(body).encode(), self._on_event)
             return
         prompt = templated(request.messages) + request.written
-        if not request.sampling.max_tokens:
-            # The last message is not complete: what the template puts behind it would be read for
-            # nothing, each time.
-            last = request.messages[-1].content
-            prompt = prompt[: prompt.rindex(last) + len(last)] if last in prompt else prompt
-        body["prompt"] = prompt
+        body["prompt"] = prompt if request.sampling.max_tokens else _up_to_last(prompt, request)
         server.handle_completions(json.dumps(body).encode(), self._on_event)
 
     def _on_event(self, payload: bytes) -> bool:
@@ -368,6 +365,14 @@ def _body(request: BackendRequest) -> dict[str, Any]:
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     return body
+
+
+def _up_to_last(prompt: str, request: BackendRequest) -> str:
+    """The last message is not complete: what the template puts behind it would be read for nothing,
+    each time.
+    """
+    last = request.messages[-1].content
+    return prompt[: prompt.rindex(last) + len(last)] if last in prompt else prompt
 
 
 def _has_calls(request: BackendRequest) -> bool:

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.live.peers import Received, RtmpServer, WhipEndpoint, free_port
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

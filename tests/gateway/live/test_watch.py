@@ -17,7 +17,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from gateway.playout.pacing import RATE_HZ
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.test_webrtc import Tone
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

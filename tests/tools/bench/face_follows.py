@@ -32,6 +32,9 @@ from services.face.draw.animator import Animator, Frame
 from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
+from services.face.engines.head.renderer import HeadRenderer, thread_work
+from services.face.engines.head.store import HeadStore
+from services.face.engines.head.textures import on_screen
 from services.face.life.gaze import Phase
 from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
 from services.face.lips.lips import DurationLips, LipTrack, SoundLips
@@ -57,6 +60,8 @@ _SEEN_LATE_S = 0.04
 Draw = Callable[[FacePose], NDArray[np.uint8]]
 """RGB [size, size, 3] of a pose."""
 Places = Callable[[FacePose], NDArray[np.float64]]
+"""Of the points of a face, [N, 2] distances between the outer corners of its eyes, in a pose."""
+_HEAD_SIZE = 512
 _MEASURES = ("opening", "width", "blink")
 _GAUGED = (
     "jawOpen",
@@ -290,38 +295,53 @@ def joins(tracks: Sequence[LipTrack], places: Places) -> dict[str, float]:
     for seed, lips in enumerate(tracks):
         poses, begins = talk(lips, seed)
         points = np.array([places(pose) for pose in poses])
-        unit = np.linalg.norm(
-            points[0, topology.LEFT_EYE_OUTER] - points[0, topology.RIGHT_EYE_OUTER]
-        )
-        steps = 1000 * np.linalg.norm(np.diff(points, axis=0), axis=2).mean(axis=1) / unit
+        steps = 1000 * np.linalg.norm(np.diff(points, axis=0), axis=2).mean(axis=1)
         near = {begin + k for begin in begins for k in (-1, 0)}
         at_joins += [step for k, step in enumerate(steps) if k in near]
         within += [step for k, step in enumerate(steps) if k not in near]
     return {"at_joins": max(at_joins), "within": max(within)}
 
 
-def places_of(folder: Path) -> Places:
-    """Where an avatar of a photograph has its landmarks, [468, 2] pixels, in a pose."""
+def photograph(folder: Path) -> tuple[Draw, Places]:
+    """Draws an avatar of a photograph, and tells where its landmarks are."""
     renderer = Renderer(load_avatar(folder))
-    return lambda pose: renderer.places(pose)[:468]
+    rest = renderer.places(FacePose())
+    unit = np.linalg.norm(rest[topology.LEFT_EYE_OUTER] - rest[topology.RIGHT_EYE_OUTER])
+    return (
+        lambda pose: renderer.draw(pose)[..., :3].copy(),
+        lambda pose: np.asarray(renderer.places(pose)[:468] / unit),
+    )
 
 
-def painter(folder: Path) -> Draw:
-    """Draws an avatar of a photograph."""
-    renderer = Renderer(load_avatar(folder))
-    return lambda pose: renderer.draw(pose)[..., :3].copy()
+def head(folder: Path) -> tuple[Draw, Places]:
+    """Draws the head of a bundle, and tells where the points of its skin are."""
+    store = HeadStore(folder.parent, size=_HEAD_SIZE, builtin=folder.parent)
+    model = store.load(folder.name).model
+    renderer = HeadRenderer(model)
+    skin = np.unique(model.triangles[: model.skin])
+    middles = on_screen(model.eyes[:2, :3].astype(np.float32), model.camera)
+    # From outer corner to outer corner it is half as far again as from middle to middle.
+    unit = 1.5 * np.linalg.norm(middles[1] - middles[0])
+
+    def places(pose: FacePose) -> NDArray[np.float64]:
+        renderer.draw(pose)
+        return np.asarray(thread_work(model).screen[skin, :2] / unit, np.float64)
+
+    return lambda pose: renderer.draw(pose)[..., :3].copy(), places
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--avatar", type=Path, default=_AVATAR, help="folder of an avatar")
+    parser.add_argument("--head", type=Path, help="folder of a head bundle, in its place")
     parser.add_argument("--every", type=int, default=4, help="take every so many sentences")
     options = parser.parse_args()
     held_out = [(language, text) for language in HELD_OUT for text in HELD_OUT[language]]
     texts = [*SENTENCES, *held_out[:: options.every]]
     engine = open_engine(WEIGHTS)
     engine.load()
-    tape, draw = FaceTape(bundle_path("face-landmarks", None)), painter(options.avatar)
+    tape = FaceTape(bundle_path("face-landmarks", None))
+    draw, places = head(options.head.resolve()) if options.head else photograph(options.avatar)
     with open_synthesizer() as synthesizer:
         voices = [list(synthesizer.speak(text, language=language)) for language, text in texts]
     resting = Seen(), Seen()
@@ -331,7 +351,7 @@ def main() -> None:
         spoken = [said(pieces, network) for pieces in voices]
         known = len(SENTENCES)
         found = figures(spoken[:known], spoken[known:], resting, draw, tape)
-        found |= joins([lips_of(pieces, network) for pieces in voices], places_of(options.avatar))
+        found |= joins([lips_of(pieces, network) for pieces in voices], places)
         shown = {name: round(value, 3) for name, value in found.items()}
         print(json.dumps({"lips": source, "sentences": len(texts), **shown}))  # noqa: T201
 

@@ -1,15 +1,17 @@
 """Pipecat and visavis answer the same questions, with the same weights, on the same machine.
 
-    python -m tests.tools.bench.peer_pipecat --json peer.json        # about 40 minutes
-    python -m tests.tools.bench.peer_pipecat --count 3 --models smollm2-135m
+    python -m tests.tools.bench.peer_pipecat --json peer.json        # about 70 minutes a model
+    python -m tests.tools.bench.peer_pipecat --count 3 --rounds 1 --models smollm2-135m
 
-For each language model: our stack (with a face), then Pipecat (without one) with Silero alone
-("vad") and with smart-turn ("smart"). Both hear the same clips in real time with true silence
-after them, answer at temperature 0 with the same persona and length limit, begin a new
-conversation after so many turns, and are interrupted by the same sentences. Pipecat's language
-model reads the file that ours reads, laid out for the CPU, unless `--weights published` has it
-read the one that was pulled; the report names the file of each. Not a test: it prints ratios,
-ours by theirs.
+For each language model: our stack (with a face) and Pipecat (without one), with Silero alone
+("vad") and with smart-turn ("smart"), by turns: each answers a block of questions in fresh
+processes while nothing of the others runs, then all answer the next block in the other order. All
+hear the same clips in real time, answer at temperature 0 with the same persona and length limit,
+begin a new conversation after so many turns, and are interrupted by the same sentences. Pipecat's
+language model reads the file that ours reads, laid out for the CPU, unless `--weights published`
+has it read the one that was pulled; the report names the file of each. Not a test: it prints
+ratios, ours by theirs, with the interval that holds them 19 times of 20; first those on questions
+that nothing was tuned on.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,34 +32,57 @@ from rich.console import Console
 from rich.table import Table
 
 from services.llm.settings import LlmSettings
-from tests.tools.bench.pipecat_figures import compared, interruption_of, ratio, turn_of
+from tests.tools.bench.pipecat_figures import (
+    COMPARED,
+    compared,
+    interruption_of,
+    paired,
+    ratio,
+    turn_of,
+)
+from tests.tools.bench.pipecat_rounds import Block, blocks_of, order
 from tests.tools.bench.pipecat_venv import default_folder, ready_python
 from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.bundles.store import bundle_path
+from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
+from visavis.tools.bench.figures.headline import groups_of, standing
 from visavis.tools.bench.figures.processes import find_processes
-from visavis.tools.bench.figures.report import machine
+from visavis.tools.bench.figures.report import machine, machine_kind
 from visavis.tools.bench.figures.tables import wide_console
 from visavis.tools.bench.figures.turn_figures import TurnFigures
+from visavis.tools.bench.held_out import own_clips, ready_held_out
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
-from visavis.tools.bench.questions import chosen_clips, ready_set, write_clip
-from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, load_clips
+from visavis.tools.bench.questions import ready_set, write_clip
+from visavis.tools.bench.turns import load_turn_clips
+from visavis.tools.bench.visitor.clips import (
+    HELD_OUT,
+    RATE_HZ,
+    TUNED,
+    Clip,
+    SpeechSpan,
+    choose,
+    load_clips,
+)
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
-from visavis.tools.client import GatewayClient
 from visavis.tools.output import check_output, write_json
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
 PROFILES = {"smollm2-135m": "tiny", "qwen2.5-coder-0.5b-instruct": "default"}
 MODES = ("vad", "smart")
+OURS = "visavis"
 RECOGNISER, VOICE = "moonshine-tiny-en", "hibari-en"
 ROOT = Path(__file__).parents[3]
+FEWEST_INTERRUPTIONS = 20
 TEMPERATURE = 0.0
 _SPOKEN_S, _WATCH_S = 1.5, 3.0
 _AGENT_MARGIN_S = 600.0
 _UNITS = {"cpu_s": 1.0, "memory_bytes": 1e-6}
+# All that an agent needs of ours; a variable that one side alone would read is in nobody's.
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
 
 
 class Weights(StrEnum):
@@ -69,10 +94,8 @@ class Weights(StrEnum):
 
 @dataclass(frozen=True)
 class Plan:
-    """What both are asked."""
+    """How both are asked."""
 
-    clips: list[Clip]
-    interruptions: list[Clip]
     listen_s: float
     turns_per_session: int
     max_tokens: int
@@ -81,23 +104,25 @@ class Plan:
 
 @dataclass
 class Side:
-    """What one of the two did."""
+    """What one of them did."""
 
     name: str
     weights: str
     """Name of the file that its language model reads."""
-    turns: list[TurnFigures]
-    interruptions: list[Interruption]
+    turns: list[TurnFigures] = field(default_factory=list)
+    interruptions: list[Interruption] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
+        groups = {
+            name: {**standing(turns).to_dict(), "figures": compared(turns, self.interruptions)}
+            for name, turns in groups_of(self.turns).items()
+        }
         return {
             "name": self.name,
             "weights": self.weights,
-            "figures": compared(self.turns, self.interruptions),
-            "asked": len(self.turns),
-            "counted": sum(turn.counted for turn in self.turns),
-            "spoke_over_the_visitor": sum(turn.spoke_over for turn in self.turns),
+            "groups": groups,
+            "interruptions_that_stopped": sum(s.stopped for s in self.interruptions),
             "notes": self.notes,
             "turns": [turn.to_dict() for turn in self.turns],
             "interruptions": [sound.to_dict() for sound in self.interruptions],
@@ -107,8 +132,12 @@ class Side:
 def main(
     models: Annotated[str, typer.Option(help="Comma-separated.")] = ",".join(PROFILES),
     clips: Annotated[Path | None, typer.Option(help="Folder of English WAVs.")] = None,
-    count: Annotated[int, typer.Option(min=0, help="So many questions; 0: all.")] = 40,
-    interruptions: Annotated[int, typer.Option(min=0, help="So many interruptions.")] = 12,
+    recordings: Annotated[
+        Path, typer.Option(help="Labelled set whose finished recordings of people are asked, too.")
+    ] = ROOT / "tests" / "turns",
+    count: Annotated[int, typer.Option(min=0, help="So many questions of a set; 0: all.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, help="So many blocks, in both orders.")] = 4,
+    interruptions: Annotated[int, typer.Option(min=0, help="So many interruptions.")] = 24,
     listen_s: Annotated[float, typer.Option(help="Each answer is cut after so long.")] = 3.0,
     turns_per_session: Annotated[int, typer.Option(min=1)] = 10,
     max_tokens: Annotated[int, typer.Option(help="Longest answer, for both.")] = 80,
@@ -118,7 +147,7 @@ def main(
     venv: Annotated[Path | None, typer.Option(help="Pipecat's environment.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write all figures.")] = None,
 ) -> None:
-    """Measure both in one run and print the ratios."""
+    """Measure both in one run, by turns, and print the ratios."""
     check_output(json_path, ".json")
     console = wide_console()
     chosen = [name for name in models.split(",") if name]
@@ -126,58 +155,120 @@ def main(
     if unknown:
         raise InvalidInputError(f"models: {', '.join(unknown)}; known are {', '.join(PROFILES)}")
     python = ready_python(venv or default_folder(), console)
-    asked = chosen_clips(clips, "en", count, "tiny", console)
+    asked = _asked(clips, recordings, count, console)
     into = load_clips(ready_set("interruptions", "tiny", console))
     repeated = [into[i % len(into)] for i in range(interruptions)]
-    plan = Plan(asked, repeated, listen_s, turns_per_session, max_tokens, weights)
-    result: dict[str, Any] = {"machine": machine(), "questions": len(asked), "models": {}}
+    if interruptions < FEWEST_INTERRUPTIONS:
+        console.print(f"Note: {interruptions} interruptions are too few to tell anything by")
+    plan = Plan(listen_s, turns_per_session, max_tokens, weights)
+    told = {"rounds": rounds, "language_model": language_model(plan)}
+    result: dict[str, Any] = {
+        "machine": machine(), "settings": told, "questions": len(asked), "models": {},
+    }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="visavis-peer-") as folder:
         for model in chosen:
-            sides = [_ours(model, plan, Path(folder), console)]
-            console.print(summary(model, sides[-1]))
-            for mode in MODES:
-                sides.append(_theirs(model, mode, plan, python, Path(folder), console))
-                console.print(summary(model, sides[-1]))
-            result["models"][model] = [side.to_dict() for side in sides]
-            console.print(table(model, result["models"][model]))
-    if json_path is not None:
-        write_json(json_path, result)
+            sides = sides_of(model, weights)
+            for number, block in enumerate(blocks_of(asked, repeated, rounds)):
+                for name in order(list(sides), number):
+                    side = sides[name]
+                    if name == OURS:
+                        _ours(side, model, plan, block, Path(folder), console)
+                    else:
+                        _theirs(side, name, model, plan, block, python, Path(folder), console)
+                    console.print(f"{model}, block {number + 1}: {summary(side)}")
+                result["models"][model] = [side.to_dict() for side in sides.values()]
+                if json_path is not None:
+                    write_json(json_path, result)
+            for group in groups_of(sides[OURS].turns):
+                console.print(table(model, group, list(sides.values())))
 
 
-def _ours(model: str, plan: Plan, folder: Path, console: Console) -> Side:
+def sides_of(model: str, weights: Weights) -> dict[str, Side]:
+    """Everybody who answers, ours first."""
+    theirs = theirs_file(model, weights).name
+    others = {mode: Side(f"Pipecat, {mode}", theirs) for mode in MODES}
+    return {OURS: Side(OURS, ours_file(model).name), **others}
+
+
+def _asked(folder: Path | None, recordings: Path, count: int, console: Console) -> list[Clip]:
+    """The folder's clips; else the held-out set, people, and our own voices' untuned half."""
+    if folder is not None:
+        return choose(load_clips(folder, "en"), count)
+    held_out = load_clips(ready_held_out("tiny", console))
+    own = [clip for clip in own_clips("en", "tiny", console) if clip.group != TUNED]
+    return [*choose(held_out, count), *choose(recorded(recordings), count), *choose(own, count)]
+
+
+def recorded(folder: Path) -> list[Clip]:
+    """People's finished turns in a labelled set, of the half that no rule was chosen on."""
+    return [
+        Clip(
+            turn.path.stem,
+            turn.sound(),
+            SpeechSpan(turn.speech_start, turn.turn_end, "label"),
+            turn.text,
+            turn.language,
+            HELD_OUT,
+        )
+        for turn in load_turn_clips(folder, "en", "test")
+        if (turn.origin, turn.category) == ("recorded", "finished")
+    ]
+
+
+def language_model(plan: Plan) -> dict[str, Any]:
+    """What both are told, word for word: the fields' defaults, whatever the environment says."""
+    defaults = LlmSettings.model_fields
+    return {
+        "threads": defaults["threads"].default,
+        "persona": defaults["persona"].default,
+        "temperature": TEMPERATURE,
+        "max_tokens": plan.max_tokens,
+    }
+
+
+def _ours(side: Side, model: str, plan: Plan, block: Block, folder: Path, console: Console) -> None:
+    """A block of our own stack, which begins and ends with it."""
     profile = PROFILES[model]
     pull_profile(profile, console)
     pull_missing([model], console)
     config = folder / "visavis.toml"
-    config.write_text(
-        f'[llm]\nmodel = "{model}"\nmax_tokens = {plan.max_tokens}\ntemperature = {TEMPERATURE}\n',
-        encoding="utf-8",
-    )
+    told = {"model": model, **language_model(plan)}
+    lines = (f"{name} = {json.dumps(value)}" for name, value in told.items())
+    config.write_text("\n".join(["[llm]", *lines, ""]), encoding="utf-8")
     arguments = stack_arguments(profile, config)
 
-    async def run() -> Side:
+    async def run() -> None:
         options = StackOptions(log_dir=log_dir() / "peer", arguments=arguments)
         async with Stack(options) as stack:
             async with GatewayClient(stack.url) as client:
                 addresses = [replica.grpc_address for replica in stack.replicas]
                 processes = find_processes(stack.url, addresses)
                 latency = LatencyPlan(plan.turns_per_session, plan.listen_s, "webrtc")
-                run = await LatencyBench(client, processes, latency, lambda _: None).run(plan.clips)
+                bench = LatencyBench(client, processes, latency, lambda _: None)
+                run = await bench.run(block.clips)
                 into = BargeInBench(client, lambda _: None, "webrtc")
-                cut = await into.run([("interruption", clip) for clip in plan.interruptions])
-        return Side("visavis", ours_file(model).name, run.turns, cut, run.notes)
+                cut = await into.run([("interruption", clip) for clip in block.interruptions])
+        side.turns += run.turns
+        side.interruptions += cut
+        side.notes += run.notes
 
-    with console.status(f"{model}: visavis, {len(plan.clips)} questions …"):
-        return asyncio.run(run())
+    with console.status(f"{model}: visavis, {len(block.clips)} questions …"):
+        asyncio.run(run())
 
 
 def _theirs(
-    model: str, mode: str, plan: Plan, python: Path, folder: Path, console: Console
-) -> Side:
+    side: Side,
+    mode: str,
+    model: str,
+    plan: Plan,
+    block: Block,
+    python: Path,
+    folder: Path,
+    console: Console,
+) -> None:
+    """A block of an agent of Pipecat's, which begins and ends with it."""
     job_path, result_path = folder / "job.json", folder / "result.json"
-    job_path.write_text(json.dumps(agent_job(model, mode, plan, folder)), encoding="utf-8")
-    # As our own stack does for its processes.
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    job_path.write_text(json.dumps(agent_job(model, mode, plan, block, folder)), encoding="utf-8")
     command = [
         str(python),
         "-m",
@@ -185,26 +276,31 @@ def _theirs(
         str(job_path),
         str(result_path),
     ]
-    spoken_s = sum(len(clip.pcm) for clip in (*plan.clips, *plan.interruptions)) / RATE_HZ
-    patience_s = 2 * spoken_s + 40.0 * (len(plan.clips) + len(plan.interruptions))
-    with console.status(f"{model}: Pipecat ({mode}), {len(plan.clips)} questions …"):
+    spoken_s = sum(len(clip.pcm) for clip in (*block.clips, *block.interruptions)) / RATE_HZ
+    patience_s = 2 * spoken_s + 40.0 * (len(block.clips) + len(block.interruptions))
+    with console.status(f"{model}: Pipecat ({mode}), {len(block.clips)} questions …"):
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env=environ,
+            env=agent_environment(),
             capture_output=True,
             text=True,
             timeout=patience_s + _AGENT_MARGIN_S,
         )
     if done.returncode:
         raise VisavisError(f"Pipecat's agent failed:\n{done.stderr[-3000:]}")
-    told = json.loads(result_path.read_text(encoding="utf-8"))
-    return Side(
-        f"Pipecat, {mode}",
-        theirs_file(model, plan.pipecat_weights).name,
-        [turn_of(one) for one in told if one["kind"] == "question"],
-        [interruption_of(one) for one in told if one["kind"] == "interruption"],
-    )
+    groups = {clip.name: clip.group for clip in block.clips}
+    for one in json.loads(result_path.read_text(encoding="utf-8")):
+        if one["kind"] == "interruption":
+            side.interruptions.append(interruption_of(one))
+        else:
+            side.turns.append(replace(turn_of(one), group=groups[one["clip"]]))
+
+
+def agent_environment() -> dict[str, str]:
+    """What an agent's process is told; one thread a network, as our own stack's processes."""
+    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def ours_file(model: str) -> Path:
@@ -217,22 +313,22 @@ def theirs_file(model: str, weights: Weights) -> Path:
     return ours_file(model) if weights is Weights.SAME else bundle_path(model) / "model.gguf"
 
 
-def agent_job(model: str, mode: str, plan: Plan, folder: Path) -> dict[str, Any]:
+def agent_job(model: str, mode: str, plan: Plan, block: Block, folder: Path) -> dict[str, Any]:
     """What an agent reads; its clips are written into `folder`."""
-    settings = LlmSettings.model_validate({})
+    told = language_model(plan)
     return {
         "mode": mode,
         "gguf": str(theirs_file(model, plan.pipecat_weights)),
         "moonshine": str(bundle_path(RECOGNISER)),
         "voice": str(bundle_path(VOICE) / "hibari-durations.onnx"),
         "threads": 1,
-        "llm_threads": settings.threads,
-        "persona": settings.persona,
-        "temperature": TEMPERATURE,
-        "max_tokens": plan.max_tokens,
+        "llm_threads": told["threads"],
+        "persona": told["persona"],
+        "temperature": told["temperature"],
+        "max_tokens": told["max_tokens"],
         "turns_per_session": plan.turns_per_session,
-        "clips": [_told(clip, folder) for clip in plan.clips],
-        "interruptions": [_told(clip, folder) for clip in plan.interruptions],
+        "clips": [_told(clip, folder) for clip in block.clips],
+        "interruptions": [_told(clip, folder) for clip in block.interruptions],
         "long_question": LONG_QUESTIONS["en"],
         "listen_s": plan.listen_s,
         "spoken_s": _SPOKEN_S,
@@ -253,38 +349,35 @@ def _told(clip: Clip, folder: Path) -> dict[str, Any]:
     }
 
 
-def summary(model: str, side: Side) -> str:
+def summary(side: Side) -> str:
     """One line for who waits."""
-    told = side.to_dict()
-    figure = _spread(told["figures"]["first_sample_leaves"], "")
+    figure = _spread(compared(side.turns, [])["voice_to_voice"], "")
     notes = "".join(f" ({note})" for note in side.notes)
-    counted = f"{told['counted']} of {told['asked']} counted"
-    return f"{model} ({side.weights}), {side.name}: {counted}, {figure} s{notes}"
+    return f"{side.name} ({side.weights}): {standing(side.turns)}, {figure} s{notes}"
 
 
-def table(model: str, sides: Sequence[dict[str, Any]]) -> Table:
-    """P50 / P90 of each, and ours by theirs."""
-    ours, *others = sides
-    title = f"{model}: P50 / P90, and ours by theirs"
-    made = Table("figure", ours["name"], title=title, title_justify="left")
-    for side in others:
-        made.add_column(side["name"])
+def table(model: str, group: str, sides: Sequence[Side]) -> Table:
+    """P50 / P90 of each over one set of questions, and ours by theirs."""
+    turns = [groups_of(side.turns).get(group, []) for side in sides]
+    spreads = [compared(t, s.interruptions) for t, s in zip(turns, sides, strict=True)]
+    title = f"{model}, {group}, {machine_kind()}: P50 / P90, and ours by theirs (19 times of 20)"
+    made = Table("figure", sides[0].name, title=title, title_justify="left")
+    for side in sides[1:]:
+        made.add_column(side.name)
         made.add_column("ratio", justify="right")
-    for name, own in ours["figures"].items():
-        row = [name, _spread(own, name)]
-        for side in others:
-            theirs = side["figures"][name]
-            row += [_spread(theirs, name), _ratios(own, theirs)]
+    for name in COMPARED:
+        row = [name, _spread(spreads[0][name], name)]
+        for other, spread in zip(turns[1:], spreads[1:], strict=True):
+            row += [_spread(spread[name], name), _ratios(spreads[0], spread, turns[0], other, name)]
         made.add_row(*row)
-    for name in ("asked", "counted", "spoke_over_the_visitor"):
-        row = [name, str(ours[name])]
-        for side in others:
-            row += [str(side[name]), ""]
-        made.add_row(*row)
+    standings = [standing(of_side).to_dict() for of_side in turns]
+    for name in standings[0]:
+        cells = ["-" if told[name] is None else str(told[name]) for told in standings]
+        made.add_row(name, cells[0], *(cell for other in cells[1:] for cell in (other, "")))
     return made
 
 
-def _spread(summary: dict[str, float] | None, name: str) -> str:
+def _spread(summary: Mapping[str, Any] | None, name: str) -> str:
     if summary is None:
         return "-"
     scale = _UNITS.get(name, 1.0)
@@ -292,9 +385,21 @@ def _spread(summary: dict[str, float] | None, name: str) -> str:
     return f"{summary['p50'] * scale:.{places}f} / {summary['p90'] * scale:.{places}f}"
 
 
-def _ratios(ours: dict[str, float] | None, theirs: dict[str, float] | None) -> str:
-    found = [ratio(ours, theirs, key) for key in ("p50", "p90")]
-    return " / ".join("-" if value is None else f"{value:.2f}" for value in found)
+def _ratios(
+    ours: Mapping[str, Any],
+    theirs: Mapping[str, Any],
+    our_turns: Sequence[TurnFigures],
+    their_turns: Sequence[TurnFigures],
+    name: str,
+) -> str:
+    """ "0.50 (0.45 – 0.56) / 0.61 (0.52 – 0.70)"."""
+    told = []
+    for key, percentile in (("p50", 50), ("p90", 90)):
+        value = ratio(ours[name], theirs[name], key)
+        within = paired(our_turns, their_turns, name, percentile)
+        span = "" if within is None else f" ({within[0]:.2f} – {within[1]:.2f})"
+        told.append("-" if value is None else f"{value:.2f}{span}")
+    return " / ".join(told)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from visavis.tools.bench.barge_in import Interruption
+from visavis.tools.bench.figures.intervals import Interval, ratio_interval
 from visavis.tools.bench.figures.report import summarise
 from visavis.tools.bench.figures.turn_figures import SHORTEST_ANSWER_S, TurnFigures
 from visavis.tools.bench.visitor.media import HeardSound
@@ -15,7 +16,6 @@ from visavis.tools.bench.visitor.trace import Trace
 
 RATE_HZ = 24_000
 COMPARED = (
-    "first_sample_leaves",
     "voice_to_voice",
     "end_of_turn",
     "first_token",
@@ -27,6 +27,7 @@ COMPARED = (
     "memory_bytes",
 )
 _LOUD = 1000
+_BOTH_WAYS_S = 0.05
 
 
 class Marks:
@@ -34,6 +35,14 @@ class Marks:
 
     def __init__(self, marks: Sequence[Sequence[Any]]) -> None:
         self._marks = [(str(name), float(at_s)) for name, at_s in marks]
+
+    def count(self, name: str, from_s: float) -> int:
+        """How often it happened; Pipecat sends some frames both ways, so that it is noted twice."""
+        times = sorted(at for mark, at in self._marks if mark == name and at >= from_s)
+        return sum(
+            after is None or after - at > _BOTH_WAYS_S
+            for at, after in zip(times, [*times[1:], None], strict=True)
+        )
 
     def last(self, name: str, until_s: float) -> float | None:
         return max((at for mark, at in self._marks if mark == name and at <= until_s), default=None)
@@ -55,29 +64,41 @@ def trace_of(told: Mapping[str, Any]) -> Trace:
 
 
 def turn_of(told: Mapping[str, Any]) -> TurnFigures:
-    """Figures of one question that Pipecat answered."""
-    trace = trace_of(told)
-    end_s = trace.speech_end_s
-    first = next(trace.audible(end_s), None)
-    over = any(a.at_s < end_s for a in trace.audible(trace.speech_start_s))
+    """Figures of one question that Pipecat answered.
+
+    A turn that it ends too early stays in its context, so the next one answers both parts: where
+    nothing of the first answer was heard, it counts as taken back, as with us.
+    """
+    trace, marks = trace_of(told), Marks(told["marks"])
+    start_s, end_s = trace.speech_start_s, trace.speech_end_s
+    turns = marks.count("turn_ended", start_s)
+    ended_s = marks.last("turn_ended", float("inf")) if turns > 1 else None
+    answer_s = max(end_s, ended_s or end_s)
+    first = next(trace.audible(answer_s), None)
+    over = any(a.at_s < end_s for a in trace.audible(start_s))
+    part_heard = any(a.at_s <= answer_s for a in trace.audible(start_s))
     turn = TurnFigures(
         str(told["clip"]),
         "en",
         counted=True,
         spoke_over=over,
-        answer_s=round(trace.audible_s(end_s), 3),
+        turns=turns,
+        taken_back=0 if part_heard else max(0, turns - 1),
+        answer_s=round(trace.audible_s(answer_s), 3),
         transcript=str(told["transcript"]),
         answer=str(told["answer"]),
     )
     if over:
         turn.note = "spoke over the visitor"
+    elif turns - turn.taken_back > 1:
+        turn.note = f"split into {turns - turn.taken_back} turns"
     elif first is None:
         turn.note = "no answer could be heard"
     elif turn.answer_s < SHORTEST_ANSWER_S:
         turn.note = f"the answer is shorter than {SHORTEST_ANSWER_S} s"
     turn.counted = not turn.note
     if first is not None:
-        turn.figures = stages(Marks(told["marks"]), end_s, first.at_s)
+        turn.figures = stages(marks, end_s, first.at_s)
     turn.figures |= {"cpu_s": told["cpu_s"], "memory_bytes": told["memory_bytes"]}
     return turn
 
@@ -93,7 +114,6 @@ def stages(marks: Marks, end_s: float, out_s: float) -> dict[str, float | None]:
     figures: dict[str, float | None] = {
         # Nothing is encoded on the way: what leaves is what is heard.
         "voice_to_voice": out_s - end_s,
-        "first_sample_leaves": out_s - end_s,
     }
     if ended_s is None:
         return figures
@@ -134,7 +154,7 @@ def interruption_of(told: Mapping[str, Any]) -> Interruption:
 
 def compared(
     turns: Sequence[TurnFigures], interruptions: Sequence[Interruption]
-) -> dict[str, dict[str, float] | None]:
+) -> dict[str, dict[str, Any] | None]:
     """Each compared figure's spread over what counts of one run."""
     counted = [turn.figures for turn in turns if turn.counted]
     silences = [s.silence_s for s in interruptions if s.stopped and not s.note]
@@ -146,13 +166,28 @@ def compared(
     return out
 
 
+def paired(
+    ours: Sequence[TurnFigures], theirs: Sequence[TurnFigures], name: str, percentile: float
+) -> Interval | None:
+    """Between what the ratio of a figure lies, over the questions that count on both sides."""
+    own = {turn.clip: turn.figures.get(name) for turn in ours if turn.counted}
+    pairs = [
+        (mine, other)
+        for turn in theirs
+        if turn.counted
+        and (mine := own.get(turn.clip)) is not None
+        and (other := turn.figures.get(name)) is not None
+    ]
+    return ratio_interval([a for a, _ in pairs], [b for _, b in pairs], percentile)
+
+
 def ratio(
-    ours: Mapping[str, float] | None, theirs: Mapping[str, float] | None, key: str
+    ours: Mapping[str, Any] | None, theirs: Mapping[str, Any] | None, key: str
 ) -> float | None:
     """Ours by theirs; below 1 is better for us."""
     if ours is None or theirs is None or not theirs[key]:
         return None
-    return ours[key] / theirs[key]
+    return float(ours[key] / theirs[key])
 
 
 def _between(from_s: float | None, to_s: float | None) -> float | None:

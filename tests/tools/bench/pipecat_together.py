@@ -23,6 +23,7 @@ from rich.table import Table
 
 from tests.tools.bench.peer_pipecat import MODES, PROFILES, ROOT, Plan, Weights, agent_job
 from tests.tools.bench.pipecat_figures import turn_of
+from tests.tools.bench.pipecat_rounds import Block
 from tests.tools.bench.pipecat_venv import default_folder, ready_python
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.figures.report import machine
@@ -50,14 +51,15 @@ def main(
     console = wide_console()
     python = ready_python(default_folder(), console)
     clips = chosen_clips(None, "en", count, "tiny", console)
-    plan = Plan(clips, [], _HEARD_S, count, max_tokens, Weights.SAME)
+    plan = Plan(_HEARD_S, count, max_tokens, Weights.SAME)
     steps = []
     for at_once in map(int, visitors.split(",")):
         with (
             tempfile.TemporaryDirectory(prefix="visavis-together-") as folder,
             console.status(f"{at_once} agents, {count} questions each …"),
         ):
-            job = {**agent_job(model, mode, plan, Path(folder)), "every_s": every_s}
+            block = Block(clips, [])
+            job = {**agent_job(model, mode, plan, block, Path(folder)), "every_s": every_s}
             told = asyncio.run(_step(python, job, at_once, Path(folder), clips))
         steps.append(_judged(at_once, told))
         console.print(f"{at_once}: {steps[-1]}")
@@ -106,7 +108,7 @@ async def _step(
 
 def _judged(at_once: int, told: list[dict[str, Any]]) -> dict[str, Any]:
     turns = [turn_of(one) for one in told]
-    first_s = [turn.figures["first_sample_leaves"] for turn in turns if turn.counted]
+    first_s = [turn.figures["voice_to_voice"] or 0.0 for turn in turns if turn.counted]
     return {
         "visitors": at_once,
         "asked": len(turns),

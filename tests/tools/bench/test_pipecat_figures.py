@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.bench.pipecat_figures import compared, interruption_of, ratio, turn_of
+from tests.tools.bench.pipecat_figures import compared, interruption_of, paired, ratio, turn_of
 
 MARKS = [
     ("llm_asked", 9.0), ("token", 9.1), ("tts_begins", 9.2), ("tts_sound", 9.3),  # cut off
@@ -30,7 +30,7 @@ def test_each_stage_is_told_apart_and_the_rest_is_overhead() -> None:
     turn = turn_of(told(12.502))
     assert turn.counted
     figures = {name: round(value or 0, 4) for name, value in turn.figures.items()}
-    assert figures["first_sample_leaves"] == 0.502
+    assert figures["voice_to_voice"] == 0.502
     assert figures["end_of_turn"] == 0.291
     assert figures["recognition"] == 0.049
     assert figures["first_token"] == 0.058
@@ -43,6 +43,26 @@ def test_what_does_not_count_for_us_does_not_count_for_them() -> None:
     assert turn_of(told(11.0)).spoke_over
     assert "shorter" in turn_of(told(12.5, pieces=5)).note
     assert "heard" in turn_of(told(12.5, pieces=0)).note
+
+
+def test_an_answer_to_a_part_that_nobody_heard_is_taken_back_and_a_heard_one_splits() -> None:
+    twice = [("turn_ended", 11.0), ("turn_ended", 11.001), *MARKS]
+    assert turn_of(told(12.502, marks=[*MARKS, ("turn_ended", 12.292)])).turns == 1
+    taken_back = turn_of(told(12.502, marks=twice))
+    assert (taken_back.turns, taken_back.taken_back, taken_back.counted) == (2, 1, True)
+    late = [*MARKS, ("turn_ended", 12.6)]
+    # What was heard between the end of speech and the last end of a turn answered a part.
+    split = turn_of(told(12.502, marks=late))
+    assert (split.turns, split.taken_back, split.counted) == (2, 0, False)
+    assert split.note == "split into 2 turns"
+
+
+def test_a_ratio_is_of_the_questions_that_count_on_both_sides() -> None:
+    theirs = [turn_of(told(12.5 + 0.1 * n, clip=str(n))) for n in range(8)]
+    ours = [turn_of(told(12.25 + 0.05 * n, clip=str(n))) for n in range(8)]
+    ours[7].counted = False
+    assert paired(ours, theirs, "voice_to_voice", 50) == pytest.approx((0.5, 0.5))
+    assert paired(ours[:3], theirs, "voice_to_voice", 50) is None
 
 
 def test_interruption_ends_with_the_last_audible_piece_of_the_old_answer() -> None:

@@ -101,6 +101,28 @@ def test_sound_before_the_end_of_speech_is_speaking_over() -> None:
     assert not turn.counted
 
 
+def with_events(noted: Trace, *events: tuple[float, int, str]) -> Trace:
+    told = [(at_s, {"type": "turn", "turn": n, "event": life}) for at_s, n, life in events]
+    noted.events[:0] = told
+    return noted
+
+
+def test_a_sound_counts_if_it_is_of_the_turn_that_answers_all_of_it() -> None:
+    # An end was found in mid-sentence; a bit of that answer came after the end of the speech.
+    noted = trace([sound(12.05, 50.0, 0), *answer(12.31)])
+    with_events(noted, (11.5, 1, "opened"), (12.1, 1, "replaced"))
+    turn = measure(clip(), noted, RECORD, {"speculation_discarded_total": 2.0})
+    assert (turn.turns, turn.taken_back, turn.discarded) == (2, 1, 2)
+    assert turn.counted and turn.figures["voice_to_voice"] == pytest.approx(0.31)
+    assert turn.answer_s == pytest.approx(0.8)
+
+
+def test_an_answer_to_a_part_of_the_question_does_not_count() -> None:
+    noted = with_events(trace(answer(12.31)), (11.5, 1, "opened"), (11.7, 1, "interrupted"))
+    turn = measure(clip(), noted, RECORD, {})
+    assert not turn.counted and turn.note == "split into 2 turns"
+
+
 def test_the_rest_of_an_older_answer_is_not_speaking_over() -> None:
     turn = measure(clip(), trace([sound(9.9, 40.0, 0), *answer(12.3)]), RECORD, {})
     assert not turn.spoke_over

@@ -4,6 +4,7 @@ What every benchmark stands on:
 
 - `benchmark`: options, the gateway that is measured, figures handed out
 - `questions`: the question set, spoken by our own voices (`visavis bench questions`)
+- `held_out`: questions by other voices, in noise, that nothing was tuned on
 - `visitor/`: speaks sound files into a session, and notes when what came
 - `figures/`: what is made of those notes, with its spread, as JSON and printed
 
@@ -18,5 +19,6 @@ The benchmarks, a command each; docs/benchmarks.md defines their figures:
 - `sync`: lips and voice in step
 - `quality`: words heard and spoken, lips that meet
 - `face`: what one face costs its processor
+- `room/`: many who write into a live room; docs/room.md
 - `drawing`: what a visitor costs who draws the face himself, beside one who does not
 """

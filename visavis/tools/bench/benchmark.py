@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.figures.report import Row, models_of, report
 from visavis.tools.bench.figures.tables import Steps, counts_table, figures_table, wide_console
 from visavis.tools.bench.visitor.visitor import Transport as Carrier
 from visavis.tools.charts import draw_spread
 from visavis.tools.cli.running_gateway import running_gateway
-from visavis.tools.client import GatewayClient
 from visavis.tools.output import check_output, write_json, write_output
 
 T = TypeVar("T")
@@ -110,13 +110,15 @@ class Benchmark:
         turns: Sequence[Mapping[str, Any]],
         settings: Mapping[str, Any],
         notes: Sequence[str] = (),
+        groups: Mapping[str, Any] | None = None,
     ) -> None:
-        """Print the figures and write what was asked for."""
+        """Print the figures and write what was asked for; arguments as for `report`."""
         self.console.print(figures_table(title, rows) if rows else Text(title))
         self.console.print(counts_table(counts))
         for note in notes:
             self.console.print(Text(f"Note: {note}", "yellow"))
-        if self.write_json(rows, counts=counts, turns=turns, settings=settings, notes=notes):
+        told = {"counts": counts, "turns": turns, "settings": settings, "notes": notes}
+        if self.write_json(rows, **told, groups=groups):
             self.console.print(Text(f"Figures: {self.json_path}"))
         if self.picture is not None:
             write_output(self.picture, draw_spread(title, rows))

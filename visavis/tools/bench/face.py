@@ -112,9 +112,11 @@ class FacesUnderTest:
     """Sessions on one face service and what they cost it. Made by `faces_under_test`."""
 
     def __init__(
-        self, faces: Sequence[FaceUnderTest], process: psutil.Process, clock: Clock
+        self, faces: Sequence[FaceUnderTest], size: int, process: psutil.Process, clock: Clock
     ) -> None:
+        """size: of a picture, pixels."""
         self._faces, self._process, self._clock = faces, process, clock
+        self.size = size
 
     async def cost(self, seconds: float) -> FaceCost:
         """From now on, once the faces have settled."""
@@ -151,35 +153,46 @@ def mel_chunk(index: int, session: str = "bench") -> MelChunk:
     return MelChunk(place, _RATE_HZ, _HOP_SAMPLES, mel, spans)
 
 
+@dataclass(frozen=True, slots=True)
+class Worn:
+    """What the faces look like. avatar: "" is the default one; head_size: of heads, pixels."""
+
+    avatar: str = ""
+    head_size: int = 512
+
+
 @contextlib.asynccontextmanager
 async def faces_under_test(
-    sessions: int, codec: VideoCodec, log_dir: Path, clock: Clock
+    sessions: int, codec: VideoCodec, worn: Worn, log_dir: Path, clock: Clock
 ) -> AsyncIterator[FacesUnderTest]:
     """A face service with a bus, and so many sessions that are watched in `codec`."""
     names = [f"bench-face-{k}" for k in range(sessions)]
     async with contextlib.AsyncExitStack() as held:
         nats = held.enter_context(NatsServer(log_dir))
         flags = ["--nats-url", nats.url, "--slots", str(sessions)]
+        flags += ["--head-size", str(worn.head_size)]
         channel = await held.enter_async_context(plain_service("face", flags, log_dir))
         bus = await Bus.connect(nats.url, name="bench")
         held.push_async_callback(bus.close)
         stub = face_pb2_grpc.FaceAnimationStub(channel)
         faces = [FaceUnderTest(name, bus, clock) for name in names]
         with service_errors("face: "):
+            listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
+            size = next((a.width for a in listed if a.name == worn.avatar), listed[0].width)
             for seed, name in enumerate(names, 1):
-                await held.enter_async_context(_attached(stub, name, seed, codec))
+                face = face_pb2.FaceConfig(codecs=[codec.name], seed=seed, avatar=worn.avatar)
+                await held.enter_async_context(_attached(stub, name, face))
         watching = [face.watch() for face in faces]
         await held.enter_async_context(cancelled_at_last(*watching))
-        yield FacesUnderTest(faces, _process(), clock)
+        yield FacesUnderTest(faces, size, _process(), clock)
 
 
 @contextlib.asynccontextmanager
 async def _attached(
-    stub: face_pb2_grpc.FaceAnimationStub, session: str, seed: int, codec: VideoCodec
+    stub: face_pb2_grpc.FaceAnimationStub, session: str, face: face_pb2.FaceConfig
 ) -> AsyncIterator[None]:
     call = stub.Attach()
     try:
-        face = face_pb2.FaceConfig(codecs=[codec.name], seed=seed)
         config = face_pb2.FaceAttachConfig(session=session, face=face)
         await call.write(face_pb2.FaceAttachRequest(config=config))
         await call.read()
@@ -205,15 +218,24 @@ def face(
         list[int] | None, typer.Option(min=1, help="Faces at once; may be given several times.")
     ] = None,
     codec: Annotated[Literal["h264", "vp8"], typer.Option(help="What is watched.")] = "h264",
+    avatar: Annotated[
+        str, typer.Option(help="Who is drawn, as a head (ada, ben, …); empty: the default avatar.")
+    ] = "",
+    head_size: Annotated[
+        Literal["256", "512", "768", "1024"],
+        typer.Option(help="Side of a head's pictures, pixels."),
+    ] = "512",
     json_path: Json = None,
 ) -> None:
     """Start a face service and measure the processor time of each picture."""
     bench = Benchmark("face", json_path)
     folder = log_dir() / "bench"
-    chosen = VideoCodec[codec.upper()]
+    chosen, worn, size = VideoCodec[codec.upper()], Worn(avatar, int(head_size)), 0
 
     async def run(count: int) -> dict[str, FaceCost]:
-        async with faces_under_test(count, chosen, folder, MonotonicClock()) as under_test:
+        nonlocal size
+        async with faces_under_test(count, chosen, worn, folder, MonotonicClock()) as under_test:
+            size = under_test.size
             idle = await under_test.cost(seconds)
             async with cancelled_at_last(under_test.speak()):
                 return {"idle": idle, "speaking": await under_test.cost(seconds)}
@@ -222,8 +244,8 @@ def face(
     for count in sessions or [1]:
         with bench.console.status(f"measuring {count}"):
             costs[count] = asyncio.run(run(count))
-    bench.console.print(_table(costs))
-    settings = {"seconds": seconds, "codec": codec}
+    bench.console.print(_table(costs, f"{avatar or 'The default avatar'}, {size} x {size}"))
+    settings = {"seconds": seconds, "codec": codec, "avatar": avatar, "size": size}
     bench.write_json([], counts=_counts(costs), turns=[], settings=settings)
 
 
@@ -231,8 +253,8 @@ Costs = Mapping[int, Mapping[str, FaceCost]]
 """By the number of faces, and by what they do."""
 
 
-def _table(costs: Costs) -> Table:
-    table = Table("faces", "", title="Faces of 512 x 512, 25 pictures a second each")
+def _table(costs: Costs, shown: str) -> Table:
+    table = Table("faces", "", title=f"{shown}, 25 pictures a second for each face")
     table.title_justify = "left"
     for column in ("CPU a picture", "of a core", "pictures/s each", "kbit/s each"):
         table.add_column(column, justify="right")

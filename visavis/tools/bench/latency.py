@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import psutil
 import typer
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
@@ -25,22 +26,23 @@ from visavis.tools.bench.benchmark import (
     Url,
 )
 from visavis.tools.bench.figures.counters import Scraper, rise
+from visavis.tools.bench.figures.headline import groups_of, headline, standing
+from visavis.tools.bench.figures.hidden import rows_of_parts
 from visavis.tools.bench.figures.processes import (
     MachineTime,
     Processes,
     find_processes,
     share_of_others,
 )
-from visavis.tools.bench.figures.report import rows_of
-from visavis.tools.bench.figures.tables import Steps
+from visavis.tools.bench.figures.report import Row, machine_kind, rows_of
+from visavis.tools.bench.figures.tables import Steps, figures_table, parts_table
 from visavis.tools.bench.figures.turn_figures import TurnFigures, measure
-from visavis.tools.bench.questions import chosen_clips
-from visavis.tools.bench.visitor.clips import Clip
+from visavis.tools.bench.held_out import measured_clips
+from visavis.tools.bench.visitor.clips import TUNED, Clip
 from visavis.tools.bench.visitor.media import MediaEndedError
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import Transport, Visitor, visit
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 _ANSWER_TIMEOUT_S = 30.0
@@ -163,7 +165,7 @@ def answered(trace: Trace, listen_s: float) -> bool:
     """Whether the answer to all that was said is over, or has been heard for long enough."""
     if ended(trace):
         return True
-    first = next(trace.audible(trace.speech_end_s), None)
+    first = next(trace.audible(trace.answer_from_s()), None)
     latest = trace.sounds[-1].at_s if trace.sounds else 0.0
     return bool(listen_s) and first is not None and latest - first.at_s >= listen_s
 
@@ -237,10 +239,11 @@ def latency(
     """Ask question after question aloud, in real time, and measure each answer.
 
     Each session begins with a turn that is not counted. Not counted either, but told: answers
-    shorter than 0.4 s, and answers that began before the question's end.
+    shorter than 0.4 s, answers that began before the question's end, and answers to a part of it.
+    First come the figures on questions that nothing was tuned on, and where their time went.
     """
     bench = Benchmark("latency", json_path, picture, url, api_key, profile, config)
-    chosen = chosen_clips(clips, language, count, profile, bench.console)
+    chosen = measured_clips(clips, language, count, profile, bench.console)
     plan = LatencyPlan(turns_per_session, listen_s, transport)
 
     async def ask_all(client: GatewayClient, steps: Steps) -> LatencyRun:
@@ -253,16 +256,56 @@ def latency(
         return await LatencyBench(client, processes, plan, on_turn).run(chosen)
 
     outcome = bench.measure(len(chosen), "warm-up", ask_all)
-    settings = {"clips": len(chosen), "turns_per_session": turns_per_session, "listen_s": listen_s}
-    counted = [turn for turn in outcome.turns if turn.counted]
+    settings = {
+        "clips": len(chosen),
+        "turns_per_session": turns_per_session,
+        "listen_s": listen_s,
+        "transport": transport,
+        "speech_end": methods(chosen),
+    }
+    hand_out(bench, outcome, settings)
+
+
+def hand_out(bench: Benchmark, outcome: LatencyRun, settings: Mapping[str, Any]) -> None:
+    """The headline first, then the other sets; what was tuned on stands in the JSON alone."""
+    groups = groups_of(outcome.turns)
+    first, notes = headline(groups), list(outcome.notes)
+    if TUNED in groups:
+        tuned = len(groups[TUNED])
+        notes.append(f"{tuned} questions that rules were chosen on are in no table")
+    told = [(name, turns) for name, turns in groups.items() if name not in (first, TUNED)]
+    headlined = [] if first is None else groups[first]
     bench.hand_out(
-        f"Latency over {len(counted)} answers",
-        rows_of([turn.figures for turn in counted], FIGURES),
+        "nothing but what was tuned on" if first is None else title(first, headlined),
+        rows_of_counted(headlined),
         counts=counts_of(outcome),
         turns=[turn.to_dict() for turn in outcome.turns],
-        settings=settings | {"transport": transport, "speech_end": methods(chosen)},
-        notes=outcome.notes,
+        settings=settings,
+        notes=notes,
+        groups={name: _told(turns) for name, turns in groups.items() if name != TUNED},
     )
+    bench.console.print(parts_table(rows_of_parts(t.went for t in headlined if t.counted)))
+    for name, turns in told:
+        bench.console.print(figures_table(title(name, turns), rows_of_counted(turns)))
+
+
+def title(group: str, turns: Sequence[TurnFigures]) -> str:
+    """What a latency never stands without."""
+    return f"Latency, {group}: {standing(turns)}; {machine_kind()}"
+
+
+def rows_of_counted(turns: Sequence[TurnFigures]) -> list[Row]:
+    return rows_of([turn.figures for turn in turns if turn.counted], FIGURES)
+
+
+def _told(turns: Sequence[TurnFigures]) -> dict[str, Any]:
+    """Of one set, as JSON types."""
+    parts = rows_of_parts(turn.went for turn in turns if turn.counted)
+    return {
+        **standing(turns).to_dict(),
+        "figures": {r.name: r.summary.to_dict() for r in rows_of_counted(turns) if r.summary},
+        "mean_s_by_part": {row.name: round(mean, 4) for row, mean in parts},
+    }
 
 
 def counts_of(outcome: LatencyRun) -> dict[str, float]:
@@ -271,13 +314,13 @@ def counts_of(outcome: LatencyRun) -> dict[str, float]:
     counts: dict[str, float] = {
         "asked": len(turns),
         "counted": sum(turn.counted for turn in turns),
-        "spoke_over_the_visitor": sum(turn.spoke_over for turn in turns),
+        "cut_off": sum(turn.spoke_over for turn in turns),
         "underruns": sum(turn.underruns for turn in turns),
         "answered_from_the_cache": sum(turn.answered_by == "cache" for turn in turns),
     }
     for note, number in Counter(turn.note for turn in turns if turn.note).items():
         counts[f"not counted: {note}"] = number
-    for outcome_name in ("finished", "interrupted", "discarded", "failed"):
+    for outcome_name in ("finished", "interrupted", "replaced", "discarded", "failed"):
         value = outcome.counters.get(f"gateway_turns_total{{outcome={outcome_name}}}", 0)
         counts[f"turns_{outcome_name}"] = value
     for name, metric in SPECULATION.items():

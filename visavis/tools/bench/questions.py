@@ -171,12 +171,17 @@ async def make_set(
     part.replace(folder)
 
 
-async def speak(line: Line, tts: grpc.aio.Channel) -> NDArray[np.int16]:
-    """The line's voice [N] int16 at 16 kHz. Raises VisavisError with the service's words."""
+async def speak(line: Line, tts: grpc.aio.Channel, voice_name: str = "") -> NDArray[np.int16]:
+    """The line's voice [N] int16 at 16 kHz; "": the language's own.
+
+    Raises VisavisError with the service's words.
+    """
     # The resampler comes with the services, like FFmpeg.
     import soxr
 
-    chunks, _mels = await synthesise(tts, line.text, line.language, line.speed)
+    chunks, _mels = await synthesise(
+        tts, line.text, line.language, line.speed, voice_name=voice_name
+    )
     if not chunks:
         raise InvalidInputError(f"{line.text}: the voice said nothing")
     voice = np.concatenate([chunk.pcm for chunk in chunks])

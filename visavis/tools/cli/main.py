@@ -17,6 +17,7 @@ from visavis.tools.bench.load.command import load
 from visavis.tools.bench.partials import partials
 from visavis.tools.bench.quality import quality
 from visavis.tools.bench.questions import questions
+from visavis.tools.bench.room.command import room
 from visavis.tools.bench.simulate.command import simulate
 from visavis.tools.bench.sync import sync
 from visavis.tools.bench.turns import turns
@@ -49,6 +50,7 @@ bench_app.command()(sync)
 bench_app.command()(quality)
 bench_app.command()(face)
 bench_app.command()(drawing)
+bench_app.command()(room)
 
 app = typer.Typer(
     name="visavis",

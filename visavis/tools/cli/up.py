@@ -104,6 +104,10 @@ def up(
         Path | None,
         typer.Option(help="TOML or JSON file of frequent questions and welcome phrases."),
     ] = None,
+    knowledge: Annotated[
+        Path | None,
+        typer.Option(help="Folder of texts (txt, md, html) that answers are made of."),
+    ] = None,
     replicas: Annotated[
         str,
         typer.Option(
@@ -123,7 +127,7 @@ def up(
         secret_in(api_key_file, "--api-key-file")  # what is wrong with it is told at once
     console = Console()
     pull_profile(profile, console)
-    arguments = stack_arguments(profile, config, answers)
+    arguments = stack_arguments(profile, config, answers, knowledge)
     arguments[GATEWAY] += _tls_arguments(tls_cert, tls_key, self_signed=tls_self_signed)
     if api_key_file is not None and not api_key:
         # Read anew by each gateway that is started, so a new key takes a restart and no more.
@@ -258,12 +262,16 @@ def token_key(config: Path | None) -> str:
 
 
 def stack_arguments(
-    profile: str, config: Path | None = None, answers: Path | None = None
+    profile: str,
+    config: Path | None = None,
+    answers: Path | None = None,
+    knowledge: Path | None = None,
 ) -> dict[str, list[str]]:
     """Flags of each process of a stack that runs `profile`."""
     shared = ["--config", str(config.resolve())] if config else []
     arguments = {name: [*shared, "--profile", profile] for name in SERVICES}
     arguments[GATEWAY] = [*shared, *(["--answers", str(answers.resolve())] if answers else [])]
+    arguments[GATEWAY] += ["--knowledge", str(knowledge.resolve())] if knowledge else []
     return arguments
 
 

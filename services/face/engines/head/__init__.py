@@ -8,6 +8,7 @@
 - `model`: a head as compiled code reads it.
 - `textures`: its textures, in as much detail as is seen.
 - `light`: how bright it is, by where its surface looks.
+- `visible`: a head without what is never seen of it.
 - `likeness`: lit as its portrait is.
 - `renderer`: a pose becomes a picture.
 - `raster`: the loops that draw it.

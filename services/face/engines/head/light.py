@@ -28,7 +28,7 @@ class Gloss:
     """What it shines with besides, 1 being white: the brighter, the less a highlight adds."""
 
 
-SKIN, DULL = Gloss(0.08, 22, 0.35), Gloss(0.0, 1, 0.35)
+SKIN = Gloss(0.08, 22, 0.35)
 GLOSSES = {
     "head": SKIN,
     "teeth": Gloss(0.2, 60, 0.4),

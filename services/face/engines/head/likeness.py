@@ -31,7 +31,7 @@ _SOLID = 255 << 24
 
 def likened(model: Model, portrait: NDArray[np.uint8]) -> Model:
     """The model in the light of its portrait, [side, side, 3] RGB."""
-    size = len(model.background)
+    size = model.size
     how = cv2.INTER_AREA if len(portrait) > size else cv2.INTER_CUBIC
     wanted = np.asarray(cv2.resize(portrait, (size, size), interpolation=how), np.float64)
     drawn, shown = _drawn(model)
@@ -69,7 +69,7 @@ def likened(model: Model, portrait: NDArray[np.uint8]) -> Model:
 def _drawn(model: Model) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """At rest: [size, size, 3] RGB, and which triangle each pixel shows; -1: none."""
     picture = HeadRenderer(model).draw(FacePose())[..., :3].astype(np.float64)
-    return picture, thread_work(model).shown.copy()
+    return picture, thread_work(model).shown.reshape(model.size, model.size).copy()
 
 
 def _inside(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

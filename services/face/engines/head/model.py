@@ -26,6 +26,8 @@ from visavis.serving.errors import InvalidInputError
 
 _CATCHLIGHTS = 2
 """Lamps that eyes mirror: the strongest before the head."""
+NO_SHINE = 2
+"""Which table of light is that of what does not shine."""
 _INSIDE = ("teeth", "tooth", "gum", "tongue")
 _KINDS = (
     "lash", "brow", "cloth", "eye", "hair", "teeth", "tooth", "gum", "tongue", "skin", "head",
@@ -90,7 +92,9 @@ class Model(NamedTuple):
     of the camera; how far the mirror image reaches in radii; strength 0..1.
     """
     background: NDArray[np.uint32]
-    """[size, size] bytes R, G, B, 0."""
+    """[size * size] bytes R, G, B, 0."""
+    size: int
+    """Width and height of a picture, pixels."""
     neck: NDArray[np.float64]
     """[3] what the head turns about."""
     width: float
@@ -143,6 +147,7 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         eyes=eyes,
         lamps=_catchlights(bundle.about.light, camera[:9].reshape(3, 3)),
         background=_pixels(bundle.background, size),
+        size=size,
         neck=neck,
         width=2 * math.dist(camera[9:12], neck) * size / 2 / camera[12],
     )
@@ -165,7 +170,7 @@ def _pixels(picture: NDArray[np.uint8], size: int) -> NDArray[np.uint32]:
         how = cv2.INTER_AREA if len(picture) > size else cv2.INTER_CUBIC
         picture = np.asarray(cv2.resize(picture, (size, size), interpolation=how), np.uint8)
     padded = np.pad(picture, ((0, 0), (0, 0), (0, 1)))
-    return np.ascontiguousarray(padded).view(np.uint32)[..., 0]
+    return np.ascontiguousarray(padded).view(np.uint32).reshape(-1)
 
 
 def _camera(framing: Framing, size: int) -> NDArray[np.float64]:
@@ -311,7 +316,7 @@ def _lit(light: Light, parts: Sequence[Part]) -> tuple[NDArray[np.float32], NDAr
     looks = []
     for part in parts:
         kind = kind_of(part)
-        shine = 2
+        shine = NO_SHINE
         if kind in GLOSSES and not (light.baked or part.unlit):
             shine = 3 + glosses.index(GLOSSES[kind])
         looks.append(np.tile((0 if kind == "head" else 1, shine), (len(part.positions), 1)))

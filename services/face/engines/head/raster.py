@@ -2,20 +2,25 @@
 
 Everything here releases the interpreter lock, touches only its arguments and gives the same bytes
 for the same input. Pixels have their centres at whole numbers. Of depth its inverse is kept, which
-is linear on the screen: larger is nearer, 0 is nothing.
+is linear on the screen: larger is nearer, 0 is nothing. Vertices are in perspective; within a
+triangle, of which a head has thousands, textures go the straight way.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.draw import compiling, raster
+from services.face.draw.compiling import compiled, inlined, inner, source_digest
+from services.face.draw.raster import downwards, shares, slope
+from services.face.engines.head import light, model
 from services.face.engines.head.light import LIGHT_SIDE
-from services.face.engines.head.model import Model
+from services.face.engines.head.model import NO_SHINE, Model
 
 _EDGE_DEPTH = 0.03
 """Inverse metres: what lies so much nearer than an edge hides it; some centimetres, as a round
@@ -25,14 +30,15 @@ _SOLID = np.uint32(176)
 """Alpha from which a pixel hides what is behind it: what is, is hair as well."""
 _FILLED = np.array([255 * 256 // a if a >= 176 else 256 for a in range(256)], np.uint32)
 """256ths that colours times alpha are multiplied by, by alpha, to be solid from there on."""
-_ORDERS = 4096
+_FINE = 1 << 16
+"""Parts of a texel, of a byte of shine and of a 1024th of light, in which they are reckoned."""
+ORDERS = 4096
 """Steps of depth in which clear triangles are sorted."""
+_LEAST = np.uint32(0x01000000)
+"""From here on a pixel of `clear` is not all clear."""
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _GAIN_BITS, _3, _4, _ALL = np.uint32(10), np.uint32(3), np.uint32(4), np.uint32(255 << 24)
-# Nothing is divided by zero that is looked at afterwards, so nobody has to look for it.
-_compiled = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-_inlined = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
 
 
 class Placing(NamedTuple):
@@ -49,7 +55,7 @@ class Placing(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What every picture overwrites: nothing of it is read before."""
+    """What every picture overwrites: nothing of it is read before. Pixels are line by line."""
 
     places: NDArray[np.float32]
     """[N, 3] metres."""
@@ -57,50 +63,80 @@ class Work(NamedTuple):
     """[N, 3] of any length."""
     screen: NDArray[np.float32]
     """[N, 5] x, y in pixels, inverse depth, light, shine (0..255)."""
+    facing: NDArray[np.uint8]
+    """[M] 0 turned away, 1 seen from the front, 2 from behind."""
+    seen: NDArray[np.bool_]
+    """[M] whether anything of a triangle is in the picture."""
     planes: NDArray[np.float32]
     """[M, 20] of each triangle that is seen: a corner's x and y; there, and for one pixel right and
-    one down: inverse depth, both places in the texture (256ths of a texel) times that, light,
-    shine; the last places in the texture; unused.
+    one down: inverse depth, both places in the texture, light, shine, these four as `_FINE` says;
+    the last places in the texture; unused.
     """
-    facing: NDArray[np.uint8]
-    """[M] 0 not seen, 1 from the front, 2 from behind."""
     order: NDArray[np.int32]
     """[clear triangles] the nearest first."""
+    counts: NDArray[np.int32]
+    """[ORDERS + 1] of those in each step of depth."""
     depth: NDArray[np.float32]
-    """[size, size] inverse metres."""
+    """[size * size] inverse metres."""
     shown: NDArray[np.int32]
-    """[size, size] triangle, or -1."""
+    """[size * size] triangle, or -1."""
     clear: NDArray[np.uint32]
     """[size * size] what can be seen through: bytes R, G, B, A, colours times alpha."""
+    spans: NDArray[np.int32]
+    """[size, 2] first pixel of each line that shows a triangle, and the one behind the last."""
+    fours: NDArray[np.uint64]
+    """[2, size] of a line: two texels of each pixel, and the two below."""
+    looks: NDArray[np.uint32]
+    """[2, size] of a line: places within texels and shine, and light; lines before they change."""
+    pixels: NDArray[np.uint32]
+    """[size * size] bytes R, G, B and a zero."""
     picture: NDArray[np.uint8]
-    """[size, size, 4] RGB and a zero."""
+    """[size, size, 4] the same."""
 
 
-@_compiled
-def draw_head(weights: NDArray[np.float32], head: Placing, model: Model, work: Work) -> None:
-    """Draws one picture. weights: [targets] float32."""
-    size = len(work.depth)
-    pixels = work.picture.reshape(-1).view(np.uint32)
-    background = model.background.reshape(-1)
+_Draw: TypeAlias = Callable[[NDArray[np.float32], Placing, Model, Work], None]
+
+
+def _drawing(built_in: int) -> _Draw:
+    @compiled(cache=True)
+    def draw(weights: NDArray[np.float32], head: Placing, model: Model, work: Work) -> None:
+        """Draws one picture. weights: [targets] float32."""
+        assert built_in
+        begin_picture(model, work)
+        shape_vertices(weights, model, work)
+        place_vertices(head, model, work)
+        face_triangles(model, work)
+        fill_triangles(model, work)
+        prepare_triangles(model, work)
+        first, last = gather_clear(sort_clear(model, work), model, work)
+        colour_pixels(model, work)
+        for eye in range(len(model.eyes)):
+            draw_catchlights(eye, head, model, work)
+        lay_over(first, last, model, work)
+        soften_hair(first, last, work)
+        smooth_edges(model, work)
+
+    made: _Draw = draw
+    return made
+
+
+draw_head = _drawing(source_digest(compiling, raster, light, model))
+
+
+@inner()
+def begin_picture(model, work):  # type: ignore[no-untyped-def]
+    """Nothing but what stands behind the head."""
+    pixels, background = work.pixels, model.background
+    depth, shown, clear, spans = work.depth, work.shown, work.clear, work.spans
     for k in range(np.uint64(len(pixels))):
         pixels[k] = background[k]
-    depth, shown, clear = work.depth.reshape(-1), work.shown.reshape(-1), work.clear
     for k in range(np.uint64(len(depth))):
         depth[k], shown[k], clear[k] = np.float32(0.0), -1, np.uint32(0)
-    shape_vertices(weights, model, work)
-    place_vertices(head, model, work)
-    prepare_triangles(0, len(model.triangles), model, work)
-    box = np.array((size, size, 0, 0))
-    fill_triangles(box, model, work, depth, shown)
-    colour_pixels(box, model, work, shown, pixels)
-    for eye in range(len(model.eyes)):
-        draw_catchlights(eye, head, model, work, pixels)
-    first, last = gather_clear(sort_clear(model, work), model, work, depth, clear)
-    lay_over(first, last, size, depth, clear, pixels)
-    smooth_edges(model, work, depth, pixels)
+    for y in range(len(spans)):
+        spans[y, 0], spans[y, 1] = len(spans), 0
 
 
-@_compiled
+@inner()
 def shape_vertices(weights, model, work):  # type: ignore[no-untyped-def]
     """Shapes added up: places and normals as the face moves."""
     places, normals, rest, upright = work.places, work.normals, model.rest, model.normals
@@ -120,11 +156,11 @@ def shape_vertices(weights, model, work):  # type: ignore[no-untyped-def]
                 normals[n, axis] += weight * turned[k, axis]
 
 
-@_compiled
+@inner()
 def place_vertices(head, model, work):  # type: ignore[no-untyped-def]
     """The head turned about its neck, in perspective, and in its light."""
     places, normals, screen, follows = work.places, work.normals, work.screen, model.follows
-    middle, pixels = np.float32(0.5 * (len(work.depth) - 1)), np.float32(model.camera[12])
+    middle, pixels = np.float32(0.5 * (len(work.spans) - 1)), np.float32(model.camera[12])
     still, turned, rotation = head.still, head.turned, head.rotation
     least = np.float32(0.05)
     for n in range(len(places)):
@@ -158,6 +194,9 @@ def place_vertices(head, model, work):  # type: ignore[no-untyped-def]
         row, column = row - np.float32(i), column - np.float32(j)
         for k in range(2):
             look = looks[n, k]
+            if look == NO_SHINE:
+                screen[n, 3 + k] = zero
+                continue
             above = light[look, i, j] + column * (light[look, i, j + 1] - light[look, i, j])
             after, beyond = light[look, i + 1, j], light[look, i + 1, j + 1]
             below = after + column * (beyond - after)
@@ -169,59 +208,64 @@ def place_vertices(head, model, work):  # type: ignore[no-untyped-def]
             screen[n, 4] *= opened
 
 
-@_compiled
-def prepare_triangles(first, end, model, work):  # type: ignore[no-untyped-def]
-    """Finds out which triangles are seen, and writes their planes."""
-    screen, triangles, planes, facing = work.screen, model.triangles, work.planes, work.facing
-    source, two_sided, texture_of = model.source, model.two_sided, model.texture_of
-    for k in range(first, end):
+@inner()
+def face_triangles(model, work):  # type: ignore[no-untyped-def]
+    """Finds out which triangles face the camera."""
+    screen, triangles, facing = work.screen, model.triangles, work.facing
+    seen, two_sided = work.seen, model.two_sided
+    for k in range(len(triangles)):
+        a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
+        ax, ay = screen[a, 0], screen[a, 1]
+        bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
+        area = bx * cy - cx * by
+        there = screen[a, 2] * screen[b, 2] * screen[c, 2] > 0 and abs(area) >= np.float32(1e-3)
+        # On the screen y grows downwards, so that the front goes the other way round.
+        shown = there and (area < 0 or two_sided[k])
+        facing[k] = (np.uint8(1) if area < 0 else np.uint8(2)) if shown else np.uint8(0)
+        seen[k] = False
+
+
+@inner()
+def prepare_triangles(model, work):  # type: ignore[no-untyped-def]
+    """Writes the planes of all that is seen."""
+    screen, triangles, planes, seen = work.screen, model.triangles, work.planes, work.seen
+    source, texture_of, size = model.source, model.texture_of, len(work.spans)
+    fine, gains = np.float32(_FINE), np.float32(_FINE << _GAIN_BITS)
+    for k in range(len(triangles)):
         a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
         ax, ay, qa = screen[a, 0], screen[a, 1], screen[a, 2]
-        bx, by, qb = screen[b, 0] - ax, screen[b, 1] - ay, screen[b, 2]
-        cx, cy, qc = screen[c, 0] - ax, screen[c, 1] - ay, screen[c, 2]
-        area = bx * cy - cx * by
-        facing[k] = 0
-        # On the screen y grows downwards, so that the front goes the other way round.
-        if qa * qb * qc == 0 or abs(area) < 1e-3 or (area > 0 and not two_sided[k]):
+        qb, qc = screen[b, 2], screen[c, 2]
+        if k >= model.opaque and work.facing[k]:
+            bx, by, cx, cy = screen[b, 0], screen[b, 1], screen[c, 0], screen[c, 1]
+            low, high = (
+                max(min(ay, by, cy), np.float32(0.0)),
+                min(max(ay, by, cy), np.float32(size)),
+            )
+            seen[k] = math.ceil(low) < math.ceil(high) and not all_hidden(
+                ax, ay, bx, by, cx, cy, max(qa, qb, qc), size, work.depth
+            )
+        if not seen[k]:
             continue
-        facing[k] = 1 if area < 0 else 2
-        inverse = np.float32(1.0) / area
+        bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
+        inverse = np.float32(1.0) / (bx * cy - cx * by)
         planes[k, 0], planes[k, 1] = ax, ay
         for part in range(5):
             if part == 0:
                 at, to, on = qa, qb, qc
             elif part >= 3:
-                at, to, on = screen[a, part], screen[b, part], screen[c, part]
+                unit = gains if part == 3 else fine
+                at, to, on = unit * screen[a, part], unit * screen[b, part], unit * screen[c, part]
             else:
-                side = np.float32(256.0) * np.float32(texture_of[k, part])
-                planes[k, 16 + part] = side - np.float32(257.0)
-                at = (source[a, part - 1] * side - np.float32(128.0)) * qa
-                to = (source[b, part - 1] * side - np.float32(128.0)) * qb
-                on = (source[c, part - 1] * side - np.float32(128.0)) * qc
+                side, half = fine * np.float32(texture_of[k, part]), np.float32(_FINE // 2)
+                planes[k, 16 + part] = side - np.float32(_FINE + 256)
+                at, to = source[a, part - 1] * side - half, source[b, part - 1] * side - half
+                on = source[c, part - 1] * side - half
             planes[k, 2 + 3 * part] = at
             planes[k, 3 + 3 * part] = ((to - at) * cy - (on - at) * by) * inverse
             planes[k, 4 + 3 * part] = ((on - at) * bx - (to - at) * cx) * inverse
 
 
-@_inlined
-def downwards(ax, ay, bx, by, cx, cy):  # type: ignore[no-untyped-def]
-    """Three corners, the uppermost first."""
-    if by < ay:
-        ax, ay, bx, by = bx, by, ax, ay
-    if cy < ay:
-        return cx, cy, ax, ay, bx, by
-    if cy < by:
-        return ax, ay, cx, cy, bx, by
-    return ax, ay, bx, by, cx, cy
-
-
-@_inlined
-def slope(px, py, qx, qy):  # type: ignore[no-untyped-def]
-    """Of the edge from p down to q: to the right for one line down."""
-    return (qx - px) / (qy - py) if py < qy else px - px
-
-
-@_inlined
+@inlined()
 def span(y, px, py, qx, qy, whole, upper, lower, size):  # type: ignore[no-untyped-def]
     """First pixel of a line that a triangle covers, and the first one behind.
 
@@ -234,7 +278,7 @@ def span(y, px, py, qx, qy, whole, upper, lower, size):  # type: ignore[no-untyp
     return math.ceil(left), math.ceil(right)
 
 
-@_inlined
+@inlined()
 def all_hidden(px, py, qx, qy, rx, ry, near, size, depth):  # type: ignore[no-untyped-def]
     """Whether something is before all corners of a triangle and its middle, which mostly means
     before all of it.
@@ -255,68 +299,80 @@ def all_hidden(px, py, qx, qy, rx, ry, near, size, depth):  # type: ignore[no-un
     return found
 
 
-@_compiled
-def fill_triangles(box, model, work, depth, shown):  # type: ignore[no-untyped-def]
-    """Writes inverse depth and number of what is nearest, and the box around all of it."""
-    screen, triangles, planes, facing = work.screen, model.triangles, work.planes, work.facing
-    size, zero = len(work.depth), np.float32(0.0)
-    x0, y0, x1, y1 = box[0], box[1], box[2], box[3]
+@inner()
+def fill_triangles(model, work):  # type: ignore[no-untyped-def]
+    """Writes inverse depth and number of what is nearest of all that hides what is behind."""
+    screen, triangles, facing, seen = work.screen, model.triangles, work.facing, work.seen
+    depth, shown, spans = work.depth, work.shown, work.spans
+    size, zero = len(spans), np.float32(0.0)
     for k in range(model.opaque):
         if not facing[k]:
             continue
         a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
-        px, py, qx, qy, rx, ry = downwards(
+        ax, ay, bx, by, cx, cy = (
             screen[a, 0], screen[a, 1], screen[b, 0], screen[b, 1], screen[c, 0], screen[c, 1]
-        )
-        first, last = math.ceil(max(py, zero)), math.ceil(min(ry, np.float32(size)))
+        )  # fmt: skip
+        low, high = max(min(ay, by, cy), zero), min(max(ay, by, cy), np.float32(size))
+        first, last = math.ceil(low), math.ceil(high)
         # Most of the small ones lie between the pixels, and teeth behind lips.
-        if first >= last or math.ceil(min(px, qx, rx)) >= math.ceil(max(px, qx, rx)):
+        if first >= last or math.ceil(min(ax, bx, cx)) >= math.ceil(max(ax, bx, cx)):
             continue
-        if k >= model.skin:
-            near = max(screen[a, 2], screen[b, 2], screen[c, 2])
-            if all_hidden(px, py, qx, qy, rx, ry, near, size, depth):
-                continue
-        y0, y1 = min(y0, first), max(y1, last)
+        qa, qb, qc = screen[a, 2], screen[b, 2], screen[c, 2]
+        if k >= model.skin and all_hidden(ax, ay, bx, by, cx, cy, max(qa, qb, qc), size, depth):
+            continue
+        px, py, qx, qy, rx, ry = downwards(ax, ay, bx, by, cx, cy)
         whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
-        ax, right, down = planes[k, 0], planes[k, 3], planes[k, 4]
-        base = planes[k, 2] + down * (np.float32(first) - planes[k, 1])
+        bx, by, cx, cy, qb, qc = bx - ax, by - ay, cx - ax, cy - ay, qb - qa, qc - qa
+        inverse = np.float32(1.0) / (bx * cy - cx * by)
+        right, down = (qb * cy - qc * by) * inverse, (qc * bx - qb * cx) * inverse
+        base, found = qa + down * (np.float32(first) - ay), False
         for y in range(first, last):
             start, stop = span(y, px, py, qx, qy, whole, upper, lower, size)
             if start < stop:
-                x0, x1 = min(x0, start), max(x1, stop)
+                spans[y, 0], spans[y, 1] = min(spans[y, 0], start), max(spans[y, 1], stop)
                 near, at = base + right * (np.float32(start) - ax), y * size
                 for x in range(np.uint64(at + start), np.uint64(at + stop)):
                     if near > depth[x]:
                         depth[x] = near
                         shown[x] = k
+                        found = True
                     near += right
             base += down
-    box[0], box[1], box[2], box[3] = x0, y0, x1, y1
+        seen[k] = found
 
 
-@_inlined
+@inlined()
+def step_of(value):  # type: ignore[no-untyped-def]
+    """A whole number; of a triangle that is seen from its edge it may be any."""
+    return np.int64(min(max(value, np.float32(-1e12)), np.float32(1e12)))
+
+
+@inlined()
+def place_of(planes, k, part, dx, dy):  # type: ignore[no-untyped-def]
+    """What a plane has so far right of and below the corner."""
+    return step_of(planes[k, part] + planes[k, part + 1] * dx + planes[k, part + 2] * dy)
+
+
+@inlined()
 def texel_at(u, v, last_u, last_v, offset, wide):  # type: ignore[no-untyped-def]
     """The texel of a place and the one below, and how far the place is from them: 256ths."""
-    column = np.uint32(np.int32(min(max(u, np.float32(0.0)), last_u)))
-    row = np.uint32(np.int32(min(max(v, np.float32(0.0)), last_v)))
-    at = offset + (row >> _BYTE) * wide + (column >> _BYTE)
-    return np.uint64(at), np.uint64(at + wide), column & _FULL, row & _FULL
+    column, row = np.uint64(min(max(u, 0), last_u)), np.uint64(min(max(v, 0), last_v))
+    at = offset + (row >> np.uint64(16)) * wide + (column >> np.uint64(16))
+    return (
+        at,
+        at + wide,
+        np.uint32(column >> np.uint64(8)) & _FULL,
+        np.uint32(row >> np.uint64(8)) & _FULL,
+    )
 
 
-@_inlined
-def gain_of(light):  # type: ignore[no-untyped-def]
-    """Light in 1024ths."""
-    bounded = min(max(light, np.float32(0.0)), np.float32(4.0))
-    return np.uint32(np.int32(bounded * np.float32(1 << 10)))
+@inlined()
+def level_of(value, most):  # type: ignore[no-untyped-def]
+    """Light in 1024ths, or shine as a byte."""
+    return np.uint32(min(max(value >> 16, 0), most))
 
 
-@_inlined
-def shine_of(shine):  # type: ignore[no-untyped-def]
-    """Shine as a byte."""
-    return np.uint32(np.int32(min(max(shine, np.float32(0.0)), np.float32(255.0))))
-
-
-@_inlined
+@inlined()
 def mixed(a, b, c, d, x, y, gain, shine):  # type: ignore[no-untyped-def]
     """Four texels as one, lit (1024: 1): red, green, blue times alpha, and alpha; 0..255."""
     both = (x * y) >> _BYTE
@@ -333,47 +389,57 @@ def mixed(a, b, c, d, x, y, gain, shine):  # type: ignore[no-untyped-def]
     return red, min((((green & _FULL) * gain) >> _GAIN_BITS) + shine, alpha), blue, alpha
 
 
-@_compiled
-def colour_pixels(box, model, work, shown, pixels):  # type: ignore[no-untyped-def]
+@inner()
+def colour_pixels(model, work):  # type: ignore[no-untyped-def]
     """Lays the colours of what is nearest over the picture, line by line."""
     planes, texture_of, pairs = work.planes, model.texture_of, model.pairs
-    size, one = np.uint64(len(work.depth)), np.uint64(1)
+    shown, clear, spans, pixels = work.shown, work.clear, work.spans, work.pixels
+    size, one = np.uint64(len(spans)), np.uint64(1)
     # What the four texels of each pixel of a line are: fetching them takes one pixel after the
     # other, but all the arithmetic then goes in vector instructions.
-    above, below = np.empty(len(work.depth), np.uint64), np.empty(len(work.depth), np.uint64)
-    within, lights = np.empty(len(work.depth), np.uint32), np.empty(len(work.depth), np.uint32)
-    for y in range(box[1], box[3]):
+    above, below, within, lights = work.fours[0], work.fours[1], work.looks[0], work.looks[1]
+    fours = above.view(np.uint32), below.view(np.uint32)
+    for y in range(len(spans)):
+        if spans[y, 0] >= spans[y, 1]:
+            continue
         line = np.uint64(y) * size
-        x, end, count = line + np.uint64(box[0]), line + np.uint64(box[2]), np.uint64(0)
+        x, end, count = line + np.uint64(spans[y, 0]), line + np.uint64(spans[y, 1]), np.uint64(0)
         first = x
         while x < end:
             k = shown[x]
-            if k < 0:
+            if k < 0 or clear[x] >= _ALL:
                 above[count], below[count] = np.uint64(0), np.uint64(0)
                 within[count], lights[count] = np.uint32(0), np.uint32(0)
                 count, x = count + one, x + one
                 continue
             # As long as the same triangle goes on.
-            offset, wide = np.uint32(texture_of[k, 0]), np.uint32(texture_of[k, 1])
-            right, right_u, right_v = planes[k, 3], planes[k, 6], planes[k, 9]
-            right_light, last_u, last_v = planes[k, 12], planes[k, 17], planes[k, 18]
-            right_shine = planes[k, 15]
-            dx = np.float32(x - line) - planes[k, 0]
-            dy = np.float32(y) - planes[k, 1]
-            near = planes[k, 2] + right * dx + planes[k, 4] * dy
-            u = planes[k, 5] + right_u * dx + planes[k, 7] * dy
-            v = planes[k, 8] + right_v * dx + planes[k, 10] * dy
-            light = planes[k, 11] + right_light * dx + planes[k, 13] * dy
-            shine = planes[k, 14] + right_shine * dx + planes[k, 16] * dy
+            offset, wide = np.uint64(texture_of[k, 0]), np.uint64(texture_of[k, 1])
+            dx, dy = np.float32(x - line) - planes[k, 0], np.float32(y) - planes[k, 1]
+            u, right_u, last_u = (
+                place_of(planes, k, 5, dx, dy),
+                step_of(planes[k, 6]),
+                planes[k, 17],
+            )
+            v, right_v, last_v = (
+                place_of(planes, k, 8, dx, dy),
+                step_of(planes[k, 9]),
+                planes[k, 18],
+            )
+            light, right_light = place_of(planes, k, 11, dx, dy), step_of(planes[k, 12])
+            shine, right_shine = place_of(planes, k, 14, dx, dy), step_of(planes[k, 15])
+            last_u, last_v = np.int64(last_u), np.int64(last_v)
             while x < end and shown[x] == k:
-                far = np.float32(1.0) / near
-                at, under, fx, fy = texel_at(u * far, v * far, last_u, last_v, offset, wide)
+                at, under, fx, fy = texel_at(u, v, last_u, last_v, offset, wide)
                 above[count], below[count] = pairs[at], pairs[under]
-                within[count] = fx | (fy << _BYTE) | (shine_of(shine) << _16)
-                lights[count] = gain_of(light)
-                near, u, v, light = near + right, u + right_u, v + right_v, light + right_light
-                shine, count, x = shine + right_shine, count + one, x + one
-        fours = above.view(np.uint32), below.view(np.uint32)
+                within[count] = fx | (fy << _BYTE) | (level_of(shine, 255) << _16)
+                lights[count] = level_of(light, 4 << 10)
+                u, v, light, shine = (
+                    u + right_u,
+                    v + right_v,
+                    light + right_light,
+                    shine + right_shine,
+                )
+                count, x = count + one, x + one
         for i in range(count):
             place, two = within[i], np.uint64(2) * i
             a, b, c, d = fours[0][two], fours[0][two + one], fours[1][two], fours[1][two + one]
@@ -383,16 +449,18 @@ def colour_pixels(box, model, work, shown, pixels):  # type: ignore[no-untyped-d
             pixels[first + i] = colour if alpha > np.uint32(0) else pixels[first + i]
 
 
-@_compiled
-def gather_clear(count, model, work, depth, clear):  # type: ignore[no-untyped-def]
+@inner()
+def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
     """Lays the clear triangles under each other where they are not hidden, the nearest first.
 
-    clear: [size * size], bytes R, G, B, A, colours times alpha. Where nothing more shows through,
-    the depth is theirs, and whatever is further is done with. The lines that were written to.
+    What is solid is shown as what is opaque is; the rest goes into `clear`. Where nothing more
+    shows through, the depth is theirs, and whatever is further is done with. The lines that were
+    written to.
     """
     screen, triangles, planes, order = work.screen, model.triangles, work.planes, work.order
-    texture_of, texels, one = model.texture_of, model.texels, np.uint64(1)
-    size, zero = len(work.depth), np.float32(0.0)
+    texture_of, texels, spans, one = model.texture_of, model.texels, work.spans, np.uint64(1)
+    depth, shown, clear = work.depth, work.shown, work.clear
+    size, zero = len(spans), np.float32(0.0)
     y0, y1 = size, 0
     for number in range(count):
         k = order[number]
@@ -400,98 +468,113 @@ def gather_clear(count, model, work, depth, clear):  # type: ignore[no-untyped-d
         px, py, qx, qy, rx, ry = downwards(
             screen[a, 0], screen[a, 1], screen[b, 0], screen[b, 1], screen[c, 0], screen[c, 1]
         )
-        first, last = math.ceil(max(py, zero)), math.ceil(min(ry, np.float32(size)))
-        if first >= last or all_hidden(
+        if all_hidden(
             px, py, qx, qy, rx, ry, max(screen[a, 2], screen[b, 2], screen[c, 2]), size, depth
         ):
             continue
+        first, last = math.ceil(max(py, zero)), math.ceil(min(ry, np.float32(size)))
         y0, y1 = min(y0, first), max(y1, last)
         whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
-        offset, wide = np.uint32(texture_of[k, 0]), np.uint32(texture_of[k, 1])
-        right, right_u, right_v = planes[k, 3], planes[k, 6], planes[k, 9]
-        down, down_u, down_v = planes[k, 4], planes[k, 7], planes[k, 10]
-        right_light, down_light = planes[k, 12], planes[k, 13]
-        right_shine, down_shine = planes[k, 15], planes[k, 16]
-        last_u, last_v, ax = planes[k, 17], planes[k, 18], planes[k, 0]
-        dy = np.float32(first) - planes[k, 1]
-        near_0, u_0 = planes[k, 2] + down * dy, planes[k, 5] + down_u * dy
-        v_0, light_0 = planes[k, 8] + down_v * dy, planes[k, 11] + down_light * dy
-        shine_0 = planes[k, 14] + down_shine * dy
+        offset, wide = np.uint64(texture_of[k, 0]), np.uint64(texture_of[k, 1])
+        right, right_u, right_v = planes[k, 3], step_of(planes[k, 6]), step_of(planes[k, 9])
+        last_u, last_v = np.int64(planes[k, 17]), np.int64(planes[k, 18])
         for y in range(first, last):
             start, stop = span(y, px, py, qx, qy, whole, upper, lower, size)
-            dx = np.float32(start) - ax
-            near, u, v = near_0 + right * dx, u_0 + right_u * dx, v_0 + right_v * dx
-            light, shine = light_0 + right_light * dx, shine_0 + right_shine * dx
-            near_0, u_0, v_0 = near_0 + down, u_0 + down_u, v_0 + down_v
-            light_0, shine_0 = light_0 + down_light, shine_0 + down_shine
             if start >= stop:
                 continue
-            for x in range(np.uint64(y * size + start), np.uint64(y * size + stop)):
+            spans[y, 0], spans[y, 1] = min(spans[y, 0], start), max(spans[y, 1], stop)
+            dx, dy = np.float32(start) - planes[k, 0], np.float32(y) - planes[k, 1]
+            near = planes[k, 2] + right * dx + planes[k, 4] * dy
+            u, v = place_of(planes, k, 5, dx, dy), place_of(planes, k, 8, dx, dy)
+            begun = np.uint64(y * size + start)
+            for x in range(begun, np.uint64(y * size + stop)):
                 if near > depth[x]:
-                    far = np.float32(1.0) / near
-                    at, below, fx, fy = texel_at(u * far, v * far, last_u, last_v, offset, wide)
-                    a, b, c, d = texels[at], texels[at + one], texels[below], texels[below + one]
-                    red, green, blue, alpha = mixed(
-                        a, b, c, d, fx, fy, gain_of(light), shine_of(shine)
-                    )
-                    above = clear[x]
-                    left = _FULL - (above >> np.uint32(24))
-                    red_blue = shares(red | (blue << _16), left)
-                    above += red_blue | (shares(green | (alpha << _16), left) << _BYTE)
-                    # Without branches, which nobody could foretell.
-                    solid = above >> np.uint32(24)
-                    fill = _FILLED[solid]
-                    red_blue = (((above & _LANES) * fill) >> _BYTE) & _LANES
-                    green = (((above >> _BYTE) & _FULL) * fill) & np.uint32(0xFF00)
-                    full = solid >= _SOLID
-                    alpha = np.uint32(0xFF000000) if full else above & np.uint32(0xFF000000)
-                    clear[x] = red_blue | green | alpha
-                    depth[x] = near if full else depth[x]
-                near, u, v, light = near + right, u + right_u, v + right_v, light + right_light
-                shine += right_shine
+                    at, below, fx, fy = texel_at(u, v, last_u, last_v, offset, wide)
+                    a = texels[at]
+                    if a >= _ALL:
+                        depth[x], shown[x] = near, k
+                    elif a > np.uint32(0):
+                        b, c, d = texels[at + one], texels[below], texels[below + one]
+                        dx = np.float32(np.int64(x - begun) + start) - planes[k, 0]
+                        light = level_of(place_of(planes, k, 11, dx, dy), 4 << 10)
+                        shine = level_of(place_of(planes, k, 14, dx, dy), 255)
+                        red, green, blue, alpha = mixed(a, b, c, d, fx, fy, light, shine)
+                        above = clear[x]
+                        left = _FULL - (above >> np.uint32(24))
+                        red_blue = shares(red | (blue << _16), left)
+                        above += red_blue | (shares(green | (alpha << _16), left) << _BYTE)
+                        # Without branches, which nobody could foretell.
+                        solid = above >> np.uint32(24)
+                        fill = _FILLED[solid]
+                        red_blue = (((above & _LANES) * fill) >> _BYTE) & _LANES
+                        green = (((above >> _BYTE) & _FULL) * fill) & np.uint32(0xFF00)
+                        full = solid >= _SOLID
+                        clear[x] = red_blue | green | (_ALL if full else above & _ALL)
+                        depth[x] = near if full else depth[x]
+                near, u, v = near + right, u + right_u, v + right_v
     return y0, y1
 
 
-@_inlined
-def beside(other, its_depth, above, near):  # type: ignore[no-untyped-def]
-    """What a neighbour has of what is clear; where one hides the other's, it is our own."""
-    is_hair, we_are = other > np.uint32(0xFFFFFF), above > np.uint32(0xFFFFFF)
+@inner()
+def lay_over(first, last, model, work):  # type: ignore[no-untyped-def]
+    """Lays lines of `clear` over those of the picture; its alpha then tells where hair is."""
+    clear, shown, pixels, size = work.clear, work.shown, work.pixels, len(work.spans)
+    for x in range(np.uint64(first * size), np.uint64(max(first, last) * size)):
+        above = clear[x]
+        left = _FULL - (above >> np.uint32(24))
+        red_blue = shares(pixels[x] & _LANES, left)
+        green = shares((pixels[x] >> _BYTE) & _FULL, left)
+        pixels[x] = (above & np.uint32(0x00FFFFFF)) + (red_blue | (green << _BYTE))
+        clear[x] = above | (_ALL if shown[x] >= model.opaque else np.uint32(0))
+
+
+@inlined()
+def beside(other, its_depth, its_colour, above, near, colour):  # type: ignore[no-untyped-def]
+    """A neighbour's colour across the edge of hair; our own where the neighbour hides its hair, or
+    we ours, or there is none.
+    """
+    is_hair, we_are = other >= _LEAST, above >= _LEAST
     seen = (is_hair & we_are) | (is_hair & (its_depth > near)) | (we_are & (its_depth < near))
-    return other if seen else above
+    return its_colour if seen else colour
 
 
-@_compiled
-def lay_over(first, last, size, depth, clear, pixels):  # type: ignore[no-untyped-def]
-    """Lays lines of `clear` over those of the picture, the edges of it as soft as hair's are."""
+@inner()
+def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
+    """Makes the edges of hair as soft as hair's are. Within, it stays as sharp as it is."""
+    clear, depth, pixels, size = work.clear, work.depth, work.pixels, len(work.spans)
     wide, one = np.uint64(size), np.uint64(1)
-    for y in range(max(first - 1, 1), min(last + 1, size - 1)):
-        for x in range(np.uint64(y * size + 1), np.uint64((y + 1) * size - 1)):
-            above, near = clear[x], depth[x]
-            a = beside(clear[x - one], depth[x - one], above, near)
-            b = beside(clear[x + one], depth[x + one], above, near)
-            c = beside(clear[x - wide], depth[x - wide], above, near)
-            d = beside(clear[x + wide], depth[x + wide], above, near)
-            red_blue = (above & _LANES) * _4 + (a & _LANES) + (b & _LANES)
+    over, own = work.looks[0], work.looks[1]
+    begin, end = max(first - 1, 1), min(last + 1, size - 1)
+    for i in range(size):
+        over[i] = pixels[(begin - 1) * size + i]
+    for y in range(begin, end):
+        line = np.uint64(y * size)
+        for i in range(wide):
+            own[i] = pixels[line + i]
+        for i in range(one, wide - one):
+            x = line + i
+            above, near, colour = clear[x], depth[x], own[i]
+            before, behind, up, under = (
+                clear[x - one],
+                clear[x + one],
+                clear[x - wide],
+                clear[x + wide],
+            )
+            a = beside(before, depth[x - one], own[i - one], above, near, colour)
+            b = beside(behind, depth[x + one], own[i + one], above, near, colour)
+            c = beside(up, depth[x - wide], over[i], above, near, colour)
+            d = beside(under, depth[x + wide], pixels[x + wide], above, near, colour)
+            red_blue = (colour & _LANES) * _4 + (a & _LANES) + (b & _LANES)
             red_blue = ((red_blue + (c & _LANES) + (d & _LANES)) >> _3) & _LANES
-            green = ((above >> _BYTE) & _LANES) * _4 + ((a >> _BYTE) & _LANES)
-            green += ((b >> _BYTE) & _LANES) + ((c >> _BYTE) & _LANES) + ((d >> _BYTE) & _LANES)
-            soft = red_blue | (((green >> _3) & _LANES) << _BYTE)
-            # Within, it stays as sharp as it is.
-            above = above if (a & b & c & d & above) >= _ALL else soft
-            left = _FULL - (above >> np.uint32(24))
-            red_blue = shares(pixels[x] & _LANES, left)
-            green = shares((pixels[x] >> _BYTE) & _FULL, left)
-            pixels[x] = (above & np.uint32(0x00FFFFFF)) + (red_blue | (green << _BYTE))
+            green = ((colour >> _BYTE) & _FULL) * _4 + ((a >> _BYTE) & _FULL)
+            green += ((b >> _BYTE) & _FULL) + ((c >> _BYTE) & _FULL) + ((d >> _BYTE) & _FULL)
+            soft = red_blue | ((green >> _3) << _BYTE)
+            within = (before & behind & up & under & above) >= _ALL
+            pixels[x] = colour if within else soft
+        over, own = own, over
 
 
-@_inlined
-def shares(lanes, part):  # type: ignore[no-untyped-def]
-    """In both lanes of 16 bits value * part / 255, rounded; exact for bytes."""
-    products = lanes * part + _ROUNDING
-    return ((products + ((products >> _BYTE) & _LANES)) >> _BYTE) & _LANES
-
-
-@_inlined
+@inlined()
 def blended(colour, share, beneath):  # type: ignore[no-untyped-def]
     """So much of a colour, 0..255, and the rest of what was there."""
     rest = _FULL - share
@@ -500,43 +583,40 @@ def blended(colour, share, beneath):  # type: ignore[no-untyped-def]
     return (red_blue & _LANES) | ((green & _FULL) << _BYTE)
 
 
-@_compiled
+@inner()
 def sort_clear(model, work):  # type: ignore[no-untyped-def]
     """Orders the clear triangles that are seen, the nearest first. How many they are.
 
     By counting: in steps of depth, within one as they come.
     """
-    screen, triangles, facing, to = work.screen, model.triangles, work.facing, work.order
+    screen, triangles, seen, to = work.screen, model.triangles, work.seen, work.order
+    counts = work.counts
     lowest, highest = np.float32(1e9), np.float32(-1e9)
     for k in range(model.opaque, len(triangles)):
-        if facing[k]:
+        if seen[k]:
             near = screen[triangles[k, 0], 2]
             lowest, highest = min(lowest, near), max(highest, near)
-    scale = np.float32(_ORDERS - 1) / max(highest - lowest, np.float32(1e-9))
-    counts = np.zeros(_ORDERS + 1, np.int32)
+    scale = np.float32(ORDERS - 1) / max(highest - lowest, np.float32(1e-9))
+    for order in range(ORDERS + 1):
+        counts[order] = 0
     for k in range(model.opaque, len(triangles)):
-        if facing[k]:
+        if seen[k]:
             counts[int((highest - screen[triangles[k, 0], 2]) * scale) + 1] += 1
-    for order in range(_ORDERS):
+    for order in range(ORDERS):
         counts[order + 1] += counts[order]
     for k in range(model.opaque, len(triangles)):
-        if facing[k]:
+        if seen[k]:
             order = int((highest - screen[triangles[k, 0], 2]) * scale)
             to[counts[order]] = k
             counts[order] += 1
-    return counts[_ORDERS]
+    return counts[ORDERS]
 
 
-@_compiled
-def draw_catchlights(eye, head, model, work, pixels):  # type: ignore[no-untyped-def]
+@inner()
+def draw_catchlights(eye, head, model, work):  # type: ignore[no-untyped-def]
     """Mirrors the lamps in a cornea: they stay where they are, whatever the eye looks at."""
-    eyes, lamps, seen, turned, size = (
-        model.eyes,
-        model.lamps,
-        work.shown,
-        head.turned,
-        len(work.depth),
-    )
+    eyes, lamps, shown, turned = model.eyes, model.lamps, work.shown, head.turned
+    size, pixels = len(work.spans), work.pixels
     pupil = int(eyes[eye, 4])
     # Between the eye's middle and its pupil is the cornea's own middle: the ball that the cornea is
     # part of is smaller (about 7.8 mm in an eye of 12 mm).
@@ -558,22 +638,23 @@ def draw_catchlights(eye, head, model, work, pixels):  # type: ignore[no-untyped
             continue
         for row in range(max(0, int(at_y) - reach), min(size, int(at_y) + reach + 2)):
             for column in range(max(0, int(at_x) - reach), min(size, int(at_x) + reach + 2)):
-                if not eyes[eye, 5] <= seen[row, column] < eyes[eye, 6]:
+                at = row * size + column
+                if not eyes[eye, 5] <= shown[at] < eyes[eye, 6]:
                     continue
                 off = math.sqrt((row - at_y) ** 2 + (column - at_x) ** 2)
                 share = min(max(0.5 + (radius - off) * 0.7, 0.0), 1.0) * lamps[k, 4]
-                at = row * size + column
                 pixels[at] = blended(np.uint32(0x00FFFFFF), np.uint32(share * 255.0), pixels[at])
 
 
-@_compiled
-def smooth_edges(model, work, depth, pixels):  # type: ignore[no-untyped-def]
+@inner()
+def smooth_edges(model, work):  # type: ignore[no-untyped-def]
     """Mixes the pixels on both sides of each outline by how far the outline is between them.
 
     Geometric post-process antialiasing (Persson 2011): an edge is an outline where one of its two
     triangles is seen and the other is turned away, or is not there.
     """
-    screen, facing, edges, size = work.screen, work.facing, model.edges, len(work.depth)
+    screen, facing, edges, size = work.screen, work.facing, model.edges, len(work.spans)
+    depth, pixels = work.depth, work.pixels
     for k in range(len(edges)):
         behind = edges[k, 3]
         if facing[edges[k, 2]] == (facing[behind] if behind >= 0 else np.uint8(0)):
@@ -599,7 +680,7 @@ def smooth_edges(model, work, depth, pixels):  # type: ignore[no-untyped-def]
             mix_pair(one, one + step, x - i, aq + (y - ay) * nearer, depth, pixels)
 
 
-@_inlined
+@inlined()
 def mix_pair(one, two, along, near, depth, pixels):  # type: ignore[no-untyped-def]
     """Mixes neighbours between which an outline passes, `along` of the way from one to two."""
     inner, outer, covered = one, two, along - 0.5

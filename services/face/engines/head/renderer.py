@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights
 from services.face.draw.pose import FacePose
 from services.face.engines.head.model import Model
-from services.face.engines.head.raster import Placing, Work, draw_head
+from services.face.engines.head.raster import ORDERS, Placing, Work, draw_head
 
-_MOST_TURN = 0.6
+MOST_TURN = 0.6
 """Radians; nobody's neck turns its head further before a camera."""
 _MOST_SHIFT = 0.1
 _BREATH = 2.2 / 512
@@ -36,7 +36,7 @@ class HeadRenderer:
     @property
     def size(self) -> int:
         """Width and height of the pictures, pixels."""
-        return len(self._model.background)
+        return self._model.size
 
     def draw(self, pose: FacePose) -> NDArray[np.uint8]:
         """The picture of `pose`: [size, size, 4] uint8, RGB and a zero, until this thread draws the
@@ -52,7 +52,7 @@ class HeadRenderer:
 
 def placing(pose: FacePose, weights: NDArray[np.float32], model: Model) -> Placing:
     """Where a pose carries the head, as compiled code reads it. weights: `arkit_weights` of it."""
-    turns = np.clip((pose.yaw, pose.pitch, pose.roll), -_MOST_TURN, _MOST_TURN)
+    turns = np.clip((pose.yaw, pose.pitch, pose.roll), -MOST_TURN, MOST_TURN)
     (c, s), (d, t), (e, u) = ((np.cos(turn), np.sin(turn)) for turn in turns)
     sideways = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]])
     down = np.array([[1, 0, 0], [0, d, -t], [0, t, d]])
@@ -81,21 +81,28 @@ _of_thread = threading.local()
 def thread_work(model: Model) -> Work:
     """This thread's, for heads of that many points and pictures of that size."""
     kept: dict[tuple[int, int, int], Work] = _of_thread.__dict__.setdefault("kept", {})
-    vertices, triangles, size = len(model.rest), len(model.triangles), len(model.background)
+    vertices, triangles, size = len(model.rest), len(model.triangles), model.size
     key = vertices, triangles, size
     if key not in kept:
         while len(kept) >= _KEPT_SIZES:
             kept.pop(next(iter(kept)))
+        pixels = np.empty(size * size, np.uint32)
         kept[key] = Work(
             places=np.empty((vertices, 3), np.float32),
             normals=np.empty((vertices, 3), np.float32),
             screen=np.empty((vertices, 5), np.float32),
-            planes=np.empty((triangles, 20), np.float32),
             facing=np.empty(triangles, np.uint8),
+            seen=np.empty(triangles, np.bool_),
+            planes=np.empty((triangles, 20), np.float32),
             order=np.empty(triangles, np.int32),
-            depth=np.empty((size, size), np.float32),
-            shown=np.empty((size, size), np.int32),
+            counts=np.empty(ORDERS + 1, np.int32),
+            depth=np.empty(size * size, np.float32),
+            shown=np.empty(size * size, np.int32),
             clear=np.empty(size * size, np.uint32),
-            picture=np.empty((size, size, 4), np.uint8),
+            spans=np.empty((size, 2), np.int32),
+            fours=np.empty((2, size), np.uint64),
+            looks=np.empty((2, size), np.uint32),
+            pixels=pixels,
+            picture=pixels.view(np.uint8).reshape(size, size, 4),
         )
     return kept[key]

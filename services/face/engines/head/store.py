@@ -27,6 +27,7 @@ from services.face.engines.head.bundle import (
 )
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, model_of
+from services.face.engines.head.visible import seen_alone
 from visavis.serving.errors import InvalidInputError
 
 BUILTIN_FOLDER = Path(__file__).parents[2] / "heads"
@@ -60,7 +61,7 @@ class HeadStore(FolderStore[Head]):
         kept[_THUMBNAIL] = self._thumbnail(files[PORTRAIT])
         about = read_about(files[ABOUT])
         self._add(name, partial(write_files, files=kept))
-        return AvatarInfo(name, self._size, False, about.licence)
+        return AvatarInfo(name, self._size, False, about.licence, head=self._folder / name)
 
     def _read(self, folder: Path) -> Head:
         try:
@@ -71,11 +72,12 @@ class HeadStore(FolderStore[Head]):
         for file in FILES:
             digest.update(files[file])
         bundle = read_bundle(files)
-        model = likened(model_of(bundle, self._size), bundle.portrait)
+        model = likened(seen_alone(model_of(bundle, self._size)), bundle.portrait)
         return Head(model, digest.hexdigest())
 
     def _info(self, name: str, folder: Path) -> AvatarInfo:
-        return AvatarInfo(name, self._size, self.is_builtin(name), self._about(folder).licence)
+        licence = self._about(folder).licence
+        return AvatarInfo(name, self._size, self.is_builtin(name), licence, head=folder)
 
     def _about(self, folder: Path) -> About:
         try:

@@ -57,6 +57,8 @@ def textures_of(
         seen = _areas(pixels[vertex : vertex + len(where)], part.triangles)
         wanted = np.log2(np.maximum(covered, 1e-4) / np.maximum(seen, 1e-4)) / 2 + _LEVEL_BIAS
         levels = [_sharpened(level, part.cut) for level in _levels(picture)]
+        if part.blends:
+            levels = [_told_apart(level) for level in levels]
         firsts = []
         for finer in levels:
             firsts.append((length, finer.shape[1], finer.shape[0]))
@@ -104,6 +106,22 @@ def _levels(picture: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
         half = cv2.resize(levels[-1], (width // 2, height // 2), interpolation=cv2.INTER_AREA)
         levels.append(np.asarray(half, np.uint8))
     return levels
+
+
+def _told_apart(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """With texels that tell of all four that are mixed from there on: all are solid where alpha is
+    255, and clear where it is 0. All others have something between.
+    """
+    alpha = picture[..., 3].astype(np.int32)
+    four = np.pad(alpha, ((0, 1), (0, 1)), constant_values=128)
+    four = np.stack([four[:-1, :-1], four[:-1, 1:], four[1:, :-1], four[1:, 1:]])
+    told = np.clip(alpha, 1, 254)
+    told[four.min(axis=0) == 255] = 255
+    told[four.max(axis=0) == 0] = 0
+    found = picture.copy()
+    found[..., 3] = told
+    found[..., :3] = np.minimum(found[..., :3], found[..., 3:])
+    return found
 
 
 def _sharpened(picture: NDArray[np.uint8], cut: float | None) -> NDArray[np.uint8]:

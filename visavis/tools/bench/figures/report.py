@@ -6,9 +6,12 @@ import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from visavis.tools.bench.figures.intervals import Interval, median_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +23,20 @@ class Summary:
     p90: float
     p95: float
     max: float
+    p50_interval: Interval | None = None
+    """Holds the median 19 times of 20; None of too few."""
 
-    def to_dict(self) -> dict[str, float]:
-        return {
+    def to_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {
             "count": self.count,
             "p50": round(self.p50, 4),
             "p90": round(self.p90, 4),
             "p95": round(self.p95, 4),
             "max": round(self.max, 4),
         }
+        if self.p50_interval is not None:
+            told["p50_interval"] = [round(value, 4) for value in self.p50_interval]
+        return told
 
 
 def summarise(values: Iterable[float | None]) -> Summary | None:
@@ -37,10 +45,12 @@ def summarise(values: Iterable[float | None]) -> Summary | None:
     if not known:
         return None
     p50, p90, p95 = np.percentile(known, [50, 90, 95])
-    return Summary(len(known), float(p50), float(p90), float(p95), float(max(known)))
+    within = median_interval(known)
+    return Summary(len(known), float(p50), float(p90), float(p95), float(max(known)), within)
 
 
 SCHEMA = 1
+_VECTORS = ("amx_int8", "avx512_vnni", "avx_vnni", "avx512f", "avx2", "avx", "i8mm", "asimd")
 _ENGINE = ("model", "file", "backend", "device")
 
 
@@ -70,8 +80,12 @@ def report(
     settings: Mapping[str, Any],
     notes: Sequence[str] = (),
     models: Sequence[Mapping[str, Any]] = (),
+    groups: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The whole result as JSON types. models: what ran, as `models_of` gives it."""
+    """The whole result as JSON types. models: what ran, as `models_of` gives it.
+
+    groups: the same for each of several sets, where the figures are of one of them.
+    """
     return {
         "schema": SCHEMA,
         "benchmark": benchmark,
@@ -81,6 +95,7 @@ def report(
         "figures": {row.name: row.summary.to_dict() for row in rows if row.summary is not None},
         "counts": dict(counts),
         "notes": list(notes),
+        **({} if groups is None else {"groups": dict(groups)}),
         "turns": list(turns),
     }
 
@@ -90,9 +105,26 @@ def machine() -> dict[str, Any]:
     return {
         "processor": platform.machine(),
         "cores": os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count(),
+        "vectors": _vectors(),
         "python": platform.python_version(),
         "system": platform.system(),
     }
+
+
+def machine_kind() -> str:
+    """What stands beside a latency: "2 cores, x86_64, avx2"."""
+    kind = machine()
+    cores = f"{kind['cores']} core{'s' if kind['cores'] != 1 else ''}"
+    return ", ".join(word for word in (cores, kind["processor"], kind["vectors"]) if word)
+
+
+def _vectors() -> str:
+    """The widest of the instructions for networks that the processor has; "": nobody knows."""
+    try:
+        known = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    except OSError:
+        return ""
+    return next((name for name in _VECTORS if name in known), "")
 
 
 def models_of(services: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -19,16 +19,29 @@ _LOG_WIDTH = 132
 def figures_table(title: str, rows: Iterable[Row]) -> Table:
     """One line for each figure; one that was not measured says so."""
     table = Table("figure", title=title, title_justify="left")
-    for column in ("n", "P50", "P90", "P95", "max"):
+    for column in ("n", "P50", "19 times of 20", "P90", "P95", "max"):
         table.add_column(column, justify="right")
     for row in rows:
         summary = row.summary
         if summary is None:
-            table.add_row(row.name, "0", *["-"] * 4)
+            table.add_row(row.name, "0", *["-"] * 5)
             continue
         values = (summary.p50, summary.p90, summary.p95, summary.max)
-        cells = [written(value, row.unit) for value in values]
-        table.add_row(row.name, str(summary.count), *cells)
+        median, *cells = [written(value, row.unit) for value in values]
+        within = " – ".join(written(v, row.unit) for v in summary.p50_interval or ())
+        table.add_row(row.name, str(summary.count), median, within or "-", *cells)
+    return table
+
+
+def parts_table(rows: Iterable[tuple[Row, float]]) -> Table:
+    """Where the time went: means, which add up, and how they are spread."""
+    title = "Where the time went, against the ideal: all work hidden in the pause"
+    table = Table("", title=title, title_justify="left")
+    for column in ("mean", "P50", "P90"):
+        table.add_column(column, justify="right")
+    for row, mean in rows:
+        spread = (row.summary.p50, row.summary.p90) if row.summary else ()
+        table.add_row(row.name, *(written(value, row.unit) for value in (mean, *spread)))
     return table
 
 

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from visavis.tools.bench.figures.counters import mean
-from visavis.tools.bench.visitor.clips import Clip
+from visavis.tools.bench.figures.hidden import where_it_went
+from visavis.tools.bench.visitor.clips import GIVEN, Clip
 from visavis.tools.bench.visitor.trace import Trace
 
 SHORTEST_ANSWER_S = 0.4
@@ -28,8 +29,16 @@ class TurnFigures:
     counted: bool
     note: str = ""
     """Why it is not counted."""
+    group: str = GIVEN
+    """Of which set the clip is."""
     spoke_over: bool = False
     """Something audible came while the visitor was still speaking."""
+    turns: int = 1
+    """That were opened for it: with more than one, its end was found where there was none."""
+    taken_back: int = 0
+    """Of these, replaced by one that answers all of it."""
+    discarded: int | None = None
+    """Answers prepared for nothing meanwhile; None where that is not known."""
     answer_s: float = 0.0
     underruns: int = 0
     answered_by: str = "llm"
@@ -37,6 +46,8 @@ class TurnFigures:
     transcript: str = ""
     answer: str = ""
     figures: dict[str, float | None] = field(default_factory=dict)
+    went: dict[str, float] = field(default_factory=dict)
+    """Where the time went, see `hidden`."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -56,14 +67,19 @@ def measure(
         clip.name,
         clip.language,
         counted=True,
+        group=clip.group,
+        turns=len(trace.opened_turns()),
+        taken_back=len(trace.replaced_turns()),
+        discarded=round(counters.get("speculation_discarded_total", 0)),
         spoke_over=next((a for a in trace.audible(trace.speech_start_s) if a.at_s < end_s), None)
         is not None,
-        answer_s=round(trace.audible_s(end_s), 3),
+        answer_s=round(trace.audible_s(trace.answer_from_s()), 3),
         underruns=round(counters.get("gateway_voice_underruns_total", 0)),
         answered_by=str(record.get("answered_by", "llm")),
         transcript=str(record.get("transcript", "")),
         answer=str(record.get("answer", "")).strip(),
         figures={name: _rounded(value) for name, value in figures.items()},
+        went=where_it_went(record.get("timeline", {}), figures["endpoint_wait"]),
     )
     row.note = _why_not_counted(row, record)
     row.counted = not row.note
@@ -73,10 +89,11 @@ def measure(
 def client_figures(trace: Trace, after_s: float | None = None) -> dict[str, float | None]:
     """What the visitor sees with their own clock and the true end of their speech.
 
-    after_s: what was audible before is another answer's; None: the end of their speech.
+    after_s: what was audible before is another answer's; None: before the end of their speech, or
+    before the last turn was opened, which answers all of it.
     """
     end_s = trace.speech_end_s
-    first = next(trace.audible(end_s if after_s is None else after_s), None)
+    first = next(trace.audible(trace.answer_from_s() if after_s is None else after_s), None)
     turns = trace.opened_turns()
     leaves_s = trace.turn_event_s(turns[-1], "speaking") if turns else None
     decided_s = trace.turn_event_s(turns[-1], "opened") if turns else None
@@ -150,6 +167,8 @@ def _why_not_counted(row: TurnFigures, record: Mapping[str, Any]) -> str:
         return "spoke over the visitor"
     if not record:
         return "no turn came of it"
+    if row.turns - row.taken_back > 1:
+        return f"split into {row.turns - row.taken_back} turns"
     if record.get("state") == "failed":
         return f"failed: {record.get('reason')}"
     if row.figures["voice_to_voice"] is None:

@@ -143,6 +143,9 @@ def _in_long_runs(voiced: NDArray[np.bool_], shortest: int) -> NDArray[np.bool_]
 # ------------------------------------------------------------ clips
 
 RATE_HZ = 16_000
+HELD_OUT, GIVEN, OWN, TUNED = "held out", "given", "own voices", "own voices, tuned on"
+GROUPS = (HELD_OUT, GIVEN, OWN, TUNED)
+"""Of clips, by what a figure on them is worth; the last are for nobody's eyes but ours."""
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".m4a")
 
 
@@ -156,6 +159,7 @@ class Clip:
     text: str = ""
     """What is said; empty where nobody wrote it down."""
     language: str = "en"
+    group: str = GIVEN
 
     @property
     def speech_s(self) -> float:
@@ -166,7 +170,7 @@ def load_clips(folder: Path, language: str = "") -> list[Clip]:
     """Every sound file of `folder`, by name; `language` where no label tells it.
 
     `x.txt` beside `x.wav` is its text; `x.json` its label: `speech_start_s`,
-    `speech_end_s`, `language`, all optional. Raises InvalidInputError.
+    `speech_end_s`, `language`, `group` (of GROUPS), all optional. Raises InvalidInputError.
     """
     if not folder.is_dir():
         raise InvalidInputError(f"{folder}: no such folder")
@@ -185,7 +189,8 @@ def load_clip(path: Path, language: str = "") -> Clip:
     text = text_path.read_text(encoding="utf-8").strip() if text_path.is_file() else ""
     label = _label(path.with_suffix(".json"))
     spoken = language or str(label.get("language", "")) or script_language(text)
-    return Clip(path.stem, pcm, _span(path, pcm, label), text, spoken)
+    group = str(label.get("group", GIVEN))
+    return Clip(path.stem, pcm, _span(path, pcm, label), text, spoken, group)
 
 
 def script_language(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
 
-ENDS = ("finished", "interrupted", "failed")
+ENDS = ("finished", "interrupted", "failed", "replaced")
 """Events that end a turn."""
 
 
@@ -82,8 +82,21 @@ class Trace:
 
     def opened_turns(self) -> list[int]:
         """Turns whose words were final, in order."""
+        return self._turns("opened")
+
+    def replaced_turns(self) -> list[int]:
+        """Those of them with whose question the visitor went on, unheard."""
+        return self._turns("replaced")
+
+    def answer_from_s(self) -> float:
+        """From when on what is audible is the answer to all that was said."""
+        turns = self.opened_turns()
+        opened_s = self.turn_event_s(turns[-1], "opened") if turns else None
+        return max(self.speech_end_s, opened_s or self.speech_end_s)
+
+    def _turns(self, life: str) -> list[int]:
         return [
             int(event["turn"])
             for _at, event in self.events
-            if event.get("type") == "turn" and event.get("event") == "opened"
+            if event.get("type") == "turn" and event.get("event") == life
         ]

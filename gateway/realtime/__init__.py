@@ -1,0 +1,9 @@
+"""OpenAI's Realtime API: programs that speak it talk with a session as they are.
+
+`protocol`: what is pure: client's events and session's news in, effects out.
+
+`link`: a client's connection at work: does what the adapter asks for.
+`opening`: how a session begins.
+`doors`: the WebSocket, and ephemeral keys.
+`calls`: WebRTC.
+"""

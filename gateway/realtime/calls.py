@@ -1,0 +1,172 @@
+"""Calls: the protocol by WebRTC. Sound both ways by media tracks, events by a data channel.
+
+Where the offer has a video section too, the face answers in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aiortc import RTCDataChannel
+from aiortc.exceptions import InvalidStateError
+from fastapi import APIRouter, Request, Response
+
+from gateway.api.problems import refusals_counted
+from gateway.api.state import TheCaller, TheGateway
+from gateway.api.uploads import read_form
+from gateway.openai.errors import OpenAiRoute, RefusedError
+from gateway.realtime.link import Link, event_in
+from gateway.realtime.opening import (
+    available,
+    config_of,
+    dialogue_with,
+    model_of,
+    new_id,
+    open_session,
+    wanted_model,
+)
+from gateway.realtime.protocol.reply import Event
+from gateway.talk.session import Session
+
+router = APIRouter(prefix="/v1/realtime/calls", tags=["OpenAI"], route_class=OpenAiRoute)
+
+_MOST_BUFFERED_BYTES = 1_000_000
+"""Of events that wait for a connection: minutes of them."""
+_OPENS_WITHIN_S = 30.0
+_MOST_FIELDS = 8
+_PICTURES = re.compile(r"^m=video [1-9]", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What a caller brings. session: None: nothing is said of it."""
+
+    sdp: str
+    session: object = None
+
+
+class EventChannel:
+    """The data channel by which events go, once it is open."""
+
+    def __init__(self) -> None:
+        self._channel: RTCDataChannel | None = None
+        self._opened = asyncio.Event()
+
+    def use(self, channel: RTCDataChannel, link: Link) -> None:
+        """The first one that the caller opens."""
+        if self._channel is not None:
+            return
+        self._channel = channel
+
+        def heard(message: str | bytes) -> None:
+            link.said_at_once(
+                message if isinstance(message, str) else message.decode("utf-8", "replace")
+            )
+
+        channel.on("message", heard)
+        channel.on("close", lambda: link.end("the channel was closed"))
+        self._opened.set()
+
+    async def send(self, event: Event) -> None:
+        """Raises TimeoutError where no channel is opened, InvalidStateError once it is shut."""
+        async with asyncio.timeout(_OPENS_WITHIN_S):
+            await self._opened.wait()
+        assert self._channel is not None
+        if self._channel.bufferedAmount > _MOST_BUFFERED_BYTES:
+            raise InvalidStateError("the caller takes no events")
+        self._channel.send(json.dumps(event, ensure_ascii=False))
+
+
+@router.post("", status_code=201)
+async def call(
+    request: Request, gateway: TheGateway, caller: TheCaller, model: str = ""
+) -> Response:
+    """Answer an offer: `application/sdp`, or a form of `sdp` and `session`.
+
+    `Location` names the call, which is a session: its id opens `/v1/sessions/{id}`, too. All
+    candidates are to be in the offer.
+    """
+    offer = await _offer_in(request)
+    with refusals_counted():
+        named = model_of(wanted_model(model, caller, offer.session), gateway)
+        config, known = config_of(caller, gateway, offer.session), await available(gateway)
+        pictures = bool(_PICTURES.search(offer.sdp))
+        session = await open_session(gateway, caller, config, known, pictures=pictures)
+    try:
+        holder, channel = new_id("peer"), EventChannel()
+        dialogue = dialogue_with(session, config, named, known, by_channel=True)
+        link = Link(gateway, session, dialogue, channel.send, holder)
+        await session.take_microphone(holder)
+        sdp, _ = await session.peers.connect(
+            offer.sdp,
+            "offer",
+            "speaker",
+            on_mic=session.push_mic,
+            on_gone=lambda peer_id: link.end("the caller has gone"),
+            peer_id=holder,
+            pictures=pictures,
+        )
+        session.peers.on_channel(holder, lambda opened: channel.use(opened, link))
+        session.run_beside(_talk(link, session))
+    except BaseException:
+        await gateway.sessions.delete(session.id)
+        raise
+    where = {"Location": f"/v1/realtime/calls/{session.id}"}
+    return Response(sdp, 201, headers=where, media_type="application/sdp")
+
+
+@router.post("/{session_id}/hangup")
+async def hang_up(session_id: str, gateway: TheGateway) -> Response:
+    """End a call."""
+    await gateway.sessions.delete(session_id)
+    return Response(status_code=200)
+
+
+async def _talk(link: Link, session: Session) -> None:
+    """For as long as the caller is there."""
+    try:
+        with suppress(InvalidStateError, TimeoutError):
+            await link.run()
+    finally:
+        session.unwanted = True
+
+
+async def _offer_in(request: Request) -> _Offer:
+    """Raises RefusedError."""
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        form = await read_form(request, "sdp", "sdp and session", max_fields=_MOST_FIELDS)
+        try:
+            sdp, session = [await _text(form.get(name)) for name in ("sdp", "session")]
+        finally:
+            await form.close()
+        return _Offer(_sdp(sdp), _json(session) if session else None)
+    content = await request.body()
+    return _Offer(_sdp(content.decode("utf-8", "replace")))
+
+
+async def _text(field: Any) -> str:
+    """Of a form's field, which some clients send as a file."""
+    if field is None or isinstance(field, str):
+        return field or ""
+    return bytes(await field.read()).decode("utf-8", "replace")
+
+
+def _sdp(text: str) -> str:
+    if not text.startswith("v="):
+        message = "sdp: an offer is wanted, as application/sdp or in a form"
+        raise RefusedError(message, "sdp", "invalid_value")
+    return text
+
+
+def _json(text: str) -> Mapping[str, Any]:
+    content = event_in(text)
+    if not isinstance(content, dict):
+        raise RefusedError("session: a JSON object is wanted", "session", "invalid_value")
+    return content

@@ -1,0 +1,147 @@
+"""The doors: the WebSocket, and ephemeral keys for browsers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi.responses import JSONResponse
+
+from gateway.access.ephemeral import LONGEST_LIFE_S, SHORTEST_LIFE_S, USUAL_LIFE_S
+from gateway.access.limits import OverLimitError
+from gateway.api.problems import refusals_counted
+from gateway.api.sockets import first_of
+from gateway.api.state import Gateway, TheCaller, TheGateway, caller_of, gateway_of
+from gateway.openai.errors import OpenAiRoute, RefusedError, event_of
+from gateway.realtime.link import Link, event_in
+from gateway.realtime.opening import (
+    available,
+    config_of,
+    dialogue_with,
+    model_of,
+    new_id,
+    open_session,
+    wanted_model,
+)
+from gateway.realtime.protocol.reply import Event
+from gateway.talk.session import Session
+from visavis.serving.errors import AtCapacityError, BusError, StageLostError, VisavisError
+
+router = APIRouter(prefix="/v1/realtime", tags=["OpenAI"], route_class=OpenAiRoute)
+sockets = APIRouter()
+
+SUBPROTOCOL = "realtime"
+"""Confirmed to browsers that offer it; what carries their key is not said again."""
+NORMAL, REFUSED, ENDING, LATER = 1000, 1008, 1012, 1013
+"""Close codes: OpenAI's clients connect again after the last two."""
+_FULL = (AtCapacityError, OverLimitError, BusError, StageLostError)
+
+
+@sockets.websocket("/v1/realtime")
+async def realtime(socket: WebSocket, model: str = "", intent: str = "") -> None:
+    """OpenAI's Realtime protocol; a session that lives as long as the connection."""
+    gateway, caller = gateway_of(socket), caller_of(socket)
+    offered = socket.scope.get("subprotocols") or []
+    await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
+    wanted = {"type": "transcription"} if intent == "transcription" else None
+    try:
+        with refusals_counted():
+            named = model_of(wanted_model(model, caller), gateway)
+            config, known = config_of(caller, gateway, wanted), await available(gateway)
+            session = await open_session(gateway, caller, config, known, pictures=False)
+    except VisavisError as error:
+        await _turn_away(socket, error)
+        return
+    dialogue = dialogue_with(session, config, named, known, by_channel=False)
+
+    async def send(event: Event) -> None:
+        await socket.send_text(json.dumps(event, ensure_ascii=False))
+
+    link = Link(gateway, session, dialogue, send)
+
+    async def receive() -> None:
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            await link.said(message.get("text") or "")
+
+    try:
+        with gateway.sessions.in_use(session.id):
+            await first_of(link.run(), receive())
+        await _say_goodbye(socket, gateway, link)
+    finally:
+        await _end(gateway, session)
+
+
+@router.post("/client_secrets")
+async def client_secret(request: Request, gateway: TheGateway, caller: TheCaller) -> Response:
+    """An ephemeral key for a browser: it begins sessions with these settings, for a while.
+
+    `expires_after` is `{"anchor": "created_at", "seconds": …}`, 10 s to two hours; `session` as in
+    `session.update`. The key carries them, so that any gateway takes it.
+    """
+    body = await _json_of(request)
+    life_s = _life_s(body.get("expires_after"))
+    wanted = body.get("session")
+    model = model_of(wanted_model("", caller, wanted), gateway)
+    config = config_of(caller, gateway, wanted)
+    (await available(gateway)).voice(config.wanted_voice)
+    content = {**(wanted if isinstance(wanted, Mapping) else {}), "model": model}
+    key = gateway.doorkeeper.lend(caller, json.dumps({"type": config.type, **content}), life_s)
+    expires_at = int(time.time() + life_s)
+    told = {**config.told(), "id": new_id("sess"), "object": "realtime.session", "model": model}
+    return JSONResponse({"value": key, "expires_at": expires_at, "session": told})
+
+
+@router.post("/sessions", include_in_schema=False)
+@router.post("/transcription_sessions", include_in_schema=False)
+async def beta(request: Request) -> Response:
+    """Where the beta had its keys for browsers."""
+    message = f"{request.url.path}: this is of the beta; ask for /v1/realtime/client_secrets"
+    raise RefusedError(message, code="not_found", status=404)
+
+
+def _life_s(wanted: object) -> float:
+    seconds = wanted.get("seconds", USUAL_LIFE_S) if isinstance(wanted, Mapping) else USUAL_LIFE_S
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not SHORTEST_LIFE_S <= seconds <= LONGEST_LIFE_S:
+        param = "expires_after.seconds"
+        message = f"{param}: {SHORTEST_LIFE_S:.0f} to {LONGEST_LIFE_S:.0f} is wanted"
+        raise RefusedError(message, param, "invalid_value")
+    return float(seconds)
+
+
+async def _json_of(request: Request) -> Mapping[str, Any]:
+    """Raises RefusedError. Without a body: nothing is asked for."""
+    content = await request.body()
+    told = event_in(content.decode("utf-8", "replace") or "{}")
+    if not isinstance(told, dict):
+        raise RefusedError("body: a JSON object is wanted", code="invalid_value")
+    return told
+
+
+async def _turn_away(socket: WebSocket, error: VisavisError) -> None:
+    """Say why, and whether it is of use to come again."""
+    told = {"type": "error", "event_id": new_id("event"), **event_of(error)}
+    told["error"] |= {"event_id": None}
+    with suppress(WebSocketDisconnect, RuntimeError):
+        await socket.send_text(json.dumps(told))
+        await socket.close(LATER if isinstance(error, _FULL) else REFUSED, str(error)[:120])
+
+
+async def _say_goodbye(socket: WebSocket, gateway: Gateway, link: Link) -> None:
+    if not link.why:
+        return  # the client has gone
+    code = LATER if link.too_slow else ENDING if gateway.sessions.draining else NORMAL
+    with suppress(WebSocketDisconnect, RuntimeError):
+        await socket.close(code, link.why[:120])
+
+
+async def _end(gateway: Gateway, session: Session) -> None:
+    if gateway.sessions.has(session.id):
+        await gateway.sessions.delete(session.id)

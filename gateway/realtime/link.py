@@ -1,0 +1,412 @@
+"""One client's connection at work: what comes from it and from its session, in one order.
+
+Reads, asks the adapter what follows, and does that: with the session, with the plain calls of the
+services, with the client. Sound that comes faster than it is spoken waits here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+from gateway.api.events import ErrorEvent, ServerEvent
+from gateway.api.hub import Overheard, Voiced
+from gateway.api.problems import code_of
+from gateway.api.state import Gateway
+from gateway.background import Background
+from gateway.playout.pacing import RATE_HZ as PLAYED_RATE_HZ
+from gateway.realtime.protocol import effects as to_do
+from gateway.realtime.protocol.dialogue import Dialogue, News
+from gateway.realtime.protocol.reply import Event
+from gateway.stages.plain_calls import Speaking, Written
+from gateway.talk.conversation import TurnTaking
+from gateway.talk.microphone import AHEAD_S, RATE_HZ
+from gateway.talk.session import Session
+from gateway.tools.offers import Call
+from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.wire.clock import Clock, MonotonicClock
+
+log = logging.getLogger(__name__)
+
+HOLDER = "realtime"
+MOST_NEWS = 4000
+"""Of the session that wait because a client does not read: about a minute of an answer."""
+_MOST_MESSAGES = 2
+"""Of the client that wait, each of up to 20 MB."""
+_MOST_SAID = 256
+"""Of one who cannot be made to wait: each has to fit into a message of SCTP."""
+_LARGE = 256 * 1024
+"""Characters of a message that are better read on a thread."""
+_LONGEST_WAIT_S = 300.0
+_PIECE_SAMPLES = RATE_HZ // 10
+_LEAD_S = AHEAD_S - 0.5
+_LOOK_S = 0.02
+_CLOSING_SILENCE = np.zeros(3 * RATE_HZ // 2, np.int16)
+"""After so much of it whoever spoke has finished."""
+
+
+class MicQueue:
+    """Sound on its way to a session, which listens in real time. Pure: time is an argument."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[NDArray[np.int16]] = deque()
+        self._samples = 0
+        self._sent_samples = 0
+        self._since_s: float | None = None
+
+    def __len__(self) -> int:
+        return self._samples
+
+    @property
+    def sent_ms(self) -> int:
+        """Of sound that was heard so far."""
+        return self._sent_samples * 1000 // RATE_HZ
+
+    def add(self, pcm: NDArray[np.int16]) -> None:
+        """pcm: [N] int16 at 16 kHz. Raises InvalidInputError where too much waits already."""
+        if self._samples + len(pcm) > _LONGEST_WAIT_S * RATE_HZ:
+            message = f"audio: more than {_LONGEST_WAIT_S:.0f} s of sound wait to be heard"
+            raise InvalidInputError(message)
+        for at in range(0, len(pcm), _PIECE_SAMPLES):
+            self._waiting.append(pcm[at : at + _PIECE_SAMPLES])
+        self._samples += len(pcm)
+
+    def clear(self) -> None:
+        self._waiting.clear()
+        self._samples = 0
+
+    def take(self, now: float) -> list[NDArray[np.int16]]:
+        """What may be heard now: pieces of 100 ms at most."""
+        if self._since_s is None:
+            self._since_s = now
+        taken = []
+        while self._waiting and self._sent_samples / RATE_HZ <= now - self._since_s + _LEAD_S:
+            piece = self._waiting.popleft()
+            self._samples -= len(piece)
+            self._sent_samples += len(piece)
+            taken.append(piece)
+        return taken
+
+
+class Link:
+    """Keeps one client and one session together, until one of them is gone.
+
+    send: to the client; may take as long as the client does. holder: by which name its sound comes
+    to the session. Follows the session.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        session: Session,
+        dialogue: Dialogue,
+        send: Callable[[Event], Awaitable[None]],
+        holder: str = HOLDER,
+        clock: Clock | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._session = session
+        self._dialogue = dialogue
+        self._send = send
+        self._holder = holder
+        self._clock = clock or MonotonicClock()
+        self._news: deque[News] = deque()
+        self._arrived = asyncio.Event()
+        self._messages: asyncio.Queue[str] = asyncio.Queue(_MOST_MESSAGES)
+        self._said: deque[str] = deque()
+        self._mic = MicQueue()
+        self._sounding = asyncio.Event()
+        self._background = Background()
+        self._making: dict[str, asyncio.Task[None]] = {}
+        self._spoken: dict[str, int] = {}
+        """Pieces of the reply that the session is saying as it is written."""
+        self.why = ""
+        """Why it has ended, where the client has not."""
+        self.too_slow = False
+        self._quiet_since_s: float | None = None
+
+    def told(self, event: ServerEvent | Voiced | Overheard) -> None:
+        """The session tells something; nothing is done with it here."""
+        self._note(event)
+
+    async def said(self, text: str) -> None:
+        """A message of the client's; returns once there is room for another."""
+        await self._messages.put(text)
+        self._arrived.set()
+
+    def said_at_once(self, text: str) -> None:
+        """As `said`, by somebody who cannot wait: one who says too much at once is given up."""
+        if len(self._said) >= _MOST_SAID:
+            self.end("too much was said at once")
+            return
+        self._said.append(text)
+        self._arrived.set()
+
+    def end(self, why: str) -> None:
+        """Have `run` return."""
+        self.why = self.why or why
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Returns when the session has ended, or the client cannot be served."""
+        self._session.follow(self)
+        self._background.keep(self._feed(), "realtime-microphone")
+        try:
+            await self._session.take_microphone(self._holder)
+            await self._perform_all(self._dialogue.begin())
+            while not self.why:
+                await self._step()
+        finally:
+            self._session.unfollow(self)
+            self._session.release_microphone(self._holder)
+            await self._background.cancel_all()
+
+    async def _step(self) -> None:
+        if self._background.failed.is_set():
+            self.why = "internal error; see the gateway's log"
+        elif self._news:
+            news = self._news.popleft()
+            if isinstance(news, ErrorEvent) and news.code == "session_closed":
+                self.why = news.message
+                return
+            await self._perform_all(self._dialogue.hear(news))
+        elif self._said:
+            await self._obey(self._said.popleft())
+        elif not self._messages.empty():
+            await self._obey(self._messages.get_nowait())
+        else:
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(await self._idle_s()):
+                    await self._arrived.wait()
+
+    async def _idle_s(self) -> float | None:
+        """How long nobody may say anything more before that is told; None: for ever."""
+        limit_s, now = self._dialogue.patience_s, self._clock.now()
+        if limit_s is None:
+            self._quiet_since_s = None
+            return None
+        if self._quiet_since_s is None:
+            self._quiet_since_s = now
+        rest_s = self._quiet_since_s + limit_s - now
+        if rest_s > 0:
+            return rest_s
+        self._quiet_since_s = None
+        heard_ms = self._mic.sent_ms
+        await self._perform_all(self._dialogue.idle(heard_ms - round(limit_s * 1000), heard_ms))
+        return 0.0
+
+    async def _obey(self, text: str) -> None:
+        self._session.touch()
+        if len(text) > _LARGE:
+            # Nobody else touches the adapter meanwhile.
+            effects = await asyncio.to_thread(lambda: self._dialogue.client(event_in(text)))
+        else:
+            effects = self._dialogue.client(event_in(text))
+        await self._perform_all(effects)
+
+    def _note(self, news: News) -> None:
+        if len(self._news) >= MOST_NEWS:
+            self.too_slow, self.why = True, "too much waits to be read"
+        else:
+            self._news.append(news)
+        self._arrived.set()
+
+    # ------------------------------------------------------------ doing
+
+    async def _perform_all(self, effects: list[to_do.Effect]) -> None:
+        waiting = deque(effects)
+        while waiting:
+            waiting.extendleft(reversed(await self._perform(waiting.popleft())))
+
+    async def _perform(self, effect: to_do.Effect) -> list[to_do.Effect]:
+        """What follows from doing it."""
+        session = self._session
+        match effect:
+            case to_do.Send():
+                await self._send(effect.event)
+            case to_do.Hear():
+                return self._queue(effect.pcm)
+            case to_do.ForgetSound():
+                self._mic.clear()
+            case to_do.EndUtterance():
+                return self._queue(_CLOSING_SILENCE)
+            case to_do.Silence():
+                if session.turn is not None and session.turn.number == effect.turn:
+                    session.interrupt()
+            case to_do.Remember():
+                await self._remember(effect)
+            case to_do.Configure():
+                await self._configure(effect)
+            case to_do.Answer():
+                return await self._begin(effect)
+            case to_do.Speak():
+                return await self._speak_on(effect)
+            case to_do.Write():
+                self._making[effect.reply] = self._background.run(self._write(effect))
+            case to_do.Stop():
+                if (task := self._making.pop(effect.reply, None)) is not None:
+                    task.cancel()
+            case to_do.Recognise():
+                self._background.run(self._recognise(effect))
+        return []
+
+    def _queue(self, pcm: NDArray[np.int16]) -> list[to_do.Effect]:
+        try:
+            self._mic.add(pcm)
+        except InvalidInputError as error:
+            return self._dialogue.refuse(error)
+        self._sounding.set()
+        return []
+
+    async def _begin(self, effect: to_do.Answer | to_do.Speak) -> list[to_do.Effect]:
+        """Have the session begin to speak."""
+        try:
+            await self._session.wake()
+            if isinstance(effect, to_do.Answer):
+                turn = self._session.respond(effect.prompt)
+            else:
+                turn = self._session.begin_speaking()
+        except VisavisError as error:
+            return self._dialogue.hear(_failed(effect.reply, error))
+        return self._dialogue.began(effect.reply, turn)
+
+    async def _speak_on(self, effect: to_do.Speak) -> list[to_do.Effect]:
+        """Have it say what comes next; a turn opens with the first words."""
+        begun: list[to_do.Effect] = []
+        if effect.reply not in self._spoken:
+            begun = await self._begin(effect)
+        turn = self._dialogue.turn_of(effect.reply)
+        if turn is not None:
+            piece = self._spoken.get(effect.reply, 0)
+            self._spoken = {effect.reply: piece + 1}
+            self._session.speak_on(turn, effect.text, piece, last=effect.last)
+        return begun
+
+    async def _remember(self, effect: to_do.Remember) -> None:
+        self._session.rewrite(effect.said)
+        if effect.persona != self._session.persona:
+            await self._session.update(self._session.options, effect.persona)
+
+    async def _configure(self, effect: to_do.Configure) -> None:
+        config, session = effect.config, self._session
+        detection = config.audio.input.turn_detection
+        interrupts = detection is not None and detection.interrupt_response
+        session.take_turns(TurnTaking(config.answers_by_itself, interrupts, goes_on=False))
+        options = replace(
+            session.options,
+            language=self._dialogue.language,
+            voice=self._dialogue.voice_of(effect.voice or config.wanted_voice),
+            speed=config.audio.output.speed,
+            avatar=config.avatar,
+        )
+        if options != session.options:
+            await session.update(options)
+
+    async def _feed(self) -> None:
+        """Have the session hear what has come, no faster than it is spoken."""
+        while True:
+            for piece in self._mic.take(self._clock.now()):
+                self._session.push_mic(self._holder, piece)
+            if len(self._mic):
+                await asyncio.sleep(_LOOK_S)
+            else:
+                self._sounding.clear()
+                await self._sounding.wait()
+
+    # ------------------------------------------------------------ work on the side
+
+    async def _write(self, effect: to_do.Write) -> None:
+        """Have the language model write, and what it has written be spoken."""
+        try:
+            text = await self._writing(effect)
+            if effect.then == "voice":
+                await self._speak(effect, text)
+        except VisavisError as error:
+            self._note(_failed(effect.reply, error))
+        finally:
+            self._making.pop(effect.reply, None)
+
+    async def _writing(self, effect: to_do.Write) -> str:
+        text, calls, last = "", list[Call](), Written("")
+        async with aclosing(self._gateway.plain.write(effect.wanted)) as pieces:
+            async for piece in pieces:
+                last, text = piece, text + piece.text
+                calls += piece.calls
+                if piece.text:
+                    self._note(to_do.Written(effect.reply, piece.text))
+        cut = last.finish_reason == "length"
+        whole = [call for call in _joined(calls) if not cut or event_in(call.arguments) is not None]
+        for number, call in enumerate(whole):
+            call_id = call.id or f"call_{effect.reply}_{number}"
+            self._note(to_do.Called(effect.reply, call_id, call.name, call.arguments))
+        self._note(to_do.Ended(effect.reply, _usage(last), cut))
+        return "" if calls else text
+
+    async def _speak(self, effect: to_do.Write, text: str) -> None:
+        """Without the session: nobody is interrupted by it."""
+        options = self._session.options
+        voice = self._dialogue.voice_of(effect.voice) or options.voice
+        how = Speaking(options.language, voice, options.speed)
+        rate_hz = PLAYED_RATE_HZ
+        if text.strip():
+            async with aclosing(self._gateway.plain.speak(text, how)) as sounds:
+                async for sound in sounds:
+                    rate_hz = sound.rate_hz
+                    news = to_do.Sounded(effect.reply, sound.pcm, rate_hz, last=False)
+                    self._note(news)
+        self._note(to_do.Sounded(effect.reply, np.zeros(0, np.int16), rate_hz, last=True))
+
+    async def _recognise(self, effect: to_do.Recognise) -> None:
+        try:
+            with self._gateway.plain.recordings.hold():
+                heard = await self._gateway.plain.recognise(effect.pcm, effect.language)
+            self._note(to_do.Recognised(effect.item, heard.text))
+        except VisavisError as error:
+            self._note(_failed(effect.item, error))
+
+
+def event_in(text: str) -> object:
+    """A message as JSON; None where it is none, is nested too deeply or holds half a character."""
+    try:
+        told: object = from_json(text, allow_inf_nan=False)
+        return told
+    except ValueError:
+        return None
+
+
+def _failed(of: str, error: VisavisError) -> to_do.Failed:
+    return to_do.Failed(of, code_of(error)[1], str(error))
+
+
+def _joined(pieces: list[Call]) -> list[Call]:
+    """Calls out of their pieces."""
+    calls: dict[int, Call] = {}
+    for piece in pieces:
+        before = calls.get(piece.index)
+        if before is None or piece.name:
+            calls[piece.index] = piece
+        else:
+            arguments = before.arguments + piece.arguments
+            calls[piece.index] = replace(before, arguments=arguments)
+    return [calls[index] for index in sorted(calls)]
+
+
+def _usage(last: Written) -> dict[str, Any]:
+    read, written = last.prompt_tokens, last.completion_tokens
+    return {
+        "total_tokens": read + written,
+        "input_tokens": read,
+        "output_tokens": written,
+        "input_token_details": {"text_tokens": read, "audio_tokens": 0, "cached_tokens": 0},
+        "output_token_details": {"text_tokens": written, "audio_tokens": 0},
+    }

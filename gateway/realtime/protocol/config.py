@@ -1,0 +1,276 @@
+"""The session object: what a client may set of it, what it is told of it. Pure.
+
+An update is sparse: what is absent stays, `null` clears. Fields that are known and change nothing
+here are kept and told back, for clients read them from `session.updated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.api.choices import MAX_PERSONA_CHARACTERS, Language, Name
+from gateway.openai.errors import RefusedError
+
+LOWEST_RATE_HZ, HIGHEST_RATE_HZ = 8_000, 48_000
+RATE_HZ = 24_000
+_MOST_TOOLS = 64
+_OPEN_AI_TELEPHONE = ("audio/pcmu", "audio/pcma")
+_MERGED = ("audio", "input", "output", "format", "turn_detection", "transcription")
+"""Objects that an update changes in part; any other is taken as a whole."""
+_WITH_A_DEFAULT = (
+    "instructions",
+    "output_modalities",
+    "tools",
+    "tool_choice",
+    "max_output_tokens",
+    "audio",
+    "input",
+    "output",
+    "format",
+    "voice",
+    "speed",
+    "avatar",
+)
+"""Of these, `null` stands for what a session begins with."""
+_OF_THE_BETA = {
+    "modalities": "output_modalities",
+    "voice": "audio.output.voice",
+    "speed": "audio.output.speed",
+    "input_audio_format": "audio.input.format",
+    "output_audio_format": "audio.output.format",
+    "input_audio_transcription": "audio.input.transcription",
+    "input_audio_noise_reduction": "audio.input.noise_reduction",
+    "turn_detection": "audio.input.turn_detection",
+    "max_response_output_tokens": "max_output_tokens",
+}
+_FIXED = ("id", "object", "model", "expires_at")
+
+
+class _Part(BaseModel):
+    """Unknown fields are left alone: clients learn new ones every month."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Pcm(_Part):
+    """16-bit little-endian samples, mono."""
+
+    type: Literal["audio/pcm"] = "audio/pcm"
+    rate: Annotated[int, Field(ge=LOWEST_RATE_HZ, le=HIGHEST_RATE_HZ)] = RATE_HZ
+
+
+class Telephone(_Part):
+    """G.711, mono, 8 kHz: mu-law or A-law."""
+
+    type: Literal["audio/pcmu", "audio/pcma"]
+
+
+Format: TypeAlias = Annotated[Pcm | Telephone, Field(discriminator="type")]
+
+
+class Transcription(_Part):
+    """Whether, and in which language, the client is told what was said."""
+
+    model: Annotated[str, Field(max_length=200)] = "whisper-1"
+    language: Language | None = None
+    prompt: Annotated[str, Field(max_length=8000)] | None = None
+
+
+class NoiseReduction(_Part):
+    type: Literal["near_field", "far_field"]
+
+
+class _TurnDetection(_Part):
+    create_response: bool = True
+    interrupt_response: bool = True
+
+
+class ServerVad(_TurnDetection):
+    """A voice that lasts interrupts at once, whatever it says."""
+
+    type: Literal["server_vad"] = "server_vad"
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+    prefix_padding_ms: Annotated[int, Field(ge=0, le=10_000)] = 300
+    silence_duration_ms: Annotated[int, Field(ge=0, le=60_000)] = 500
+    idle_timeout_ms: Annotated[int, Field(ge=5_000, le=30_000)] | None = None
+
+
+class SemanticVad(_TurnDetection):
+    """Words decide whether a voice interrupts: a listener's "uh-huh" does not."""
+
+    type: Literal["semantic_vad"] = "semantic_vad"
+    eagerness: Literal["low", "medium", "high", "auto"] = "auto"
+
+
+TurnDetection: TypeAlias = Annotated[ServerVad | SemanticVad, Field(discriminator="type")]
+
+
+class AudioInput(_Part):
+    format: Format = Pcm()
+    transcription: Transcription | None = None
+    noise_reduction: NoiseReduction | None = None
+    turn_detection: TurnDetection | None = ServerVad()
+
+
+class NamedVoice(_Part):
+    """A voice by its id."""
+
+    id: Annotated[str, Field(max_length=200)]
+
+
+class AudioOutput(_Part):
+    """voice: one of ours or of OpenAI's names; "default": the best of the language."""
+
+    format: Format = Pcm()
+    voice: Annotated[str, Field(max_length=200)] | NamedVoice = "default"
+    speed: Annotated[float, Field(ge=0.5, le=1.5)] = 1.0
+
+
+class Audio(_Part):
+    input: AudioInput = AudioInput()
+    output: AudioOutput = AudioOutput()
+
+
+class Tool(_Part):
+    """Something that the client can do for the model. parameters: JSON Schema."""
+
+    type: Literal["function"] = "function"
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    description: Annotated[str, Field(max_length=8000)] | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class NamedTool(_Part):
+    type: Literal["function"]
+    name: str
+
+
+Modalities: TypeAlias = tuple[Literal["audio", "text"]]
+Tools: TypeAlias = Annotated[tuple[Tool, ...], Field(max_length=_MOST_TOOLS)]
+WantedChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool
+OutputTokens: TypeAlias = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
+
+
+class SessionConfig(_Part):
+    """A session as its client has set it."""
+
+    type: Literal["realtime", "transcription"] = "realtime"
+    instructions: Annotated[str, Field(max_length=MAX_PERSONA_CHARACTERS)] = ""
+    output_modalities: Modalities = ("audio",)
+    audio: Audio = Audio()
+    tools: Tools = ()
+    tool_choice: WantedChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: OutputTokens = "inf"
+    truncation: Any = "auto"
+    tracing: Any = None
+    prompt: Any = None
+    include: Any = None
+    reasoning: Any = None
+    avatar: Name = ""
+    """Ours: the face that is worn, where there are pictures."""
+
+    @property
+    def answers_by_itself(self) -> bool:
+        """Whether what is said is answered aloud, without being asked for, by the session alone."""
+        detection = self.audio.input.turn_detection
+        wanted = detection is not None and detection.create_response
+        wanted = wanted and self.max_output_tokens == "inf"
+        return wanted and self.speaks and self.type == "realtime" and not self.offered_tools
+
+    @property
+    def speaks(self) -> bool:
+        """Whether answers are spoken, where nothing else is asked for."""
+        return self.output_modalities == ("audio",)
+
+    @property
+    def offered_tools(self) -> tuple[Tool, ...]:
+        """Those that the model may call."""
+        return () if self.tool_choice == "none" else self.tools
+
+    @property
+    def wanted_voice(self) -> str:
+        """By any of its names; "": the best of the language."""
+        voice = self.audio.output.voice
+        name = voice if isinstance(voice, str) else voice.id
+        return "" if name == "default" else name
+
+    def told(self) -> dict[str, Any]:
+        """As JSON, whole."""
+        content = self.model_dump(mode="json")
+        if self.type == "transcription":
+            kept = ("type", "include")
+            listening = {"input": content["audio"]["input"]}
+            return {key: content[key] for key in kept} | {"audio": listening}
+        return content
+
+
+def updated(config: SessionConfig, change: object) -> SessionConfig:
+    """`config` with a client's sparse `change`. Raises RefusedError."""
+    if not isinstance(change, Mapping):
+        raise RefusedError("session: an object is wanted", "session", "invalid_type")
+    if "type" not in change:
+        message = 'session.type: it is missing; "realtime" or "transcription" is wanted'
+        raise RefusedError(message, "session.type", "missing_required_parameter")
+    for name, now in _OF_THE_BETA.items():
+        if name in change:
+            raise RefusedError(
+                f"session.{name}: this is of the beta; it is session.{now} now",
+                f"session.{name}",
+                "unknown_parameter",
+            )
+    before = config.model_dump(mode="json")
+    wanted = {key: value for key, value in change.items() if key not in _FIXED}
+    if wanted["type"] != config.type:
+        message = f"session.type: it is {config.type!r} and cannot be changed"
+        raise RefusedError(message, "session.type", "invalid_value")
+    return checked(_merged(before, wanted), "session")
+
+
+def first_config(change: object, instructions: str) -> SessionConfig:
+    """Of a session that begins. change: None: nothing is said of it. Raises RefusedError."""
+    kind = change.get("type", "realtime") if isinstance(change, Mapping) else "realtime"
+    begun = checked({"type": kind, "instructions": instructions}, "session")
+    return begun if change is None else updated(begun, _with_type(change, begun.type))
+
+
+def checked(content: Mapping[str, Any], where: str) -> SessionConfig:
+    """Raises RefusedError that names the field."""
+    try:
+        return SessionConfig.model_validate(content)
+    except ValidationError as error:
+        raise refusal_of(error, where) from None
+
+
+def refusal_of(error: ValidationError, where: str) -> RefusedError:
+    """The first fault, by the name that the field has on the wire."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    # Of a choice of objects, pydantic names the chosen one.
+    skipped = ("audio/pcm", *_OPEN_AI_TELEPHONE, "server_vad", "semantic_vad")
+    parts = [str(part)[:80] for part in fault["loc"] if part not in skipped]
+    name = ".".join([where, *parts])
+    why = str(fault["msg"]).removeprefix("Value error, ")
+    code = "missing_required_parameter" if fault["type"] == "missing" else "invalid_value"
+    return RefusedError(f"{name}: {why}", name, code)
+
+
+def _with_type(change: object, kind: str) -> object:
+    return {"type": kind, **change} if isinstance(change, Mapping) else change
+
+
+def _merged(before: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(before)
+    for key, value in change.items():
+        if value is None and key in _WITH_A_DEFAULT:
+            merged.pop(key, None)
+            continue
+        old = merged.get(key)
+        merged[key] = value
+        if key in _MERGED and isinstance(old, Mapping) and isinstance(value, Mapping):
+            # Another kind of the same thing begins with its own defaults.
+            if value.get("type", old.get("type")) == old.get("type"):
+                merged[key] = _merged(old, value)
+    return merged

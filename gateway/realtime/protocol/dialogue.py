@@ -1,0 +1,482 @@
+"""OpenAI's Realtime protocol over one session: an adapter of event names and of their order. Pure.
+
+A client's event, or news of the session, goes in; effects come out: events for the client, and
+what the session is asked to do. The conversation's items are kept here. The session keeps the
+turns: what is spoken is answered by it as ever, with answers prepared in pauses and words that
+decide whether somebody interrupts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from gateway.api.events import AnswerEvent, ErrorEvent, ServerEvent, TranscriptEvent, TurnEvent
+from gateway.api.hub import Overheard, Voiced
+from gateway.openai.errors import RefusedError
+from gateway.realtime.protocol.asking import (
+    Request,
+    messages_for,
+    prompt_of,
+    request_of,
+    said_of,
+)
+from gateway.realtime.protocol.config import ServerVad, SessionConfig, updated
+from gateway.realtime.protocol.effects import (
+    Answer,
+    Called,
+    Configure,
+    Effect,
+    Ended,
+    Failed,
+    Outcome,
+    Recognised,
+    Remember,
+    Send,
+    Silence,
+    Sounded,
+    Speak,
+    Stop,
+    Write,
+    Written,
+)
+from gateway.realtime.protocol.hearing import Hearing
+from gateway.realtime.protocol.items import Items, item_of
+from gateway.realtime.protocol.replies import Replies
+from gateway.realtime.protocol.reply import Event, NewId, Reply
+from visavis.serving.errors import VisavisError
+
+News: TypeAlias = ServerEvent | Voiced | Overheard | Outcome
+_MOST_WAITING = 4
+"""Responses that wait until what they answer has been read."""
+
+
+class Known(Protocol):
+    """Voices and languages that the services have."""
+
+    def voice(self, name: str) -> str:
+        """Ours for any of its names; "": "". Raises RefusedError."""
+
+    def language(self, tag: str) -> None:
+        """Raises VisavisError where nobody understands or speaks it."""
+
+
+class Dialogue:
+    """One client's conversation with a session, in the words of the protocol.
+
+    about: what the session is called, to be told. by_channel: sound goes by WebRTC, both ways.
+    known: what there is to choose from. new_id: a new name with a prefix.
+    """
+
+    def __init__(
+        self,
+        config: SessionConfig,
+        about: Mapping[str, Any],
+        new_id: NewId,
+        known: Known,
+        *,
+        language: str = "en",
+        by_channel: bool = False,
+    ) -> None:
+        self.config = config
+        self._about = dict(about)
+        self._new_id = new_id
+        self._known = known
+        self._language = language
+        self._by_channel = by_channel
+        self._items = Items()
+        self._replies = Replies(self._items, new_id)
+        self._hearing = Hearing(config, self._items, new_id)
+        self._conversation_id = new_id("conv")
+        self._waiting: list[tuple[Reply, Request]] = []
+        self._failed_just_now = False
+        """The session tells of a failed turn twice."""
+        self._own_voice = False
+        """The session speaks one answer in another voice."""
+        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], list[Effect]]] = {
+            "session.update": self._update,
+            "input_audio_buffer.append": self._append,
+            "input_audio_buffer.commit": self._commit,
+            "input_audio_buffer.clear": self._clear,
+            "output_audio_buffer.clear": self._clear_output,
+            "conversation.item.create": self._create_item,
+            "conversation.item.retrieve": self._retrieve_item,
+            "conversation.item.truncate": self._truncate_item,
+            "conversation.item.delete": self._delete_item,
+            "response.create": self._create_response,
+            "response.cancel": self._cancel_response,
+        }
+
+    @property
+    def language(self) -> str:
+        """That is spoken, BCP 47."""
+        transcription = self.config.audio.input.transcription
+        return (transcription.language if transcription else None) or self._language
+
+    def begin(self) -> list[Effect]:
+        """The client is there."""
+        self._check(self.config, self.config.wanted_voice)
+        created = {"type": "session.created", "session": self._told()}
+        return [Configure(self.config), self._memory(), *self._send([created])]
+
+    # ------------------------------------------------------------ what the client says
+
+    def client(self, event: object) -> list[Effect]:
+        """An event of the client's, as JSON. What is wrong with it is answered by an `error`."""
+        own_id = event.get("event_id") if isinstance(event, Mapping) else None
+        try:
+            if not isinstance(event, Mapping):
+                raise RefusedError("event: a JSON object is wanted", code="invalid_event")
+            handle = self._handlers.get(str(event.get("type")))
+            if handle is None:
+                kind = str(event.get("type"))[:80]
+                known = ", ".join(self._handlers)
+                message = f"type: there is no event {kind!r}; known are {known}"
+                raise RefusedError(message, "type", "invalid_value")
+            return handle(event)
+        except VisavisError as error:
+            return self._send([error_event(error, own_id)])
+
+    def _update(self, event: Mapping[str, Any]) -> list[Effect]:
+        wanted = event.get("session")
+        if wanted is None:
+            raise RefusedError("session: it is missing", "session", "missing_required_parameter")
+        config = updated(self.config, wanted)
+        self._check(config, config.wanted_voice)
+        self.config = config
+        effects = self._hearing.configure(config)
+        told = self._send([{"type": "session.updated", "session": self._told()}])
+        return [*effects, Configure(config), self._memory(), *told]
+
+    def _append(self, event: Mapping[str, Any]) -> list[Effect]:
+        if self._by_channel:
+            raise RefusedError(
+                "audio: sound comes by the media track here", "type", "invalid_value"
+            )
+        return self._hearing.append(event.get("audio"))
+
+    def _commit(self, event: Mapping[str, Any]) -> list[Effect]:
+        return self._stamped(self._hearing.commit())
+
+    def _clear(self, event: Mapping[str, Any]) -> list[Effect]:
+        return self._stamped(self._hearing.clear())
+
+    def _clear_output(self, event: Mapping[str, Any]) -> list[Effect]:
+        if not self._by_channel:
+            message = "type: what was sent is the client's own; output_audio_buffer is of WebRTC"
+            raise RefusedError(message, "type", "invalid_value")
+        return self._silence()
+
+    def _create_item(self, event: Mapping[str, Any]) -> list[Effect]:
+        item = item_of(event.get("item"), self._new_id("item"))
+        reading = self._hearing.recording(item)
+        before = self._items.add(item, event.get("previous_item_id"))
+        told = {"item": item.told(), "previous_item_id": before}
+        kinds = ("conversation.item.added", "conversation.item.done")
+        events = self._send([{"type": kind, **told} for kind in kinds])
+        return [*events, *reading, self._memory()]
+
+    def _retrieve_item(self, event: Mapping[str, Any]) -> list[Effect]:
+        item = self._items.get(event.get("item_id"))
+        return self._send([{"type": "conversation.item.retrieved", "item": item.told()}])
+
+    def _delete_item(self, event: Mapping[str, Any]) -> list[Effect]:
+        item = self._items.remove(event.get("item_id"))
+        deleted = {"type": "conversation.item.deleted", "item_id": item.id}
+        return [*self._send([deleted]), self._memory()]
+
+    def _truncate_item(self, event: Mapping[str, Any]) -> list[Effect]:
+        item = self._items.get(event.get("item_id"))
+        if item.role != "assistant" or item.spoken is None:
+            message = "item_id: only what was spoken in answer can be cut"
+            raise RefusedError(message, "item_id", "invalid_value")
+        if event.get("content_index", 0) != 0:
+            raise RefusedError("content_index: 0 is wanted", "content_index", "invalid_value")
+        end_ms, made_ms = event.get("audio_end_ms"), round(item.spoken.seconds * 1000)
+        if not isinstance(end_ms, int) or isinstance(end_ms, bool) or not 0 <= end_ms <= made_ms:
+            message = f"audio_end_ms: 0 to {made_ms} is wanted, as long as the sound is"
+            raise RefusedError(message, "audio_end_ms", "invalid_value")
+        item.heard = item.spoken.heard_by(end_ms / 1000)
+        item.parts[0]["transcript"] = item.heard
+        cut = {"item_id": item.id, "content_index": 0, "audio_end_ms": end_ms}
+        told = self._send([{"type": "conversation.item.truncated", **cut}])
+        voiced = self._replies.voiced
+        # Its player is silent: nobody hears what would still be played for him.
+        ends = voiced is not None and voiced.message is item and not voiced.active
+        return [*told, *(self._silence() if ends else []), self._memory()]
+
+    # ------------------------------------------------------------ responses
+
+    def _create_response(self, event: Mapping[str, Any]) -> list[Effect]:
+        return self._respond(event.get("response") or {})
+
+    def _respond(self, wanted: object) -> list[Effect]:
+        """Raises RefusedError."""
+        if self.config.type == "transcription":
+            message = "type: a session of transcription answers nothing"
+            raise RefusedError(message, "type", "invalid_value")
+        request = request_of(wanted, self.config)
+        if not request.apart and self._replies.current is not None:
+            message = "the conversation has a response that is being made; wait, or cancel it"
+            raise RefusedError(message, code="conversation_already_has_active_response")
+        self._check(self.config, request.voice)
+        messages_for(request, self._items, self._new_id)  # what is wrong with it is told at once
+        asked = request.asked(self._conversation_id, by_channel=self._by_channel)
+        reply, events = self._replies.create(asked, request.form)
+        effects = self._send(events)
+        if self._hearing.reads([item.id for item in self._items]):
+            self._waiting = [*self._waiting[1 - _MOST_WAITING :], (reply, request)]
+            return effects
+        return [*effects, *self._work(reply, request)]
+
+    def _work(self, reply: Reply, request: Request) -> list[Effect]:
+        """Have a reply made."""
+        messages = messages_for(request, self._items, self._new_id)
+        own = request.instructions
+        instructions = self.config.instructions if own is None else own
+        prompt = prompt_of(instructions, self.language, messages)
+        if request.simple(messages):
+            effects: list[Effect] = []
+            if request.own_voice:
+                self._own_voice = True
+                effects.append(Configure(self.config, request.own_voice))
+            return [*effects, Answer(reply.id, tuple(prompt))]
+        if not request.aloud:
+            return [Write(reply.id, request.wanted(prompt), "nobody")]
+        if request.apart:
+            return [Write(reply.id, request.wanted(prompt), "voice", request.voice)]
+        reply.by_session = True
+        return [Write(reply.id, request.wanted(prompt), "session")]
+
+    def _cancel_response(self, event: Mapping[str, Any]) -> list[Effect]:
+        wanted = event.get("response_id")
+        reply = self._replies.find(str(wanted)) if wanted else self._replies.current
+        if reply is None:
+            message = "there is no response that could be cancelled"
+            raise RefusedError(message, "response_id", "response_cancel_not_active")
+        return self._cancel(reply, "client_cancelled")
+
+    def _cancel(self, reply: Reply, reason: str) -> list[Effect]:
+        self._waiting = [waits for waits in self._waiting if waits[0] is not reply]
+        ends: list[Effect] = [] if reply.turn is None else [Silence(reply.turn)]
+        cancelled = self._send(reply.finish("cancelled", reason))
+        return [Stop(reply.id), *ends, *cancelled, self._memory()]
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long silence may last now until `idle` is due; None: for ever."""
+        detection = self.config.audio.input.turn_detection
+        if not isinstance(detection, ServerVad) or detection.idle_timeout_ms is None:
+            return None
+        replies = self._replies
+        busy = replies.current or replies.open_turn is not None or self._hearing.listens
+        return None if busy or not replies.any_yet else detection.idle_timeout_ms / 1000
+
+    def idle(self, start_ms: int, end_ms: int) -> list[Effect]:
+        """Nobody has said anything between these: what was not said is answered."""
+        try:
+            events = self._hearing.nothing_said(max(0, start_ms), max(0, end_ms))
+            return [*self._send(events), *self._respond({})]
+        except VisavisError as error:
+            return self._send([error_event(error)])
+
+    def began(self, reply_id: str, turn: int) -> list[Effect]:
+        """The session speaks a reply in this turn, of which it will tell."""
+        reply = self._replies.find(reply_id)
+        if reply is None:
+            return [Silence(turn)]
+        self._replies.assign(reply, turn)
+        return []
+
+    # ------------------------------------------------------------ what the session tells
+
+    def hear(self, news: News) -> list[Effect]:
+        """Something has happened in the session, or in work on the side."""
+        try:
+            return self._heard(news)
+        except VisavisError as error:
+            return self._send([error_event(error)])
+
+    def _heard(self, news: News) -> list[Effect]:
+        match news:
+            case Voiced():
+                return self._send(self._replies.hear(news))
+            case AnswerEvent():
+                return self._send(self._replies.read(news))
+            case Overheard():
+                return self._overheard(news)
+            case TranscriptEvent() if news.final and news.utterance:
+                return self._said(news)
+            case TurnEvent():
+                return self._turned(news)
+            case Recognised():
+                return self._recognised(news)
+            case Failed() if self._replies.find(news.of) is None:
+                return self._not_recognised(news)
+            case Written() | Ended() if self._by_session(news.reply):
+                return self._pass_on(news)
+            case Written() | Called() | Ended() | Sounded() | Failed():
+                events = self._replies.made(news)
+                changed = isinstance(news, Called | Ended | Failed)
+                return [*self._send(events), *([self._memory()] if changed else [])]
+            case ErrorEvent():
+                failed, self._failed_just_now = self._failed_just_now, False
+                return [] if failed else self._send([_error(news.code, news.message)])
+        return []
+
+    def _by_session(self, reply_id: str) -> bool:
+        reply = self._replies.find(reply_id)
+        return reply is not None and reply.by_session
+
+    def _pass_on(self, news: Written | Ended) -> list[Effect]:
+        """Have the session say what is written; of a reply without words it says nothing."""
+        if isinstance(news, Written):
+            return [Speak(news.reply, news.text, last=False)]
+        reply = self._replies.find(news.reply)
+        assert reply is not None
+        effects = self._send(self._replies.made(news))
+        spoken = reply.turn is not None
+        return [*effects, *([Speak(news.reply, "", last=True)] if spoken else []), self._memory()]
+
+    def _overheard(self, news: Overheard) -> list[Effect]:
+        detection = self.config.audio.input.turn_detection
+        if detection is None:
+            return []
+        interrupts = detection.interrupt_response
+        playing = self._replies.open_turn is not None
+        if news.what == "over_answer" and isinstance(detection, ServerVad) and interrupts:
+            self._replies.speak_over()
+            ends = self._silence()
+            return [*self._send(self._hearing.tell()), *self._interrupted(), *ends]
+        doubtful = playing and interrupts
+        effects = self._send(self._hearing.overheard(news, over_answer=doubtful))
+        if news.what == "began" and interrupts and not playing:
+            effects += self._interrupted()
+        return effects
+
+    def _interrupted(self) -> list[Effect]:
+        """A voice ends what is being made."""
+        reply = self._replies.current
+        return [] if reply is None else self._cancel(reply, "turn_detected")
+
+    def _said(self, news: TranscriptEvent) -> list[Effect]:
+        if self.config.audio.input.turn_detection is None:
+            return []
+        events, wanted = self._hearing.final(news)
+        effects = self._send(events)
+        if not wanted:
+            return [*effects, *([Silence(news.turn)] if news.turn is not None else [])]
+        effects.append(self._memory())
+        detection = self.config.audio.input.turn_detection
+        ours = detection.create_response and self.config.type == "realtime"
+        if ours and news.turn is None and self._replies.current is None:
+            effects += self._respond({})
+        return effects
+
+    def _turned(self, news: TurnEvent) -> list[Effect]:
+        replies, effects = self._replies, list[Effect]()
+        if news.event == "opened":
+            if replies.of_turn(news.turn) is None:
+                effects += self._answered(news.turn)
+            replies.open_turn = news.turn
+            return [*effects, *self._send(replies.early_voice(news.turn))]
+        by_speech = news.event == "interrupted" and news.reason == "speech"
+        if by_speech or news.event == "replaced":
+            effects += self._send(self._hearing.tell())
+        effects += self._send(replies.played(news))
+        self._failed_just_now = news.event == "failed" and replies.of_turn(news.turn) is not None
+        if news.event != "speaking":
+            if self._own_voice:
+                self._own_voice = False
+                effects.append(Configure(self.config))
+            effects.append(self._memory())
+        return effects
+
+    def _answered(self, turn: int) -> list[Effect]:
+        """The session answers what was said, by itself."""
+        newest = self._replies.open_turn
+        if newest is not None and turn < newest:
+            return []
+        effects = self._interrupted()
+        request = request_of({}, self.config)
+        asked = request.asked(self._conversation_id, by_channel=self._by_channel)
+        _, events = self._replies.create(asked, request.form, turn)
+        return [*effects, *self._send(events)]
+
+    def _recognised(self, news: Recognised) -> list[Effect]:
+        effects = self._send(self._hearing.recognised(news))
+        return [*effects, self._memory(), *self._go_on()]
+
+    def _not_recognised(self, news: Failed) -> list[Effect]:
+        effects = self._send(self._hearing.not_recognised(news.of, news.code, news.message))
+        return [*effects, *self._go_on()]
+
+    def _go_on(self) -> list[Effect]:
+        """Make what has waited for words, once all of them are there."""
+        if self._hearing.reads([item.id for item in self._items]):
+            return []
+        waiting, self._waiting = self._waiting, []
+        effects: list[Effect] = []
+        for reply, request in waiting:
+            if reply.active:
+                effects += self._work(reply, request)
+        return effects
+
+    # ------------------------------------------------------------ in short
+
+    def _silence(self) -> list[Effect]:
+        """End the turn that is open, as far as is known here."""
+        turn = self._replies.open_turn
+        return [] if turn is None else [Silence(turn)]
+
+    def turn_of(self, reply_id: str) -> int | None:
+        """The session's, in which a reply is spoken that is being made."""
+        reply = self._replies.find(reply_id)
+        return None if reply is None else reply.turn
+
+    def voice_of(self, name: str) -> str:
+        """Ours for any of its names; "": "". Raises RefusedError."""
+        return self._known.voice(name)
+
+    def refuse(self, error: VisavisError) -> list[Effect]:
+        """What was asked for cannot be done."""
+        return self._send([error_event(error)])
+
+    def _check(self, config: SessionConfig, voice: str) -> None:
+        transcription = config.audio.input.transcription
+        self._known.voice(voice)
+        if transcription is not None and transcription.language:
+            self._known.language(transcription.language)
+
+    def _told(self) -> dict[str, Any]:
+        return {**self.config.told(), **self._about}
+
+    def _memory(self) -> Remember:
+        of_system, said = said_of(self._items, self._replies.unfinished())
+        persona = " ".join(filter(None, (self.config.instructions, of_system)))
+        return Remember(persona, said)
+
+    def _send(self, events: list[Event]) -> list[Effect]:
+        return [Send({"event_id": self._new_id("event"), **event}) for event in events]
+
+    def _stamped(self, effects: list[Effect]) -> list[Effect]:
+        """Events of a part that gives them no id."""
+        stamped: list[Effect] = []
+        for effect in effects:
+            stamped += self._send([effect.event]) if isinstance(effect, Send) else [effect]
+        return stamped
+
+
+def error_event(error: Exception, own_id: object = None) -> Event:
+    """What is wrong with a client's event. own_id: what the client calls it."""
+    refused = error if isinstance(error, RefusedError) else None
+    code = refused.code if refused is not None else "invalid_value"
+    told = _error(code, str(error), refused.param if refused is not None else "")
+    told["error"] |= {"type": "invalid_request_error", "event_id": own_id}
+    return told
+
+
+def _error(code: str, message: str, param: str = "") -> Event:
+    kind = "server_error"
+    about = {"type": kind, "code": code or None, "message": message, "param": param or None}
+    return {"type": "error", "error": {**about, "event_id": None}}

@@ -1,0 +1,276 @@
+"""The visitor's side: sound that comes in, where an utterance begins and ends, what it says. Pure.
+
+Who detects turns is the session: its recogniser marks speech, its words decide. Where the client
+detects them himself, sound is kept until he commits it, and read as a recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.api.events import TranscriptEvent
+from gateway.api.hub import Overheard
+from gateway.openai.errors import RefusedError
+from gateway.realtime.protocol.config import SemanticVad, ServerVad, SessionConfig
+from gateway.realtime.protocol.effects import (
+    Effect,
+    EndUtterance,
+    ForgetSound,
+    Hear,
+    Recognise,
+    Recognised,
+    Send,
+)
+from gateway.realtime.protocol.items import Item, Items
+from gateway.realtime.protocol.reply import Event, NewId
+from gateway.realtime.protocol.sound import SoundIn
+from gateway.stages.plain_calls import LONGEST_RECORDING_S
+from gateway.talk.microphone import RATE_HZ
+
+SHORTEST_COMMIT_S = 0.1
+
+
+@dataclass(slots=True)
+class _Utterance:
+    """One that the session hears. item: the id that it will have."""
+
+    number: int
+    item: str
+    began_ms: int
+    ended_ms: int = 0
+    told: bool = False
+    unwanted: bool = False
+    """The client has thrown its sound away."""
+
+
+class Hearing:
+    """Follows what the visitor says, and tells the client of it in the order of the protocol."""
+
+    def __init__(self, config: SessionConfig, items: Items, new_id: NewId) -> None:
+        self._items = items
+        self._new_id = new_id
+        self._config = config
+        self._sound = SoundIn(config.audio.input.format)
+        self._kept: list[NDArray[np.int16]] = []
+        self._kept_samples = 0
+        self._utterance: _Utterance | None = None
+        self._last: tuple[int, str] | None = None
+        """The newest utterance that is in the conversation, and its item."""
+        self._unread: dict[str, float] = {}
+        """Items whose sound is being read, and its seconds."""
+
+    @property
+    def speaking(self) -> bool:
+        """Whether the visitor speaks, as far as the client knows."""
+        return self._utterance is not None and self._utterance.told
+
+    @property
+    def listens(self) -> bool:
+        """Whether the visitor speaks, or may be speaking."""
+        return self._utterance is not None
+
+    def nothing_said(self, start_ms: int, end_ms: int) -> list[Event]:
+        """The visitor has been silent for so long that the client wants it answered."""
+        item = _spoken_item(self._new_id("item"), "")
+        when = {"audio_start_ms": start_ms, "audio_end_ms": end_ms, "item_id": item.id}
+        triggered = {"type": "input_audio_buffer.timeout_triggered", **when}
+        return [triggered, *self._committed(item)]
+
+    def reads(self, among: Sequence[str]) -> bool:
+        """Whether one of these items is being read."""
+        return any(item in self._unread for item in among)
+
+    def configure(self, config: SessionConfig) -> list[Effect]:
+        """The session has changed."""
+        before, self._config = self._config, config
+        if config.audio.input.format != before.audio.input.format:
+            self._sound = SoundIn(config.audio.input.format)
+        if (config.audio.input.turn_detection is None) == (
+            before.audio.input.turn_detection is None
+        ):
+            return []
+        self._forget()
+        return [ForgetSound()]
+
+    # ------------------------------------------------------------ sound
+
+    def append(self, audio: object) -> list[Effect]:
+        """A piece of it, in base64. Raises RefusedError."""
+        pcm = self._sound.feed(audio)
+        if not len(pcm):
+            return []
+        if self._detection is not None:
+            return [Hear(pcm)]
+        if self._kept_samples + len(pcm) > LONGEST_RECORDING_S * RATE_HZ:
+            message = f"audio: more than {LONGEST_RECORDING_S / 60:.0f} minutes are not kept"
+            raise RefusedError(message, "audio", "input_audio_buffer_full")
+        self._kept.append(pcm)
+        self._kept_samples += len(pcm)
+        return []
+
+    def commit(self) -> list[Effect]:
+        """The client says that it is a message. Raises RefusedError."""
+        if self._detection is not None and self.speaking:
+            return [EndUtterance()]
+        if self._kept_samples < SHORTEST_COMMIT_S * RATE_HZ:
+            kept_ms = self._kept_samples * 1000 // RATE_HZ
+            raise RefusedError(
+                f"buffer too small: {kept_ms} ms of sound are in it, at least "
+                f"{SHORTEST_COMMIT_S * 1000:.0f} are wanted",
+                code="input_audio_buffer_commit_empty",
+            )
+        pcm = np.concatenate(self._kept)
+        self._forget()
+        item = _spoken_item(self._new_id("item"), None)
+        events = self._committed(item)
+        return [*map(Send, events), self._recognise(item.id, pcm)]
+
+    def clear(self) -> list[Effect]:
+        """The client does not want it any more."""
+        self._forget()
+        effects: list[Effect] = [ForgetSound()]
+        if self._utterance is not None:
+            self._utterance.unwanted = True
+            effects.append(EndUtterance())
+        return [*effects, Send({"type": "input_audio_buffer.cleared"})]
+
+    def recording(self, item: Item) -> list[Effect]:
+        """What is said in a message that a client has made. Raises RefusedError."""
+        effects: list[Effect] = []
+        for part in item.parts:
+            if part["type"] == "input_audio" and part.get("audio") and not part["transcript"]:
+                pcm = SoundIn(self._config.audio.input.format).feed(part.pop("audio"))
+                effects.append(self._recognise(item.id, pcm))
+        return effects
+
+    def _recognise(self, item: str, pcm: NDArray[np.int16]) -> Recognise:
+        self._unread[item] = len(pcm) / RATE_HZ
+        transcription = self._config.audio.input.transcription
+        language = transcription.language if transcription is not None else None
+        return Recognise(item, pcm, language or "")
+
+    def _forget(self) -> None:
+        self._kept, self._kept_samples = [], 0
+
+    @property
+    def _detection(self) -> ServerVad | SemanticVad | None:
+        return self._config.audio.input.turn_detection
+
+    # ------------------------------------------------------------ speech
+
+    def overheard(self, news: Overheard, *, over_answer: bool) -> list[Event]:
+        """The session hears a voice. Over an answer it may be none, and nobody is told yet."""
+        utterance = self._utterance
+        match news.what:
+            case "began":
+                lost = self._lost(news.at_ms)
+                item = self._new_id("item")
+                self._utterance = _Utterance(news.utterance, item, news.at_ms)
+                return [*lost, *([] if over_answer else self.tell())]
+            case "ended" if utterance is not None and utterance.number == news.utterance:
+                utterance.ended_ms = max(news.at_ms, utterance.began_ms)
+        return []
+
+    def _lost(self, now_ms: int) -> list[Event]:
+        """Who was to tell what was said has gone: nobody ever will."""
+        utterance = self._utterance
+        if utterance is None or not utterance.told:
+            return []
+        utterance.ended_ms = max(utterance.ended_ms, now_ms)
+        return self.final(TranscriptEvent(utterance=utterance.number, text="", final=True))[0]
+
+    def tell(self) -> list[Event]:
+        """It is a voice, and wants something."""
+        utterance = self._utterance
+        if utterance is None or utterance.told:
+            return []
+        utterance.told = True
+        started = {"audio_start_ms": utterance.began_ms, "item_id": utterance.item}
+        return [{"type": "input_audio_buffer.speech_started", **started}]
+
+    def final(self, news: TranscriptEvent) -> tuple[list[Event], bool]:
+        """What was said, and whether the client wants to know. An empty text is a noise.
+
+        A text of the last utterance once more stands for both: the visitor went on with it.
+        """
+        utterance, self._utterance = self._utterance, None
+        last = self._last
+        goes_on = bool(news.text) and last is not None and last[0] == news.utterance
+        known = self._items.find(last[1]) if goes_on and last is not None else None
+        if known is not None and known.text == news.text:
+            return [], True  # he did not, after all: it is asked once more
+        if utterance is None or (utterance.number != news.utterance and not goes_on):
+            utterance = _Utterance(news.utterance, self._new_id("item"), 0)
+        if utterance.unwanted:
+            return [], False
+        self._utterance = utterance
+        events = self.tell() if news.text else []
+        self._utterance = None
+        if goes_on:
+            events += self._forget_last()
+        if not utterance.told:
+            return [], False
+        stopped = {"audio_end_ms": utterance.ended_ms, "item_id": utterance.item}
+        events.append({"type": "input_audio_buffer.speech_stopped", **stopped})
+        transcription = self._config.audio.input.transcription
+        item = _spoken_item(utterance.item, news.text)
+        self._last = (news.utterance, item.id) if news.text else self._last
+        events += self._committed(item)
+        if transcription is not None:
+            seconds = (utterance.ended_ms - utterance.began_ms) / 1000
+            events += _transcribed(item.id, news.text, seconds)
+        return events, bool(news.text)
+
+    def _forget_last(self) -> list[Event]:
+        """What was taken for all of a question is the beginning of the next item."""
+        if self._last is None or self._items.find(self._last[1]) is None:
+            return []
+        item = self._items.remove(self._last[1])
+        return [{"type": "conversation.item.deleted", "item_id": item.id}]
+
+    def recognised(self, news: Recognised) -> list[Event]:
+        """What is said in an item's sound is known."""
+        seconds, item = self._unread.pop(news.item, 0.0), self._items.find(news.item)
+        if item is None:
+            return []
+        for part in item.parts:
+            if part["type"] == "input_audio":
+                part["transcript"] = news.text
+        if self._config.audio.input.transcription is None:
+            return []
+        return _transcribed(item.id, news.text, seconds)
+
+    def not_recognised(self, item: str, code: str, message: str) -> list[Event]:
+        """It will never be known."""
+        if self._unread.pop(item, None) is None:
+            return []
+        error = {"type": "transcription_error", "code": code, "message": message, "param": None}
+        failed = "conversation.item.input_audio_transcription.failed"
+        return [{"type": failed, "item_id": item, "content_index": 0, "error": error}]
+
+    def _committed(self, item: Item) -> list[Event]:
+        before = self._items.add(item)
+        told = {"item": item.told(), "previous_item_id": before}
+        committed = {"item_id": item.id, "previous_item_id": before}
+        return [
+            {"type": "input_audio_buffer.committed", **committed},
+            {"type": "conversation.item.added", **told},
+            {"type": "conversation.item.done", **told},
+        ]
+
+
+def _spoken_item(item_id: str, text: str | None) -> Item:
+    return Item(item_id, "message", "user", [{"type": "input_audio", "transcript": text}])
+
+
+def _transcribed(item: str, text: str, seconds: float) -> list[Event]:
+    of_input = "conversation.item.input_audio_transcription"
+    where: dict[str, Any] = {"item_id": item, "content_index": 0}
+    events = [{"type": f"{of_input}.delta", **where, "delta": text}] if text else []
+    usage = {"type": "duration", "seconds": round(seconds, 3)}
+    return [*events, {"type": f"{of_input}.completed", **where, "transcript": text, "usage": usage}]

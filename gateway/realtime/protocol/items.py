@@ -1,0 +1,261 @@
+"""The conversation as its client sees it: items in order, what each holds, what of it was heard.
+
+Pure. The client may add items, delete them and cut them; what the language model reads is made
+from what is there at the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from pydantic_core import from_json
+
+from gateway.openai.errors import RefusedError
+from gateway.talk.actions import Message
+from gateway.talk.history import SpokenMark, heard_text
+from gateway.tools.offers import Call
+
+MOST_ITEMS = 2000
+"""Of one conversation; then the oldest are forgotten."""
+MOST_CHARACTERS = 32_000
+"""Of one item."""
+Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
+_ROLES = ("system", "user", "assistant")
+_TEXTS = ("text", "input_text", "output_text")
+_SOUNDS = ("audio", "input_audio", "output_audio")
+
+
+@dataclass(slots=True)
+class Item:
+    """One entry of the conversation.
+
+    kind: message, function_call, function_call_output. parts: of a message, as on the wire.
+    """
+
+    id: str
+    kind: str
+    role: str = ""
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    status: Status = "completed"
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    output: str = ""
+    spoken: Spoken | None = None
+    """Of an answer that is spoken."""
+    heard: str | None = None
+    """What was heard of it, where that is less than what was said."""
+
+    @property
+    def text(self) -> str:
+        """What is in it for the language model."""
+        if self.heard is not None:
+            return self.heard
+        pieces = (part.get("text") or part.get("transcript") or "" for part in self.parts)
+        return " ".join(piece for piece in pieces if piece)
+
+    def told(self) -> dict[str, Any]:
+        """As on the wire."""
+        told: dict[str, Any] = {
+            "id": self.id,
+            "object": "realtime.item",
+            "type": self.kind,
+            "status": self.status,
+        }
+        match self.kind:
+            case "function_call":
+                called = {"call_id": self.call_id, "name": self.name}
+                return told | called | {"arguments": self.arguments}
+            case "function_call_output":
+                return told | {"call_id": self.call_id, "output": self.output}
+        return told | {"role": self.role, "content": [dict(part) for part in self.parts]}
+
+
+@dataclass(slots=True)
+class Spoken:
+    """The voice of an answer, as far as it is made: which words end where."""
+
+    text: str = ""
+    seconds: float = 0.0
+    marks: list[SpokenMark] = field(default_factory=list)
+    complete: bool = False
+
+    def heard_by(self, at_s: float) -> str:
+        """What was said by then."""
+        whole_s = self.seconds if self.complete else None
+        return heard_text(self.text, played_s=at_s, voice_s=whole_s, marks=self.marks).rstrip()
+
+    def seconds_of(self, heard: str) -> float:
+        """How long it took to say so much."""
+        if len(heard) >= len(self.text.rstrip()):
+            return self.seconds
+        passed = [mark.at_s for mark in self.marks if mark.chars <= len(heard)]
+        return min(self.seconds, passed[-1] if passed else 0.0)
+
+
+class Items:
+    """The items of one conversation, in order."""
+
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    def find(self, item_id: object) -> Item | None:
+        return next((item for item in self._items if item.id == item_id), None)
+
+    def get(self, item_id: object, param: str = "item_id") -> Item:
+        """Raises RefusedError."""
+        item = self.find(item_id)
+        if item is None:
+            message = f"{param}: the conversation has no item {str(item_id)[:80]!r}"
+            raise RefusedError(message, param, "item_not_found")
+        return item
+
+    def add(self, item: Item, previous: object = None) -> str | None:
+        """Behind `previous`; None: at the end; "root": in front. The id of the one before it.
+
+        Raises RefusedError.
+        """
+        if self.find(item.id) is not None:
+            message = f"item.id: there is an item {item.id[:80]!r} already"
+            raise RefusedError(message, "item.id", "item_exists")
+        place = len(self._items)
+        if previous == "root":
+            place = 0
+        elif previous is not None:
+            place = self._items.index(self.get(previous, "previous_item_id")) + 1
+        self._items.insert(place, item)
+        before = self._items[place - 1].id if place else None
+        if len(self._items) > MOST_ITEMS:
+            del self._items[0]  # further back than the language model reads
+        return before
+
+    def before(self, item: Item) -> str | None:
+        """The id of the one before it; None: it is the first, or not there any more."""
+        place = self._items.index(item) if item in self._items else 0
+        return self._items[place - 1].id if place else None
+
+    def remove(self, item_id: object) -> Item:
+        """Raises RefusedError."""
+        item = self.get(item_id)
+        self._items.remove(item)
+        return item
+
+    @property
+    def last_id(self) -> str | None:
+        return self._items[-1].id if self._items else None
+
+    def messages(self, but: Item | None = None) -> list[Message]:
+        """What the language model reads of it. but: an answer on its way, which is left out."""
+        return messages_of(item for item in self._items if item is not but)
+
+
+def messages_of(items: Iterable[Item]) -> list[Message]:
+    """Items as messages; those of a side that follow each other are one."""
+    said: list[Message] = []
+    for item in items:
+        match item.kind:
+            case "function_call":
+                call = Call(item.call_id, item.name, item.arguments or "{}")
+                if said and said[-1].calls:
+                    before = said.pop()
+                    said.append(Message("assistant", before.content, (*before.calls, call)))
+                else:
+                    said.append(Message("assistant", "", (call,)))
+            case "function_call_output":
+                said.append(Message("tool", item.output, tool_call_id=item.call_id))
+            case _ if text := item.text.strip():
+                _join(said, item.role, text)
+    return said
+
+
+def _join(said: list[Message], role: Any, text: str) -> None:
+    last = said[-1] if said else None
+    if last is not None and last.role == role and not last.calls:
+        said[-1] = Message(role, f"{last.content} {text}")
+    else:
+        said.append(Message(role, text))
+
+
+def item_of(content: object, new_id: str, param: str = "item") -> Item:
+    """A client's item. Raises RefusedError."""
+    if not isinstance(content, Mapping):
+        raise RefusedError(f"{param}: an object is wanted", param, "invalid_type")
+    item_id = content.get("id") or new_id
+    if not isinstance(item_id, str) or len(item_id) > 128:
+        message = f"{param}.id: at most 128 characters are allowed"
+        raise RefusedError(message, f"{param}.id", "invalid_value")
+    match content.get("type"):
+        case "message":
+            role = content.get("role")
+            if role not in _ROLES:
+                message = f"{param}.role: system, user or assistant is wanted"
+                raise RefusedError(message, f"{param}.role", "invalid_value")
+            parts = _parts(content.get("content"), str(role), param)
+            return Item(item_id, "message", str(role), parts)
+        case "function_call":
+            return Item(
+                item_id,
+                "function_call",
+                call_id=_string(content, "call_id", param),
+                name=_string(content, "name", param),
+                arguments=_json(content, param),
+            )
+        case "function_call_output":
+            called, output = _string(content, "call_id", param), _string(content, "output", param)
+            return Item(item_id, "function_call_output", call_id=called, output=output)
+    message = f"{param}.type: message, function_call or function_call_output is wanted"
+    raise RefusedError(message, f"{param}.type", "invalid_value")
+
+
+def _parts(content: object, role: str, param: str) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content, Sequence) or not content:
+        message = f"{param}.content: a list of parts is wanted"
+        raise RefusedError(message, f"{param}.content", "missing_required_parameter")
+    side = "output" if role == "assistant" else "input"
+    return [_part(part, side, f"{param}.content.{i}") for i, part in enumerate(content)]
+
+
+def _part(part: object, side: str, param: str) -> dict[str, Any]:
+    if not isinstance(part, Mapping):
+        raise RefusedError(f"{param}: an object is wanted", param, "invalid_type")
+    kind = part.get("type")
+    if kind in _TEXTS:
+        return {"type": f"{side}_text", "text": _string(part, "text", param)}
+    if kind in _SOUNDS:
+        # What a recording says comes with it, or has to be found out.
+        said = part.get("transcript")
+        told = {"type": f"{side}_audio", "transcript": said if isinstance(said, str) else None}
+        return told | ({"audio": part["audio"]} if part.get("audio") else {})
+    if kind == "input_image":
+        message = f"{param}: pictures cannot be looked at here"
+        raise RefusedError(message, param, "unsupported_parameter")
+    raise RefusedError(f"{param}.type: unknown", f"{param}.type", "invalid_value")
+
+
+def _string(content: Mapping[Any, Any], name: str, param: str) -> str:
+    value = content.get(name)
+    if not isinstance(value, str):
+        message = f"{param}.{name}: a string is wanted"
+        raise RefusedError(message, f"{param}.{name}", "missing_required_parameter")
+    if len(value) > MOST_CHARACTERS:
+        message = f"{param}.{name}: at most {MOST_CHARACTERS} characters are allowed"
+        raise RefusedError(message, f"{param}.{name}", "invalid_value")
+    return value
+
+
+def _json(content: Mapping[Any, Any], param: str) -> str:
+    arguments = _string(content, "arguments", param)
+    try:
+        if isinstance(from_json(arguments), dict):
+            return arguments
+    except ValueError:
+        pass
+    message = f"{param}.arguments: a JSON object is wanted"
+    raise RefusedError(message, f"{param}.arguments", "invalid_value")

@@ -1,0 +1,89 @@
+"""A room that goes to another gateway with its session: what goes along, and what it becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gateway.room import schemas
+from gateway.room.choosing.comments import Comment, Outcome
+from gateway.room.room import Room
+from visavis.serving.errors import InvalidInputError
+
+
+class RoomRecord(BaseModel):
+    """What a gateway needs to go on with a room that another one had.
+
+    Gifts that were not thanked yet stay behind, and how many asked the same: of what waits, the
+    newest comment of each goes along.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    wanted: dict[str, Any]
+    """A RoomRequest, its secrets among it: it travels on the bus alone."""
+    paused: bool
+    blocked_words: list[str]
+    banned: dict[str, str]
+    waiting: list[schemas.CommentIn]
+    answered: list[tuple[float, str]]
+    """How long ago in seconds, and what."""
+    outcomes: dict[Outcome, int]
+
+
+def record_of(room: Room, unix_s: float) -> dict[str, Any]:
+    """unix_s: now, in seconds since 1970."""
+    selection, now = room.host.selection, room.now
+    record = RoomRecord(
+        wanted=room.wanted.model_dump(mode="json", context=schemas.WITH_SECRETS),
+        paused=room.host.paused,
+        blocked_words=room.blocked_words,
+        banned=selection.banned,
+        waiting=[_sent(entry.comment, now, unix_s) for entry in selection.waiting(now)],
+        answered=selection.answered(now),
+        outcomes=dict(selection.outcomes),
+    )
+    return record.model_dump(mode="json")
+
+
+def _sent(comment: Comment, now_s: float, unix_s: float) -> schemas.CommentIn:
+    who = comment.author
+    author = schemas.AuthorIn(
+        name=who.name,
+        id=who.id,
+        moderator=who.moderator,
+        member=who.member,
+        first_time=who.first_time,
+    )
+    return schemas.CommentIn(
+        author=author,
+        text=comment.text,
+        id=comment.id,
+        platform=comment.platform,
+        kind=comment.kind,
+        at=unix_s - (now_s - comment.at_s),
+        amount=comment.amount,
+        currency=comment.currency,
+    )
+
+
+def read(told: dict[str, Any]) -> tuple[RoomRecord, schemas.RoomRequest]:
+    """Raises InvalidInputError."""
+    try:
+        record = RoomRecord.model_validate(told)
+        return record, schemas.RoomRequest.model_validate(record.wanted)
+    except ValidationError as error:
+        # What it holds is not said: secrets are among it.
+        raise InvalidInputError(f"room: it cannot be read: {error.error_count()} faults") from None
+
+
+def carry_on(room: Room, record: RoomRecord) -> None:
+    """Go on where it stood in another gateway. Raises InvalidInputError."""
+    selection, now = room.host.selection, room.now
+    room.host.paused = record.paused
+    room.command(schemas.BlockCommand(type="block", words=record.blocked_words))
+    for author, name in record.banned.items():
+        selection.ban(author, name)
+    selection.carry_on(record.outcomes, record.answered, now)
+    room.take_all(record.waiting)

@@ -1,0 +1,180 @@
+"""YouTube's live chat, by the Data API: asked as often as YouTube says, and no oftener.
+
+An API key reads; an OAuth token (scope youtube.force-ssl) also posts. Each page that is asked for
+costs quota: a day's 10,000 units are some hours of chat. By developers.google.com/youtube/v3/live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from datetime import datetime
+from typing import Any
+
+import httpx
+
+from gateway.room.choosing.comments import Author, Comment, Kind
+from gateway.room.platforms.connection import PlatformError, RefusedError, told
+
+URL = "https://www.googleapis.com/youtube/v3"
+LONGEST_POST = 200
+_LEAST_POLL_S, _MOST_POLL_S = 1.0, 60.0
+_TIMEOUT_S = 15.0
+_OLDEST_S = 60.0
+# What was written before we came is history, and nobody waits for an answer to it.
+_HISTORY_S = 30.0
+_FOR_GOOD = ("liveChatEnded", "liveChatNotFound", "liveChatDisabled", "forbidden", "keyInvalid",
+             "videoNotFound", "authError")  # fmt: skip
+
+
+class YouTube:
+    """One live chat of YouTube. See `Adapter`.
+
+    chat_id: the broadcast's activeLiveChatId; "": it is asked of video_id. url: of the API.
+    """
+
+    platform = "youtube"
+
+    def __init__(
+        self,
+        chat_id: str,
+        video_id: str = "",
+        api_key: str = "",
+        token: str = "",
+        url: str = URL,
+    ) -> None:
+        self.room = video_id or chat_id
+        self.posts = bool(token)
+        self._chat_id = chat_id
+        self._video_id = video_id
+        # In a header, where no log of addresses keeps it.
+        self._headers = (
+            {"Authorization": f"Bearer {token}"} if token else {"X-Goog-Api-Key": api_key}
+        )
+        self._url = url
+
+    async def comments(self, on_live: Callable[[], None]) -> AsyncGenerator[Comment, None]:
+        """See `Adapter`."""
+        async with self._client() as http:
+            if not self._chat_id:
+                self._chat_id = await self._look_up(http)
+            page, began_s = "", time.time()
+            while True:
+                asked = {"liveChatId": self._chat_id, "part": "snippet,authorDetails"}
+                answer = await self._ask(
+                    http, "GET", "/liveChat/messages", asked | ({"pageToken": page} if page else {})
+                )
+                on_live()
+                for item in answer.get("items", []):
+                    unix_s = time.time()
+                    if _published_s(item, unix_s) > began_s - _HISTORY_S:
+                        for comment in told(comments_of, item, time.monotonic(), unix_s):
+                            yield comment
+                if answer.get("offlineAt"):
+                    raise RefusedError("youtube: the broadcast has ended")
+                page = str(answer.get("nextPageToken", page))
+                poll_s = float(answer.get("pollingIntervalMillis", 5000)) / 1000
+                await asyncio.sleep(min(_MOST_POLL_S, max(_LEAST_POLL_S, poll_s)))
+
+    async def post(self, comment: Comment, text: str) -> None:
+        """See `Adapter`."""
+        text = f"@{comment.author.name.lstrip('@')} {' '.join(text.split())}"
+        if len(text) > LONGEST_POST:
+            text = text[: LONGEST_POST - 1].rsplit(" ", 1)[0] + "…"
+        snippet = {
+            "liveChatId": self._chat_id,
+            "type": "textMessageEvent",
+            "textMessageDetails": {"messageText": text},
+        }
+        async with self._client() as http:
+            body = {"snippet": snippet}
+            await self._ask(http, "POST", "/liveChat/messages", {"part": "snippet"}, body)
+
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S)
+
+    async def _look_up(self, http: httpx.AsyncClient) -> str:
+        asked = {"id": self._video_id, "part": "liveStreamingDetails"}
+        items = (await self._ask(http, "GET", "/videos", asked)).get("items", [])
+        details = items[0].get("liveStreamingDetails", {}) if items else {}
+        if not details.get("activeLiveChatId"):
+            raise PlatformError(f"youtube: {self._video_id!r} has no live chat now")
+        return str(details["activeLiveChatId"])
+
+    async def _ask(
+        self,
+        http: httpx.AsyncClient,
+        method: str,
+        path: str,
+        asked: dict[str, str],
+        body: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        try:
+            answer = await http.request(method, path, params=asked, json=body)
+            found: Any = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise PlatformError(f"youtube: {type(error).__name__} for {path}") from error
+        if not isinstance(found, dict):
+            raise PlatformError(f"youtube: an answer to {path} that cannot be read")
+        if answer.is_success:
+            return found
+        fault = found.get("error", {})
+        reasons = [str(one.get("reason", "")) for one in fault.get("errors", [])]
+        message = f"youtube: {answer.status_code} {', '.join(reasons)}: {fault.get('message', '')}"
+        if answer.status_code == 401 or any(reason in _FOR_GOOD for reason in reasons):
+            raise RefusedError(message[:300])
+        raise PlatformError(message[:300])
+
+
+def comments_of(item: dict[str, Any], now_s: float, unix_s: float) -> list[Comment]:
+    """What a liveChatMessage says of viewers. now_s and unix_s: the same moment."""
+    snippet, who = item.get("snippet", {}), item.get("authorDetails", {})
+    at_s = now_s - min(_OLDEST_S, max(0.0, unix_s - _published_s(item, unix_s)))
+    author = Author(
+        str(who.get("channelId", "")),
+        str(who.get("displayName", "")).lstrip("@"),
+        moderator=bool(who.get("isChatModerator") or who.get("isChatOwner")),
+        member=bool(who.get("isChatSponsor")),
+    )
+    key, text = str(item.get("id", "")), str(snippet.get("displayMessage", ""))
+
+    def made(kind: Kind, text: str = "", **more: Any) -> list[Comment]:
+        return [Comment(key, "youtube", author, text, at_s, kind, **more)]
+
+    match snippet.get("type"):
+        case "textMessageEvent":
+            return made(Kind.COMMENT, text)
+        case "superChatEvent":
+            details = snippet.get("superChatDetails", {})
+            return made(Kind.SUPERCHAT, str(details.get("userComment", "")), **_paid(details))
+        case "superStickerEvent":
+            details = snippet.get("superStickerDetails", {})
+            return made(Kind.GIFT, gift="sticker", **_paid(details))
+        case "newSponsorEvent" | "memberMilestoneChatEvent":
+            return made(Kind.MEMBER)
+        case "membershipGiftingEvent":
+            details = snippet.get("membershipGiftingDetails", {})
+            return made(Kind.MEMBER, count=max(1, int(details.get("giftMembershipsCount", 1))))
+        case "messageDeletedEvent":
+            details = snippet.get("messageDeletedDetails", {})
+            return made(Kind.REMOVED, target=str(details.get("deletedMessageId", "")) or "?")
+        case "userBannedEvent":
+            banned = snippet.get("userBannedDetails", {}).get("bannedUserDetails", {})
+            author = Author(str(banned.get("channelId", "?")), str(banned.get("displayName", "")))
+            return made(Kind.REMOVED)
+    return []
+
+
+def _paid(details: dict[str, Any]) -> dict[str, Any]:
+    micros = str(details.get("amountMicros", "0"))
+    amount = int(micros) / 1e6 if micros.isdecimal() else 0.0
+    return {"amount": amount, "currency": str(details.get("currency", ""))}
+
+
+def _published_s(item: dict[str, Any], unix_s: float) -> float:
+    """When it was written, in seconds since 1970; now where that is not told."""
+    try:
+        return datetime.fromisoformat(str(item["snippet"]["publishedAt"])).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return unix_s

@@ -1,0 +1,378 @@
+"""A live room of one session: comments come in, the session's avatar answers, all are told.
+
+The edge between the host, which decides, and the session, which speaks. What the room says are
+turns like any other: whoever else talks with the avatar interrupts it, and it waits while they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import assert_never
+
+from gateway import metrics
+from gateway.api.events import AnswerEvent, SayEvent, TurnEvent
+from gateway.api.hub import Outbox
+from gateway.background import Background
+from gateway.room import schemas
+from gateway.room.allowance import Allowance
+from gateway.room.choosing.comments import Comment, Kind, Outcome
+from gateway.room.choosing.gifts import ThankRules
+from gateway.room.choosing.host import Begin, Host, Hush, Order, Situation, Speech, Why
+from gateway.room.choosing.phrases import Line, Script, phrases_of
+from gateway.room.choosing.safety import WordList, shipped_words
+from gateway.room.choosing.selection import Rules
+from gateway.room.platforms.connection import Connection
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Message
+from gateway.talk.session import Session
+from visavis.serving.errors import (
+    AtCapacityError,
+    InvalidInputError,
+    UnknownNameError,
+    VisavisError,
+)
+from visavis.serving.lifetime.supervision import Keeper
+from visavis.wire.clock import MonotonicClock
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.1
+COMMENTS_PER_S = 200.0
+"""That a room takes; far more than one can be answered of."""
+_BURST = 600
+_MOST_LISTENERS = 16
+_OUTBOX = 200
+
+
+class RoomOutbox(Outbox[schemas.RoomEvent]):
+    """One program's events of a room. The oldest are lost when it does not read."""
+
+    def __init__(self) -> None:
+        super().__init__(_OUTBOX)
+
+    def tell(self, event: schemas.RoomEvent) -> None:
+        """Add an event, in place of the oldest if the queue is full."""
+        if self.full:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._put(event)
+
+
+class Room:
+    """Takes what viewers write and has its session's avatar answer it. Start it, use it, close it.
+
+    words: blocked by the operator of the gateway, whatever the room says. ended: called once the
+    session is over.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        wanted: schemas.RoomRequest,
+        words: Sequence[str],
+        ended: Callable[[], None],
+    ) -> None:
+        """Raises InvalidInputError."""
+        self.session = session
+        self.wanted = wanted
+        self._ended = ended
+        self._clock = MonotonicClock()
+        self._always_blocked = (*words, *(shipped_words() if wanted.shipped_words else ()))
+        self.blocked_words = list(wanted.blocked_words)
+        now = self._clock.now()
+        self.host = Host(
+            _rules_of(wanted),
+            self._word_list(),
+            phrases_of(session.options.language),
+            _script_of(wanted),
+            now,
+            thanks=ThankRules(every_s=wanted.thanks_every_s),
+        )
+        self.host.paused = wanted.paused
+        self._allowance = Allowance(COMMENTS_PER_S, _BURST, now)
+        self._listeners: set[RoomOutbox] = set()
+        self._sayings: dict[int, Speech] = {}
+        self._background = Background()
+        self._told_waiting = 0
+        self._counted: dict[Outcome, int] = {}
+        self.connections: list[Connection] = []
+        self._keepers = [
+            Keeper("room-look", self._look),
+            Keeper("room-listen", self._listen),
+        ]
+
+    def start(self, connections: Sequence[Connection] = ()) -> None:
+        """Begin to answer. connections: where comments come from, beside the doors."""
+        self.connections = list(connections)
+        self._keepers += [Keeper("room-platform", c.run) for c in self.connections]
+        for keeper in self._keepers:
+            keeper.start()
+
+    async def close(self) -> None:
+        """Nothing is answered any more; what is being said is said to its end."""
+        for keeper in self._keepers:
+            await keeper.stop()
+        await self._background.cancel_all()
+        for listener in list(self._listeners):
+            self.leave(listener)
+        metrics.room_waiting.dec(self._told_waiting)
+        self._told_waiting = 0
+
+    @property
+    def now(self) -> float:
+        """On the room's clock."""
+        return self._clock.now()
+
+    # ------------------------------------------------------------ what comes
+
+    def allow(self, comments: int) -> float:
+        """0: so many may come now; else after how many seconds they might."""
+        return self._allowance.take(comments, self._clock.now())
+
+    def take_all(self, comments: Sequence[schemas.CommentIn]) -> schemas.TakenList:
+        """What became at once of what viewers sent."""
+        now, unix_s = self._clock.now(), time.time()
+        return schemas.TakenList(
+            taken=[
+                schemas.Taken(id=sent.id, outcome=self.take(sent.comment(now, unix_s)))
+                for sent in comments
+            ]
+        )
+
+    def take(self, comment: Comment) -> Outcome | None:
+        """What became of it at once; None: it waits."""
+        now = self._clock.now()
+        if comment.kind is Kind.REMOVED:
+            self._obey_later(self.host.remove(comment, now))
+        outcome = self.host.take(comment, now)
+        self._count()
+        return outcome
+
+    # ------------------------------------------------------------ what an operator does
+
+    def command(self, command: schemas.RoomCommand) -> None:
+        """Raises InvalidInputError, UnknownNameError, AtCapacityError."""
+        now = self._clock.now()
+        match command:
+            case schemas.PauseCommand():
+                self.host.paused = True
+            case schemas.ResumeCommand():
+                self.host.paused = False
+            case schemas.SkipCommand():
+                self._skip(command, now)
+            case schemas.SayCommand():
+                self._say(command.text)
+            case schemas.BanCommand():
+                self._obey_later(self.host.ban(command.author, command.name, now))
+            case schemas.UnbanCommand():
+                if not self.host.selection.unban(command.author):
+                    raise UnknownNameError(f"author: {command.author[:80]!r} is not banned")
+            case schemas.BlockCommand():
+                self._block(command.words, now)
+            case _:
+                assert_never(command)
+        self._count()
+
+    def _skip(self, command: schemas.SkipCommand, now: float) -> None:
+        if not command.id:
+            self._obey_later(self.host.skip())
+        elif not self.host.skip_waiting(command.platform, command.id, now):
+            raise UnknownNameError(f"id: no comment {command.id[:80]!r} waits (any more)")
+
+    def _say(self, text: str) -> None:
+        if found := self.host.selection.words.find(text):
+            raise InvalidInputError(f"text: it holds {found!r}, which is blocked in this room")
+        if not self.host.say(text):
+            raise AtCapacityError("text: too much waits to be said; wait until some of it was")
+
+    def _block(self, words: list[str], now: float) -> None:
+        before, self.blocked_words = self.blocked_words, list(words)
+        try:
+            self._obey_later(self.host.block(self._word_list(), now))
+        except InvalidInputError:
+            self.blocked_words = before
+            raise
+
+    def _word_list(self) -> WordList:
+        return WordList((*self._always_blocked, *self.blocked_words))
+
+    # ------------------------------------------------------------ who listens
+
+    def join(self) -> RoomOutbox:
+        """What is answered from now on. Raises AtCapacityError."""
+        if len(self._listeners) >= _MOST_LISTENERS:
+            raise AtCapacityError(f"room: {_MOST_LISTENERS} listen already, the most allowed")
+        listener = RoomOutbox()
+        self._listeners.add(listener)
+        return listener
+
+    def leave(self, listener: RoomOutbox) -> None:
+        listener.end()
+        self._listeners.discard(listener)
+
+    # ------------------------------------------------------------ the session
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.host.phrases = phrases_of(self.session.options.language)
+            await self._obey(self.host.look(self._clock.now(), self._situation()))
+            self._count()
+
+    def _situation(self) -> Situation:
+        turn = self.session.turn
+        if turn is None:
+            return Situation(idle=self.session.state == "idle")
+        left_s = turn.voice_s - turn.played_s if turn.voice_complete else None
+        return Situation(idle=False, turn=turn.number, left_s=left_s)
+
+    def _obey_later(self, order: Order | None) -> None:
+        if order is not None:
+            self._background.run(self._obey(order))
+
+    async def _obey(self, order: Order | None) -> None:
+        match order:
+            case Begin(speech):
+                await self._begin(speech)
+            case Hush():
+                current, turn = self.host.current, self.session.turn
+                if current is not None and turn is not None and turn.number == current.turn:
+                    self.session.interrupt()
+
+    async def _begin(self, speech: Speech) -> None:
+        try:
+            await self.session.wake()
+        except VisavisError as error:
+            log.warning("room of %s: %s", self.session.id, error)
+            self.host.failed(speech, self._clock.now())
+            return
+        if self.session.turn is not None:
+            self.host.failed(speech, self._clock.now())  # somebody was quicker
+        elif speech.asked:
+            self.session.rewrite(last_exchanges(self.session.said, self.wanted.memory))
+            turn = self.session.submit_text(speech.text, self.wanted.style)
+            self.host.opened(speech, turn)
+        else:
+            self._say_as_it_stands(speech)
+
+    def _say_as_it_stands(self, speech: Speech) -> None:
+        try:
+            saying = self.session.say(speech.text, AS_THE_SESSION_SAYS)
+        except VisavisError as error:
+            log.warning("room of %s: %s", self.session.id, error)
+            self.host.failed(speech, self._clock.now())
+        else:
+            self._sayings[saying.number] = speech  # which turn it is comes as an event
+
+    async def _listen(self) -> None:
+        """What the session tells, until it is over."""
+        listener = self.session.listen()
+        try:
+            async for event in listener:
+                if isinstance(event, AnswerEvent):
+                    await self._obey(self.host.said(event.turn, event.text, last=event.final))
+                elif isinstance(event, TurnEvent):
+                    self._turn_told(event)
+                elif isinstance(event, SayEvent):
+                    self._saying_told(event)
+        finally:
+            self.session.unlisten(listener)
+        self._ended()
+        await asyncio.Event().wait()
+
+    def _saying_told(self, event: SayEvent) -> None:
+        if event.event == "waiting":
+            return
+        speech = self._sayings.pop(event.say, None)
+        if speech is not None and event.turn is not None:
+            self.host.opened(speech, event.turn)
+        elif speech is not None:
+            self.host.failed(speech, self._clock.now())
+
+    def _turn_told(self, event: TurnEvent) -> None:
+        now = self._clock.now()
+        if event.event == "speaking":
+            self.host.began(event.turn, now)
+        elif event.event != "opened":
+            speech = self.host.ended(event.turn, event.event, now)
+            if speech is not None and speech.why is Why.COMMENT:
+                self._tell(speech, speech.outcome or Outcome.FAILED)
+
+    def _tell(self, speech: Speech, outcome: Outcome) -> None:
+        """Everybody who listens; and the comment's platform, where answers are posted."""
+        entry = speech.entry
+        if entry is None:
+            return
+        if speech.age_s is not None:
+            metrics.room_answer_age_seconds.observe(speech.age_s)
+        comment = entry.comment
+        event = schemas.AnsweredEvent(
+            platform=comment.platform,
+            id=comment.id,
+            author=comment.author.name,
+            question=entry.text,
+            answer=speech.answer.strip(),
+            outcome=outcome,
+            turn=speech.turn,
+            age_s=None if speech.age_s is None else round(speech.age_s, 3),
+        )
+        for listener in self._listeners:
+            listener.tell(event)
+        if outcome is Outcome.ANSWERED and self.wanted.post_answers and event.answer:
+            for connection in self.connections:
+                if connection.platform == comment.platform and connection.posts:
+                    self._background.run(self._post(connection, comment, event.answer))
+
+    async def _post(self, connection: Connection, comment: Comment, answer: str) -> None:
+        with contextlib.suppress(VisavisError):  # how a connection stands is seen in the state
+            await connection.post(comment, answer)
+
+    # ------------------------------------------------------------ figures
+
+    def _count(self) -> None:
+        """Bring the metrics up to what the host has counted."""
+        waiting = self.host.selection.places_taken
+        metrics.room_waiting.inc(waiting - self._told_waiting)
+        self._told_waiting = waiting
+        for outcome, count in self.host.selection.outcomes.items():
+            if more := count - self._counted.get(outcome, 0):
+                metrics.room_comments.labels(outcome.value).inc(more)
+                self._counted[outcome] = count
+
+
+def last_exchanges(said: Sequence[Message], count: int) -> list[Message]:
+    """The last questions with their answers; what was said unasked, such as thanks, is left out.
+
+    A small language model takes whatever it has said before for what it is to say.
+    """
+    kept: list[Message] = []
+    for before, after in pairwise(said):
+        if before.role == "user" and after.role == "assistant":
+            kept += (before, after)
+    return kept[len(kept) - 2 * count :] if count else []
+
+
+def _rules_of(wanted: schemas.RoomRequest) -> Rules:
+    logins = [wanted.twitch.login] if wanted.twitch is not None else []
+    return Rules(
+        answer_within_s=wanted.answer_within_s,
+        places=wanted.places,
+        per_author=wanted.per_author,
+        longest_characters=wanted.longest_characters,
+        addressed_as=tuple(wanted.addressed_as),
+        bots=tuple(name for name in (*wanted.bots, *logins) if name),
+    )
+
+
+def _script_of(wanted: schemas.RoomRequest) -> Script:
+    lines = []
+    for line in wanted.script:
+        if line.say is not None:
+            lines.append(Line(line.say))
+        if line.ask is not None:
+            lines.append(Line(line.ask, asked=True))
+    return Script(lines, wanted.idle_after_s)

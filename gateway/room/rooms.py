@@ -1,0 +1,87 @@
+"""All rooms of a gateway: opened, found, closed, each for as long as its session."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gateway.background import Background
+from gateway.room import moving, schemas
+from gateway.room.choosing.safety import read_words
+from gateway.room.platforms.bilibili import Bilibili
+from gateway.room.platforms.connection import Adapter, Connection
+from gateway.room.platforms.twitch import Twitch
+from gateway.room.platforms.youtube import YouTube
+from gateway.room.room import Room
+from gateway.settings import GatewaySettings
+from gateway.talk.session import Session
+from visavis.serving.errors import AlreadyExistsError, UnknownNameError
+
+
+class Rooms:
+    """Owns every room."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        """Raises InvalidInputError where the gateway's file of words is not in order."""
+        self._words = [] if settings.room_words is None else read_words(settings.room_words)
+        self._open: dict[str, Room] = {}
+        self._background = Background()
+
+    def open(self, session: Session, wanted: schemas.RoomRequest) -> Room:
+        """A room of a session. Raises AlreadyExistsError, InvalidInputError."""
+        if session.id in self._open:
+            raise AlreadyExistsError("room: this session has one; close it first")
+
+        def ended() -> None:
+            self._background.run(self._forget(session.id))
+
+        room = Room(session, wanted, self._words, ended)
+        self._open[session.id] = room
+        room.start([Connection(adapter, room.take) for adapter in adapters_of(wanted)])
+        return room
+
+    def record(self, session_id: str) -> dict[str, Any] | None:
+        """What another gateway goes on with; None: the session has no room."""
+        room = self._open.get(session_id)
+        return None if room is None else moving.record_of(room, time.time())
+
+    def adopt(self, session: Session, told: dict[str, Any]) -> None:
+        """Go on with a room that another gateway had. Raises InvalidInputError and others."""
+        record, wanted = moving.read(told)
+        moving.carry_on(self.open(session, wanted), record)
+
+    def get(self, session_id: str) -> Room:
+        """Raises UnknownNameError."""
+        room = self._open.get(session_id)
+        if room is None:
+            raise UnknownNameError("room: this session has none; open one first")
+        return room
+
+    async def close(self, session_id: str) -> None:
+        """Raises UnknownNameError."""
+        self.get(session_id)
+        await self._forget(session_id)
+
+    async def close_all(self) -> None:
+        for session_id in list(self._open):
+            await self._forget(session_id)
+        await self._background.cancel_all()
+
+    async def _forget(self, session_id: str) -> None:
+        room = self._open.pop(session_id, None)
+        if room is not None:
+            await room.close()
+
+
+def adapters_of(wanted: schemas.RoomRequest) -> list[Adapter]:
+    """What reads the platforms that a room is to be connected to."""
+    found: list[Adapter] = []
+    if (twitch := wanted.twitch) is not None:
+        found.append(Twitch(twitch.channel, twitch.login, twitch.token.get_secret_value()))
+    if (bilibili := wanted.bilibili) is not None:
+        secret, code = bilibili.access_secret.get_secret_value(), bilibili.code.get_secret_value()
+        found.append(Bilibili(bilibili.access_key, secret, bilibili.app_id, code))
+    if (youtube := wanted.youtube) is not None:
+        key, token = youtube.api_key.get_secret_value(), youtube.token.get_secret_value()
+        found.append(YouTube(youtube.chat_id, youtube.video_id, key, token))
+    return found

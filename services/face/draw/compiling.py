@@ -1,0 +1,32 @@
+"""How the loops that draw are compiled, and when compiled ones are too old.
+
+What one compiled function calls is built into it. Its cache on disk is kept by its own file and by
+what it encloses: so a function that calls those of other modules encloses a digest of them
+(`source_digest`), and what only such functions call is kept nowhere by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import numba
+
+# Nothing is divided by zero that is looked at afterwards, so nobody has to look for it.
+compiled = partial(numba.njit, nogil=True, fastmath=True, error_model="numpy")
+"""Decorator of what Python calls; `cache` it."""
+# What reads the arguments of Python takes long to compile, and compiled code does without it.
+inner = partial(compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Decorator of what compiled code alone calls."""
+inlined = partial(inner, forceinline=True)
+"""The same of what is small: LLVM builds it in, so it is analysed once and not at each call."""
+
+
+def source_digest(*modules: ModuleType) -> int:
+    """Of their source."""
+    found = hashlib.blake2b(digest_size=7)
+    for module in modules:
+        found.update(Path(module.__file__ or "").read_bytes())
+    return int.from_bytes(found.digest(), "little")

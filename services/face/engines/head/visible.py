@@ -1,0 +1,130 @@
+"""What of a head is ever seen, however it turns: the rest costs time and shows nothing.
+
+Hair lies in many layers over a scalp that nobody sees, and a neck goes on under its collar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.draw.pose import FacePose
+from services.face.engines.head.model import Model
+from services.face.engines.head.renderer import MOST_TURN, HeadRenderer, thread_work
+
+_YAWS = MOST_TURN * np.linspace(-1, 1, 5)
+_PITCHES = MOST_TURN * np.array([-0.5, 0.0, 0.5])
+_SPEAKING = (
+    FacePose(jaw_open=1.0, mouth_wide=0.5, blink_left=1.0, blink_right=1.0),
+    FacePose(jaw_open=0.4, mouth_wide=1.0, upper_lip_raise=1.0, lower_lip_down=1.0, smile=1.0),
+    FacePose(jaw_open=0.7, tongue_up=1.0, tongue_out=1.0),
+)
+_STILL_M = 1e-3
+"""What no shape carries further than this hides, or is hidden, whatever the face does."""
+_ACROSS = np.array(
+    [(a, b, 4 - a - b) for a in range(5) for b in range(5 - a)], np.float64
+) / 4  # fmt: skip
+"""[15, 3] corners, sides and middle of a triangle, by the shares of its corners."""
+_SOLID = np.uint32(255 << 24)
+_NEARLY = 1.002
+"""Of inverse depth: what is so little behind what is seen may be the same thing."""
+
+
+def seen_alone(model: Model) -> Model:
+    """The model without those triangles that lie behind others in every pose."""
+    shown, before = np.zeros(len(model.triangles), bool), np.zeros(len(model.triangles), bool)
+    renderer, hair = HeadRenderer(model), np.arange(len(model.triangles)) >= model.opaque
+    for pose in _poses():
+        renderer.draw(pose)
+        visible = thread_work(model).shown
+        shown[visible[visible >= 0]] = True
+        before |= _before_others(model)
+    # Of skin and clothes nothing may be missing in a pose between two of those: neighbours stay.
+    near = np.zeros(len(model.rest), bool)
+    near[model.triangles[shown & ~hair]] = True
+    kept = np.where(hair, shown | (before & _thin(model)), near[model.triangles].any(axis=1))
+    return _only(model, kept | ~_may_go(model))
+
+
+def _poses() -> Iterator[FacePose]:
+    for yaw in _YAWS:
+        for pitch in _PITCHES:
+            yield FacePose(yaw=float(yaw), pitch=float(pitch))
+        for speaking in _SPEAKING:
+            yield replace(speaking, yaw=float(yaw))
+
+
+def _before_others(model: Model) -> NDArray[np.bool_]:
+    """[M] what nothing solid hides all of in the picture that was drawn last."""
+    work, size = thread_work(model), model.size
+    reach = 2 * (size // 512) + 3
+    depth = cv2.erode(work.depth.reshape(size, size), np.ones((reach, reach), np.uint8))
+    corners = work.screen[model.triangles][:, :, :3]
+    points = np.einsum("ps,msc->mpc", _ACROSS.astype(np.float32), corners)
+    column, row = np.rint(points[..., 0]).astype(int), np.rint(points[..., 1]).astype(int)
+    outside = (np.minimum(column, row) < 0) | (np.maximum(column, row) >= size)
+    before = depth[row.clip(0, size - 1), column.clip(0, size - 1)]
+    found = outside | (points[..., 2] * _NEARLY >= before)
+    return np.asarray(found.any(axis=1) & (work.facing > 0))
+
+
+def _thin(model: Model) -> NDArray[np.bool_]:
+    """[M] triangles of which no part is solid, as tips of hair."""
+    side = model.texture_of[:, None, 1:]
+    places = np.einsum("ps,msc->mpc", _ACROSS.astype(np.float32), model.source[model.triangles])
+    texel = (places * side - 0.5).astype(int).clip(0, side - 2)
+    at = model.texture_of[:, None, 0] + texel[..., 1] * side[..., 0] + texel[..., 0]
+    return np.asarray((model.texels[at] < _SOLID).all(axis=1))
+
+
+def _may_go(model: Model) -> NDArray[np.bool_]:
+    """[M] what no shape carries to where it may be seen, but those that the mouth is opened by."""
+    far = np.linalg.norm(model.deltas, axis=1) > _STILL_M
+    moves = np.zeros(len(model.rest), bool)
+    moves[model.moved[far]] = True
+    moves &= ~model.inside
+    return np.asarray(~moves[model.triangles].any(axis=1))
+
+
+def _only(model: Model, kept: NDArray[np.bool_]) -> Model:
+    """The model with the triangles `kept` [M] alone."""
+    triangles = model.triangles[kept]
+    used = np.zeros(len(model.rest), bool)
+    used[triangles] = True
+    used[model.eyes[:, 4].astype(int)] = True
+    vertex = np.cumsum(used) - 1
+    before = np.concatenate([[0], np.cumsum(kept)])
+    entries = used[model.moved]
+    # Where one side of an edge is never seen, the edge lies hidden.
+    edges = model.edges[
+        kept[model.edges[:, 2]] & ((model.edges[:, 3] < 0) | kept[model.edges[:, 3]])
+    ]
+    renumbered = np.where(edges[:, 2:] >= 0, before[edges[:, 2:]], -1)
+    eyes = model.eyes.copy()
+    eyes[:, 4] = vertex[eyes[:, 4].astype(int)]
+    eyes[:, 5:] = before[eyes[:, 5:].astype(int)]
+    return model._replace(
+        rest=model.rest[used],
+        normals=model.normals[used],
+        target_ends=np.concatenate([[0], np.cumsum(entries)])[model.target_ends].astype(np.int32),
+        moved=vertex[model.moved[entries]].astype(np.int32),
+        deltas=model.deltas[entries],
+        normal_deltas=model.normal_deltas[entries],
+        follows=model.follows[used],
+        inside=model.inside[used],
+        gain=model.gain[used],
+        looks=model.looks[used],
+        triangles=vertex[triangles].astype(np.int32),
+        skin=int(before[model.skin]),
+        opaque=int(before[model.opaque]),
+        two_sided=model.two_sided[kept],
+        source=model.source[used],
+        texture_of=model.texture_of[kept],
+        part_of=model.part_of[kept],
+        edges=np.ascontiguousarray(np.column_stack([vertex[edges[:, :2]], renumbered]), np.int32),
+        eyes=eyes,
+    )

@@ -1,0 +1,75 @@
+"""The operator's page of a live room, in Chromium, on a real gateway above doubles."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import BrowserContext, expect
+
+from tests.browser.conftest import tab
+from tests.browser.test_layout import AXE, axe
+from tests.gateway.conftest import Rig
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path_factory.mktemp("room"))
+    await rig.start()
+    yield rig
+    await rig.stop()
+
+
+async def test_an_operator_runs_a_room_from_its_page(profile: BrowserContext, rig: Rig) -> None:
+    rig.doubles.script.answer = "I am well, thank you."
+    url = rig.running.url
+    async with httpx.AsyncClient(base_url=url, trust_env=False) as http, tab(profile, url) as page:
+        session = (await http.post("/v1/sessions", json={})).json()["id"]
+        await page.goto(f"{url}/static/room.html")
+        await expect(page.locator("#session option")).to_have_count(1)
+        await page.evaluate(AXE)
+        found = [await axe(page)]
+        await page.fill("#names", "Cleo, Kleo")
+        await page.fill("#first-words", "marzipan")
+        await page.click("#choose button")
+        await page.click("#pause")
+        await expect(page.locator("#pause")).to_have_text("Go on")
+        sent = [
+            {"author": {"name": "Anna"}, "text": "Cleo, how are you?", "id": "1"},
+            {"author": {"name": "Troll <b>"}, "text": "<img src=x onerror=alert(1)> hi", "id": "2"},
+            {"author": {"name": "Ben"}, "text": "what is for dinner?", "id": "3"},
+        ]
+        path = f"/v1/sessions/{session}/room"
+        await http.post(f"{path}/comments", json={"comments": sent})
+        rows = page.locator("#waiting li")
+        await expect(rows).to_have_count(3)
+        await expect(rows.first.locator("strong")).to_have_text("Anna")
+        await expect(page.locator("#waiting img")).to_have_count(0)
+        found.append(await axe(page))
+        await page.get_by_role("button", name="Ban Troll <b>").click()
+        await page.get_by_role("button", name="Do not answer Ben").click()
+        await expect(rows).to_have_count(1)
+        await expect(page.locator("#banned li")).to_contain_text("app:Troll <b>")
+        await page.fill("#say-text", "Welcome, everybody.")
+        await page.click("#say button")
+        await expect(page.locator("#recent")).to_contain_text("Welcome, everybody.")
+        await page.fill("#say-text", "I like marzipan.")
+        await page.click("#say button")
+        await expect(page.locator("#fault")).to_contain_text("marzipan")
+        await page.click("#pause")
+        await expect(page.locator("#recent")).to_contain_text("I am well, thank you.")
+        await expect(page.locator("#outcomes")).to_contain_text("Answered")
+        await page.check("input[name=language][value=zh]", force=True)
+        await expect(page.locator("#pause")).to_have_text("暂停")
+        await expect(page.locator("#recent .does button").first).to_have_text("封禁Anna")
+        found.append(await axe(page))
+        await page.set_viewport_size({"width": 390, "height": 844})
+        wide = await page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390
+        await page.click("#close")
+        await expect(page.locator("#choose")).to_be_visible()
+    assert found == [[]] * 3

@@ -1,0 +1,37 @@
+"""A server of the Model Context Protocol, by its own package: over stdio when it is run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+server = MCPServer("test")
+
+
+@server.tool(description="Add two numbers.")
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool()
+def fail() -> str:
+    raise ToolError("the shop is closed")
+
+
+@server.tool()
+async def wait() -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+@server.tool()
+def end() -> str:
+    """The process ends, as after a fault."""
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    server.run()

@@ -1,0 +1,315 @@
+"""A live room over a gateway's own doors, on doubles of the services."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+import websockets
+
+from gateway.room.platforms.connection import Connection
+from gateway.room.platforms.twitch import Twitch
+from gateway.room.room import Room, last_exchanges
+from gateway.room.schemas import RoomRequest
+from gateway.settings import GatewaySettings
+from gateway.talk.actions import Message
+from tests.fakes import MetricGrowth
+from tests.gateway.conftest import SETTINGS, Rig, RunningGateway, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.room.platform_servers import TwitchServer
+from tests.gateway.test_api import new_session, problem
+from tests.gateway.test_handover import HERE, drain
+from visavis.client import GatewayClient
+from visavis.serving.errors import UnknownNameError
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WORDS = "grobnik"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    folder = tmp_path_factory.mktemp("room")
+    words = folder / "words.txt"
+    words.write_text(f"{WORDS}  # nobody says so\n", encoding="utf-8")
+    rig = Rig(folder)
+    await rig.start(room_words=words)
+    yield rig
+    await rig.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def session(http: httpx.AsyncClient) -> str:
+    return await new_session(http)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def path(http: httpx.AsyncClient, session: str) -> str:
+    """Of a room that is open."""
+    path = f"/v1/sessions/{session}/room"
+    opened = await http.post(path, json={"blocked_words": ["marzipan"], "addressed_as": ["Cleo"]})
+    assert opened.status_code == 201, opened.text
+    return path
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def live(client: GatewayClient, path: str) -> AsyncIterator[Any]:
+    async with client.connect(f"{path}/live") as socket:
+        yield socket
+
+
+async def told(socket: Any, kind: str) -> dict[str, Any]:
+    """The next event of a kind."""
+    async with asyncio.timeout(30):
+        while True:
+            event: dict[str, Any] = json.loads(await socket.recv())
+            if event["type"] == kind:
+                return event
+
+
+def sent(name: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"author": {"name": name}, "text": text, **more}
+
+
+async def command(http: httpx.AsyncClient, path: str, **what: Any) -> dict[str, Any]:
+    answer = await http.post(f"{path}/commands", json=what)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+async def test_comments_are_answered_one_after_the_other_and_their_senders_told(
+    http: httpx.AsyncClient, path: str, live: Any, doubles: Doubles
+) -> None:
+    doubles.script.answer = "I am fine, Anna."
+    asked = MetricGrowth("gateway_room_answer_age_seconds_count")
+    await live.send(json.dumps({"type": "comments", "comments": [sent("Anna", "How are you?")]}))
+    assert (await told(live, "taken"))["taken"] == [{"id": ""}]
+    more = [sent("Ben_99", "Cleo, what time is it?", id="b", platform="twitch")]
+    taken = await http.post(f"{path}/comments", json={"comments": more * 2})
+    assert taken.json()["taken"] == [
+        {"id": "b", "outcome": None},
+        {"id": "b", "outcome": "repeated"},
+    ]
+    first = await told(live, "answered")
+    assert (first["platform"], first["id"]) == ("twitch", "b"), "the avatar is called by its name"
+    second = await told(live, "answered")
+    assert second["author"] == "Anna" and second["answer"] == "I am fine, Anna."
+    assert second["outcome"] == "answered" and 0 < second["age_s"] < 30
+    questions = [prompt[-1][1] for prompt in doubles.seen.prompts[-2:]]
+    assert questions == ["Ben asks: “Cleo, what time is it?”", "Anna asks: “How are you?”"]
+    assert not any("How are" in text or "time" in text for _, text in doubles.seen.prompts[-1][:-1])
+    state = (await http.get(path)).json()
+    assert state["coverage"]["outcomes"] == {"answered": 2, "repeated": 1}
+    assert state["coverage"]["received"] == 3 and state["coverage"]["unsettled"] == 0
+    assert [speech["name"] for speech in state["recent"]] == ["Anna", "Ben_99"]
+    assert asked.value == 2
+
+
+async def test_the_operator_pauses_says_bans_and_blocks(
+    http: httpx.AsyncClient, client: GatewayClient, session: str, path: str
+) -> None:
+    await command(http, path, type="pause")
+    for name, text in (
+        ("Anna", "how are you today?"),
+        ("Troll", "where do you live now?"),
+        ("Ben", "do you like walnuts?"),
+        ("Carl", "are pears better than apples?"),
+    ):
+        one = await http.post(f"{path}/comments", json=sent(name, text, id=name))
+        assert one.json()["taken"][0]["outcome"] is None
+    async with client.connect(f"/v1/sessions/{session}/events") as events:
+        said = await command(http, path, type="say", text="We begin in a minute.")
+        assert said["paused"]
+        answer = await told(events, "answer")
+        while not answer["final"]:
+            more = await told(events, "answer")
+            answer = {**more, "text": answer["text"] + more["text"]}
+        assert answer["text"].strip() == "We begin in a minute."
+    await command(http, path, type="ban", author="app:Troll", name="Troll")
+    await command(http, path, type="block", words=["walnuts"])
+    state = await command(http, path, type="skip", platform="app", id="Carl")
+    assert [entry["name"] for entry in state["waiting"]] == ["Anna"]
+    assert state["banned"] == {"app:Troll": "Troll"} and state["blocked_words"] == ["walnuts"]
+    outcomes = state["coverage"]["outcomes"]
+    assert outcomes == {"blocked_author": 1, "blocked_word": 1, "skipped": 1}
+    late = await http.post(f"{path}/comments", json=sent("Troll", "let me in again"))
+    assert late.json()["taken"][0]["outcome"] == "blocked_author"
+    await command(http, path, type="unban", author="app:Troll")
+    state = await command(http, path, type="resume")
+    assert not state["paused"] and state["banned"] == {}
+
+
+async def test_an_answer_with_a_blocked_word_is_stopped(
+    http: httpx.AsyncClient, path: str, live: Any, doubles: Doubles
+) -> None:
+    doubles.script.answer = "Well you are a Grob-nik and nothing else at all."
+    doubles.script.voice_s = 5.0
+    await http.post(f"{path}/comments", json=sent("Anna", "what am I?"))
+    answered = await told(live, "answered")
+    assert answered["outcome"] == "blocked_word"
+    turn = f"{path.removesuffix('/room')}/turns/{answered['turn']}"
+    assert (await http.get(turn)).json()["heard"] == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "comments"),
+        ({"comments": []}, "comments"),
+        ({"comments": [sent("A", "hi there")] * 101}, "100"),
+        (sent("A", "x" * 4001), "text"),
+        (sent("A", "hi", platform="No Such!"), "platform"),
+        (sent("A", "hi", kind="dance"), "kind"),
+        (sent("A", "hi", count=0), "count"),
+    ],
+)
+async def test_what_is_no_comment_is_refused(
+    http: httpx.AsyncClient, path: str, body: dict[str, Any], words: str
+) -> None:
+    assert words in problem(await http.post(f"{path}/comments", json=body), 422)
+
+
+async def test_what_cannot_be_commanded_is_told(
+    http: httpx.AsyncClient, path: str, live: Any
+) -> None:
+    async def refused(status: int, **what: Any) -> str:
+        return problem(await http.post(f"{path}/commands", json=what), status)
+
+    assert "dance" in await refused(422, type="dance")
+    assert "grobnik" in await refused(422, type="say", text="You grobnik!")
+    assert "waits" in await refused(404, type="skip", id="none")
+    assert "banned" in await refused(404, type="unban", author="app:nobody")
+    assert "has one" in problem(await http.post(path, json={}), 409)
+    for message in ("", "[]", '{"type": "say", "text": "grobnik"}', '{"type": "dance"}'):
+        await live.send(message)
+        assert (await told(live, "error"))["message"]
+    await live.send(b"binary")
+    assert "binary" in (await told(live, "error"))["message"]
+    await live.send('{"type": "ping"}')
+    assert await told(live, "pong")
+    await live.send('{"type": "pause"}')
+    assert (await told(live, "done"))["done"] == "pause"
+
+
+async def test_more_than_a_room_takes_is_refused_whole(
+    http: httpx.AsyncClient, path: str, live: Any
+) -> None:
+    many = {"comments": [sent("A", "😀")] * 100}
+    answers = [await http.post(f"{path}/comments", json=many) for _ in range(10)]
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert refused.json()["error"]["code"] == "over_limit"
+    assert int(refused.headers["Retry-After"]) >= 1
+    taken = sum(answer.status_code == 200 for answer in answers)
+    assert (await http.get(path)).json()["coverage"]["received"] == 100 * taken
+    await live.send(json.dumps({"type": "comments", **many}))
+    assert (await told(live, "error"))["code"] == "over_limit"
+
+
+async def test_a_room_ends_with_its_session_or_before(
+    gateway: RunningGateway, http: httpx.AsyncClient, client: GatewayClient, session: str, path: str
+) -> None:
+    assert (await http.delete(path)).status_code == 204
+    assert "open one" in problem(await http.get(path), 404)
+    with pytest.raises(websockets.InvalidStatus):
+        await client.connect(f"{path}/live")
+    assert (await http.post(path, json={})).status_code == 201
+    async with client.connect(f"{path}/live") as socket:
+        await http.delete(f"/v1/sessions/{session}")
+        async with asyncio.timeout(30):
+            await socket.wait_closed()
+        assert socket.close_code == 4410
+    with pytest.raises(UnknownNameError):
+        gateway.inside.rooms.get(session)
+
+
+async def test_an_answer_is_posted_where_the_comment_came_from(
+    gateway: RunningGateway, session: str, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    doubles.script.answer = "A rainbow is light."
+    line = "@display-name=Anna;id=m-1;user-id=42 :anna!a@a PRIVMSG #cleo :what is a rainbow?"
+    async with TwitchServer(line, password="oauth:word").running() as server:
+        wanted = RoomRequest.model_validate({"post_answers": True})
+        room = Room(gateway.inside.sessions.get(session), wanted, [], lambda: None)
+        adapter = Twitch("cleo", "bot", "oauth:word", url=server.url)
+        room.start([Connection(adapter, room.take)])
+        try:
+            posted = "@reply-parent-msg-id=m-1 PRIVMSG #cleo :A rainbow is light."
+            await until(lambda: posted in server.heard)
+            assert doubles.seen.prompts[-1][-1][1] == "Anna asks: “what is a rainbow?”"
+        finally:
+            await room.close()
+
+
+async def test_a_room_goes_to_another_gateway_with_its_session(
+    gateway: RunningGateway, rig: Rig
+) -> None:
+    leaving = RunningGateway(GatewaySettings.model_validate({"nats_url": rig.nats.url, **SETTINGS}))
+    await leaving.start()
+    try:
+        await gateway.inside.registry.refresh()
+        async with GatewayClient(leaving.url) as client:
+            made = await client.call("POST", "/v1/sessions", json={}, headers=HERE)
+            path = f"/v1/sessions/{made.json()['id']}/room"
+            twitch = {"channel": "cleo", "login": "bot", "token": "oauth:word"}
+            await client.call("POST", path, json={"paused": True})
+            room = leaving.inside.rooms.get(made.json()["id"])
+            room.wanted = RoomRequest.model_validate({"blocked_words": ["x"], "twitch": twitch})
+            comments = [sent("Anna", "how are you?", id="a"), sent("Ben", "😀")]
+            await client.call("POST", f"{path}/comments", json={"comments": comments})
+            block = {"type": "block", "words": ["walnuts"]}
+            await client.call("POST", f"{path}/commands", json=block)
+            await client.call("POST", f"{path}/commands", json={"type": "ban", "author": "app:T"})
+            told = leaving.inside.rooms.record(made.json()["id"])
+            assert told is not None and told["wanted"]["twitch"]["token"] == "oauth:word"
+            room.wanted = RoomRequest()
+            async with client.connect(f"{path}/live") as live:
+                await leaving.inside.registry.refresh()
+                await drain(leaving)
+                async with asyncio.timeout(30):
+                    await live.wait_closed()
+                assert live.close_code == 1012
+        async with GatewayClient(gateway.url) as client:
+            state = (await client.call("GET", path)).json()
+        assert [entry["text"] for entry in state["waiting"]] == ["how are you?"]
+        assert state["paused"] and state["blocked_words"] == ["walnuts"]
+        assert state["banned"] == {"app:T": ""}
+        assert state["coverage"]["received"] == 2 and state["coverage"]["outcomes"] == {"empty": 1}
+    finally:
+        await leaving.stop()
+
+
+async def test_of_what_was_said_before_exchanges_alone_are_read_again() -> None:
+    thanks = Message("assistant", "Thank you, Ben!")
+    said = [
+        *(Message("user", "Anna asks: 1"), Message("assistant", "one"), thanks),
+        *(Message("user", "never answered"), Message("user", "Ben asks: 2")),
+        *(Message("assistant", "two"), thanks),
+    ]
+    assert last_exchanges(said, 0) == []
+    assert [m.content for m in last_exchanges(said, 1)] == ["Ben asks: 2", "two"]
+    assert len(last_exchanges(said, 9)) == 4
+
+
+async def test_words_that_ship_are_blocked_unless_that_is_not_wanted(
+    http: httpx.AsyncClient, session: str
+) -> None:
+    path = f"/v1/sessions/{session}/room"
+    for shipped, outcome in ((True, "blocked_word"), (False, None)):
+        await http.post(path, json={"shipped_words": shipped, "paused": True})
+        taken = await http.post(f"{path}/comments", json=sent("Anna", "what a load of bullshit"))
+        assert taken.json()["taken"][0]["outcome"] == outcome
+        await http.delete(path)
+
+
+async def test_no_secret_of_a_platform_is_shown() -> None:
+    wanted = RoomRequest.model_validate(
+        {"twitch": {"channel": "cleo", "login": "cleobot", "token": "oauth:secret"}}
+    )
+    assert "secret" not in repr(wanted) and "secret" not in wanted.model_dump_json()

@@ -1,0 +1,365 @@
+"""Adapters on local servers that speak as the platforms do; never the platforms themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+import zlib
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.room.choosing.comments import Author, Comment, Kind
+from gateway.room.platforms import bilibili, twitch, youtube
+from gateway.room.platforms.bilibili import Bilibili, Operation, packet, packets
+from gateway.room.platforms.connection import (
+    Adapter,
+    Connection,
+    Phase,
+    PlatformError,
+    RefusedError,
+    told,
+)
+from gateway.room.platforms.twitch import Twitch
+from gateway.room.platforms.youtube import YouTube
+from gateway.room.rooms import adapters_of
+from gateway.room.schemas import RoomRequest
+from tests.gateway.room.platform_servers import (
+    KEY,
+    SECRET,
+    BilibiliServer,
+    TwitchServer,
+    YouTubeServer,
+    frame,
+)
+
+PRIVMSG = (
+    "@badge-info=subscriber/8;badges=subscriber/6,premium/1;color=#0000FF;display-name=Anna_B;"
+    "emotes=25:6-10;first-msg=1;id=b34ccfc7;mod=0;room-id=1;subscriber=1;tmi-sent-ts={ms};"
+    "user-id=42;user-type= :anna_b!anna_b@anna_b.tmi.twitch.tv PRIVMSG #cleo "
+    ":Hello Kappa Cleo, why?"
+)
+CHEER = (
+    "@badges=;bits=250;display-name=ronni;id=c1;mod=1;user-id=7 "
+    ":ronni!ronni@ronni.tmi.twitch.tv PRIVMSG #cleo :cheer250 well done"
+)
+RESUB = (
+    "@badges=;display-name=ronni;id=c2;login=ronni;msg-id=resub;"
+    r"system-msg=ronni\shas\ssubscribed\sfor\s6\smonths!;user-id=7 :tmi.twitch.tv USERNOTICE #cleo"
+)
+CLEARMSG = "@login=ronni;target-msg-id=c1 :tmi.twitch.tv CLEARMSG #cleo :cheer250 well done"
+CLEARCHAT = "@ban-duration=9;target-user-id=42 :tmi.twitch.tv CLEARCHAT #cleo :anna_b"
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Platforms are reached through whatever proxy the environment names; our servers are here."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+async def read(adapter: Adapter, count: int) -> list[Comment]:
+    """The first comments."""
+    found: list[Comment] = []
+    live: list[bool] = []
+    async with asyncio.timeout(20), aclosing(adapter.comments(lambda: live.append(True))) as all_:
+        async for comment in all_:
+            found.append(comment)
+            if len(found) == count:
+                break
+    assert live
+    return found
+
+
+# ------------------------------------------------------------ Twitch
+
+
+async def test_twitch_is_read_without_an_account() -> None:
+    sent_ms = round(1000 * (time.time() - 5.0))
+    lines = (PRIVMSG.format(ms=sent_ms), CHEER, RESUB, CLEARMSG, CLEARCHAT)
+    async with TwitchServer(*lines).running() as server:
+        chat, cheer, member, gone, banned = await read(Twitch("Cleo", url=server.url), 5)
+        assert server.heard[0] == "CAP REQ :twitch.tv/tags twitch.tv/commands"
+        assert server.heard[1].startswith("NICK justinfan")
+        assert "JOIN #cleo" in server.heard and not any("PASS" in h for h in server.heard)
+    assert chat.author == Author("42", "Anna_B", member=True, first_time=True)
+    assert chat.text.split() == ["Hello", "Cleo,", "why?"] and chat.id == "b34ccfc7"
+    assert 4.9 < time.monotonic() - chat.at_s < 15
+    assert cheer.kind is Kind.SUPERCHAT and cheer.worth == 2.5 and cheer.author.moderator
+    assert member.kind is Kind.MEMBER and member.author.name == "ronni"
+    assert (gone.kind, gone.target) == (Kind.REMOVED, "c1")
+    assert (banned.kind, banned.author.id, banned.target) == (Kind.REMOVED, "42", "")
+
+
+async def test_twitch_is_answered_with_an_account_and_a_ping_always() -> None:
+    server = TwitchServer(PRIVMSG.format(ms=0), password="oauth:word")
+    async with server.running():
+        adapter = Twitch("cleo", "CleoBot", "oauth:word", url=server.url)
+        with pytest.raises(PlatformError, match="not connected"):
+            await adapter.post(_comment("x"), "hello")
+        async with aclosing(adapter.comments(lambda: None)) as comments:
+            async with asyncio.timeout(20):
+                await anext(comments)
+            await adapter.post(_comment("b34ccfc7"), "/ban\r\nme " + "word " * 200)
+            async with asyncio.timeout(20):
+                while "PRIVMSG" not in server.heard[-1]:  # noqa: ASYNC110 - another task's doing
+                    await asyncio.sleep(0.005)
+    assert server.heard[:3][1:] == ["PASS oauth:word", "NICK cleobot"]
+    assert "PONG :tmi.twitch.tv" in server.heard
+    tag, _, posted = server.heard[-1].partition(" ")
+    assert tag == "@reply-parent-msg-id=b34ccfc7"
+    assert posted.startswith("PRIVMSG #cleo :ban me word") and posted.endswith("…")
+    assert len(posted.partition(" :")[2]) <= twitch.LONGEST_POST
+
+
+async def test_twitch_refuses_a_wrong_token_for_good() -> None:
+    async with TwitchServer(password="oauth:word").running() as server:
+        connection = Connection(Twitch("cleo", "bot", "oauth:other", url=server.url), print)
+        task = asyncio.create_task(connection.run())
+        async with asyncio.timeout(20):
+            while connection.phase is not Phase.REFUSED:  # noqa: ASYNC110 - another task's doing
+                await asyncio.sleep(0.005)
+        task.cancel()
+        assert "authentication failed" in connection.message and not connection.posts
+
+
+def test_lines_of_irc_are_taken_apart_whatever_stands_in_them() -> None:
+    line = twitch.parse(r"@a=x\sy\:z\\;b=;c :nick!u@h PRIVMSG #room :text : with colons")
+    assert line.tags == {"a": r"x y;z" + "\\", "b": "", "c": ""}
+    assert (line.command, line.nick, line.middle) == ("PRIVMSG", "nick", ("#room",))
+    assert line.text == "text : with colons"
+    for odd in ("", " ", "@", "@a", ":", "@a=\\", ":x", "PING"):
+        assert twitch.parse(odd).command in ("", "PING", "A")
+    odd = twitch.parse("@bits=x;emotes=1:9-2,a-b,5;tmi-sent-ts=² :a!b PRIVMSG #c :hi")
+    (comment,) = told(twitch.comments_of, odd, 10.0, 10.0)
+    assert comment.text == "hi" and comment.at_s == 10.0
+    action = twitch.parse(":a!b PRIVMSG #c :\x01ACTION waves\x01")
+    assert twitch.comments_of(action, 0.0, 0.0)[0].text == "waves"
+
+
+# ------------------------------------------------------------ Bilibili
+
+
+def _command(what: str, **data: Any) -> dict[str, Any]:
+    return {"cmd": f"LIVE_OPEN_PLATFORM_{what}", "data": {"room_id": 4711, **data}}
+
+
+COMMANDS = (
+    _command(
+        "DM",
+        uname="小明",
+        open_id="o1",
+        msg="你好吗",
+        msg_id="m1",
+        dm_type=0,
+        guard_level=3,
+        timestamp=1,
+        fans_medal_wearing_status=False,
+    ),
+    _command(
+        "SEND_GIFT",
+        uname="阿强",
+        open_id="o2",
+        gift_name="小花花",
+        gift_num=5,
+        price=100,
+        r_price=200,
+        paid=True,
+        msg_id="m2",
+        timestamp=0,
+    ),
+    _command(
+        "SUPER_CHAT",
+        uname="Eve",
+        open_id="o3",
+        message_id=77,
+        message="who are you?",
+        rmb=30,
+        msg_id="m3",
+    ),
+    _command(
+        "GUARD",
+        user_info={"uname": "Ben", "open_id": "o4"},
+        guard_level=3,
+        price=138000,
+        msg_id="m4",
+    ),
+    _command("SUPER_CHAT_DEL", message_ids=[77, 78], msg_id="m5"),
+    _command("LIKE", uname="Eve", open_id="o3", like_count=9, msg_id="m6"),
+    {"cmd": "LIVE_OPEN_PLATFORM_SOMETHING_NEW", "data": {}},
+    _command("LIVE_ROOM_ENTER", uname="Zoe", open_id="o5", msg_id="m7"),
+)
+
+
+@pytest.mark.parametrize("deflated", [False, True])
+async def test_bilibili_is_read_by_its_packets(deflated: bool) -> None:
+    async with BilibiliServer(*COMMANDS, deflated=deflated).running() as server:
+        adapter = Bilibili(KEY, SECRET, 12, "identity", url=server.url)
+        found = await read(adapter, 8)
+        assert adapter.room == "4711"
+    assert [call for call, _ in server.calls] == ["/v2/app/start", "/v2/app/end"]
+    assert server.calls[0][1] == {"code": "identity", "app_id": 12}
+    assert server.calls[1][1] == {"app_id": 12, "game_id": "game-1"}
+    assert server.operations == [Operation.AUTH, Operation.HEARTBEAT]
+    chat, gift, paid, guard, gone, also_gone, like, enter = found
+    assert (chat.text, chat.author.name, chat.author.member) == ("你好吗", "小明", True)
+    assert 55 < time.monotonic() - chat.at_s < 75, "old, but nothing is believed to be older"
+    assert (gift.gift, gift.count, gift.amount, gift.currency) == ("小花花", 5, 1.0, "CNY")
+    assert (paid.kind, paid.id, paid.amount) == (Kind.SUPERCHAT, "77", 30.0)
+    assert (guard.kind, guard.author.id, guard.amount) == (Kind.MEMBER, "o4", 138.0)
+    assert [gone.target, also_gone.target] == ["77", "78"]
+    assert (like.kind, like.count, enter.kind) == (Kind.LIKE, 9, Kind.ENTER)
+
+
+async def test_bilibili_with_a_wrong_secret_is_refused() -> None:
+    async with BilibiliServer(deflated=False).running() as server:
+        with pytest.raises(RefusedError, match="4002"):
+            await read(Bilibili(KEY, "wrong", 12, "identity", url=server.url), 1)
+        with pytest.raises(PlatformError, match="nobody write"):
+            await Bilibili(KEY, SECRET, 1, "").post(_comment("x"), "hello")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00",
+        b"\xff" * 16,
+        frame(5, b"{}", 0)[:-1],
+        frame(5, b"not deflated", 2),
+        frame(5, zlib.compress(frame(5, zlib.compress(b""), 2)), 2),
+        frame(5, zlib.compress(bytes(9_000_000)), 2),
+        bytes(16),
+    ],
+)
+def test_packets_that_are_none_are_told(data: bytes) -> None:
+    with pytest.raises(PlatformError):
+        list(packets(data))
+
+
+def test_a_packet_is_what_it_says() -> None:
+    assert packet(Operation.AUTH, b"{}").hex() == "00000012001000010000000700000001" + b"{}".hex()
+    assert list(packets(frame(8, b"a", 1) + frame(5, b"bc", 0))) == [(8, b"a"), (5, b"bc")]
+    for odd in ({}, {"data": 7}, {"cmd": 5, "data": {}}, _command("SEND_GIFT", gift_num="x")):
+        assert told(bilibili.comments_of, odd, 0.0, 0.0) == []
+
+
+# ------------------------------------------------------------ YouTube
+
+
+def _item(kind: str, text: str = "", name: str = "@Anna", **more: Any) -> dict[str, Any]:
+    return {
+        "kind": "youtube#liveChatMessage",
+        "id": f"{kind}-{text}",
+        "snippet": {"type": kind, "displayMessage": text, "publishedAt": _now_told(), **more},
+        "authorDetails": {
+            "channelId": f"UC{name}",
+            "displayName": name,
+            "isChatModerator": False,
+            "isChatOwner": True,
+            "isChatSponsor": True,
+        },
+    }
+
+
+def _now_told() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+
+
+async def test_youtube_is_asked_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(youtube, "_LEAST_POLL_S", 0.01)
+    paid = {"amountMicros": "5000000", "currency": "EUR", "userComment": "why?"}
+    old = _item("textMessageEvent", "from before")
+    old["snippet"]["publishedAt"] = "2020-01-01T00:00:00Z"
+    pages = (
+        [old, _item("textMessageEvent", "hello"), _item("superChatEvent", superChatDetails=paid)],
+        [_item("newSponsorEvent"), {"snippet": {"type": "superChatEvent", "superChatDetails": 3}}],
+        [_item("messageDeletedEvent", messageDeletedDetails={"deletedMessageId": "x"})],
+    )
+    async with YouTubeServer(*pages).running() as server:
+        adapter = YouTube("", "video1", api_key="the key", url=server.url)
+        chat, superchat, member, gone = await read(adapter, 4)
+    assert (chat.text, chat.author.name, chat.author.moderator) == ("hello", "Anna", True)
+    assert (superchat.text, superchat.amount, superchat.currency) == ("why?", 5.0, "EUR")
+    assert member.kind is Kind.MEMBER and gone.target == "x"
+    assert [asked.get("pageToken") for asked in server.asked[:3]] == [None, "1", "2"]
+    assert server.asked[0]["liveChatId"] == "chat-of-video1"
+    assert server.asked[0]["x-goog-api-key"] == "the key" and "key" not in server.asked[0]
+
+
+async def test_youtube_is_answered_by_who_has_a_token_and_a_closed_chat_is_told() -> None:
+    async with YouTubeServer([]).running() as server:
+        adapter = YouTube("chat1", token="token", url=server.url)
+        assert adapter.posts and not YouTube("chat1", api_key="k").posts
+        await adapter.post(_comment("x"), "Hello " * 60)
+    text = server.posted[0]["snippet"]["textMessageDetails"]["messageText"]
+    assert text.startswith("@Anna Hello Hello") and len(text) <= youtube.LONGEST_POST
+    assert server.posted[0]["snippet"]["liveChatId"] == "chat1"
+    assert server.asked[0]["authorization"] == "Bearer token"
+    for reason, error in (("liveChatEnded", RefusedError), ("rateLimitExceeded", PlatformError)):
+        async with YouTubeServer([], refusal=reason).running() as server:
+            with pytest.raises(error, match=reason):
+                await read(YouTube("chat1", api_key="k", url=server.url), 1)
+
+
+# ------------------------------------------------------------ all of them
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(max_size=80), st.binary(max_size=80), st.dictionaries(st.text(), st.text()))
+def test_nothing_that_a_platform_sends_is_a_fault_of_ours(
+    text: str, data: bytes, tags: dict[str, str]
+) -> None:
+    line = twitch.parse(f"@{';'.join(f'{k}={v}' for k, v in tags.items())} {text}")
+    told(twitch.comments_of, twitch.parse(text), 0.0, 0.0)
+    told(twitch.comments_of, line, 0.0, 0.0)
+    for version in (0, 2):
+        with contextlib.suppress(PlatformError):
+            list(packets(frame(5, data, version) + data))
+    for what in ("DM", "SEND_GIFT", "SUPER_CHAT", "GUARD", "SUPER_CHAT_DEL", "LIKE"):
+        told(bilibili.comments_of, _command(what, **tags), 0.0, 0.0)
+    told(youtube.comments_of, {"snippet": tags, "authorDetails": tags}, 0.0, 0.0)
+
+
+def _comment(key: str) -> Comment:
+    return Comment(key, "test", Author("1", "Anna"), "hi", 0.0)
+
+
+async def test_a_connection_that_is_lost_is_tried_again_ever_more_seldom() -> None:
+    waits: list[float] = []
+    comments: list[Comment] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 9:
+            done.set()
+            await asyncio.Event().wait()
+
+    done = asyncio.Event()
+    connection = Connection(Twitch("cleo", url="ws://127.0.0.1:9"), comments.append, wait)
+    task = asyncio.create_task(connection.run())
+    async with asyncio.timeout(20):
+        await done.wait()
+    task.cancel()
+    assert connection.phase is Phase.WAITING and connection.message.startswith("twitch: ")
+    assert 0.7 <= waits[0] <= 1.3 and 5 < waits[3] < 11 and all(w < 80 for w in waits)
+    assert 40 < waits[8]
+
+
+def test_what_a_room_is_connected_to_is_as_it_was_wanted() -> None:
+    wanted = RoomRequest.model_validate(
+        {
+            "twitch": {"channel": "cleo"},
+            "bilibili": {"access_key": "k", "access_secret": "s", "app_id": 1, "code": "c"},
+            "youtube": {"video_id": "v", "token": "t"},
+        }
+    )
+    found = adapters_of(wanted)
+    assert [type(adapter) for adapter in found] == [Twitch, Bilibili, YouTube]
+    assert [adapter.posts for adapter in found] == [False, False, True]
+    with pytest.raises(ValueError, match="video_id"):
+        RoomRequest.model_validate({"youtube": {"api_key": "k"}})
+    assert json.loads(wanted.model_dump_json())["youtube"]["token"] != "t"

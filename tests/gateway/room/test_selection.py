@@ -1,0 +1,181 @@
+"""Which comment is answered next."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.room.choosing.comments import Author, Comment, Kind, Outcome
+from gateway.room.choosing.likeness import likeness, shape_of
+from gateway.room.choosing.selection import Entry, Rules, Selection
+from tests.gateway.room.rooms import WORDS, by, selection
+
+
+def pick(room: Selection, now: float = 1.0) -> str:
+    entry = room.pick(now)
+    assert entry is not None
+    return entry.text
+
+
+def test_a_question_comes_before_a_remark_and_who_is_addressed_before_both() -> None:
+    room = selection(addressed_as=("Cleo",))
+    for text in ("nice stream today", "what time is it?", "cleo, are you well?", "so it goes"):
+        room.take(by(text, text), 0.0)
+    assert pick(room) == "cleo, are you well?"
+    assert pick(room) == "what time is it?"
+
+
+def test_who_pays_comes_first_and_more_money_before_less() -> None:
+    room = selection()
+    room.take(by("Ann", "what is this?"), 0.0)
+    for name, amount in (("Ben", 2.0), ("Cat", 50.0)):
+        room.take(
+            by(name, f"{name} says hello", kind=Kind.SUPERCHAT, amount=amount, currency="USD"), 0.0
+        )
+    assert [pick(room) for _ in range(3)] == ["Cat says hello", "Ben says hello", "what is this?"]
+
+
+def test_what_many_ask_is_asked_once_by_the_newest_and_counts_for_more() -> None:
+    room = selection()
+    room.take(by("Ann", "What is your name?"), 0.0)
+    room.take(by("Ben", "where do you live?"), 0.0)
+    for i, form in enumerate(("what is your name", "WHAT IS YOUR NAME???", "what is your name 😀")):
+        assert room.take(by(f"Eve{i}", form, 1.0 + i), 3.0) is Outcome.MERGED
+    entry = room.pick(5.0)
+    assert entry is not None and entry.others == 3
+    assert entry.comment.author.name == "Eve2" and entry.comment.at_s == 3.0
+    assert room.take(by("Zoe", "what's your name?", 5.0), 5.0) is Outcome.MERGED, "being answered"
+    room.over(entry, Outcome.ANSWERED, 10.0)
+    assert room.take(by("Zed", "what is your name??", 11.0), 11.0) is Outcome.MERGED, "answered"
+    later = room.rules.remembered_s + 20.0
+    assert isinstance(room.take(by("Zed", "what is your name?", later), later), Entry)
+
+
+def test_alike_is_not_the_same_where_numbers_or_a_no_differ() -> None:
+    def same(one: str, other: str) -> bool:
+        return likeness(shape_of(one), shape_of(other), 0.82) >= 0.82
+
+    assert same("what is the capital of France", "What's the capital of France?")
+    assert same("你最喜欢的电影是什么", "你最喜欢的电影是什么呀")
+    assert not same("what is 3 plus 4?", "what is 3 plus 5?")
+    assert not same("you should do it again now", "you should not do it again now")
+    assert not same("do you like cats?", "do you like dogs?")
+    assert not same("你喜欢猫吗", "你喜欢狗吗")
+    assert same("你是不是中国人", "你是不是中国人？")
+
+
+def test_nobody_is_answered_again_before_the_others() -> None:
+    room = selection(per_author=5)
+    spam = ["what is love?", "who made you?", "can you sing well?", "where is the moon now?"]
+    for text in spam:
+        room.take(by("Spammer", text), 0.0)
+    for name in ("Ann", "Ben", "Cat"):
+        room.take(by(name, f"just saying hello from {name}"), 0.0)
+    answered = []
+    for now in range(1, 8):
+        entry = room.pick(float(now))
+        assert entry is not None
+        answered.append(entry.comment.author.name)
+        room.over(entry, Outcome.ANSWERED, float(now))
+    assert answered[0] == "Spammer" and set(answered[1:4]) == {"Ann", "Ben", "Cat"}
+
+
+def test_each_author_has_so_many_waiting_and_no_more() -> None:
+    room = selection(per_author=2)
+    took = [room.take(by("Ann", text), 0.0) for text in ("who am I?", "so be it", "long ago now")]
+    assert took[2] is Outcome.CROWDED and not any(isinstance(t, Outcome) for t in took[:2])
+
+
+def test_what_comes_too_late_expires_and_a_slow_answer_is_reckoned_with() -> None:
+    room = selection(answer_within_s=30.0)
+    room.take(by("Ann", "are you there?", 0.0), 0.0)
+    assert room.pick(26.0, lead_s=5.0) is None
+    assert room.pick(26.0, lead_s=3.0) is not None
+    room.take(by("Ben", "and you over there?", 40.0), 40.0)
+    assert room.pick(71.0) is None
+    assert room.outcomes[Outcome.EXPIRED] == 1
+    assert room.take(by("Old", "was there anything?", 40.0), 75.0) is Outcome.EXPIRED
+
+
+def test_what_is_not_to_be_answered_is_told_why() -> None:
+    room = selection(bots=("SongBot",))
+    first = by("Ann", "what is this?", id="one")
+    room.take(first, 0.0)
+    room.ban("test:troll", "Troll")
+    for comment, outcome in (
+        (first, Outcome.REPEATED),
+        (by("songbot", "now playing"), Outcome.OWN),
+        (by("Troll", "hello everybody"), Outcome.BLOCKED_AUTHOR),
+        (by("Ann", "!song x"), Outcome.COMMAND),
+        (by("Ann", "😀😀"), Outcome.EMPTY),
+        (by("Ann", " ".join(f"word{i}" for i in range(60))), Outcome.TOO_LONG),
+        (by("Ann", "x" * 100_000), Outcome.TOO_LONG),
+        (by("Ann", "you gr0bnik you"), Outcome.BLOCKED_WORD),
+    ):
+        assert room.take(comment, 0.0) is outcome, comment
+    assert room.unban("test:troll") and not room.unban("test:troll")
+    assert isinstance(room.take(by("Troll", "hello again everybody"), 0.0), Entry)
+
+
+def test_a_blocked_word_in_a_name_is_not_said() -> None:
+    room = selection()
+    entry = room.take(by("Grobnik 99", "what is the time?"), 0.0)
+    assert isinstance(entry, Entry) and entry.name == ""
+
+
+def test_words_blocked_and_comments_removed_later_are_gone() -> None:
+    room = selection()
+    room.take(by("Ann", "do you like marzipan?", id="a"), 0.0)
+    room.take(by("Ben", "do I speak with a machine?", id="b"), 0.0)
+    room.take(by("Cat", "how old is the moon?", id="c"), 0.0)
+    room.block(type(WORDS)(["marzipan"]))
+    assert room.outcomes[Outcome.BLOCKED_WORD] == 1
+    taken_back = Comment("x", "test", Author("ben", "Ben"), "", 0.0, Kind.REMOVED)
+    assert room.remove(taken_back)
+    assert room.skip("test", "c") and not room.skip("test", "c")
+    assert room.waiting(1.0) == []
+
+
+_TEXTS = st.sampled_from(
+    [
+        "what is it?",
+        "What is it??",
+        "hello there you",
+        "!x",
+        "grobnik",
+        "😀",
+        "你好吗",
+        "who are you",
+    ]
+) | st.text(max_size=30)
+_EVENTS = st.lists(
+    st.tuples(st.integers(0, 4), _TEXTS, st.floats(0, 8), st.booleans(), st.integers(0, 30)),
+    max_size=60,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(_EVENTS)
+def test_every_comment_ends_in_one_way_and_nothing_grows(
+    events: list[tuple[int, str, float, bool, int]],
+) -> None:
+    rules = Rules(places=5, per_author=2, answer_within_s=20.0)
+    room = Selection(rules, WORDS)
+    now, answered = 0.0, []
+    for author, text, wait_s, picks, number in events:
+        now += wait_s
+        comment = Comment(f"c{number}", "test", Author(str(author), f"A{author}"), text, now - 1)
+        room.take(comment, now)
+        if picks and (entry := room.pick(now, 2.0)) is not None:
+            assert now + 2.0 - entry.comment.at_s <= rules.answer_within_s
+            assert not WORDS.find(entry.text)
+            room.over(entry, Outcome.ANSWERED, now)
+            answered.append((now, entry))
+        waiting = Counter(e.comment.author_key for e in room.waiting(now))
+        assert sum(waiting.values()) <= rules.places
+        assert room.received == sum(room.outcomes.values()) + room.places_taken
+    for i, (at_s, entry) in enumerate(answered):
+        for earlier_s, earlier in answered[:i]:
+            assert at_s - earlier_s > rules.remembered_s or entry.shape.plain != earlier.shape.plain

@@ -1,0 +1,168 @@
+"""Texts of the operator's: cut into passages, found by questions, told to model and clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from gateway.api.events import SourcesEvent, TextSource
+from gateway.knowledge.folder import Knowledge, read_folder
+from gateway.knowledge.passages import LONGEST, Passage, passages_of, size_of
+from gateway.knowledge.search import MOST, Search
+from gateway.knowledge.terms import terms
+from gateway.talk.actions import Message
+from gateway.talk.conversation import Conversation
+from tests.gateway.conftest import Rig, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.test_conversation import of
+from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient
+from visavis.serving.errors import InvalidInputError
+
+MARKDOWN = """---
+title: x
+---
+# Opening *hours*
+
+We are open [daily](hours.html).
+
+| day | until |
+|---|---|
+| Monday | **six** |
+
+## Parking ##
+```
+# no heading
+```
+"""
+
+
+def test_headings_and_paragraphs_make_passages() -> None:
+    assert passages_of("a.md", MARKDOWN) == [
+        Passage("a.md", "Opening hours", "We are open daily. day until Monday six"),
+        Passage("a.md", "Parking", "# no heading"),
+    ]
+    page = "<h1>A<br>B</h1><p>One &amp; two</p><script>x()</script><ul><li>three</ul>"
+    assert passages_of("b.html", page) == [Passage("b.html", "A B", "One & two three")]
+    assert [p.text for p in passages_of("c.txt", "one\ntwo\n\n\nthree\n")] == ["one two three"]
+
+
+@pytest.mark.parametrize("sentence", ["All of this is said. ", "这是一句话。", "word " * 7])
+def test_no_passage_is_too_long_and_nothing_is_lost(sentence: str) -> None:
+    text = sentence * 100
+    passages = passages_of("a.txt", text)
+    assert len(passages) > 1
+    assert all(size_of(p.text) <= LONGEST for p in passages)
+    assert "".join("".join(p.text.split()) for p in passages) == "".join(text.split())
+
+
+def test_words_are_found_by_their_stems_and_chinese_by_neighbours() -> None:
+    assert terms("Are the TICKETS for opening days?") == terms("ticket open day")
+    assert terms("请问门票多少钱？") == ["门票", "钱"]
+    assert terms("２０２６年") == ["2026", "年"] and terms("") == []
+
+
+def found(search: Search, question: str, before: str = "") -> list[str]:
+    return [passage.heading for passage in search.find(question, before)]
+
+
+def test_nothing_is_found_where_nothing_fits() -> None:
+    texts = {
+        "Hours": "We are open on Mondays from nine to five.",
+        "Sundays": "On Sundays the house is closed.",
+        "Tickets": "A ticket for adults costs ten euros.",
+        "Dogs": "Dogs stay outside.",
+    }
+    search = Search([Passage("a.md", heading, text) for heading, text in texts.items()])
+    assert found(search, "What does a ticket cost?") == ["Tickets"]
+    assert found(search, "What is the capital of France?") == []
+    assert found(search, "Is my ticket for the opera in Paris tonight still good?") == []
+    # A short question leans on the one before, and needs a word of its own.
+    assert found(search, "And on Sundays?", "When are you open?")[0] == "Sundays"
+    assert found(search, "Thanks!", "When are you open?") == []
+    assert found(search, "?") == [] and found(Search(()), "ticket") == []
+    many = Search([Passage("a.md", str(n), f"ticket number {n}") for n in range(9)])
+    assert len(many.find("ticket number")) == MOST
+
+
+def test_a_folder_is_read_and_what_is_not_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.txt").write_text("Dogs stay outside.")
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
+    (tmp_path / ".hidden.txt").write_text("secret")
+    (tmp_path / "away.txt").symlink_to("/etc/hostname")
+    reading = read_folder(tmp_path)
+    assert reading.passages == [Passage("sub/b.txt", "", "Dogs stay outside.")]
+    assert (
+        reading.report(tmp_path).split(": ", 2)[1]
+        == f"1 files, 1 passages from {tmp_path}; left out"
+    )
+    assert reading.left_out == [
+        "a.pdf (only txt, md and html are read)",
+        "away.txt (it lies elsewhere)",
+        "latin.txt (not UTF-8)",
+    ]
+    with pytest.raises(InvalidInputError, match="is not a folder"):
+        Knowledge(tmp_path / "none")
+
+
+async def test_a_folder_that_changes_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Dogs stay outside.")
+    knowledge = Knowledge(tmp_path)
+    await knowledge.open()
+    asked = (Message("user", "Where do cats stay?"), Message("tool", "x", (), "c1"))
+    assert knowledge.find(asked)[0].text == "Dogs stay outside."
+    assert not await knowledge.refresh()
+    (tmp_path / "a.txt").write_text("Cats stay in the garden.")
+    (tmp_path / "b.txt").write_text("Birds fly.")
+    assert await knowledge.refresh()
+    assert [p.text for p in knowledge.find(asked)] == ["Cats stay in the garden."]
+
+
+def test_sources_of_a_prepared_answer_are_told_with_it() -> None:
+    talk = Conversation()
+    talk.speech_started(1, 0)
+    talk.paused(1, "When are you open", 0.9, 0)
+    assert talk.turn is not None
+    talk.turn.known = (Passage("a.md", "Hours", "x"), Passage("a.md", "Hours", "y"))
+    assert talk.sources_known(talk.epoch) == []
+    (told,) = of(talk.final(1, "When are you open?", 1), SourcesEvent)
+    assert told.sources == [TextSource(file="a.md", heading="Hours")]
+
+
+# ------------------------------------------------------------ through the API
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path_factory.mktemp("gateway"))
+    await rig.start(knowledge=Path(__file__).parents[1] / "knowledge" / "texts")
+    yield rig
+    await rig.stop()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_passages_go_with_the_question_and_clients_see_where_they_stand(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        await session.ask("When do you open on Sundays?")
+        events = await collect(session, "finished")
+        await session.ask("How are you today?")
+        later = await collect(session, "finished")
+        read = await until(lambda: doubles.seen.of("llm", "read_ahead"))
+    (told,) = [e for e in events if e["type"] == "answer.sources"]
+    assert told == {
+        "type": "answer.sources",
+        "turn": 1,
+        "sources": [{"file": "visit.md", "heading": "Opening hours"}],
+    }
+    assert not [e for e in later if e["type"] == "answer.sources"]
+    first, second = (r.begin.request for r in doubles.seen.of("llm", "begin"))
+    assert first.passages[0].source == "visit.md, Opening hours"
+    assert first.passages[0].text.startswith("We are open from Tuesday")
+    assert not second.passages and not read[0].read_ahead.request.passages

@@ -1,0 +1,156 @@
+"""Tools of real MCP servers: through the public API from a process, and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import uvicorn
+
+from gateway.tools.mcp_servers import McpServer, McpServers, read_servers
+from tests.fakes import MetricGrowth
+from tests.gateway import mcp_server
+from tests.gateway.conftest import Rig, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient
+from visavis.serving.errors import InvalidInputError
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_ROOT = Path(__file__).parents[2]
+PROCESS = {
+    "command": sys.executable,
+    "args": ["-m", "tests.gateway.mcp_server"],
+    "cwd": str(_ROOT),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    """A gateway with a server in a process of its own, and one that cannot be started."""
+    file = tmp_path_factory.mktemp("mcp") / "servers.json"
+    servers = {"shop": PROCESS, "gone": {"command": "/nowhere/at/all"}}
+    file.write_text(json.dumps({"mcpServers": servers}))
+    rig = Rig(tmp_path_factory.mktemp("gateway"))
+    await rig.start(mcp=file)
+    yield rig
+    await rig.stop()
+
+
+async def told(client: GatewayClient, doubles: Doubles, *calls: tuple[str, str, str]) -> list[str]:
+    """What the model is told of these calls."""
+    doubles.script.calls = list(calls)
+    async with client.session() as session:
+        await session.ask("How much is it?")
+        await collect(session, "finished")
+    on = doubles.seen.of("llm", "go_on")[-1].go_on
+    return [m.content for m in on.request.messages if m.tool_call_id]
+
+
+async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    counted = [
+        MetricGrowth("gateway_tool_calls_total", by=by, result=result)
+        for by, result in (("server", "done"), ("server", "failed"), ("nobody", "failed"))
+    ]
+    results = await told(
+        client,
+        doubles,
+        ("c1", "shop_add", '{"a": 2, "b": 3}'),
+        ("c2", "shop_fail", ""),
+        ("c3", "shop_add", '{"a": "x"}'),
+        ("c4", "other", "{}"),
+    )
+    assert results[0] == "5"
+    assert results[1].startswith("failed: ") and "the shop is closed" in results[1]
+    assert results[2].startswith("failed: ") and "valid integer" in results[2]
+    assert results[3] == "failed: there is no tool 'other'"
+    assert [growth.value for growth in counted] == [1, 2, 1]
+    (begin,) = doubles.seen.of("llm", "begin")
+    offered = {t.name: t for t in begin.begin.request.tools}
+    assert set(offered) == {"shop_add", "shop_fail", "shop_wait", "shop_end"}
+    assert offered["shop_add"].description == "Add two numbers."
+    assert json.loads(offered["shop_add"].parameters_json)["required"] == ["a", "b"]
+
+
+async def test_a_visitor_who_interrupts_ends_the_call(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    dropped = MetricGrowth("gateway_tool_calls_total", by="server", result="dropped")
+    doubles.script.calls = [("c1", "shop_wait", "{}")]
+    async with client.session() as session:
+        await session.ask("How much is it?")
+        await until(lambda: not doubles.script.calls)
+        await session.interrupt()
+        await collect(session, "interrupted")
+        await until(lambda: dropped.value)
+    assert not doubles.seen.of("llm", "go_on")
+
+
+async def test_a_server_that_ends_is_told_of_and_started_again(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    (result,) = await told(client, doubles, ("c1", "shop_end", "{}"))
+    assert result == "failed: the tool's server is not there now"
+
+    async def again() -> str:
+        return (await told(client, doubles, ("c1", "shop_add", '{"a": 1, "b": 1}')))[0]
+
+    async with asyncio.timeout(60):
+        while await again() != "2":
+            pass
+
+
+async def test_a_server_over_http_offers_what_is_allowed() -> None:
+    headers: list[str | None] = []
+    app = mcp_server.server.streamable_http_app()
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers.append(dict(scope["headers"]).get(b"x-key", b"").decode())
+        await app(scope, receive, send)
+
+    web = uvicorn.Server(uvicorn.Config(noting, port=0, log_level="error"))
+    serving = asyncio.create_task(web.serve())
+    await until(lambda: web.started)
+    port = web.servers[0].sockets[0].getsockname()[1]
+    server = McpServer(
+        url=f"http://127.0.0.1:{port}/mcp", headers={"x-key": "7"}, tools=["add", "missing"]
+    )
+    servers = McpServers({"my shop": server})
+    await servers.start()
+    assert [offer.name for offer in servers.offers] == ["my_shop_add"]
+    assert await servers.call("my_shop_add", '{"a": 2, "b": 2}') == (True, "4")
+    assert not (await servers.call("my_shop_fail", ""))[0]
+    await servers.stop()
+    web.should_exit = True
+    await serving
+    assert set(headers) == {"7"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[mcpServers.a]\ncommand = 'x'\nurl = 'y'", "either `command` or `url`"),
+        ("[mcpServers.a]\nargs = []", "either `command` or `url`"),
+        ("[mcpServers.a]\ncommand = 'x'\ncolour = 1", "mcpServers.a.colour"),
+        ("[[", "is neither TOML nor JSON"),
+    ],
+)
+async def test_a_file_that_is_not_in_order_is_refused(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    file = tmp_path / "servers.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidInputError, match=complaint.replace("[", r"\[")):
+        read_servers(file)
+    with pytest.raises(InvalidInputError, match="cannot read"):
+        read_servers(tmp_path / "none.toml")

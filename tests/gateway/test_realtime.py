@@ -1,0 +1,694 @@
+"""The adapter between OpenAI's Realtime protocol and a session: pure, so in no time."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from gateway.api.events import AnswerEvent, ErrorEvent, TranscriptEvent, TurnEvent
+from gateway.api.hub import Overheard, Voiced
+from gateway.openai.errors import RefusedError
+from gateway.realtime.link import MicQueue
+from gateway.realtime.protocol import effects as to_do
+from gateway.realtime.protocol.config import Pcm, Telephone, first_config, updated
+from gateway.realtime.protocol.dialogue import Dialogue, News
+from gateway.realtime.protocol.sound import SoundIn, SoundOut
+from gateway.talk.actions import Message
+from gateway.talk.history import SpokenMark
+from tests.realtime_orders import Orders
+from visavis.serving.errors import UnknownNameError
+
+T = TypeVar("T")
+
+SECOND = np.zeros(48_000, np.int16)
+TOOL = {"type": "function", "name": "look_up", "description": "", "parameters": {"type": "object"}}
+WHERE = "input_audio_transcription"
+
+
+class Known:
+    """Two voices and one language."""
+
+    def voice(self, name: str) -> str:
+        if name not in ("", "alloy", "ada"):
+            raise RefusedError(f"voice: there is no {name}", "voice", "invalid_value")
+        return name and "ada"
+
+    def language(self, tag: str) -> None:
+        if tag not in ("en", "zh"):
+            raise UnknownNameError(f"language: {tag} is not spoken")
+
+
+class Talk:
+    """A client, the adapter, and whoever does what it asks for; all is held against the orders."""
+
+    def __init__(self, session: dict[str, Any] | None = None, *, by_channel: bool = False) -> None:
+        count = itertools.count(1)
+        config = first_config(session, "You are kind.")
+        about = {"id": "sess_1", "object": "realtime.session", "model": "gpt-realtime"}
+        self.dialogue = Dialogue(
+            config, about, lambda kind: f"{kind}_{next(count)}", Known(), by_channel=by_channel
+        )
+        self.orders = Orders()
+        self.events: list[dict[str, Any]] = []
+        self.done: list[to_do.Effect] = []
+        self._take(self.dialogue.begin())
+
+    def say(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
+        """An event of the client's; what comes back at once."""
+        return self._take(self.dialogue.client({"type": kind, **fields}))
+
+    def hear(self, *news: News) -> list[dict[str, Any]]:
+        """What the session tells."""
+        return [event for one in news for event in self._take(self.dialogue.hear(one))]
+
+    def update(self, **session: Any) -> list[dict[str, Any]]:
+        return self.say("session.update", session={"type": "realtime", **session})
+
+    def of(self, kind: type[T]) -> list[T]:
+        return [effect for effect in self.done if isinstance(effect, kind)]
+
+    def remembered(self) -> tuple[Message, ...]:
+        return self.of(to_do.Remember)[-1].said
+
+    def begin(self, turn: int) -> None:
+        """The session speaks the newest reply that it was asked for."""
+        asked = [e for e in self.done if isinstance(e, to_do.Answer | to_do.Speak)]
+        self._take(self.dialogue.began(asked[-1].reply, turn))
+        self.hear(TurnEvent(turn=turn, event="opened"))
+
+    def answer(self, turn: int, text: str = "Fine, thank you.") -> list[dict[str, Any]]:
+        """A whole answer of one second is made, and begins to be heard."""
+        return self.hear(
+            AnswerEvent(turn=turn, text=text),
+            Voiced(turn, SECOND, (SpokenMark(5, 0.4),), last=False),
+            TurnEvent(turn=turn, event="speaking"),
+            AnswerEvent(turn=turn, text="", final=True),
+            Voiced(turn, SECOND[:0], (SpokenMark(len(text), 1.0),), last=True),
+        )
+
+    def ask(self, text: str = "How are you?") -> None:
+        content = [{"type": "input_text", "text": text}]
+        item = {"type": "message", "role": "user", "content": content}
+        self.say("conversation.item.create", item=item)
+
+    def speak(self, utterance: int, text: str, turn: int | None) -> list[dict[str, Any]]:
+        """The visitor says something, which the session answers in `turn`."""
+        news: list[News] = [
+            Overheard("began", utterance, 100),
+            Overheard("ended", utterance, 900),
+            TranscriptEvent(utterance=utterance, text=text, final=True, turn=turn),
+        ]
+        if turn is not None:
+            news.append(TurnEvent(turn=turn, event="opened"))
+        return self.hear(*news)
+
+    def _take(self, effects: Sequence[to_do.Effect]) -> list[dict[str, Any]]:
+        self.done += effects
+        events = [effect.event for effect in effects if isinstance(effect, to_do.Send)]
+        self.orders.feed_all(events)
+        self.events += events
+        return events
+
+
+def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def code(events: Sequence[dict[str, Any]]) -> str:
+    (event,) = events
+    assert event["type"] == "error"
+    return str(event["error"]["code"])
+
+
+def last(talk: Talk) -> dict[str, Any]:
+    """The newest response.done."""
+    response: dict[str, Any] = [e for e in talk.events if e["type"] == "response.done"][-1]
+    return dict(response["response"])
+
+
+# ------------------------------------------------------------ the session object
+
+
+def test_an_update_is_sparse_and_the_whole_session_comes_back() -> None:
+    talk = Talk()
+    talk.update(audio={"input": {"turn_detection": {"threshold": 0.7}}}, tracing="auto")
+    (told,) = talk.update(audio={"output": {"voice": "alloy"}}, instructions="Be brief.")
+    session = told["session"]
+    assert session["audio"]["input"]["turn_detection"]["threshold"] == 0.7
+    assert session["audio"]["input"]["turn_detection"]["interrupt_response"] is True
+    assert (session["audio"]["output"]["voice"], session["tracing"]) == ("alloy", "auto")
+    (told,) = talk.update(audio={"input": {"turn_detection": {"type": "semantic_vad"}}})
+    detection = told["session"]["audio"]["input"]["turn_detection"]
+    assert detection["eagerness"] == "auto" and "threshold" not in detection
+    (told,) = talk.update(audio={"input": {"turn_detection": None}})
+    assert told["session"]["audio"]["input"]["turn_detection"] is None
+    assert talk.of(to_do.Remember)[-1].persona == "Be brief."
+
+
+@pytest.mark.parametrize(
+    ("session", "param", "why"),
+    [
+        ({"instructions": "x"}, "session.type", "missing_required_parameter"),
+        ({"type": "transcription"}, "session.type", "invalid_value"),
+        ({"type": "realtime", "modalities": ["text"]}, "session.modalities", "unknown_parameter"),
+        (
+            {"type": "realtime", "audio": {"output": {"speed": 9}}},
+            "session.audio.output.speed",
+            "invalid_value",
+        ),
+        (
+            {"type": "realtime", "audio": {"input": {"format": {"type": "audio/pcm", "rate": 1}}}},
+            "session.audio.input.format.rate",
+            "invalid_value",
+        ),
+        ({"type": "realtime", "audio": {"output": {"voice": "x"}}}, "voice", "invalid_value"),
+        (
+            {"type": "realtime", "output_modalities": ["text", "audio"]},
+            "session.output_modalities",
+            "invalid_value",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_update_is_told_by_name(session: Any, param: str, why: str) -> None:
+    talk = Talk()
+    (error,) = talk.say("session.update", session=session, event_id="mine")
+    told = error["error"]
+    assert (told["param"], told["code"], told["event_id"]) == (param, why, "mine")
+    assert told["type"] == "invalid_request_error"
+    assert talk.dialogue.config == first_config(None, "You are kind.")
+
+
+def test_nonsense_is_an_error_and_the_session_lives() -> None:
+    talk = Talk()
+    wrong: list[Any] = [None, [], 3, {"type": "session.destroy"}, {}]
+    for nonsense in wrong:
+        assert code(talk._take(talk.dialogue.client(nonsense))) in (
+            "invalid_event",
+            "invalid_value",
+        )
+    assert code(talk.say("input_audio_buffer.append", audio="%%%")) == "invalid_value"
+    parts: list[Any] = [{"type": "input_audio", "transcript": {}}, {"type": "input_image"}, 3, {}]
+    for part in parts:
+        item = {"type": "message", "role": "user", "content": [part]}
+        told = talk.say("conversation.item.create", item=item, previous_item_id=[])
+        assert told[0]["type"] == "error"
+    asked: list[Any] = [3, {"tools": [{}]}, {"metadata": {str(i): "" for i in range(17)}}]
+    for response in asked:
+        assert code(talk.say("response.create", response=response)) != ""
+    assert code(talk.say("conversation.item.retrieve", item_id="x")) == "item_not_found"
+    assert kinds(talk.update(tools=[TOOL])) == ["session.updated"]
+
+
+# ------------------------------------------------------------ an answer aloud
+
+
+def test_a_spoken_turn_in_its_order() -> None:
+    talk = Talk({"audio": {"input": {"transcription": {"model": "whisper-1"}}}})
+    spoken, answered = talk.speak(1, "How are you?", turn=1), talk.answer(1)
+    of_item = "conversation.item"
+    told = [kind for kind, _ in itertools.groupby(kinds(spoken + answered))]
+    assert told == [
+        "input_audio_buffer.speech_started",
+        "input_audio_buffer.speech_stopped",
+        "input_audio_buffer.committed",
+        f"{of_item}.added",
+        f"{of_item}.done",
+        f"{of_item}.{WHERE}.delta",
+        f"{of_item}.{WHERE}.completed",
+        "response.created",
+        "response.output_item.added",
+        f"{of_item}.added",
+        "response.content_part.added",
+        "response.output_audio_transcript.delta",
+        "response.output_audio.delta",
+        "response.output_audio.done",
+        "response.output_audio_transcript.done",
+        "response.content_part.done",
+        f"{of_item}.done",
+        "response.output_item.done",
+        "response.done",
+    ]
+    started, stopped, committed, added = spoken[:4]
+    assert {e["item_id"] for e in (started, stopped, committed)} == {added["item"]["id"]}
+    assert (started["audio_start_ms"], stopped["audio_end_ms"]) == (100, 900)
+    assert last(talk)["status"] == "completed" and talk.orders.quiet
+    # The session itself remembers what it says, once that was heard.
+    assert talk.remembered() == (Message("user", "How are you?"),)
+    talk.hear(TurnEvent(turn=1, event="finished"))
+    assert talk.remembered()[-1] == Message("assistant", "Fine, thank you.")
+
+
+def test_sound_is_sent_as_it_is_made_and_the_wanted_form_has_its_length() -> None:
+    for form, seconds_bytes in (
+        ({"type": "audio/pcm", "rate": 24_000}, 48_000),
+        ({"type": "audio/pcmu"}, 8_000),
+        ({"type": "audio/pcm", "rate": 48_000}, 96_000),
+    ):
+        talk = Talk({"audio": {"output": {"format": form}}})
+        talk.speak(1, "How are you?", turn=1)
+        sent = [e["delta"] for e in talk.answer(1) if e["type"] == "response.output_audio.delta"]
+        assert sum(len(base64.b64decode(piece)) for piece in sent) == seconds_bytes
+
+
+def test_an_answer_prepared_in_a_pause_is_sent_once_it_is_wanted() -> None:
+    talk = Talk()
+    assert talk.hear(Voiced(1, SECOND, (), last=False)) == []
+    assert talk.hear(Voiced(2, SECOND, (), last=False)) == []
+    events = talk.speak(1, "How are you?", turn=2)
+    events += talk.hear(AnswerEvent(turn=2, text="Fine.", final=True), Voiced(2, SECOND, (), True))
+    deltas = [e for e in events if e["type"] == "response.output_audio.delta"]
+    assert sum(len(base64.b64decode(e["delta"])) for e in deltas) == 2 * 48_000
+    assert last(talk)["output"][0]["content"][0]["transcript"] == "Fine."
+
+
+def test_a_typed_question_is_answered_by_the_session_with_all_that_was_said() -> None:
+    talk = Talk()
+    talk.say(
+        "conversation.item.create",
+        item={
+            "type": "message",
+            "role": "system",
+            "content": [{"type": "input_text", "text": "It is late."}],
+        },
+    )
+    talk.ask("Hello?")
+    talk.ask("How are you?")
+    assert kinds(talk.say("response.create")) == ["response.created"]
+    (asked,) = talk.of(to_do.Answer)
+    assert asked.prompt == (
+        Message("system", "You are kind. It is late. Answer in English."),
+        Message("user", "Hello? How are you?"),
+    )
+    talk.begin(1)
+    talk.answer(1)
+    assert last(talk)["status"] == "completed"
+    # Before it is heard to its end here, the client may go on.
+    talk.ask("And now?")
+    talk.say("response.create")
+    assert talk.of(to_do.Answer)[-1].prompt[-2:] == (
+        Message("assistant", "Fine, thank you."),
+        Message("user", "And now?"),
+    )
+
+
+def test_one_response_at_a_time_and_a_cancel_may_come_too_late() -> None:
+    talk = Talk()
+    assert code(talk.say("response.cancel")) == "response_cancel_not_active"
+    talk.ask()
+    talk.say("response.create")
+    talk.begin(1)
+    active = "conversation_already_has_active_response"
+    assert code(talk.say("response.create", event_id="second")) == active
+    assert talk.events[-1]["error"]["event_id"] == "second"
+    talk.hear(AnswerEvent(turn=1, text="Fi"), Voiced(1, SECOND, (), False))
+    cancelled = talk.say("response.cancel")
+    assert kinds(cancelled)[-1] == "response.done"
+    assert cancelled[-1]["response"]["status_details"] == {
+        "type": "cancelled",
+        "reason": "client_cancelled",
+    }
+    assert isinstance(talk.done[-1], to_do.Remember) and talk.of(to_do.Silence)
+    # What was on its way is not told any more.
+    assert (
+        talk.hear(
+            AnswerEvent(turn=1, text="ne."),
+            Voiced(1, SECOND, (), True),
+            TurnEvent(turn=1, event="interrupted", reason="interrupt", heard=""),
+        )
+        == []
+    )
+    assert code(talk.say("response.cancel")) == "response_cancel_not_active"
+    talk.ask()
+    assert kinds(talk.say("response.create")) == ["response.created"]
+
+
+def test_what_was_heard_is_what_the_client_says() -> None:
+    talk = Talk()
+    talk.ask()
+    talk.say("response.create")
+    talk.begin(1)
+    talk.answer(1)
+    (item,) = last(talk)["output"]
+    cut = {"item_id": item["id"], "content_index": 0}
+    assert code(talk.say("conversation.item.truncate", **cut, audio_end_ms=1001)) == "invalid_value"
+    (told,) = talk.say("conversation.item.truncate", **cut, audio_end_ms=500)
+    assert told["type"] == "conversation.item.truncated" and told["audio_end_ms"] == 500
+    assert isinstance(talk.done[-2], to_do.Silence), "nobody hears the rest"
+    talk.hear(TurnEvent(turn=1, event="interrupted", reason="interrupt", heard="Fine, thank"))
+    assert talk.remembered()[-1] == Message("assistant", "Fine,")
+    (shown,) = talk.say("conversation.item.retrieve", item_id=item["id"])
+    assert shown["item"]["content"] == [{"type": "output_audio", "transcript": "Fine,"}]
+    (gone,) = talk.say("conversation.item.delete", item_id=item["id"])
+    assert gone["item_id"] == item["id"]
+    assert talk.remembered() == (Message("user", "How are you?"),)
+    assert code(talk.say("conversation.item.truncate", **cut, audio_end_ms=0)) == "item_not_found"
+
+
+def test_a_turn_that_fails() -> None:
+    talk = Talk()
+    talk.ask()
+    talk.say("response.create")
+    talk.begin(1)
+    talk.hear(
+        TurnEvent(turn=1, event="failed", reason="llm: gone"),
+        ErrorEvent(code="stage_lost", message="llm: gone"),
+    )
+    assert last(talk)["status_details"]["error"]["message"] == "llm: gone"
+    assert talk.orders.errors == []
+    talk.hear(ErrorEvent(code="stage_lost", message="face: gone"))
+    assert talk.orders.errors[0]["type"] == "server_error"
+
+
+# ------------------------------------------------------------ interruptions
+
+
+def answering(detection: str, **talk: Any) -> Talk:
+    """An answer is being heard, and not complete."""
+    session = {"audio": {"input": {"turn_detection": {"type": detection}}}}
+    begun = Talk(session, **talk)
+    begun.speak(1, "How are you?", turn=1)
+    begun.hear(
+        AnswerEvent(turn=1, text="Fine, thank you."),
+        Voiced(1, SECOND, (SpokenMark(5, 0.4),), last=False),
+        TurnEvent(turn=1, event="speaking"),
+    )
+    return begun
+
+
+def test_a_voice_that_lasts_interrupts_at_once_where_the_server_detects_voices() -> None:
+    talk = answering("server_vad")
+    assert talk.hear(Overheard("began", 2, 2000)) == [], "a cough is over by itself"
+    events = talk.hear(Overheard("over_answer", 2))
+    assert kinds(events)[0] == "input_audio_buffer.speech_started"
+    assert last(talk)["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
+    assert isinstance(talk.done[-1], to_do.Silence)
+    over = TurnEvent(turn=1, event="interrupted", reason="interrupt", heard="Fine,")
+    assert talk.hear(over, AnswerEvent(turn=1, text=" And"), Voiced(1, SECOND, (), True)) == []
+    assert talk.remembered()[-1] == Message("assistant", "Fine,")
+    # It was a noise: no response follows.
+    noise = talk.hear(
+        Overheard("ended", 2, 2900), TranscriptEvent(utterance=2, text="", final=True)
+    )
+    assert kinds(noise)[:2] == [
+        "input_audio_buffer.speech_stopped",
+        "input_audio_buffer.committed",
+    ]
+    assert "response.created" not in kinds(noise) and talk.orders.quiet
+
+
+def test_words_decide_where_turns_are_told_by_their_meaning() -> None:
+    talk = answering("semantic_vad")
+    assert talk.hear(Overheard("began", 2, 2000), Overheard("over_answer", 2)) == []
+    hum = TranscriptEvent(utterance=2, text="", final=True)
+    assert talk.hear(Overheard("ended", 2, 2500), hum) == [], 'an "uh-huh" is no interruption'
+    assert talk.hear(Overheard("began", 3, 4000), Overheard("over_answer", 3)) == []
+    events = talk.hear(TurnEvent(turn=1, event="interrupted", reason="speech", heard="Fine,"))
+    assert kinds(events)[0] == "input_audio_buffer.speech_started"
+    assert last(talk)["status_details"]["reason"] == "turn_detected"
+    events = talk.hear(
+        Overheard("ended", 3, 5000),
+        TranscriptEvent(utterance=3, text="Stop.", final=True, turn=2),
+        TurnEvent(turn=2, event="opened"),
+    )
+    assert kinds(events)[0] == "input_audio_buffer.speech_stopped"
+    assert kinds(events)[-1] == "response.created"
+    assert talk.remembered()[-2:] == (Message("assistant", "Fine,"), Message("user", "Stop."))
+
+
+def test_where_a_client_interrupts_by_itself_it_is_told_of_every_voice() -> None:
+    talk = answering("server_vad")
+    talk.update(audio={"input": {"turn_detection": {"interrupt_response": False}}})
+    assert kinds(talk.hear(Overheard("began", 2, 2000))) == ["input_audio_buffer.speech_started"]
+    assert talk.hear(Overheard("over_answer", 2)) == []
+    assert kinds(talk.say("response.cancel"))[-1] == "response.done"
+
+
+def test_speech_ends_what_is_only_written() -> None:
+    talk = Talk({"output_modalities": ["text"]})
+    talk.speak(1, "How are you?", turn=None)
+    (write,) = talk.of(to_do.Write)
+    assert write.then == "nobody" and write.wanted.messages[-1].content == "How are you?"
+    talk.hear(to_do.Written(write.reply, "Fine"))
+    assert kinds(talk.hear(Overheard("began", 2, 2000)))[0] == "input_audio_buffer.speech_started"
+    assert last(talk)["status_details"]["reason"] == "turn_detected"
+    assert talk.of(to_do.Stop)[-1].reply == write.reply
+    assert talk.hear(to_do.Written(write.reply, ", thank you.")) == []
+
+
+def test_by_webrtc_the_server_knows_what_was_played() -> None:
+    talk = answering("server_vad", by_channel=True)
+    assert "output_audio_buffer.started" in kinds(talk.events)
+    assert "response.output_audio.delta" not in kinds(talk.events)
+    talk.hear(Overheard("began", 2, 2000), Overheard("over_answer", 2))
+    events = talk.hear(TurnEvent(turn=1, event="interrupted", reason="interrupt", heard="Fine,"))
+    assert kinds(events) == ["output_audio_buffer.cleared", "conversation.item.truncated"]
+    assert events[-1]["audio_end_ms"] == 400
+    talk.speak(3, "And now?", turn=2)
+    talk.answer(2)
+    assert kinds(talk.hear(TurnEvent(turn=2, event="finished"))) == ["output_audio_buffer.stopped"]
+    assert talk.say("output_audio_buffer.clear") == []
+    assert code(talk.say("input_audio_buffer.append", audio="AAAA")) == "invalid_value"
+
+
+# ------------------------------------------------------------ push to talk, text, tools, apart
+
+
+def sound(seconds: float) -> str:
+    return base64.b64encode(np.ones(round(24_000 * seconds), "<i2").tobytes()).decode()
+
+
+def test_who_detects_turns_himself_commits_and_asks() -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": None, "transcription": {"language": "zh"}}}})
+    assert code(talk.say("input_audio_buffer.commit")) == "input_audio_buffer_commit_empty"
+    talk.say("input_audio_buffer.append", audio=sound(0.5))
+    assert kinds(talk.say("input_audio_buffer.clear")) == ["input_audio_buffer.cleared"]
+    for _ in range(5):
+        assert talk.say("input_audio_buffer.append", audio=sound(0.1)) == []
+    events = talk.say("input_audio_buffer.commit")
+    assert kinds(events) == [
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+    ]
+    (reading,) = talk.of(to_do.Recognise)
+    assert reading.language == "zh" and len(reading.pcm) == pytest.approx(8000, abs=500)
+    # It is asked for before it is known what was said.
+    assert kinds(talk.say("response.create")) == ["response.created"]
+    assert not talk.of(to_do.Answer)
+    talk.hear(to_do.Recognised(reading.item, "你好吗？"))
+    assert talk.of(to_do.Answer)[0].prompt[-1] == Message("user", "你好吗？")
+    assert talk.events[-1]["type"] == f"conversation.item.{WHERE}.completed"
+    talk.begin(1)
+    talk.answer(1)
+    assert last(talk)["status"] == "completed"
+
+
+def test_what_cannot_be_read_is_told_and_the_response_goes_on() -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": None}}})
+    talk.say("input_audio_buffer.append", audio=sound(0.5))
+    talk.say("input_audio_buffer.commit")
+    talk.say("response.create")
+    (reading,) = talk.of(to_do.Recognise)
+    (failed,) = talk.hear(to_do.Failed(reading.item, "at_capacity", "asr: full"))
+    assert failed["type"].endswith("transcription.failed") and len(talk.of(to_do.Answer)) == 1
+
+
+def test_text_alone_is_written_and_nothing_is_spoken() -> None:
+    talk = Talk({"output_modalities": ["text"], "max_output_tokens": 50})
+    talk.ask()
+    talk.say("response.create")
+    (write,) = talk.of(to_do.Write)
+    assert write.then == "nobody" and write.wanted.max_tokens == 50
+    usage = {"total_tokens": 9, "input_tokens": 7, "output_tokens": 2}
+    events = talk.hear(
+        to_do.Written(write.reply, "Fine"),
+        to_do.Written(write.reply, "."),
+        to_do.Ended(write.reply, usage, cut=True),
+    )
+    assert kinds(events)[3:7] == [
+        "response.output_text.delta",
+        "response.output_text.delta",
+        "response.output_text.done",
+        "response.content_part.done",
+    ]
+    assert last(talk)["usage"] == usage and last(talk)["status"] == "incomplete"
+    assert last(talk)["status_details"]["reason"] == "max_output_tokens"
+    assert last(talk)["output"][0]["content"] == [{"type": "output_text", "text": "Fine."}]
+
+
+def test_a_tool_is_called_and_its_result_is_spoken() -> None:
+    talk = Talk({"tools": [TOOL], "tool_choice": "required"})
+    talk.speak(1, "How high is it?", turn=None)
+    (write,) = talk.of(to_do.Write)
+    assert write.then == "session" and write.wanted.tools[0].name == "look_up"
+    assert write.wanted.choice.calling == "required"
+    events = talk.hear(
+        to_do.Called(write.reply, "call_9", "look_up", '{"what": "tower"}'),
+        to_do.Ended(write.reply, None),
+    )
+    done = next(e for e in events if e["type"] == "response.function_call_arguments.done")
+    assert (done["call_id"], done["name"]) == ("call_9", "look_up")
+    assert last(talk)["output"][0]["status"] == "completed"
+    output = {"type": "function_call_output", "call_id": "call_9", "output": "324 m"}
+    assert kinds(talk.say("conversation.item.create", item=output)) == [
+        "conversation.item.added",
+        "conversation.item.done",
+    ]
+    assert len(talk.of(to_do.Write)) == 1, "only the client says when to go on"
+    talk.say("response.create", response={"tool_choice": "none"})
+    second = talk.of(to_do.Write)[-1]
+    assert [said.role for said in second.wanted.messages] == ["system", "user", "assistant", "tool"]
+    assert second.wanted.messages[2].calls[0].id == second.wanted.messages[3].tool_call_id
+    assert second.wanted.tools == ()
+    talk.hear(to_do.Written(second.reply, "It is "))
+    talk.begin(1)
+    talk.hear(to_do.Written(second.reply, "high."), to_do.Ended(second.reply, None))
+    spoken = [(e.text, e.last) for e in talk.of(to_do.Speak)]
+    assert spoken == [("It is ", False), ("high.", False), ("", True)]
+    talk.answer(1, "It is high.")
+    assert last(talk)["output"][0]["content"][0]["transcript"] == "It is high."
+
+
+def test_a_response_apart_leaves_the_conversation_alone() -> None:
+    talk = Talk()
+    talk.ask()
+    talk.say("response.create")
+    talk.begin(1)
+    before = len(talk.orders.items)
+    given = [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "Of which mood is he?"}],
+        }
+    ]
+    (created,) = talk.say(
+        "response.create",
+        response={
+            "conversation": "none",
+            "metadata": {"topic": "mood"},
+            "output_modalities": ["text"],
+            "instructions": "One word.",
+            "input": given,
+        },
+    )
+    assert created["response"]["conversation_id"] is None
+    (write,) = talk.of(to_do.Write)
+    assert [said.content for said in write.wanted.messages] == [
+        "One word. Answer in English.",
+        "Of which mood is he?",
+    ]
+    talk.hear(to_do.Written(write.reply, "Good."), to_do.Ended(write.reply, None))
+    assert last(talk)["metadata"] == {"topic": "mood"} and last(talk)["status"] == "completed"
+    assert len(talk.orders.items) == before
+    talk.answer(1)
+    assert len(talk.orders.items) == before + 1
+    talk.update(tools=[TOOL])
+    talk.speak(1, "And then?", turn=None)
+    (write,) = [e for e in talk.of(to_do.Write) if e.then == "session"]
+    talk.hear(to_do.Written(write.reply, "Wait."))
+    talk.begin(2)
+    talk.hear(to_do.Called(write.reply, "c", "look_up", "{}"), to_do.Ended(write.reply, None))
+    talk.answer(2, "Wait.")
+    kinds_of = [item["type"] for item in last(talk)["output"]]
+    assert kinds_of == ["message", "function_call"], "what is said comes first, and to its end"
+    aloud = {"conversation": "none", "input": given}
+    talk.say("response.create", response=aloud)
+    spoken = talk.of(to_do.Write)[-1]
+    assert spoken.then == "voice"
+    events = talk.hear(
+        to_do.Written(spoken.reply, "Good."),
+        to_do.Ended(spoken.reply, None),
+        to_do.Sounded(spoken.reply, SECOND, 48_000, last=False),
+        to_do.Sounded(spoken.reply, SECOND[:0], 48_000, last=True),
+    )
+    assert "response.output_audio.delta" in kinds(events) and last(talk)["status"] == "completed"
+
+
+def test_a_session_of_transcription_answers_nothing() -> None:
+    talk = Talk(
+        {
+            "type": "transcription",
+            "audio": {"input": {"transcription": {"model": "whisper-1", "language": "en"}}},
+        }
+    )
+    assert talk.events[0]["session"]["type"] == "transcription"
+    assert not talk.dialogue.config.answers_by_itself
+    for utterance, text in ((1, "One."), (2, "Two.")):
+        talk.speak(utterance, text, turn=None)
+    completed = [e for e in talk.events if e["type"].endswith("transcription.completed")]
+    assert [e["transcript"] for e in completed] == ["One.", "Two."]
+    assert all(e["usage"]["type"] == "duration" for e in completed)
+    assert code(talk.say("response.create")) == "invalid_value" and not talk.orders.responses
+
+
+def test_sound_that_is_thrown_away_is_not_answered() -> None:
+    talk = Talk()
+    talk.hear(Overheard("began", 1, 100))
+    talk.say("input_audio_buffer.clear")
+    assert [type(effect) for effect in talk.done[-3:-1]] == [
+        to_do.ForgetSound,
+        to_do.EndUtterance,
+    ]
+    said = TranscriptEvent(utterance=1, text="Never mind.", final=True, turn=1)
+    assert talk.hear(said) == [] and isinstance(talk.done[-1], to_do.Silence)
+
+
+def test_silence_that_lasts_is_answered_where_the_client_wants_that() -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": {"idle_timeout_ms": 6000}}}})
+    assert talk.dialogue.patience_s is None, "nobody has said anything yet"
+    talk.speak(1, "How are you?", turn=1)
+    talk.answer(1)
+    assert talk.dialogue.patience_s is None, "it is still heard"
+    talk.hear(TurnEvent(turn=1, event="finished"))
+    assert talk.dialogue.patience_s == 6.0
+    events = talk._take(talk.dialogue.idle(2000, 8000))
+    assert kinds(events) == [
+        "input_audio_buffer.timeout_triggered",
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        "response.created",
+    ]
+    assert talk.of(to_do.Answer)[-1].prompt[-1].content == "Please go on."
+    assert talk.dialogue.patience_s is None
+
+
+# ------------------------------------------------------------ sound
+
+
+@pytest.mark.parametrize("law", ["audio/pcmu", "audio/pcma"])
+def test_telephone_sound_there_and_back(law: Any) -> None:
+    wave = (8000 * np.sin(np.arange(16_000) * 2 * np.pi * 440 / 16_000)).astype(np.int16)
+    out = SoundOut(Telephone(type=law), 16_000)
+    codes = b"".join(base64.b64decode(piece) for piece in out.feed(wave, last=True))
+    assert len(codes) == 8000
+    heard = SoundIn(Telephone(type=law)).feed(base64.b64encode(codes).decode())
+    middle = slice(2000, 14_000)
+    noise = heard[middle].astype(float) - wave[middle].astype(float)
+    assert np.sqrt(np.mean(noise**2)) < 0.03 * 8000
+
+
+def test_pieces_may_end_within_a_sample() -> None:
+    content = np.arange(16_000, dtype="<i2").tobytes()
+    whole = SoundIn(Pcm(rate=16_000))
+    heard = [
+        whole.feed(base64.b64encode(content[at : at + 333]).decode())
+        for at in range(0, len(content), 333)
+    ]
+    assert np.array_equal(np.concatenate(heard), np.arange(16_000, dtype=np.int16))
+
+
+def test_what_comes_at_once_is_heard_in_time() -> None:
+    queue = MicQueue()
+    queue.add(np.zeros(16_000 * 10, np.int16))
+    first = sum(map(len, queue.take(100.0)))
+    assert 2.0 <= first / 16_000 <= 3.0, "no more than the session takes ahead of time"
+    assert sum(map(len, queue.take(101.0))) == pytest.approx(16_000, abs=1600)
+    assert sum(map(len, queue.take(120.0))) == 160_000 - first - 16_000
+    assert updated(first_config(None, ""), {"type": "realtime"}) == first_config(None, "")

@@ -1,0 +1,375 @@
+"""OpenAI's Realtime protocol through the real web server: WebSockets, ephemeral keys, calls."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Self
+
+import httpx
+import numpy as np
+import pytest
+import pytest_asyncio
+import websockets
+from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+
+from gateway.realtime.protocol.sound import LONGEST_APPEND_BYTES
+from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.doubles import KINDS, AsrDouble, Doubles, LlmDouble, TtsDouble
+from tests.gateway.media import tone
+from tests.realtime_orders import Orders
+from visavis.v1 import asr_pb2, llm_pb2, media_pb2, tts_pb2
+from visavis.wire.media import Place, TokenChunk
+from visavis.wire.subjects import Kind
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+APP = "the key of an app with sessions"
+FILE = f'[[key]]\nname = "shop"\nkey = "{APP}"\nrole = "app"\n'
+KEY = {"Authorization": f"Bearer {APP}"}
+RATE_HZ = 24_000
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+
+
+class Llm(LlmDouble):
+    async def request(self, session: str, request: Any) -> None:
+        """Says what it was asked, where that is what it answers."""
+        if self.script.answer or request.WhichOneof("request") != "begin":
+            await super().request(session, request)
+            return
+        place = Place(session, request.begin.turn, 0, 0, last=True)
+        said = request.begin.request.messages[-1].content
+        await self.bus.publish(Kind.TOKENS, TokenChunk(place, said))
+
+    async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        results = [m.content for m in request.messages if m.role == llm_pb2.Message.TOOL]
+        if request.tools and not results:
+            call = llm_pb2.ToolCallDelta(id="c1", name="look", arguments_json='{"at": 1}')
+            yield llm_pb2.GenerateResponse(tool_calls=[call])
+        else:
+            for piece in ("You see ", *results, "this."):
+                yield llm_pb2.GenerateResponse(text=piece)
+        yield llm_pb2.GenerateResponse(finish_reason="stop", prompt_tokens=7, completion_tokens=2)
+
+
+class Tts(TtsDouble):
+    async def Synthesize(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        _ = [request async for request in requests]
+        pcm = tone(RATE_HZ // 2, rate_hz=RATE_HZ)
+        voice = media_pb2.PcmChunk(sample_rate_hz=RATE_HZ, pcm_s16le=pcm.tobytes())
+        yield tts_pb2.SynthesizeResponse(voice=voice)
+
+
+class Asr(AsrDouble):
+    async def Recognize(self, request: Any, context: Any) -> Any:
+        return asr_pb2.RecognizeResponse(text="What is it?", language="en")
+
+
+class RealtimeDoubles(Doubles):
+    kinds = {**KINDS, "llm": Llm, "tts": Tts, "asr": Asr}  # noqa: RUF012
+
+
+class RealtimeRig(Rig):
+    doubles_of = RealtimeDoubles
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    folder = tmp_path_factory.mktemp("realtime")
+    file = folder / "access.toml"
+    file.write_text(FILE)
+    rig = RealtimeRig(folder)
+    await rig.start(access_file=file, max_sessions=30)
+    yield rig
+    await rig.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
+    options: dict[str, Any] = {"base_url": gateway.url, "trust_env": False, "timeout": 30}
+    async with httpx.AsyncClient(headers=KEY, **options) as http:
+        yield http
+
+
+class Client:
+    """A client that holds all that it hears against the orders."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+        self.orders = Orders()
+        self.heard: list[dict[str, Any]] = []
+
+    async def say(self, kind: str, **fields: Any) -> None:
+        await self._socket.send(json.dumps({"type": kind, **fields}))
+
+    async def until(self, kind: str) -> dict[str, Any]:
+        """The next event of this kind."""
+        async with asyncio.timeout(20):
+            while True:
+                event: dict[str, Any] = json.loads(await self._socket.recv())
+                self.orders.feed(event)
+                self.heard.append(event)
+                if event["type"] == kind:
+                    return event
+
+    async def update(self, **session: Any) -> dict[str, Any]:
+        await self.say("session.update", session={"type": "realtime", **session})
+        return await self.until("session.updated")
+
+    async def ask(self, text: str, **response: Any) -> dict[str, Any]:
+        content = [{"type": "input_text", "text": text}]
+        item = {"type": "message", "role": "user", "content": content}
+        await self.say("conversation.item.create", item=item)
+        await self.say("response.create", response=response)
+        done = await self.until("response.done")
+        return dict(done["response"])
+
+    async def speak(self) -> None:
+        """A loud sound and the silence behind it, in pieces."""
+        pcm = np.concatenate([tone(RATE_HZ // 4, rate_hz=RATE_HZ), np.zeros(RATE_HZ // 2, "<i2")])
+        for at in range(0, len(pcm), 480):
+            audio = base64.b64encode(pcm[at : at + 480].astype("<i2").tobytes()).decode()
+            await self.say("input_audio_buffer.append", audio=audio)
+
+    def sound(self, response: str) -> int:
+        """Bytes of a response's voice."""
+        deltas = (e for e in self.heard if e["type"] == "response.output_audio.delta")
+        mine = (e["delta"] for e in deltas if e["response_id"] == response)
+        return sum(len(base64.b64decode(delta)) for delta in mine)
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls, gateway: RunningGateway, path: str = "/v1/realtime?model=gpt-realtime", **how: Any
+    ) -> AsyncIterator[Self]:
+        url = f"ws{gateway.url.removeprefix('http')}{path}"
+        options = {"additional_headers": KEY} | how
+        async with websockets.connect(url, proxy=None, compression=None, **options) as socket:
+            yield cls(socket)
+
+
+async def test_what_is_said_is_answered_aloud_and_remembered_as_it_was_heard(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    doubles.script.hears = "How are you?"
+    async with Client.connect(gateway) as client:
+        created = await client.until("session.created")
+        assert created["session"]["model"] == "gpt-realtime"
+        transcription = {"transcription": {"model": "whisper-1", "language": "en"}}
+        await client.update(instructions="Be brief.", audio={"input": transcription})
+        await client.speak()
+        done = (await client.until("response.done"))["response"]
+        assert done["output"][0]["content"][0]["transcript"] == doubles.script.answer
+        assert client.sound(done["id"]) == pytest.approx(2 * 0.4 * RATE_HZ, abs=8)
+        told = [e for e in client.heard if e["type"].endswith("transcription.completed")]
+        assert told[0]["transcript"] == "How are you?"
+        cut = {"item_id": done["output"][0]["id"], "content_index": 0, "audio_end_ms": 200}
+        await client.say("conversation.item.truncate", **cut)
+        await client.until("conversation.item.truncated")
+        assert (await client.ask("And now?"))["status"] == "completed"
+        heard = doubles.seen.prompts[-1]
+        assert heard[0][1] == "Be brief. Answer in English."
+        assert [content for _, content in heard[1:]] == ["How are you?", "Hello", "And now?"]
+    await until(lambda: not gateway.inside.sessions.all())
+
+
+async def test_text_tools_push_to_talk_and_answers_apart(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    async with Client.connect(gateway) as client:
+        detection = {"turn_detection": None, "transcription": {"model": "whisper-1"}}
+        await client.update(output_modalities=["text"], audio={"input": detection})
+        done = await client.ask("What is it?")
+        assert done["output"][0]["content"][0]["text"] == "You see this."
+        assert done["usage"]["total_tokens"] == 9
+        await client.update(output_modalities=["audio"], tools=[TOOL])
+        audio = base64.b64encode(tone(RATE_HZ, rate_hz=RATE_HZ).astype("<i2").tobytes()).decode()
+        await client.say("input_audio_buffer.append", audio=audio)
+        await client.say("input_audio_buffer.commit")
+        await client.say("response.create")
+        called = (await client.until("response.done"))["response"]["output"][0]
+        assert (called["name"], called["arguments"]) == ("look", '{"at": 1}')
+        result = {"call_id": called["call_id"], "output": "a cat, "}
+        output = {"type": "function_call_output", **result}
+        await client.say("conversation.item.create", item=output)
+        await client.say("response.create")
+        spoken = (await client.until("response.done"))["response"]
+        assert spoken["output"][0]["content"][0]["transcript"] == "You see a cat, this."
+        assert client.sound(spoken["id"]) == pytest.approx(2 * 0.4 * RATE_HZ, abs=8)
+        apart = await client.ask("Of which mood?", conversation="none", tool_choice="none")
+        assert apart["conversation_id"] is None
+        assert client.sound(apart["id"]) == pytest.approx(2 * 0.5 * RATE_HZ, abs=8)
+        assert client.orders.errors == [] and client.orders.quiet
+
+
+async def test_a_voice_interrupts_and_nothing_of_the_answer_comes_after(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    doubles.script.hears, doubles.script.voice_s = "Stop.", 3.0
+    doubles.script.silent.add("tts")
+    async with Client.connect(gateway) as client:
+        await client.until("session.created")
+        await client.say("response.create")
+        await client.until("response.output_audio_transcript.delta")
+        await client.speak()
+        await client.until("input_audio_buffer.speech_started")
+        done = (await client.until("response.done"))["response"]
+        assert done["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
+        doubles.script.silent.clear()
+        assert (await client.until("response.done"))["response"]["status"] == "completed"
+        assert client.orders.quiet
+
+
+async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
+    async with Client.connect(gateway) as client:
+        await client.update(audio={"input": {"turn_detection": None}})
+        sound = base64.b64encode(bytes(LONGEST_APPEND_BYTES)).decode()
+        await client.say("input_audio_buffer.append", audio=sound)
+        await client.say("input_audio_buffer.append", audio=sound + "AAAA")
+        assert (await client.until("error"))["error"]["param"] == "audio"
+        deep = '{"type": "session.update", "session": ' + '{"a": ' * 999 + "1" + "}" * 1000
+        half = '{"type": "conversation.item.retrieve", "item_id": "\\ud800"}'
+        for wrong in ("{", deep, half, b"bytes"):
+            await client._socket.send(wrong)
+            assert (await client.until("error"))["error"]["code"] == "invalid_event"
+        await client.say("input_audio_buffer.clear")
+        await client.until("input_audio_buffer.cleared")
+
+
+async def test_twenty_sessions_at_once(gateway: RunningGateway, doubles: Doubles) -> None:
+    doubles.script.slots, doubles.script.answer, doubles.script.voice_s = 30, "", 0.1
+    await gateway.inside.registry.refresh()
+    barrier = asyncio.Barrier(20)
+
+    async def one(number: int) -> set[str]:
+        async with Client.connect(gateway) as client:
+            await client.until("session.created")
+            await barrier.wait()
+            for count in range(2):
+                text = f"This is visitor {number}, for the {count}th time."
+                done = await client.ask(text)
+                assert done["output"][0]["content"][0]["transcript"] == text
+            return set(client.orders.responses) | set(client.orders.items)
+
+    async with asyncio.timeout(40):
+        seen = await asyncio.gather(*map(one, range(20)))
+    assert len(set().union(*seen)) == sum(map(len, seen)), "an id in two streams"
+
+
+async def test_who_is_refused_hears_why_and_whether_to_come_again(gateway: RunningGateway) -> None:
+    async def refused(path: str) -> tuple[str, int]:
+        async with Client.connect(gateway, path) as client:
+            error = (await client.until("error"))["error"]
+            with pytest.raises(websockets.ConnectionClosed):
+                await client.until("session.created")
+            return str(error["code"]), int(client._socket.close_code)
+
+    assert await refused("/v1/realtime?model=gpt-2") == ("model_not_found", 1008)
+    async with AsyncExitStack() as stack:
+        for _ in range(4):  # so many slots there are
+            client = await stack.enter_async_context(Client.connect(gateway))
+            await client.until("session.created")
+        assert await refused("/v1/realtime") == ("at_capacity", 1013)
+
+
+async def test_an_ephemeral_key_begins_the_apps_sessions_and_nothing_else(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    path = "/v1/realtime/client_secrets"
+    session = {"type": "realtime", "instructions": "Be kind.", "model": "gpt-realtime-mini"}
+    made = await http.post(path, json={"session": session, "expires_after": {"seconds": 60}})
+    secret = made.json()
+    assert secret["value"].startswith("ek_") and secret["session"]["instructions"] == "Be kind."
+    wrong = await http.post(path, json={"expires_after": {"seconds": 9}})
+    assert wrong.status_code == 400
+    assert wrong.json()["error"]["param"] == "expires_after.seconds"
+    offered = ["realtime", f"openai-insecure-api-key.{secret['value']}", "openai-agents-sdk.0.20.0"]
+    options: dict[str, Any] = {"additional_headers": {}, "subprotocols": offered}
+    async with Client.connect(gateway, "/v1/realtime", **options) as client:
+        told = (await client.until("session.created"))["session"]
+        assert client._socket.subprotocol == "realtime"
+        assert (told["instructions"], told["model"]) == ("Be kind.", "gpt-realtime-mini")
+        assert gateway.inside.sessions.get(told["id"]).owner == "key:shop"
+        lent = {"Authorization": f"Bearer {secret['value']}"}
+        assert (await http.get(f"/v1/sessions/{told['id']}", headers=lent)).status_code == 403
+        assert (await http.post(path, json={}, headers=lent)).status_code == 403
+    forged = {"Authorization": f"Bearer {secret['value'][:-2]}xx"}
+    assert (await http.post("/v1/realtime/calls", headers=forged)).status_code == 401
+
+
+class Caller:
+    """A browser's end of a call, with a channel for events and the face in return."""
+
+    def __init__(self) -> None:
+        self.pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        self.tracks: dict[str, Any] = {}
+        self.pc.on("track", lambda track: self.tracks.setdefault(track.kind, track))
+        self.channel = self.pc.createDataChannel("oai-events")
+        self.orders, self.heard = Orders(), list[dict[str, Any]]()
+        self.channel.on("message", self._heard)
+
+    def _heard(self, message: str) -> None:
+        event = json.loads(message)
+        self.orders.feed(event)
+        self.heard.append(event)
+
+    async def call(self, http: httpx.AsyncClient, *, video: bool) -> str:
+        """The call's address."""
+        self.pc.addTransceiver("audio", direction="sendrecv")
+        if video:
+            self.pc.addTransceiver("video", direction="recvonly")
+        await self.pc.setLocalDescription(await self.pc.createOffer())
+        session = json.dumps({"type": "realtime", "instructions": "Be kind."})
+        form = {"sdp": (None, self.pc.localDescription.sdp), "session": (None, session)}
+        answer = await http.post("/v1/realtime/calls", files=form)
+        assert answer.status_code == 201, answer.text
+        assert answer.headers["Content-Type"].startswith("application/sdp")
+        await self.pc.setRemoteDescription(RTCSessionDescription(answer.text, "answer"))
+        return str(answer.headers["Location"])
+
+    async def until(self, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        found = await until(lambda: [event for event in self.heard if met(event)])
+        return dict(found[0])
+
+
+@pytest.mark.parametrize("video", [True, False])
+async def test_a_call_is_answered_with_voice_and_where_it_is_asked_for_with_the_face(
+    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles, *, video: bool
+) -> None:
+    caller = Caller()
+    try:
+        where = await caller.call(http, video=video)
+        await caller.until(lambda event: event["type"] == "session.created")
+        caller.channel.send(json.dumps({"type": "response.create"}))
+        done = await caller.until(lambda event: event["type"] == "response.done")
+        answered = done["response"]["output"][0]["content"][0]["transcript"]
+        assert answered == doubles.script.answer
+        await caller.until(lambda event: event["type"] == "output_audio_buffer.stopped")
+        kinds = [event["type"] for event in caller.heard]
+        assert "response.output_audio.delta" not in kinds
+        assert "output_audio_buffer.started" in kinds
+        assert set(caller.tracks) == ({"audio", "video"} if video else {"audio"})
+        if video:
+            assert (await caller.tracks["video"].recv()).width == 64
+        assert (await http.post(f"{where}/hangup")).status_code == 200
+        await until(lambda: not gateway.inside.sessions.all())
+        assert (await http.post(f"{where}/hangup")).status_code == 404
+    finally:
+        await caller.pc.close()
+
+
+async def test_who_hangs_up_leaves_nothing_behind(
+    gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    caller = Caller()
+    await caller.call(http, video=False)
+    await caller.until(lambda event: event["type"] == "session.created")
+    await caller.pc.close()
+    await until(lambda: not gateway.inside.sessions.all())
+    broken = await http.post(
+        "/v1/realtime/calls", content="v=0", headers={"Content-Type": "application/sdp"}
+    )
+    assert broken.status_code == 400 and not gateway.inside.sessions.all()
