@@ -32,10 +32,11 @@ from gateway.api import (
 )
 from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.state import Gateway
-from gateway.apps import routes_say
+from gateway.apps import captions, routes_say
 from gateway.apps import sockets as app_sockets
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
+from gateway.faces import routes as face_routes
 from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
 from gateway.openai import chat, routes_models, speech, transcriptions
 from gateway.peers.handover import Handover
@@ -163,6 +164,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     for module in (
         routes_sessions,
         routes_say,
+        captions,
         routes_media,
         routes_webrtc,
         routes_hls,
@@ -177,6 +179,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         realtime,
         calls,
         room_routes,
+        face_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     app.include_router(routes_operation.health, responses=problems.responses(400))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -35,6 +35,8 @@ from gateway.apps.sayings import Saying
 from gateway.apps.speech import SpeechInTrack
 from gateway.apps.unasked import Unasked
 from gateway.background import Background
+from gateway.faces.outputs import FaceOutputs
+from gateway.faces.talking_head import TalkingHeads
 from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.live.live import Live
@@ -208,6 +210,15 @@ class Session:
         to_clients = (self.peers, self.broadcast, self.blendshapes, self.plain_sound)
         for sink in (*to_clients, self.recordings, self.live):
             self.audience.add(sink)
+        self.face_outputs = FaceOutputs(seats, changed)
+        talking_heads = TalkingHeads(settings.max_viewers, changed)
+        self.drawers: Mapping[str, Blendshapes] = {
+            "": self.blendshapes,
+            "talkinghead": talking_heads,
+        }
+        """Who draws the face himself, by the form in which he wants it."""
+        for other in (self.face_outputs, talking_heads):
+            self.audience.add(other)
 
     def _listening(self, bus: Bus) -> BusFeed:
         return BusFeed(

@@ -239,7 +239,7 @@ class Turn:
         """
         if not self.utterance or self.phase in (Phase.HELD, Phase.CLOSED):
             return False
-        if self.tools.messages():
+        if self.tools.begun:
             return False
         return now - self.asked_at_s <= GOES_ON_WITHIN_S and not self.heard(REACTION_S)
 

@@ -63,6 +63,11 @@ class ToolRounds:
         return bool(self._rounds) and self._rounds[-1].began_s is None
 
     @property
+    def begun(self) -> bool:
+        """Whether anything was done that cannot be undone."""
+        return any(past.began_s is not None for past in self._rounds)
+
+    @property
     def waits(self) -> bool:
         """Whether calls are under way."""
         return bool(self._rounds) and not self.pending and not self._rounds[-1].complete

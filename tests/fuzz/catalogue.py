@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz import doors, files, live, messages
+from tests.fuzz import doors, files, live, messages, protocols
 from tests.fuzz.decoder import Decoder
 
 DECODERS: tuple[Decoder, ...] = (
@@ -10,4 +10,5 @@ DECODERS: tuple[Decoder, ...] = (
     *doors.DECODERS,
     *live.DECODERS,
     *files.DECODERS,
+    *protocols.DECODERS,
 )

@@ -171,6 +171,25 @@ def test_who_speaks_while_a_tool_is_at_work_is_listened_to(talk: Conversation) -
         talk.tool_result("c1", "sunny", 4)
 
 
+def test_a_question_that_goes_on_does_nothing_twice(talk: Conversation) -> None:
+    talk.speech_started(1, 0)
+    talk.final(1, "Order a pizza", 1)
+    talk.speech_started(2, 1.2)
+    assert talk.tools_called(talk.epoch, "", [WEATHER], 1.3) == []  # somebody speaks: it waits
+    turn = talk.epoch
+    assert of(talk.discarded(2, 2), CallTool) == [CallTool(turn, WEATHER)]
+    # What has been done cannot be replaced by an answer to the longer question.
+    talk.speech_started(3, 2.2)
+    talk.tool_result("c1", "ordered", 2.3)
+    (begin,) = of(talk.final(3, "with mushrooms please.", 3), BeginAnswer)
+    assert [(m.role, m.content) for m in begin.messages[1:]] == [
+        ("user", "Order a pizza"),
+        ("assistant", ""),
+        ("tool", "ordered"),
+        ("user", "with mushrooms please."),
+    ]
+
+
 # ------------------------------------------------------------ through the API
 
 TOOLS = [

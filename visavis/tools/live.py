@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from visavis.client import GatewayClient, GatewayError
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient, GatewayError
 
 live_app = typer.Typer(
     no_args_is_help=True,

@@ -33,6 +33,7 @@ from gateway.playout.audience import Seats
 from gateway.playout.pacing import VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import Tick
+from gateway.playout.sinks.blendshapes import records_of
 from gateway.playout.sinks.ice import IceServer
 from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sound import OpusEncoder
@@ -47,6 +48,10 @@ log = logging.getLogger(__name__)
 Role = Literal["speaker", "viewer", "publisher"]
 """A publisher speaks, and takes neither sound nor pictures."""
 
+POSES_CHANNEL = "face"
+"""A data channel of this label has the poses, in the records of the WebSocket of that name."""
+_MOST_POSES_BYTES = 16_384
+"""Of poses that wait for a slow connection: some seconds."""
 MIC_PACKET_MS = 10
 CONNECT_TIMEOUT_S = 20.0
 # A browser tells how it receives several times a second to every five seconds. One that tells
@@ -66,7 +71,7 @@ class Peer:
     pictures: False where it takes none: it draws the face itself, or is a publisher.
     on_mic: gets the speaker's sound, [N] int16 at mic_rate_hz.
     on_keyframe: the browser has lost the picture, or is new.
-    on_closed: the connection is gone; called once.
+    on_closed: the connection is gone; called once. on_draws: it draws the face from now on.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class Peer:
         on_mic: Callable[[NDArray[np.int16]], None],
         on_keyframe: Callable[[VideoCodec], None],
         on_closed: Callable[[Peer], None],
+        on_draws: Callable[[], None] = lambda: None,
         pictures: bool = True,
         mic_rate_hz: int = MIC_RATE_HZ,
     ) -> None:
@@ -87,6 +93,8 @@ class Peer:
         self._on_mic = on_mic
         self._on_keyframe = on_keyframe
         self._on_closed = on_closed
+        self._on_draws = on_draws
+        self._poses: RTCDataChannel | None = None
         self._sound: PassTrack | None = None
         self._pictures: PassTrack | None = None
         self._mic_sound = MicSound(mic_rate_hz)
@@ -96,6 +104,12 @@ class Peer:
         """The connection is gone, or going."""
         self.silent = False
         """Nothing has come from the browser for SILENT_S."""
+
+    @property
+    def codecs(self) -> set[VideoCodec]:
+        """The streams that it takes now."""
+        drawn = {VideoCodec.BLENDSHAPES} if self._poses is not None else set()
+        return drawn | ({self.codec} if self.codec is not None else set())
 
     @property
     def connected(self) -> bool:
@@ -120,6 +134,7 @@ class Peer:
         if self.role != "publisher":
             self._add_tracks()
         self._pc.on("connectionstatechange", self._state_changed)
+        self._pc.on("datachannel", self._channel_opened)
         try:
             await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
             if self.role == "publisher":
@@ -145,7 +160,7 @@ class Peer:
         except Exception as error:  # aiortc raises whatever it met
             raise InvalidInputError(f"candidate: it cannot be used: {error}") from error
 
-    def push(self, packets: Iterable[Any], pictures: Iterable[ReleasedPicture]) -> None:
+    def push(self, packets: Iterable[Any], pictures: Sequence[ReleasedPicture]) -> None:
         """Send Opus packets in session media time, and the pictures in this viewer's codec.
 
         What goes wrong ends this connection alone.
@@ -157,6 +172,8 @@ class Peer:
                 self._push_sound(packet)
             for released in pictures:
                 self._push_picture(released)
+            if self._poses is not None:
+                self._push_poses(self._poses, pictures)
         except Exception as error:
             self._fail(error)
 
@@ -187,6 +204,21 @@ class Peer:
         packet.pts = released.time
         packet.time_base = VIDEO_TIME_BASE
         self._pictures.send(packet, keyframe=released.picture.keyframe)
+
+    def _push_poses(self, channel: RTCDataChannel, pictures: Iterable[ReleasedPicture]) -> None:
+        records = records_of(pictures)
+        if not records or channel.readyState != "open":
+            return
+        if channel.bufferedAmount > _MOST_POSES_BYTES:
+            self._dropped()
+        else:
+            channel.send(records)
+
+    def _channel_opened(self, channel: RTCDataChannel) -> None:
+        """The browser draws the face, too, where it calls the channel so."""
+        if channel.label == POSES_CHANNEL and self._poses is None:
+            self._poses = channel
+            self._on_draws()
 
     def _add_tracks(self) -> None:
         clock, lost = MediaClock(), self._lost_picture
@@ -301,7 +333,7 @@ class Peers:
 
     @property
     def codecs(self) -> set[VideoCodec]:
-        return {peer.codec for peer in self._peers.values() if peer.codec is not None}
+        return {codec for peer in self._peers.values() for codec in peer.codecs}
 
     @property
     def attended(self) -> bool:
@@ -347,6 +379,7 @@ class Peers:
             on_mic=lambda pcm: on_mic(peer_id, pcm),
             on_keyframe=self._on_keyframe,
             on_closed=closed,
+            on_draws=self._changed,
             pictures=pictures,
             mic_rate_hz=self._mic_rate_hz,
         )

@@ -192,6 +192,8 @@ class Replies:
                 reply = self.find(news.reply)
                 if reply is None:
                     return []
+                if reply.sound.rate_hz != news.rate_hz:
+                    reply.sound = SoundOut(reply.sound.form, news.rate_hz)
                 return reply.speak(news.pcm, len(news.pcm) / news.rate_hz, last=news.last)
             case Failed():
                 reply = self.find(news.of)
@@ -209,6 +211,6 @@ class Replies:
             return reply.finish_if_complete()
         if reply.message is None:
             # Calls of tools alone, or nothing at all.
-            return reply.finish("completed")
+            return reply.finish_as_made()
         reply.text_complete = True
         return reply.finish_if_complete()

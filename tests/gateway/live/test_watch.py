@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
-from visavis.tools.client import GatewayClient
 
 from gateway.playout.pacing import RATE_HZ
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.test_webrtc import Tone
+from visavis.client import GatewayClient
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
