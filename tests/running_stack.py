@@ -19,10 +19,11 @@ from visavis.wire.permissions import Login, User
 
 # Short answers: they are spoken at the speed of speech, and tests wait for their end. Of the
 # likeliest words: so small a model drawn at random may say what no voice can, such as "1. 2. 3."
-# And a short idle life: each stack draws its own, beside all that the tests wait for.
+# And a short idle life: each stack draws its own, beside all that the tests wait for. So small a
+# model calls a tool for as long as it may: once.
 _CONFIG = (
     "[llm]\nmax_tokens = 20\ntemperature = 0\n[face]\nidle_life_s = 12\n"
-    "[gateway]\nanswers = {answers}\n"
+    "[gateway]\nanswers = {answers}\ntool_rounds = 1\n"
 )
 KNOWN_QUESTION = "What are your opening hours?"
 KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."
