@@ -12,6 +12,7 @@ from typing import ClassVar
 from pydantic import Field, SecretStr, field_validator
 
 from gateway.api.choices import Persona
+from gateway.faces.destinations import Destination, destination
 from gateway.playout.sinks.ice import IceServers, NamedServer
 from gateway.talk.speculation import SpeculationLimits
 from gateway.tools.rounds import ToolLimits
@@ -279,6 +280,11 @@ class GatewaySettings(Settings):
     answer_cache_mb: float = Field(1.0, gt=0, le=1000, description="Text of the learned answers")
     answer_cache_hours: float = Field(24.0, gt=0, description="A learned answer's life")
 
+    face_outputs: dict[str, str] = Field(
+        default_factory=dict,
+        description="Where sessions may send their faces, as JSON object of names and addresses "
+        'such as {"studio": "vmc://10.0.0.5:39539?names=vrm1", "unreal": "livelink://10.0.0.6"}',
+    )
     room_words: Path | None = Field(
         None,
         description="File of words that no live room reads aloud or answers, one a line, beside "
@@ -302,6 +308,12 @@ class GatewaySettings(Settings):
         8, ge=1, le=1000, description="Requests of that port that are answered at once"
     )
 
+    broadcast_hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts to which apps may broadcast their sessions, as JSON list; *.name stands "
+        "for all below it, * for any. Operators may broadcast anywhere",
+    )
+
     @field_validator("embed_origins", "allowed_origins")
     @classmethod
     def _origins(cls, origins: list[str]) -> list[str]:
@@ -316,6 +328,18 @@ class GatewaySettings(Settings):
         for network in networks:
             ipaddress.ip_network(network)
         return networks
+
+    @field_validator("face_outputs")
+    @classmethod
+    def _face_outputs(cls, outputs: dict[str, str]) -> dict[str, str]:
+        for name, url in outputs.items():
+            destination(name, url)
+        return outputs
+
+    @cached_property
+    def destinations(self) -> dict[str, Destination]:
+        """Of `face_outputs`, by name."""
+        return {name: destination(name, url) for name, url in self.face_outputs.items()}
 
     def key(self) -> str:
         """What clients must send; empty: nothing. Raises SettingsError."""

@@ -17,13 +17,16 @@ import psutil
 from visavis.tools.stack.keys import OwnersKeys, keys_here
 from visavis.wire.permissions import Login, User
 
+CLIENT_KEY = "what clients of other protocols show"
 # Short answers: they are spoken at the speed of speech, and tests wait for their end. Of the
 # likeliest words: so small a model drawn at random may say what no voice can, such as "1. 2. 3."
 # And a short idle life: each stack draws its own, beside all that the tests wait for. So small a
 # model calls a tool for as long as it may: once.
 _CONFIG = (
-    "[llm]\nmax_tokens = 20\ntemperature = 0\n[face]\nidle_life_s = 12\n"
-    "[gateway]\nanswers = {answers}\ntool_rounds = 1\n"
+    "[llm]\nmax_tokens = 20\ntemperature = 0\n"
+    f'[asr]\nclient_key = "{CLIENT_KEY}"\n[tts]\nclient_key = "{CLIENT_KEY}"\n'
+    f'[face]\nidle_life_s = 12\nclient_key = "{CLIENT_KEY}"\n'
+    "[gateway]\nwyoming_port = 0\nanswers = {answers}\ntool_rounds = 1\n"
 )
 KNOWN_QUESTION = "What are your opening hours?"
 KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."
@@ -109,6 +112,11 @@ class RunningStack:
     def provoke(self) -> None:
         """From now on faults are provoked: `faults` knows those before."""
         self._unprovoked_bytes = self._log_bytes()
+
+    @property
+    def wyoming_port(self) -> int:
+        """Where the gateway speaks with Home Assistant."""
+        return int(re.findall(r"Wyoming is spoken on [^:]+:(\d+)", self.log("gateway"))[-1])
 
     def faults(self) -> list[str]:
         """Tracebacks in the logs: what no client and no test may provoke."""

@@ -137,6 +137,7 @@ async def media(
         with gateway.sessions.in_use(session.id):
             await session.wake()
             if role == "speaker":
+                session.check_ears()
                 await session.take_microphone(holder)
             viewer = session.broadcast.join(pictures=pictures)
     except VisavisError as error:
@@ -168,29 +169,35 @@ async def media(
 
 
 @router.websocket("/v1/sessions/{session_id}/face")
-async def face(socket: WebSocket, session_id: str) -> None:
+async def face(socket: WebSocket, session_id: str, form: str = "") -> None:
     """What a client draws the face from: binary messages of one or more records of 68 bytes.
 
     A record is the media time in milliseconds (32 bits, little-endian) and the pose, as
     VideoCodec.BLENDSHAPES of media.proto says. Media time is that of the mp4 of `…/media`; over
     WebRTC what leaves together belongs together. A record takes the place of all of its time or
-    later.
+    later. form=talkinghead: JSON instead, see gateway/faces/talking_head.py.
     """
     gateway = gateway_of(socket)
     session = await session_at(socket, gateway, session_id)
     if session is None:
         return
     try:
+        sink = session.drawers.get(form)
+        if sink is None:
+            raise InvalidInputError(f"form: {form[:20]!r} is none; known is 'talkinghead'")
         with gateway.sessions.in_use(session.id):
             await session.wake()
-            viewer = session.blendshapes.join()
+            viewer = sink.join()
     except VisavisError as error:
         await refuse(socket, error)
         return
 
     async def send() -> None:
         async for message in viewer:
-            await socket.send_bytes(message)
+            if isinstance(message, str):
+                await socket.send_text(message)
+            else:
+                await socket.send_bytes(message)
         await close(socket, session)
 
     async def receive() -> None:
@@ -201,7 +208,7 @@ async def face(socket: WebSocket, session_id: str) -> None:
         await accept(socket)
         await first_of(send(), receive())
     finally:
-        session.blendshapes.leave(viewer)
+        sink.leave(viewer)
         session.touch()
 
 

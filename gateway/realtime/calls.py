@@ -21,7 +21,7 @@ from gateway.api.problems import refusals_counted
 from gateway.api.state import TheCaller, TheGateway
 from gateway.api.uploads import read_form
 from gateway.openai.errors import OpenAiRoute, RefusedError
-from gateway.realtime.link import Link
+from gateway.realtime.link import Link, event_in
 from gateway.realtime.opening import (
     available,
     config_of,
@@ -166,10 +166,7 @@ def _sdp(text: str) -> str:
 
 
 def _json(text: str) -> Mapping[str, Any]:
-    try:
-        content = json.loads(text)
-    except ValueError:
-        content = None
+    content = event_in(text)
     if not isinstance(content, dict):
         raise RefusedError("session: a JSON object is wanted", "session", "invalid_value")
     return content

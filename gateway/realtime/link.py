@@ -7,7 +7,6 @@ services, with the client. Sound that comes faster than it is spoken waits here.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,12 +16,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import from_json
 
 from gateway.api.events import ErrorEvent, ServerEvent
 from gateway.api.hub import Overheard, Voiced
 from gateway.api.problems import code_of
 from gateway.api.state import Gateway
 from gateway.background import Background
+from gateway.playout.pacing import RATE_HZ as PLAYED_RATE_HZ
 from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.dialogue import Dialogue, News
 from gateway.realtime.protocol.reply import Event
@@ -240,7 +241,8 @@ class Link:
             case to_do.EndUtterance():
                 return self._queue(_CLOSING_SILENCE)
             case to_do.Silence():
-                session.interrupt()
+                if session.turn is not None and session.turn.number == effect.turn:
+                    session.interrupt()
             case to_do.Remember():
                 await self._remember(effect)
             case to_do.Configure():
@@ -342,10 +344,11 @@ class Link:
                 calls += piece.calls
                 if piece.text:
                     self._note(to_do.Written(effect.reply, piece.text))
-        for number, call in enumerate(_joined(calls)):
+        cut = last.finish_reason == "length"
+        whole = [call for call in _joined(calls) if not cut or event_in(call.arguments) is not None]
+        for number, call in enumerate(whole):
             call_id = call.id or f"call_{effect.reply}_{number}"
             self._note(to_do.Called(effect.reply, call_id, call.name, call.arguments))
-        cut = last.finish_reason == "length"
         self._note(to_do.Ended(effect.reply, _usage(last), cut))
         return "" if calls else text
 
@@ -354,7 +357,7 @@ class Link:
         options = self._session.options
         voice = self._dialogue.voice_of(effect.voice) or options.voice
         how = Speaking(options.language, voice, options.speed)
-        rate_hz = RATE_HZ
+        rate_hz = PLAYED_RATE_HZ
         if text.strip():
             async with aclosing(self._gateway.plain.speak(text, how)) as sounds:
                 async for sound in sounds:
@@ -373,9 +376,10 @@ class Link:
 
 
 def event_in(text: str) -> object:
-    """A message as JSON; None where it is none."""
+    """A message as JSON; None where it is none, is nested too deeply or holds half a character."""
     try:
-        return json.loads(text)
+        told: object = from_json(text, allow_inf_nan=False)
+        return told
     except ValueError:
         return None
 

@@ -37,6 +37,7 @@ from gateway.talk.actions import (
     Reason,
     ResumeTurn,
     SayMeanwhile,
+    Unasked,
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
@@ -160,7 +161,7 @@ class Conversation:
         )
         return self._settle(actions)
 
-    def speak_unasked(self, reason: Literal["welcome", "say"], now: float) -> list[Action]:
+    def speak_unasked(self, reason: Unasked, now: float) -> list[Action]:
         """Open a turn that nobody asked for; its text comes as any answer's does. It interrupts."""
         if self._turn is not None and self._turn.phase is not Phase.HELD and not self._turn.heard():
             self._history.forget_unanswered()

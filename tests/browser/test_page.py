@@ -26,6 +26,15 @@ async def test_opens_with_portrait_and_two_ways_to_start(page: Page, stub: StubG
     assert not stub.seen.sessions  # nothing is spent before the visitor wants to talk
 
 
+async def test_in_a_frame_there_are_face_and_controls_alone(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub, "?embed=1&captions=0&appearance=light")
+    await expect(page.locator(".top")).to_be_hidden()
+    await expect(page.locator("#start-talk")).to_be_visible()
+    assert await page.evaluate("document.body.hasAttribute('data-no-captions')")
+    assert await page.evaluate("document.documentElement.dataset.appearance") == "light"
+    assert await page.evaluate("localStorage.length") == 0, "the address is not kept"
+
+
 async def test_needs_nothing_from_elsewhere(page: Page, stub: StubGateway) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -19,8 +19,8 @@ from tests.gateway import mcp_server
 from tests.gateway.conftest import Rig, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,7 +48,7 @@ async def told(client: GatewayClient, doubles: Doubles, *calls: tuple[str, str, 
     """What the model is told of these calls."""
     doubles.script.calls = list(calls)
     async with client.session() as session:
-        await session.say("How much is it?")
+        await session.ask("How much is it?")
         await collect(session, "finished")
     on = doubles.seen.of("llm", "go_on")[-1].go_on
     return [m.content for m in on.request.messages if m.tool_call_id]
@@ -87,7 +87,7 @@ async def test_a_visitor_who_interrupts_ends_the_call(
     dropped = MetricGrowth("gateway_tool_calls_total", by="server", result="dropped")
     doubles.script.calls = [("c1", "shop_wait", "{}")]
     async with client.session() as session:
-        await session.say("How much is it?")
+        await session.ask("How much is it?")
         await until(lambda: not doubles.script.calls)
         await session.interrupt()
         await collect(session, "interrupted")

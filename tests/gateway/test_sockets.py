@@ -17,7 +17,7 @@ from gateway.playout.sinks import broadcast
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -27,8 +27,8 @@ from gateway.tools.rounds import MOST_CALLS, ToolLimits
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_conversation import of
 from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient, GatewayError
 from visavis.serving.errors import UnknownNameError
-from visavis.tools.client import GatewayClient, GatewayError
 from visavis.v1 import llm_pb2
 
 WEATHER = Call("c1", "get_weather", '{"city": "Rome"}')
@@ -215,7 +215,7 @@ async def test_a_client_does_what_an_answer_calls(
 ) -> None:
     doubles.script.calls = [("c7", "get_weather", '{"city": "Rome"}')]
     async with client.session(tools=TOOLS, tool_choice={"name": "get_weather"}) as session:
-        await session.say("How is the weather?")
+        await session.ask("How is the weather?")
         call = await next_call(session)
         assert (call["turn"], call["call_id"]) == (1, "c7")
         assert json.loads(call["arguments"]) == {"city": "Rome"}
@@ -231,7 +231,7 @@ async def test_a_client_does_what_an_answer_calls(
         wrong = await http.patch(path, json={"tool_choice": {"name": "other"}})
         assert wrong.status_code == 422 and "no tool 'other'" in wrong.text
         assert (await http.patch(path, json={"tools": []})).status_code == 200
-        await session.say("And now?")
+        await session.ask("And now?")
         await collect(session, "finished")
     (first, second), (on,) = doubles.seen.of("llm", "begin"), doubles.seen.of("llm", "go_on")
     assert [t.name for t in first.begin.request.tools] == ["get_weather"]

@@ -27,9 +27,9 @@ from gateway.playout.sinks.tracks import PassTrack
 from gateway.playout.sinks.webrtc import asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
-from tests.gateway.media import tone
+from tests.gateway.media import JAW_OPEN, tone
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving import aiortc_private
-from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -117,7 +117,7 @@ async def test_every_viewer_sees_and_hears_the_answer(
 ) -> None:
     for browser in browsers:
         await browser.connect("viewer")
-    await session.say("Sing.")
+    await session.ask("Sing.")
     for browser in browsers:
         # The pictures of a turn get brighter, idle ones stay dark.
         picture, _ = await asyncio.gather(
@@ -125,6 +125,31 @@ async def test_every_viewer_sees_and_hears_the_answer(
             first(browser.tracks["audio"], lambda s: np.abs(s.to_ndarray()).max() > 8000),
         )
         assert picture.width == 64
+
+
+async def test_poses_come_over_a_data_channel_of_whoever_opens_one(
+    client: GatewayClient, browsers: list[Browser], session: GatewaySession
+) -> None:
+    await client.call("PATCH", f"/v1/sessions/{session.id}", json={"drawn_by": "client"})
+    pc, records = browsers[0].pc, b""
+    pc.addTransceiver("audio", direction="recvonly")
+    channel = pc.createDataChannel("face", ordered=False, maxRetransmits=0)
+    pc.createDataChannel("something else")
+    came: asyncio.Queue[bytes] = asyncio.Queue()
+    channel.on("message", came.put_nowait)
+    await pc.setLocalDescription(await pc.createOffer())
+    local = pc.localDescription
+    offer = {"sdp": local.sdp, "type": local.type, "role": "viewer"}
+    answer = await client.call("POST", f"/v1/sessions/{session.id}/webrtc", json=offer)
+    await pc.setRemoteDescription(
+        RTCSessionDescription(answer.json()["sdp"], answer.json()["type"])
+    )
+    async with asyncio.timeout(30):
+        records += await came.get()
+        await session.ask("Sing.")
+        while len(set(records[4 + JAW_OPEN :: 68])) < 5:  # its jaw moves
+            records += await came.get()
+    assert len(records) % 68 == 0
 
 
 @pytest.mark.parametrize("codec", ["video/H264", "video/VP8"])

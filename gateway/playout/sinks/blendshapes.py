@@ -7,7 +7,7 @@ which face goes with it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from gateway import metrics
 from gateway.api.hub import Outbox
@@ -22,14 +22,14 @@ _TIME = struct.Struct("<I")
 _TICKS_PER_MS = 90
 
 
-class FaceViewer(Outbox[bytes]):
+class FaceViewer(Outbox[bytes | str]):
     """One client that draws. Where it does not keep up it loses what is oldest."""
 
     def __init__(self) -> None:
         super().__init__(QUEUE_LIMIT)
 
-    def queue(self, message: bytes) -> None:
-        """Add the poses of a tick."""
+    def queue(self, message: bytes | str) -> None:
+        """Add what a tick has of poses."""
         if self.full:
             self._waiting.popleft()
             self.dropped += 1
@@ -84,8 +84,15 @@ class Blendshapes:
         """Send the tick's poses."""
         if not self._viewers:
             return
-        message = b"".join(filter(None, map(_record, tick.pictures)))
-        if message:
+        self._tell(self._messages(tick))
+
+    def _messages(self, tick: Tick) -> Sequence[bytes | str]:
+        """What the tick has for those who draw."""
+        message = records_of(tick.pictures)
+        return (message,) if message else ()
+
+    def _tell(self, messages: Sequence[bytes | str]) -> None:
+        for message in messages:
             for viewer in self._viewers:
                 viewer.queue(message)
 
@@ -96,6 +103,11 @@ class Blendshapes:
         self._closed = True
         for viewer in list(self._viewers):
             self.leave(viewer)
+
+
+def records_of(pictures: Iterable[ReleasedPicture]) -> bytes:
+    """Their poses, each behind its time; what is none is left out."""
+    return b"".join(map(_record, pictures))
 
 
 def _record(released: ReleasedPicture) -> bytes:

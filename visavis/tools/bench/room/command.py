@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import typer
 from websockets.asyncio.client import ClientConnection
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Config, Json, Profile, Url
 from visavis.tools.bench.figures.report import Row, summarise
 from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.room.replay import BLOCKED, BOT, Viewers
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 # Short answers: a room is not a lecture.
