@@ -6,8 +6,9 @@ import asyncio
 import json
 from typing import Any
 
-from tests.running_stack import RunningStack
 from visavis.tools.client import GatewayClient
+
+from tests.running_stack import RunningStack
 
 TOOL = {
     "name": "get_weather",
