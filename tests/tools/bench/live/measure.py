@@ -115,7 +115,7 @@ class Stand:
         body = {"url": url, "key": key}
         made = (await self.client.call("POST", f"{self.path}/broadcasts", json=body)).json()
         (session,) = self.rig.running.inside.sessions.all()
-        target = session.live.broadcasts.get(made["id"])
+        target = session.outlets.live.broadcasts.get(made["id"])
         return lambda: target
 
     async def show(self, receiver: Receiver, flashes: int) -> None:
