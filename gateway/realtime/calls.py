@@ -103,7 +103,7 @@ async def call(
         dialogue = dialogue_with(session, config, named, known, by_channel=True)
         link = Link(gateway, session, dialogue, channel.send, holder)
         await session.take_microphone(holder)
-        sdp, _ = await session.peers.connect(
+        sdp, _ = await session.outlets.peers.connect(
             offer.sdp,
             "offer",
             "speaker",
@@ -112,7 +112,7 @@ async def call(
             peer_id=holder,
             pictures=pictures,
         )
-        session.peers.on_channel(holder, lambda opened: channel.use(opened, link))
+        session.outlets.peers.on_channel(holder, lambda opened: channel.use(opened, link))
         session.run_beside(_talk(link, session, gateway))
     except BaseException:
         await gateway.sessions.delete(session.id)

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import assert_never
 
 from gateway import metrics
@@ -26,7 +27,7 @@ from gateway.room.choosing.phrases import Line, Script, phrases_of
 from gateway.room.choosing.safety import WordList, shipped_words
 from gateway.room.choosing.selection import Rules
 from gateway.room.platforms.connection import Connection
-from gateway.talk.actions import AS_THE_SESSION_SAYS
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Message
 from gateway.talk.session import Session
 from visavis.serving.errors import (
     AtCapacityError,
@@ -252,6 +253,7 @@ class Room:
         if self.session.turn is not None:
             self.host.failed(speech, self._clock.now())  # somebody was quicker
         elif speech.asked:
+            self.session.rewrite(last_exchanges(self.session.said, self.wanted.memory))
             turn = self.session.submit_text(speech.text, self.wanted.style)
             self.host.opened(speech, turn)
         else:
@@ -340,6 +342,18 @@ class Room:
             if more := count - self._counted.get(outcome, 0):
                 metrics.room_comments.labels(outcome.value).inc(more)
                 self._counted[outcome] = count
+
+
+def last_exchanges(said: Sequence[Message], count: int) -> list[Message]:
+    """The last questions with their answers; what was said unasked, such as thanks, is left out.
+
+    A small language model takes whatever it has said before for what it is to say.
+    """
+    kept: list[Message] = []
+    for before, after in pairwise(said):
+        if before.role == "user" and after.role == "assistant":
+            kept += (before, after)
+    return kept[len(kept) - 2 * count :] if count else []
 
 
 def _rules_of(wanted: schemas.RoomRequest) -> Rules:

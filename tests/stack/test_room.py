@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 
 async def test_a_comment_is_answered_and_its_sender_told(gateway: GatewayClient) -> None:

@@ -385,7 +385,8 @@ class Dialogue:
                 effects += self._answered(news.turn)
             replies.open_turn = news.turn
             return [*effects, *self._send(replies.early_voice(news.turn))]
-        if news.event == "interrupted" and news.reason == "speech":
+        by_speech = news.event == "interrupted" and news.reason == "speech"
+        if by_speech or news.event == "replaced":
             effects += self._send(self._hearing.tell())
         effects += self._send(replies.played(news))
         self._failed_just_now = news.event == "failed" and replies.of_turn(news.turn) is not None

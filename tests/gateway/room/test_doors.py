@@ -14,9 +14,10 @@ import websockets
 
 from gateway.room.platforms.connection import Connection
 from gateway.room.platforms.twitch import Twitch
-from gateway.room.room import Room
+from gateway.room.room import Room, last_exchanges
 from gateway.room.schemas import RoomRequest
 from gateway.settings import GatewaySettings
+from gateway.talk.actions import Message
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import SETTINGS, Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
@@ -102,6 +103,7 @@ async def test_comments_are_answered_one_after_the_other_and_their_senders_told(
     assert second["outcome"] == "answered" and 0 < second["age_s"] < 30
     questions = [prompt[-1][1] for prompt in doubles.seen.prompts[-2:]]
     assert questions == ["Ben asks: “Cleo, what time is it?”", "Anna asks: “How are you?”"]
+    assert not any("How are" in text or "time" in text for _, text in doubles.seen.prompts[-1][:-1])
     state = (await http.get(path)).json()
     assert state["coverage"]["outcomes"] == {"answered": 2, "repeated": 1}
     assert state["coverage"]["received"] == 3 and state["coverage"]["unsettled"] == 0
@@ -133,6 +135,7 @@ async def test_the_operator_pauses_says_bans_and_blocks(
     await command(http, path, type="block", words=["walnuts"])
     state = await command(http, path, type="skip", platform="app", id="Carl")
     assert [entry["name"] for entry in state["waiting"]] == ["Anna"]
+    assert state["waiting_in_all"] == 1
     assert state["banned"] == {"app:Troll": "Troll"} and state["blocked_words"] == ["walnuts"]
     outcomes = state["coverage"]["outcomes"]
     assert outcomes == {"blocked_author": 1, "blocked_word": 1, "skipped": 1}
@@ -281,6 +284,18 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
         assert state["coverage"]["received"] == 2 and state["coverage"]["outcomes"] == {"empty": 1}
     finally:
         await leaving.stop()
+
+
+async def test_of_what_was_said_before_exchanges_alone_are_read_again() -> None:
+    thanks = Message("assistant", "Thank you, Ben!")
+    said = [
+        *(Message("user", "Anna asks: 1"), Message("assistant", "one"), thanks),
+        *(Message("user", "never answered"), Message("user", "Ben asks: 2")),
+        *(Message("assistant", "two"), thanks),
+    ]
+    assert last_exchanges(said, 0) == []
+    assert [m.content for m in last_exchanges(said, 1)] == ["Ben asks: 2", "two"]
+    assert len(last_exchanges(said, 9)) == 4
 
 
 async def test_words_that_ship_are_blocked_unless_that_is_not_wanted(
