@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
+from gateway.access.callers import Caller, Role
 from gateway.access.ephemeral import LONGEST_LIFE_S, SHORTEST_LIFE_S, USUAL_LIFE_S
 from gateway.access.limits import OverLimitError
 from gateway.api.problems import refusals_counted
@@ -42,11 +43,17 @@ _FULL = (AtCapacityError, OverLimitError, BusError, StageLostError)
 
 
 @sockets.websocket("/v1/realtime")
-async def realtime(socket: WebSocket, model: str = "", intent: str = "") -> None:
-    """OpenAI's Realtime protocol; a session that lives as long as the connection."""
+async def realtime(socket: WebSocket, model: str = "", intent: str = "", call_id: str = "") -> None:
+    """OpenAI's Realtime protocol; a session that lives as long as the connection.
+
+    call_id: of a session that there is here already, to be seen and steered beside its client.
+    """
     gateway, caller = gateway_of(socket), caller_of(socket)
     offered = socket.scope.get("subprotocols") or []
     await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
+    if call_id:
+        await _beside(socket, gateway, caller, call_id)
+        return
     wanted = {"type": "transcription"} if intent == "transcription" else None
     try:
         with refusals_counted():
@@ -63,16 +70,9 @@ async def realtime(socket: WebSocket, model: str = "", intent: str = "") -> None
 
     link = Link(gateway, session, dialogue, send)
 
-    async def receive() -> None:
-        while True:
-            message = await socket.receive()
-            if message["type"] == "websocket.disconnect":
-                return
-            await link.said(message.get("text") or "")
-
     try:
         with gateway.sessions.in_use(session.id):
-            await first_of(link.run(), receive())
+            await first_of(link.run(), _receive(socket, link))
         await _say_goodbye(socket, gateway, link)
     finally:
         await _end(gateway, session)
@@ -104,6 +104,38 @@ async def beta(request: Request) -> Response:
     """Where the beta had its keys for browsers."""
     message = f"{request.url.path}: this is of the beta; ask for /v1/realtime/client_secrets"
     raise RefusedError(message, code="not_found", status=404)
+
+
+async def _beside(socket: WebSocket, gateway: Gateway, caller: Caller, call_id: str) -> None:
+    """Join a session of the caller's that a client has."""
+    session = gateway.sessions.get(call_id) if gateway.sessions.has(call_id) else None
+    may = caller.role is Role.OPERATOR or (session is not None and session.owner == caller.owner)
+    followers = session.followers if session is not None else ()
+    link = next((follower for follower in followers if isinstance(follower, Link)), None)
+    if link is None or not may or caller.role is Role.GUEST:
+        message = f"call_id: there is no call {call_id[:80]!r} here"
+        await _turn_away(socket, RefusedError(message, "call_id", "not_found", 404))
+        return
+    side_band = link.join()
+
+    async def send() -> None:
+        async for event in side_band:
+            await socket.send_text(json.dumps(event, ensure_ascii=False))
+        await socket.close(NORMAL, "the call is over")
+
+    try:
+        await first_of(send(), _receive(socket, link))
+    finally:
+        link.leave(side_band)
+
+
+async def _receive(socket: WebSocket, link: Link) -> None:
+    """Hand on what a client says, until he has gone."""
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        await link.said(message.get("text") or "")
 
 
 def _life_s(wanted: object) -> float:

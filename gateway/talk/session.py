@@ -355,6 +355,11 @@ class Session:
         self._hub.unfollow(follower)
         self.touch()
 
+    @property
+    def followers(self) -> tuple[Follower, ...]:
+        """Those who are told everything."""
+        return self._hub.followers
+
     def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` of whoever follows; it ends with the session."""
         self._background.run(work)

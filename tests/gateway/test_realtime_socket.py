@@ -268,6 +268,7 @@ async def test_who_is_refused_hears_why_and_whether_to_come_again(gateway: Runni
             return str(error["code"]), int(client._socket.close_code)
 
     assert await refused("/v1/realtime?model=gpt-2") == ("model_not_found", 1008)
+    assert await refused("/v1/realtime?call_id=nobody") == ("not_found", 1008)
     async with AsyncExitStack() as stack:
         for _ in range(4):  # so many slots there are
             client = await stack.enter_async_context(Client.connect(gateway))
@@ -343,8 +344,12 @@ async def test_a_call_is_answered_with_voice_and_where_it_is_asked_for_with_the_
     try:
         where = await caller.call(http, video=video)
         await caller.until(lambda event: event["type"] == "session.created")
-        caller.channel.send(json.dumps({"type": "response.create"}))
-        done = await caller.until(lambda event: event["type"] == "response.done")
+        call_id = where.rpartition("/")[2]
+        async with Client.connect(gateway, f"/v1/realtime?call_id={call_id}") as beside:
+            await beside.until("session.created")
+            await beside.say("response.create")
+            done = await caller.until(lambda event: event["type"] == "response.done")
+            assert (await beside.until("response.done"))["response"] == done["response"]
         answered = done["response"]["output"][0]["content"][0]["transcript"]
         assert answered == doubles.script.answer
         await caller.until(lambda event: event["type"] == "output_audio_buffer.stopped")

@@ -119,6 +119,11 @@ class Dialogue:
         created = {"type": "session.created", "session": self._told()}
         return [Configure(self.config), self._memory(), *self._send([created])]
 
+    def greeting(self) -> Event:
+        """For somebody who joins the conversation while it goes on."""
+        created = {"type": "session.created", "session": self._told()}
+        return {"event_id": self._new_id("event"), **created}
+
     # ------------------------------------------------------------ what the client says
 
     def client(self, event: object) -> list[Effect]:
