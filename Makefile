@@ -56,7 +56,8 @@ clients: $(VENV)/.test
 frameworks: $(VENV)/.test
 	$(PYTHON) -m venv $(FRAMEWORKS)
 	$(FRAMEWORKS)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/frameworks.txt
-	VISAVIS_FRAMEWORKS=$(FRAMEWORKS) $(BIN)/python -m pytest tests/gateway/test_pipecat_example.py $(ARGS)
+	$(BIN)/visavis models pull --profile tiny
+	VISAVIS_FRAMEWORKS=$(FRAMEWORKS) $(BIN)/python -m pytest -s tests/stack/test_pipecat_example.py $(ARGS)
 
 gpu-test: $(VENV)/.test
 	$(BIN)/visavis models pull --profile tiny

@@ -32,7 +32,7 @@ from gateway.api import (
 )
 from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.state import Gateway
-from gateway.apps import routes_say
+from gateway.apps import captions, routes_say
 from gateway.apps import sockets as app_sockets
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
@@ -164,6 +164,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     for module in (
         routes_sessions,
         routes_say,
+        captions,
         routes_media,
         routes_webrtc,
         routes_hls,

@@ -276,8 +276,10 @@ class BroadcastEvent(Event):
     """A broadcast of the session stands otherwise than before; GET …/broadcasts has all of it."""
 
     type: Literal["broadcast"] = "broadcast"
-    id: str
-    state: Literal["connecting", "live", "waiting", "stopped", "failed"]
+    id: str = Field(description="Of the broadcast, as in its path")
+    state: Literal["connecting", "live", "waiting", "stopped", "failed"] = Field(
+        description="waiting: it is tried again"
+    )
     message: str = Field(default="", description="Why it is not live")
 
 

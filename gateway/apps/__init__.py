@@ -4,5 +4,6 @@
 `speech`: speech that a client brings, pure.
 `unasked`: opens the turns in which both are said.
 `routes_say`: the door for texts.
+`captions`: what was said as subtitles.
 `sockets`: sound alone, as plain samples, both ways; and speech that is brought.
 """

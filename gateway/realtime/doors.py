@@ -17,7 +17,7 @@ from gateway.api.problems import refusals_counted
 from gateway.api.sockets import first_of
 from gateway.api.state import Gateway, TheCaller, TheGateway, caller_of, gateway_of
 from gateway.openai.errors import OpenAiRoute, RefusedError, event_of
-from gateway.realtime.link import Link
+from gateway.realtime.link import Link, event_in
 from gateway.realtime.opening import (
     available,
     config_of,
@@ -119,10 +119,7 @@ def _life_s(wanted: object) -> float:
 async def _json_of(request: Request) -> Mapping[str, Any]:
     """Raises RefusedError. Without a body: nothing is asked for."""
     content = await request.body()
-    try:
-        told = json.loads(content or b"{}")
-    except ValueError:
-        told = None
+    told = event_in(content.decode("utf-8", "replace") or "{}")
     if not isinstance(told, dict):
         raise RefusedError("body: a JSON object is wanted", code="invalid_value")
     return told

@@ -7,7 +7,6 @@ services, with the client. Sound that comes faster than it is spoken waits here.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import from_json
 
 from gateway.api.events import ErrorEvent, ServerEvent
 from gateway.api.hub import Overheard, Voiced
@@ -241,7 +241,8 @@ class Link:
             case to_do.EndUtterance():
                 return self._queue(_CLOSING_SILENCE)
             case to_do.Silence():
-                session.interrupt()
+                if session.turn is not None and session.turn.number == effect.turn:
+                    session.interrupt()
             case to_do.Remember():
                 await self._remember(effect)
             case to_do.Configure():
@@ -375,9 +376,10 @@ class Link:
 
 
 def event_in(text: str) -> object:
-    """A message as JSON; None where it is none."""
+    """A message as JSON; None where it is none, is nested too deeply or holds half a character."""
     try:
-        return json.loads(text)
+        told: object = from_json(text, allow_inf_nan=False)
+        return told
     except ValueError:
         return None
 

@@ -155,9 +155,15 @@ async def test_answer_pieces_are_joined_and_cut_where_interrupted(
 ) -> None:
     await start(page, stub)
     answer = {"type": "answer", "turn": 4}
-    stub.push({**answer, "text": "It is ", "final": False}, {**answer, "text": "noon, I think."})
+    # What it is made of comes first, and stands under it without being a part of it.
+    sources = [{"file": "<b>.md", "heading": "Hours"}, {"file": "b.txt"}]
+    stub.push({"type": "answer.sources", "turn": 4, "sources": sources})
     line = page.locator(".line[data-side=avatar]")
+    await expect(line).to_be_hidden()
+    stub.push({**answer, "text": "It is ", "final": False}, {**answer, "text": "noon, I think."})
     await expect(line).to_have_text("It is noon, I think.")
+    under = await line.evaluate("line => getComputedStyle(line, '::after').content")
+    assert under == '"Source: Hours (<b>.md) · b.txt"'
     stub.push({"type": "turn", "turn": 4, "event": "interrupted", "heard": "It is noon,"})
     await expect(line).to_have_attribute("data-ended", "interrupted")
     await expect(line.locator("s")).to_have_text(" I think.")

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import pytest_asyncio
 import websockets
-from visavis.tools.client import GatewayClient, GatewayError
 
 from gateway.faces import live_link, osc, vmc
 from gateway.faces.destinations import Destination, destination
@@ -24,6 +23,7 @@ from gateway.settings import GatewaySettings
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.media import JAW_OPEN
 from visavis.arkit import APPLE_NAMES, ARKIT_NAMES
+from visavis.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -230,8 +230,11 @@ async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
         await client.say("input_audio_buffer.append", audio=sound)
         await client.say("input_audio_buffer.append", audio=sound + "AAAA")
         assert (await client.until("error"))["error"]["param"] == "audio"
-        await client._socket.send("{")
-        assert (await client.until("error"))["error"]["code"] == "invalid_event"
+        deep = '{"type": "session.update", "session": ' + '{"a": ' * 999 + "1" + "}" * 1000
+        half = '{"type": "conversation.item.retrieve", "item_id": "\\ud800"}'
+        for wrong in ("{", deep, half, b"bytes"):
+            await client._socket.send(wrong)
+            assert (await client.until("error"))["error"]["code"] == "invalid_event"
         await client.say("input_audio_buffer.clear")
         await client.until("input_audio_buffer.cleared")
 

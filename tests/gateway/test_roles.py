@@ -268,6 +268,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/recording",
         "/recording.mp4",
         "/turns/{turn}/timeline",
+        "/turns/{turn}/captions",
         "/turns/{turn}/livelink.csv",
         "/face-outputs/{name}",
         # The room that was opened is closed again before these are tried.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from gateway.api.events import AnswerEvent, WordsEvent
+from gateway.api.events import AnswerEvent, WordsEvent, WordTime
+from gateway.apps.captions import sentences
 from gateway.apps.sayings import MOST_WAITING
+from gateway.stages.plain_calls import Passage
 from gateway.talk.actions import Emit
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
@@ -149,6 +152,20 @@ async def test_words_are_told_with_their_times_once_both_are_known() -> None:
     assert told(talk.token(1, "", last=True, now=0)) == []
     turn = talk.turns.find(1)
     assert turn is not None and [word.text for word in turn.words] == ["Hello", "there."]
+
+
+async def test_an_answer_becomes_subtitles_by_its_words() -> None:
+    text = 'He said "no." Then, well: he went.'
+    ends = [(0, 0), (2, 200), (7, 500), (13, 900), (19, 1500), (25, 1800), (28, 1900), (34, 2400)]
+    words = [
+        WordTime(text=text[before:chars].strip(), chars=chars, start_ms=start, end_ms=end)
+        for (before, start), (chars, end) in pairwise(ends)
+    ]
+    assert list(sentences(text, words)) == [
+        Passage('He said "no."', 0.0, 0.9),
+        Passage("Then, well: he went.", 0.9, 2.4),
+    ]
+    assert list(sentences("你好。再见", words[:0])) == []
 
 
 async def test_words_of_a_prepared_answer_are_told_once_it_is_asked_for() -> None:

@@ -146,7 +146,7 @@ async def test_poses_come_over_a_data_channel_of_whoever_opens_one(
     )
     async with asyncio.timeout(30):
         records += await came.get()
-        await session.say("Sing.")
+        await session.ask("Sing.")
         while len(set(records[4 + JAW_OPEN :: 68])) < 5:  # its jaw moves
             records += await came.get()
     assert len(records) % 68 == 0

@@ -15,8 +15,47 @@ const { z } = installed("zod");
 
 const WAV_HEADER_BYTES = 44;
 const PIECE_BYTES = 960;
+const WITHIN_MS = 70_000;
 
-async function main() {
+/** A session that notes all that it hears. */
+async function open(tools, config) {
+  const agent = new RealtimeAgent({ name: "guide", instructions: "Be brief.", tools });
+  const transport = new OpenAIRealtimeWebSocket({ url });
+  const session = new RealtimeSession(agent, { transport, config });
+  const heard = { events: [], faults: [] };
+  const waiting = [];
+  session.on("error", (fault) => heard.faults.push(String(fault.error?.message ?? fault.error)));
+  transport.on("*", (event) => {
+    heard.events.push(event);
+    for (const look of waiting) look(event);
+  });
+  /** Once `count` events of a kind have come, from now on. */
+  const until = (kind, count = 1) => {
+    let missing = count;
+    return new Promise((done) =>
+      waiting.push((event) => {
+        if (event.type === kind) missing -= 1;
+        if (missing === 0) done(event);
+      }),
+    );
+  };
+  const tooLate = () => {
+    const last = heard.events.slice(-40).map((event) => event.type);
+    process.stderr.write(JSON.stringify({ last, faults: heard.faults }), () => process.exit(1));
+  };
+  const late = setTimeout(tooLate, WITHIN_MS);
+  await session.connect({ apiKey });
+  const close = () => {
+    clearTimeout(late);
+    const history = session.history.map((item) => item.type);
+    session.close();
+    return { ...heard, history };
+  };
+  return { session, until, close };
+}
+
+/** A tool is called, the SDK answers it and asks for what follows. */
+async function callTool() {
   const cities = [];
   const weather = tool({
     name: "get_weather",
@@ -27,28 +66,9 @@ async function main() {
       return "sunny";
     },
   });
-  const agent = new RealtimeAgent({ name: "guide", instructions: "Be brief.", tools: [weather] });
-  const session = new RealtimeSession(agent, {
-    transport: new OpenAIRealtimeWebSocket({ url }),
-    config: { audio: { input: { transcription: { model: "whisper-1", language: "en" } } } },
-  });
-  const events = [];
-  const faults = [];
-  const waiting = [];
-  session.on("error", (fault) => faults.push(String(fault.error?.message ?? fault.error)));
-  session.transport.on("*", (event) => {
-    events.push(event);
-    for (const look of waiting) look(event);
-  });
-  const until = (met) =>
-    new Promise((done) => waiting.push((event) => met(event) && done(event)));
-  const message = (event) =>
-    event.type === "response.done" &&
-    event.response.output.some((item) => item.type === "message");
-
-  await session.connect({ apiKey });
-  const answered = until(message);
-  session.transport.sendEvent({
+  const talk = await open([weather], { providerData: { max_output_tokens: 80 } });
+  const answered = talk.until("response.done", 2);
+  talk.session.transport.sendEvent({
     type: "conversation.item.create",
     item: {
       type: "message",
@@ -56,28 +76,36 @@ async function main() {
       content: [{ type: "input_text", text: "How is the weather in Rome?" }],
     },
   });
-  session.transport.sendEvent({
+  talk.session.transport.sendEvent({
     type: "response.create",
-    response: { tool_choice: { type: "function", name: "get_weather" }, max_output_tokens: 80 },
+    response: { tool_choice: { type: "function", name: "get_weather" } },
   });
   await answered;
+  return { ...talk.close(), cities };
+}
 
-  const heard = until((event) => event.type.endsWith("input_audio_transcription.completed"));
-  const spoken = until((event) => event.type === "response.created");
+/** A question aloud, in real time; its answer is interrupted. */
+async function speak() {
+  const transcription = { model: "whisper-1", language: "en" };
+  const talk = await open([], { audio: { input: { transcription } } });
+  const heard = talk.until("conversation.item.input_audio_transcription.completed");
+  const begun = talk.until("response.output_audio.delta");
+  const over = talk.until("response.done");
   const sound = Buffer.concat([readFileSync(wav).subarray(WAV_HEADER_BYTES), Buffer.alloc(96000)]);
   for (let at = 0; at < sound.length; at += PIECE_BYTES) {
-    const piece = sound.subarray(at, at + PIECE_BYTES);
-    session.sendAudio(new Uint8Array(piece).buffer);
+    talk.session.sendAudio(new Uint8Array(sound.subarray(at, at + PIECE_BYTES)).buffer);
     await new Promise((done) => setTimeout(done, 20));
   }
-  await heard;
-  await spoken;
-  const over = until((event) => event.type === "response.done");
-  session.interrupt();
-  if (!events.slice(-1).some((event) => event.type === "response.done")) await over;
-  const history = session.history.map((item) => ({ type: item.type, role: item.role }));
-  session.close();
-  process.stdout.write(JSON.stringify({ events, faults, cities, history }), () => process.exit(0));
+  await Promise.all([heard, begun]);
+  const cut = talk.until("conversation.item.truncated");
+  talk.session.interrupt();
+  await Promise.all([over, cut]);
+  return talk.close();
+}
+
+async function main() {
+  const told = { tool: await callTool(), spoken: await speak() };
+  process.stdout.write(JSON.stringify(told), () => process.exit(0));
 }
 
 main().catch((error) => {

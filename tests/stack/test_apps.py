@@ -33,12 +33,15 @@ async def test_a_text_is_said_as_it_stands_with_the_times_of_its_words(
         events = await until_turn(session, "finished")
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
+        path = f"/v1/sessions/{session.id}/turns/{events[-1]['turn']}/captions"
+        subtitles = (await gateway.call("GET", path)).text
     assert answer_of(events) == SAID
     words = [word for e in events if e["type"] == "words" for word in e["words"]]
     assert " ".join(word["text"] for word in words) == SAID
     assert all(
         a["end_ms"] <= b["end_ms"] and a["end_ms"] == b["start_ms"] for a, b in pairwise(words)
     )
+    assert subtitles.startswith("WEBVTT\n\n00:00:00.000 --> ") and SAID in subtitles
     assert abs(words[-1]["end_ms"] - events[-1]["played_ms"]) < 400
     said = await ears.transcribe(np.concatenate(heard).tobytes(), "en")
     assert likeness(said, "we close at seven in ten minutes") > 0.7, said

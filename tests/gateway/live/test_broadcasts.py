@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from visavis.tools.client import GatewayClient, GatewayError
 
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.live.peers import Received, RtmpServer, WhipEndpoint, free_port
+from visavis.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

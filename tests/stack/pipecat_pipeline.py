@@ -1,6 +1,6 @@
 """Run by Pipecat's own interpreter: a pipeline with the face of docs/examples in it; prints JSON.
 
-PYTHONPATH=docs/examples:. .venv-frameworks/bin/python tests/gateway/pipecat_pipeline.py URL
+PYTHONPATH=docs/examples:. .venv-frameworks/bin/python tests/stack/pipecat_pipeline.py URL
 """
 
 from __future__ import annotations
