@@ -9,6 +9,7 @@ In reading order, first the folders:
 `stages`: the four services as one session sees them.
 `playout`: sound and pictures leave by one clock.
 `live`: one face to many, by RTMP, WHIP, WHEP and HLS.
+`room`: many who write, and one avatar that answers.
 `answers`: what can be said without a language model.
 `apps`: what programs ask of a session beside a conversation.
 `ledger`: where a turn's time went.

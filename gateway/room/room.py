@@ -246,26 +246,21 @@ class Room:
     async def _begin(self, speech: Speech) -> None:
         try:
             await self.session.wake()
+            if self.session.turn is None:
+                self._order(speech)
+            else:
+                self.host.failed(speech, self._clock.now())  # somebody was quicker
         except VisavisError as error:
             log.warning("room of %s: %s", self.session.id, error)
             self.host.failed(speech, self._clock.now())
-            return
-        if self.session.turn is not None:
-            self.host.failed(speech, self._clock.now())  # somebody was quicker
-        elif speech.asked:
-            self.session.rewrite(last_exchanges(self.session.said, self.wanted.memory))
-            turn = self.session.submit_text(speech.text, self.wanted.style)
-            self.host.opened(speech, turn)
-        else:
-            self._say_as_it_stands(speech)
 
-    def _say_as_it_stands(self, speech: Speech) -> None:
-        try:
-            saying = self.session.say(speech.text, AS_THE_SESSION_SAYS)
-        except VisavisError as error:
-            log.warning("room of %s: %s", self.session.id, error)
-            self.host.failed(speech, self._clock.now())
+    def _order(self, speech: Speech) -> None:
+        """Raises what the session raises where it cannot do it."""
+        if speech.asked:
+            self.session.rewrite(last_exchanges(self.session.said, self.wanted.memory))
+            self.host.opened(speech, self.session.submit_text(speech.text, self.wanted.style))
         else:
+            saying = self.session.say(speech.text, AS_THE_SESSION_SAYS)
             self._sayings[saying.number] = speech  # which turn it is comes as an event
 
     async def _listen(self) -> None:
