@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from tests.running_stack import RunningStack
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 TOOL = {
     "name": "get_weather",
