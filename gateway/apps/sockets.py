@@ -49,7 +49,7 @@ async def audio(
             if role == "speaker":
                 session.check_ears()
                 await session.take_microphone(holder)
-            listener = session.plain_sound.join(int(rate_hz))
+            listener = session.outlets.plain_sound.join(int(rate_hz))
     except VisavisError as error:
         session.release_microphone(holder)
         await refuse(socket, error)
@@ -73,7 +73,7 @@ async def audio(
         await accept(socket)
         await first_of(send(), receive())
     finally:
-        session.plain_sound.leave(listener)
+        session.outlets.plain_sound.leave(listener)
         session.release_microphone(holder)
         session.touch()
 

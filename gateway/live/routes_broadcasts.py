@@ -29,23 +29,25 @@ async def start(
     if caller.role is not Role.OPERATOR and not allowed(address.host, hosts):
         raise ForbiddenError("url: this host is not among the gateway's broadcast_hosts")
     await session.wake()
-    return info_of(session.live.broadcasts.start(address))
+    return info_of(session.outlets.live.broadcasts.start(address))
 
 
 @router.get("", responses=responses(404))
 async def list_broadcasts(session: TheSession) -> BroadcastList:
     """All of them, the oldest first; the last that are over as well."""
-    return BroadcastList(broadcasts=[info_of(target) for target in session.live.broadcasts.all()])
+    return BroadcastList(
+        broadcasts=[info_of(target) for target in session.outlets.live.broadcasts.all()]
+    )
 
 
 @router.get("/{broadcast_id}", responses=responses(404))
 async def get(session: TheSession, broadcast_id: str) -> BroadcastInfo:
     """One broadcast as it is now."""
-    return info_of(session.live.broadcasts.get(broadcast_id))
+    return info_of(session.outlets.live.broadcasts.get(broadcast_id))
 
 
 @router.delete("/{broadcast_id}", responses=responses(404))
 async def stop(session: TheSession, broadcast_id: str) -> BroadcastInfo:
     """End a broadcast; how it was. Harmless where it is over."""
     session.touch()
-    return info_of(await session.live.broadcasts.stop(broadcast_id))
+    return info_of(await session.outlets.live.broadcasts.stop(broadcast_id))

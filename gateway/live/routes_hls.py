@@ -35,7 +35,7 @@ async def playlist(session: TheSession, request: Request, gateway: TheGateway) -
     session, whenever somebody who may look on has asked for the playlist.
     """
     await session.wake()
-    text = await session.live.hls.playlist()
+    text = await session.outlets.live.hls.playlist()
     answer = Response(text, media_type=_PLAYLIST, headers={"Cache-Control": "no-cache"})
     if gateway.doorkeeper.wants_a_key:
         issued = gateway.doorkeeper.issue(session.id, Role.VIEWER)
@@ -61,6 +61,6 @@ async def piece(session: TheSession, name: str) -> Response:
     found = _PIECE.fullmatch(name)
     if found is None:
         raise UnknownNameError(f"hls: there is no {name[:64]!r}")
-    hls, number = session.live.hls, int(found[2])
+    hls, number = session.outlets.live.hls, int(found[2])
     payload = hls.segment(number) if found[1] == "segment" else hls.init(number)
     return Response(payload, media_type="video/mp4", headers={"Cache-Control": _KEEP_PIECE})

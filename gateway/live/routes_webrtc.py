@@ -23,7 +23,7 @@ async def watch(session: TheSession, request: Request) -> Response:
     offer = await sdp.offer_of(request)
     await session.wake()
     peer_id = secrets.token_urlsafe(9)
-    made, _ = await session.peers.connect(
+    made, _ = await session.outlets.peers.connect(
         offer,
         "offer",
         "viewer",
@@ -32,7 +32,7 @@ async def watch(session: TheSession, request: Request) -> Response:
         peer_id=peer_id,
     )
     # Relative to the endpoint, which a proxy may show under a prefix.
-    return sdp.answer(made, f"whep/{peer_id}", session.peers.ice_servers())
+    return sdp.answer(made, f"whep/{peer_id}", session.outlets.peers.ice_servers())
 
 
 @router.post("/whip", status_code=201, responses=responses(404, 409, 415, 422, 503))
@@ -47,7 +47,7 @@ async def publish(session: TheSession, request: Request) -> Response:
     peer_id = secrets.token_urlsafe(9)
     await session.take_microphone(peer_id)
     try:
-        made, _ = await session.peers.connect(
+        made, _ = await session.outlets.peers.connect(
             offer,
             "offer",
             "publisher",
@@ -59,7 +59,7 @@ async def publish(session: TheSession, request: Request) -> Response:
     except BaseException:
         session.release_microphone(peer_id)
         raise
-    return sdp.answer(made, f"whip/{peer_id}", session.peers.ice_servers())
+    return sdp.answer(made, f"whip/{peer_id}", session.outlets.peers.ice_servers())
 
 
 @router.options("/whep", include_in_schema=False)
@@ -73,7 +73,7 @@ async def options(session: TheSession) -> Response:
 @router.patch("/whip/{peer_id}", status_code=204, responses=responses(404, 415, 422))
 async def add_candidates(session: TheSession, peer_id: str, request: Request) -> Response:
     """Candidates that a client has found since its offer."""
-    await session.peers.add_candidates(peer_id, await sdp.candidates_of(request))
+    await session.outlets.peers.add_candidates(peer_id, await sdp.candidates_of(request))
     return Response(status_code=204)
 
 
@@ -81,5 +81,5 @@ async def add_candidates(session: TheSession, peer_id: str, request: Request) ->
 @router.delete("/whip/{peer_id}", responses=responses(404))
 async def end(session: TheSession, peer_id: str) -> Response:
     """End a client's connection."""
-    await session.peers.disconnect(peer_id)
+    await session.outlets.peers.disconnect(peer_id)
     return Response(status_code=200)

@@ -382,7 +382,8 @@ class RoomInfo(BaseModel):
     state: str
     current: SpeechInfo | None
     next: WaitingInfo | None
-    waiting: list[WaitingInfo]
+    waiting: list[WaitingInfo] = Field(description="Those that matter most, 50 at most")
+    waiting_in_all: int
     to_say: list[str]
     recent: list[SpeechInfo]
     gifts_waiting: int

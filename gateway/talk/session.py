@@ -7,8 +7,7 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -35,22 +34,14 @@ from gateway.apps.sayings import Saying
 from gateway.apps.speech import SpeechInTrack
 from gateway.apps.unasked import Unasked
 from gateway.background import Background
-from gateway.faces.outputs import FaceOutputs
-from gateway.faces.talking_head import TalkingHeads
 from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
-from gateway.live.live import Live
 from gateway.live.push.target import Target
 from gateway.playout.attention import Attending, Attention
 from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
-from gateway.playout.sinks.blendshapes import Blendshapes
-from gateway.playout.sinks.broadcast import Broadcast
-from gateway.playout.sinks.plain_sound import PlainSound
-from gateway.playout.sinks.recording import Recordings
-from gateway.playout.sinks.webrtc import Peers
 from gateway.playout.ticker import Pulse, Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
@@ -66,6 +57,7 @@ from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicBundle, Microphone
+from gateway.talk.outlets import OutletNews, Outlets
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Phase, Turn
@@ -117,7 +109,7 @@ class Session:
         self._clock = MonotonicClock()
         self._background = Background()
         self._hub = EventHub()
-        self._add_sinks(settings)
+        self.outlets = self._outlets(settings)
         self._conversation = Conversation(
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
@@ -180,45 +172,22 @@ class Session:
         self._track = SpeechInTrack(self.unasked.brought, BROUGHT_RATE_HZ)
         self.presence = self._presence(settings)
 
-    def _add_sinks(self, settings: GatewaySettings) -> None:
-        """All that sound and pictures go to."""
-        seats, changed, missed = self.audience.seats, self._audience_changed, self._picture_missed
-        ice = settings.ice
+    def _outlets(self, settings: GatewaySettings) -> Outlets:
         brought = self.options.spoken_by == "client"
-        self.peers = Peers(
-            lambda: ice.of(self.id, time.time()),
-            seats,
-            missed,
-            changed,
-            mic_rate_hz=BROUGHT_RATE_HZ if brought else MIC_RATE_HZ,
-        )
-        self.broadcast = Broadcast(seats, missed, changed)
-        self.blendshapes = Blendshapes(settings.max_viewers, changed)
-        self.plain_sound = PlainSound(seats, changed)
-        folder, limit_s = settings.recording_dir, settings.recording_limit_s
-        self.recordings = Recordings(
-            self.id, folder, limit_s, missed, changed, self._recording_failed
-        )
-        self.live = Live(
+        return Outlets(
+            self.id,
+            settings,
+            self.audience,
+            OutletNews(
+                self._picture_missed,
+                self._audience_changed,
+                self._recording_failed,
+                self._broadcast_changed,
+            ),
             self._clock,
-            self._background.run,
-            missed,
-            changed,
-            self._broadcast_changed,
-            lambda: ice.of(self.id, time.time()),
+            self._background,
+            BROUGHT_RATE_HZ if brought else MIC_RATE_HZ,
         )
-        to_clients = (self.peers, self.broadcast, self.blendshapes, self.plain_sound)
-        for sink in (*to_clients, self.recordings, self.live):
-            self.audience.add(sink)
-        self.face_outputs = FaceOutputs(seats, changed)
-        talking_heads = TalkingHeads(settings.max_viewers, changed)
-        self.drawers: Mapping[str, Blendshapes] = {
-            "": self.blendshapes,
-            "talkinghead": talking_heads,
-        }
-        """Who draws the face himself, by the form in which he wants it."""
-        for other in (self.face_outputs, talking_heads):
-            self.audience.add(other)
 
     def _listening(self, bus: Bus) -> BusFeed:
         return BusFeed(
@@ -238,7 +207,7 @@ class Session:
             self._clock,
             settings.idle_release_s,
             connected=lambda: bool(self._hub.listeners) or self.audience.attending,
-            recorded=lambda: self.recordings.watched,
+            recorded=lambda: self.outlets.recordings.watched,
             answering=lambda: self._conversation.turn is not None,
             leave=self._left_alone,
             refused=lambda error: self._emit(
@@ -295,7 +264,7 @@ class Session:
     @property
     def between_turns(self) -> bool:
         """Nobody speaks, nothing is being answered, no recording or broadcast would be cut off."""
-        kept = self.recordings.watched or self.live.broadcasts.running
+        kept = self.outlets.kept
         return self.news.may_move("llm") and not self.unasked.waits and not kept
 
     @property
@@ -527,8 +496,8 @@ class Session:
         stale = self.microphone.take(holder, self._clock.now())
         if stale is not None:
             self._end_bringing()
-        if stale is not None and stale in self.peers:
-            await self.peers.disconnect(stale)
+        if stale is not None and stale in self.outlets.peers:
+            await self.outlets.peers.disconnect(stale)
 
     def release_microphone(self, holder: str) -> None:
         if holder == self.microphone.holder:
@@ -592,7 +561,7 @@ class Session:
 
         Each idle picture may be the last before the turn's first, which has to be one.
         """
-        if picture is None or self._conversation.turn is None or not self.recordings.waits:
+        if picture is None or self._conversation.turn is None or not self.outlets.recordings.waits:
             return
         if picture.live and picture.codec is VideoCodec.H264:
             self._background.run(self.stages.request_keyframe(picture.codec))

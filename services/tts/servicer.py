@@ -5,7 +5,6 @@ The only file of the service that sees protobuf.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeAlias
@@ -29,15 +28,13 @@ from services.tts.voices.opening import open_synthesizer, own_voices
 from visavis.engine import EngineLane, EngineState
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import open_admission
-from visavis.serving.errors import EngineError, OutOfOrderError, VisavisError
-from visavis.serving.lease import read_config
+from visavis.serving.errors import EngineError, OutOfOrderError
+from visavis.serving.lease import hearing_out, read_config
 from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import control_pb2, riva_tts_pb2_grpc, tts_pb2, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.media import MelChunk, PcmChunk, Place
-
-_HEAR_OUT_S = 0.25
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -121,7 +118,7 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
         self, requests: AsyncIterator[tts_pb2.SynthesizeRequest], context: _Context
     ) -> AsyncIterator[tts_pb2.SynthesizeResponse]:
         requests = aiter(requests)
-        async with _hearing_out(requests):
+        async with hearing_out(requests):
             first = await read_config(requests, "Synthesize")
             options = read_options(first.config, self.voices)
             ledger = TurnLedger(self._clock, self._clock.now(), options.language)
@@ -273,22 +270,6 @@ async def _texts(requests: AsyncIterator[tts_pb2.SynthesizeRequest]) -> AsyncIte
         if request.WhichOneof("request") != "text":
             raise OutOfOrderError("after the config only text may follow on Synthesize")
         yield request.text
-
-
-@contextlib.asynccontextmanager
-async def _hearing_out(requests: AsyncIterator[tts_pb2.SynthesizeRequest]) -> AsyncIterator[None]:
-    """Before an error ends the call, let the client finish what it is sending.
-
-    A Python client that is cut off while it writes sees a broken stream instead of our status.
-    """
-    try:
-        yield
-    except VisavisError:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_HEAR_OUT_S):
-                async for _ in requests:
-                    pass
-        raise
 
 
 def _responses(piece: SpeechPiece, seq: int) -> list[tts_pb2.SynthesizeResponse]:

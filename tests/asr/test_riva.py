@@ -78,7 +78,7 @@ async def results(stub: Any, *requests: Any) -> list[Any]:
 async def test_a_file_is_streamed_as_it_is_and_its_header_says_the_rate(size: int) -> None:
     data = wav(np.full(48_000, 0.5, np.float32), 24_000, channels=2)
     # What stands behind the samples is no sound.
-    data += b"LIST" + struct.pack("<I", 4000) + b"\x7f" * 4000
+    data += b"LIST" + struct.pack("<I", 80_000) + b"\x3f" * 80_000
     if size == 3:  # the header in small parts, the rest as it is
         requests = [*audio(data[:60], 3), *audio(data[60:])]
     else:

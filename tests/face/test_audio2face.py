@@ -81,6 +81,7 @@ async def test_a_clip_is_answered_with_header_frames_event_and_status() -> None:
     assert times[0] == 0 and np.allclose(np.diff(times), 1 / 30)
     assert [d.audio.time_code for d in data] == times
     assert b"".join(d.audio.audio_buffer for d in data) == pcm.tobytes()
+    assert {len(d.audio.audio_buffer) for d in data[:-1]} <= {1066, 1068}, "a thirtieth each"
     jaw = weights_of(out)[:, JAW]
     assert jaw[38:55].min() > 0.1 and jaw[:24].max() < 0.05 and jaw[-15:].max() < 0.05
 

@@ -190,7 +190,7 @@ async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
     monkeypatch: pytest.MonkeyPatch, session: str, gateway: RunningGateway
 ) -> None:
     monkeypatch.setattr(broadcast, "QUEUE_LIMIT", 60)
-    viewers = gateway.inside.sessions.get(session).broadcast
+    viewers = gateway.inside.sessions.get(session).outlets.broadcast
     slow, fast = viewers.join(), viewers.join()
     received: list[bytes] = []
 

@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 # A client that does not read its events for this many of them has stopped listening;
 # the stage then waits with it, which closes the credit window and costs no memory.
 _EVENTS_WAITING = 64
+_HEAR_OUT_S = 0.25
 
 
 async def read_config(requests: AsyncIterator[Request], call: str) -> Request:
@@ -53,6 +54,22 @@ async def read_config(requests: AsyncIterator[Request], call: str) -> Request:
     if first is None or first.WhichOneof("request") != "config":
         raise OutOfOrderError(f"the first message of {call} must be the config")
     return first
+
+
+@contextlib.asynccontextmanager
+async def hearing_out(requests: AsyncIterator[Any]) -> AsyncIterator[None]:
+    """Before an error ends a call, let the client finish what it is sending.
+
+    A Python client that is cut off while it writes sees a broken stream instead of our status.
+    """
+    try:
+        yield
+    except VisavisError:
+        with contextlib.suppress(TimeoutError, VisavisError):
+            async with asyncio.timeout(_HEAR_OUT_S):
+                async for _ in requests:
+                    pass
+        raise
 
 
 def clock_reading() -> pb.ClockReading:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import grpc.aio
@@ -19,7 +20,7 @@ from services.asr.sound import resample
 from services.asr.utterance import Heard
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, UnknownNameError
-from visavis.serving.lease import CallLimit, SlotTable
+from visavis.serving.lease import CallLimit, SlotTable, hearing_out
 from visavis.v1 import riva_asr_pb2 as pb
 from visavis.v1 import riva_asr_pb2_grpc, riva_pb2
 from visavis.wire.media import TranscriptEvent, WordTime
@@ -37,7 +38,6 @@ _ENCODINGS = {
 _STABILITY = 0.9
 """Of a text that may still change; clients take 1 for final."""
 _HEARD_AT_ONCE_S = 0.5
-_HEAR_OUT_S = 0.25
 _FORCE_END = "force_eou"
 # Scripts that put no space between words are cut at each character.
 _WORD = re.compile(r"[\u2e80-\ua4cf\uf900-\ufaff]|[^\s\u2e80-\ua4cf\uf900-\ufaff]+")
@@ -97,22 +97,16 @@ class RivaRecognitionServicer(riva_asr_pb2_grpc.RivaSpeechRecognitionServicer):
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest], context: _CONTEXT
     ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
         """Raises as `Recognize`, and InvalidInputError where the first message is no config."""
-        first = await anext(aiter(requests), None)
-        if first is None or first.WhichOneof("streaming_request") != "streaming_config":
-            raise InvalidInputError("the first message of StreamingRecognize must be the config")
-        config, interim = first.streaming_config.config, first.streaming_config.interim_results
-        self._check(config)
-        session = self._listen(config.language_code, interim)
-        with self._slots.hold(f"riva-{secrets.token_hex(8)}"):
-            async with session:
-                reader = asyncio.create_task(_feed(requests, session, _incoming(config)))
-                try:
-                    async for heard in session.events():
-                        if (result := _result(heard, config, interim=interim)) is not None:
-                            yield pb.StreamingRecognizeResponse(results=[result], id=first.id)
-                finally:
-                    reader.cancel()
-                    await asyncio.gather(reader, return_exceptions=True)
+        requests = aiter(requests)
+        async with hearing_out(requests):
+            first = await anext(requests, None)
+            if first is None or first.WhichOneof("streaming_request") != "streaming_config":
+                raise InvalidInputError(
+                    "the first message of StreamingRecognize must be the config"
+                )
+            async with aclosing(self._results(first.streaming_config, requests)) as results:
+                async for result in results:
+                    yield pb.StreamingRecognizeResponse(results=[result], id=first.id)
 
     async def GetRivaSpeechRecognitionConfig(
         self, request: pb.RivaSpeechRecognitionConfigRequest, context: _CONTEXT
@@ -131,6 +125,25 @@ class RivaRecognitionServicer(riva_asr_pb2_grpc.RivaSpeechRecognitionServicer):
                     parameters = {"type": kind, "language_code": language}
                     answer.model_config.add(model_name=name, parameters=parameters)
         return answer
+
+    async def _results(
+        self,
+        streaming: pb.StreamingRecognitionConfig,
+        requests: AsyncIterator[pb.StreamingRecognizeRequest],
+    ) -> AsyncGenerator[pb.StreamingRecognitionResult, None]:
+        config, interim = streaming.config, streaming.interim_results
+        self._check(config)
+        session = self._listen(config.language_code, interim)
+        with self._slots.hold(f"riva-{secrets.token_hex(8)}"):
+            async with session:
+                reader = asyncio.create_task(_feed(requests, session, _incoming(config)))
+                try:
+                    async for heard in session.events():
+                        if (result := _result(heard, config, interim=interim)) is not None:
+                            yield result
+                finally:
+                    reader.cancel()
+                    await asyncio.gather(reader, return_exceptions=True)
 
     def _recognisers(self) -> Iterator[tuple[str, str]]:
         for language in self._hearing.known_languages:
@@ -180,18 +193,7 @@ async def _feed(
         await _hear(session, incoming, await asyncio.to_thread(incoming.finish))
         await session.finish()
     except Exception as error:  # The answering side raises it, and so the client hears of it.
-        await _hear_out(requests)
         await session.fail(error)
-
-
-async def _hear_out(requests: AsyncIterator[pb.StreamingRecognizeRequest]) -> None:
-    """A Python client that is cut off while it writes would see a broken stream, no status."""
-    try:
-        async with asyncio.timeout(_HEAR_OUT_S):
-            async for _ in requests:
-                pass
-    except Exception:  # the error that is being told counts
-        return
 
 
 async def _hear(session: ListeningSession, incoming: Incoming, pcm: Any) -> None:

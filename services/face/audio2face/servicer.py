@@ -22,7 +22,7 @@ from services.face.draw.blendshapes import arkit_weights
 from services.face.lips.turn_lips import Hearing
 from visavis.arkit import APPLE_NAMES
 from visavis.serving.errors import InvalidInputError
-from visavis.serving.lease import CallLimit
+from visavis.serving.lease import CallLimit, hearing_out
 from visavis.styles import NEUTRAL
 from visavis.v1 import audio2face_pb2 as pb
 from visavis.v1 import audio2face_pb2_grpc
@@ -58,18 +58,20 @@ class Audio2FaceServicer(audio2face_pb2_grpc.A2FControllerServiceServicer):
         self, requests: _Requests, context: _CONTEXT
     ) -> AsyncIterator[pb.AnimationDataStream]:
         """Raises InvalidInputError, AtCapacityError, EngineError, TimeoutError."""
-        first = await _next(aiter(requests))
-        if first is None or first.WhichOneof("stream_part") != "audio_stream_header":
-            raise InvalidInputError("the first message must be audio_stream_header")
-        header = first.audio_stream_header
-        clip = _Clip(header, self._hearing(), self._clock)
-        with self._clips.hold():
-            yield _header(header)
-            async for part in _sound(requests):
-                async for frame in clip.hear(part):
+        requests = aiter(requests)
+        async with hearing_out(requests):
+            first = await _next(requests)
+            if first is None or first.WhichOneof("stream_part") != "audio_stream_header":
+                raise InvalidInputError("the first message must be audio_stream_header")
+            header = first.audio_stream_header
+            clip = _Clip(header, self._hearing(), self._clock)
+            with self._clips.hold():
+                yield _header(header)
+                async for part in _sound(requests):
+                    async for frame in clip.hear(part):
+                        yield frame
+                async for frame in clip.finish():
                     yield frame
-            async for frame in clip.finish():
-                yield frame
         yield pb.AnimationDataStream(event=pb.Event(event_type=pb.END_OF_A2F_AUDIO_PROCESSING))
         done = f"{clip.frames} frames of {clip.heard_s:.2f} s"
         yield pb.AnimationDataStream(status=pb.Status(code=pb.Status.SUCCESS, message=done))
@@ -168,7 +170,6 @@ async def _next(requests: _Requests) -> pb.AudioStream | None:
 
 async def _sound(requests: _Requests) -> AsyncIterator[pb.AudioWithEmotion]:
     """Up to the end of the audio, which need not be that of the stream."""
-    requests = aiter(requests)
     while (request := await _next(requests)) is not None:
         kind = request.WhichOneof("stream_part")
         if kind == "end_of_audio":

@@ -18,7 +18,7 @@ from services.tts.speech_options import SpeechOptions
 from services.tts.text.script_runs import is_han
 from services.tts.voices.base import VoiceInfo
 from visavis.serving.errors import InvalidInputError, UnknownNameError
-from visavis.serving.lease import CallLimit
+from visavis.serving.lease import CallLimit, hearing_out
 from visavis.v1 import riva_pb2, riva_tts_pb2_grpc
 from visavis.v1 import riva_tts_pb2 as pb
 from visavis.wire.clock import Clock
@@ -28,7 +28,6 @@ SERVICE = pb.DESCRIPTOR.services_by_name["RivaSpeechSynthesis"].full_name
 FAMILY = "visavis"
 """Riva's clients put it before a voice's own name: visavis.heart."""
 SPEECHES_AT_ONCE = 16
-_HEAR_OUT_S = 0.25
 _REGIONS = {"en": "en-US", "zh": "zh-CN"}
 """Riva's clients look for tags with a region."""
 _SENTENCE_ENDS = ".!?…"
@@ -71,19 +70,17 @@ class RivaSynthesisServicer(riva_tts_pb2_grpc.RivaSpeechSynthesisServicer):
         self, requests: _Requests, context: _CONTEXT
     ) -> AsyncIterator[pb.SynthesizeSpeechResponse]:
         """Raises as `Synthesize`. What the first message asks for holds for all."""
-        first = await anext(aiter(requests), None)
-        if first is None:
-            raise InvalidInputError("text: no message came")
-        try:
+        requests = aiter(requests)
+        async with hearing_out(requests):
+            first = await anext(requests, None)
+            if first is None:
+                raise InvalidInputError("text: no message came")
             async with aclosing(self._spoken(first, _pieces(first, requests))) as spoken:
                 async for data, words in spoken:
                     if data or words:
                         answer = pb.SynthesizeSpeechResponse(audio=data, id=first.id)
                         answer.meta.words.extend(words)
                         yield answer
-        except (InvalidInputError, UnknownNameError):
-            await _hear_out(requests)
-            raise
 
     async def GetRivaSynthesisConfig(
         self, request: pb.RivaSynthesisConfigRequest, context: _CONTEXT
@@ -196,13 +193,3 @@ def _plain(text: str) -> str:
     if text.lstrip().startswith("<speak"):
         raise InvalidInputError("text: SSML is not understood; send the text alone")
     return text
-
-
-async def _hear_out(requests: _Requests) -> None:
-    """A Python client that is cut off while it writes would see a broken stream, no status."""
-    try:
-        async with asyncio.timeout(_HEAR_OUT_S):
-            async for _ in requests:
-                pass
-    except Exception:  # the error that is being told counts
-        return

@@ -147,7 +147,7 @@ async def test_a_phone_plays_hls_and_shows_no_header(
     times, samples = await asyncio.to_thread(play)
     assert times[-1] - times[0] == pytest.approx(39 / 25, abs=0.1)
     assert samples / RATE_HZ == pytest.approx(40 / 25, abs=0.8)
-    assert session.live.hls.running and session.audience.attending
+    assert session.outlets.live.hls.running and session.audience.attending
     assert (await viewer.get("hls/segment-999.m4s")).status_code == 404
     assert (await viewer.get("hls/other")).status_code == 404
     async with httpx.AsyncClient(base_url=viewer.base_url, trust_env=False) as other:

@@ -135,6 +135,7 @@ async def test_the_operator_pauses_says_bans_and_blocks(
     await command(http, path, type="block", words=["walnuts"])
     state = await command(http, path, type="skip", platform="app", id="Carl")
     assert [entry["name"] for entry in state["waiting"]] == ["Anna"]
+    assert state["waiting_in_all"] == 1
     assert state["banned"] == {"app:Troll": "Troll"} and state["blocked_words"] == ["walnuts"]
     outcomes = state["coverage"]["outcomes"]
     assert outcomes == {"blocked_author": 1, "blocked_word": 1, "skipped": 1}
