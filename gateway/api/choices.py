@@ -122,7 +122,7 @@ def choice_of(chosen: ToolChosen, tools: Sequence[ToolOffer]) -> ToolChoice:
         raise InvalidInputError(f"tool_choice: there is no tool {named[:64]!r}")
     if isinstance(chosen, NamedTool):
         return ToolChoice("required", named)
-    return ToolChoice(chosen if tools else "auto")
+    return ToolChoice(chosen)  # also where it has none: the gateway may have tools of its own
 
 
 class Change(BaseModel):

@@ -21,6 +21,7 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError
+from visavis.v1 import llm_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -79,6 +80,14 @@ async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
     assert set(offered) == {"shop_add", "shop_fail", "shop_wait", "shop_end"}
     assert offered["shop_add"].description == "Add two numbers."
     assert json.loads(offered["shop_add"].parameters_json)["required"] == ["a", "b"]
+
+
+async def test_a_session_may_do_without(client: GatewayClient, doubles: Doubles) -> None:
+    async with client.session(tool_choice="none") as session:
+        await session.say("How much is it?")
+        await collect(session, "finished")
+    (begin,) = doubles.seen.of("llm", "begin")
+    assert begin.begin.request.tool_choice.mode == llm_pb2.ToolChoice.NONE
 
 
 async def test_a_visitor_who_interrupts_ends_the_call(

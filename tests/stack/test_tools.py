@@ -6,9 +6,8 @@ import asyncio
 import json
 from typing import Any
 
-from visavis.tools.client import GatewayClient
-
 from tests.running_stack import RunningStack
+from visavis.client import GatewayClient
 
 TOOL = {
     "name": "get_weather",
