@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from visavis.bundles.engine_settings import EngineSettings
 
@@ -35,7 +35,7 @@ class FaceSettings(EngineSettings):
     max_avatars: int = Field(
         100, ge=1, le=10_000, description="Most avatars made by users that are kept"
     )
-    head_size: Literal[256, 512, 768, 1024] = Field(
+    head_size: Annotated[Literal[256, 512, 768, 1024], BeforeValidator(int)] = Field(
         512, description="Width and height of the pictures of heads, pixels"
     )
     decode_limit_s: float = Field(

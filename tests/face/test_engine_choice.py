@@ -32,6 +32,7 @@ from tests.face.test_animator import SENTENCE, mel_chunks
 from tests.face.test_servicer_studio import decoded
 from tests.serving.grpc_server import served
 from visavis.serving.errors import ModelStoreError, SettingsError, UnknownNameError
+from visavis.serving.settings import load_settings
 from visavis.v1 import control_pb2
 from visavis.wire.bus import Bus
 from visavis.wire.media import PcmChunk, Place, TurnChunk
@@ -46,6 +47,12 @@ def test_without_settings_the_photo_warp_draws() -> None:
     engine = open_face_engine(settings())
     assert engine.name == "warp"
     assert not engine.needs_voice and not engine.states
+
+
+def test_the_size_of_heads_is_read_where_settings_are_text() -> None:
+    assert load_settings(FaceSettings, ["--head-size", "1024"], prog="face").head_size == 1024
+    with pytest.raises(SettingsError, match="256, 512, 768 or 1024"):
+        load_settings(FaceSettings, ["--head-size", "500"], prog="face")
 
 
 @pytest.mark.parametrize(
